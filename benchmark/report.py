@@ -45,6 +45,7 @@ from benchmark.rank_accuracy import show as rank_accuracy
 from benchmark.ranks import show as ranks
 from benchmark.sampling import show as sampling
 from benchmark.support.cli import RESULTS
+from benchmark.support.rounds import in_words
 from benchmark.support.settings import BENCHMARK
 from benchmark.support.tables import Result, paragraph
 from benchmark.training import show as training
@@ -132,9 +133,9 @@ def heading(result: Result) -> str:
         f"{graph['features']} features; batch {options['batch_size']:,}"
     )
     if "fanouts" not in options:
-        return paragraph(f"{text}; medians of {options['rounds']} rounds.") + "\n\n"
+        return paragraph(f"{text}; {in_words(options['rounds'])}.") + "\n\n"
     fanouts = ", ".join(map(str, options["fanouts"]))
-    text += f", fanout {fanouts}; medians of {options['rounds']} rounds of {options['batches']} minibatches."
+    text += f", fanout {fanouts}; {in_words(options['rounds'])} of {options['batches']} minibatches."
     return paragraph(text) + "\n\n"
 
 
@@ -163,7 +164,8 @@ def render(readme: Path, results: Path) -> str:
 
 def with_gains(page: Path, results: Path) -> str:
     """Returns the text of a page with the gains of `accelerate` between its comments replaced."""
-    table = f"<!-- gains -->\n\n{accelerate.gains(results)}\n\n<!-- end -->"
+    graphs = list(accelerate.GAINS)[: 1 if page.name == "README.md" else None]
+    table = f"<!-- gains -->\n\n{accelerate.gains(results, graphs)}\n\n<!-- end -->"
     return re.sub(r"<!-- gains -->.*?<!-- end -->", lambda _: table, page.read_text(), flags=re.DOTALL)
 
 

@@ -34,9 +34,9 @@ class Line:
 
     Attributes:
         name: what is measured.
-        figure: the name of the stored median.
-        ours: the median of ours, of the run in which ours was fastest.
-        theirs: the medians of PyG and DGL, where they were measured.
+        figure: the name of the stored figure.
+        ours: the figure of ours, of the run in which ours was fastest.
+        theirs: the figures of PyG and DGL, where they were measured.
         times: how many times as fast ours is, within one run.
     """
 
@@ -113,7 +113,7 @@ def _fill(line: Line, experiment: str, malloc: str, model: str | None = None) ->
     for series in stored["series"]:
         if (series["threads"], series["malloc"], series.get("model")) != (1, malloc, model):
             continue
-        found = {who: one["median"][line.figure] for who, one in series["contestants"].items()}
+        found = {who: one["figures"][line.figure] for who, one in series["contestants"].items()}
         if OURS not in found:
             continue
         line.ours = line.better(line.ours, found[OURS])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import matplotlib.pyplot as plt
 
 from benchmark.networks.recipe import TITLES
 from benchmark.support.plots import OURS_COLOUR, PEER_COLOUR
-from benchmark.support.tables import Result, absences, medians, milliseconds, setting
+from benchmark.support.tables import Result, absences, figures_of, milliseconds, setting
 from benchmark.support.tables import table as markdown
 
 SECONDS = "wall_per_minibatch"
@@ -31,9 +32,15 @@ STEPS = (
 )
 
 
+def network(series: Result) -> str:
+    """Returns the network in words."""
+    own = {"own-sage": "own module, SAGEConv", "own-gat": "own module, GATConv"}
+    return {**TITLES, **own}[series["model"]]
+
+
 def title(series: Result) -> str:
-    """Returns the network, its depth and the setting."""
-    return f"{TITLES[series['model']]}, {series['layers']} layers, {setting(series)}"
+    """Returns the network and the setting."""
+    return f"{network(series)}, {setting(series)}"
 
 
 def table(result: Result) -> str:
@@ -41,7 +48,10 @@ def table(result: Result) -> str:
     found = result["series"]
     taken = markdown(
         ["ms per step", *NAMES],
-        [[title(one), *(milliseconds(medians(one).get(name), SECONDS) for name in NAMES)] for one in found],
+        [
+            [title(one), *(milliseconds(figures_of(one).get(name), SECONDS) for name in NAMES)]
+            for one in found
+        ],
     )
     header = [f"{script} against {other}" for script, other in STEPS]
     gains = [[title(one), *(times(one, script, other) for script, other in STEPS)] for one in found]
@@ -50,33 +60,41 @@ def table(result: Result) -> str:
 
 def times(series: Result, script: str, other: str) -> str:
     """Returns how many times as fast a script is as another, or a dash."""
-    figures = medians(series)
+    figures = figures_of(series)
     if script not in figures or other not in figures:
         return "-"
     return f"{figures[other][SECONDS] / figures[script][SECONDS]:.1f}x"
 
 
-def gains(results: Path) -> str:
-    """Returns the table of README.md and of the tutorial: a step of two layers on one thread."""
-    file = results / "accelerate-products-like.json"
+#: The graphs of the tables of README.md (the first) and of the tutorial, in words.
+GAINS = {
+    "products-like": "a graph like ogbn-products",
+    "coauthor_physics": "a small real graph",
+}
+
+
+def gains(results: Path, graphs: Sequence[str] = tuple(GAINS)) -> str:
+    """Returns the tables of README.md and of the tutorial: a step on one thread, by graph."""
+    return "\n\n".join(_gains(results / f"accelerate-{graph}.json", GAINS[graph]) for graph in graphs)
+
+
+def _gains(file: Path, words: str) -> str:
     if not file.is_file():
         return "Not measured yet: `python -m benchmark accelerate`."
     scripts = {
-        **{"unchanged": "unchanged script", "import": "import alone", "accelerate": "and `accelerate`"},
-        **{"model(batch)": "`model(batch)`", "native batches": "native batches"},
+        **{"unchanged": "PyG", "unchanged, trimmed": "PyG, trimmed", "import": "import alone"},
+        **{"accelerate": "and `accelerate`", "model(batch)": "`model(batch)`"},
     }
-    rows = []
-    for series in json.loads(file.read_text())["series"]:
-        figures = medians(series)
-        if (series["threads"], series["layers"]) == (1, 2):
-            cells = [_step(series, name) if name in figures else "-" for name in scripts]
-            rows.append([f"{TITLES[series['model']]}, 2 layers", *cells])
-    return markdown(["a step", *scripts.values()], rows)
+    found = [one for one in json.loads(file.read_text())["series"] if one["threads"] == 1]
+    rows = [[network(one), *(_step(one, name) for name in scripts)] for one in found]
+    return markdown([words, *scripts.values()], rows)
 
 
 def _step(series: Result, name: str) -> str:
     """Returns the milliseconds of a step, and how many times as fast it is as unchanged."""
-    taken = f"{1e3 * medians(series)[name][SECONDS]:,.0f} ms"
+    if name not in figures_of(series):
+        return "-"
+    taken = f"{1e3 * figures_of(series)[name][SECONDS]:,.0f} ms"
     ratio = times(series, name, WHOLE)
     return taken if name == WHOLE or ratio == "-" else f"{taken} ({ratio})"
 
@@ -87,7 +105,7 @@ def plot(result: Result) -> Any:
     rows = -(-len(found) // 2)
     figure, axes = plt.subplots(rows, 2, figsize=(11, 2.3 * rows), squeeze=False)
     for panel, series in zip(axes.flat, found, strict=False):
-        figures = medians(series)
+        figures = figures_of(series)
         names = [name for name in NAMES if name in figures][::-1]
         old = ("unchanged", "import")
         colours = [PEER_COLOUR if name.startswith(old) else OURS_COLOUR for name in names]

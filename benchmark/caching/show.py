@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
 import matplotlib.pyplot as plt
 
+from benchmark.support.rounds import typical
 from benchmark.support.tables import MIB, Result, by, of_ranks, size_name
 from benchmark.support.tables import table as markdown
 
@@ -31,8 +32,8 @@ def _initialisation(part: Result) -> str:
             lines.append(
                 [
                     f"{model}, {ranks} ranks" if ranks > 1 else f"{model}, 1 rank",
-                    f"{median(max(of_ranks(one, 'wall')) for one in entries):.2f}",
-                    f"{median(sum(of_ranks(one, 'cpu')) for one in entries):.2f}",
+                    f"{typical(max(of_ranks(one, 'wall')) for one in entries):.2f}",
+                    f"{typical(sum(of_ranks(one, 'cpu')) for one in entries):.2f}",
                     f"{mean(of_ranks(entries[0], 'features', 'rows')):,.0f}",
                     f"{mean(of_ranks(entries[0], 'features', 'bytes')) / 1e6:,.0f}",
                     f"{mean(of_ranks(entries[0], 'bytes')) / MIB:,.0f}",
@@ -56,7 +57,7 @@ def _pairs(part: Result) -> Iterator[tuple[str, bool, list[Result], list[Result]
 
 
 def _slowest(entries: list[Result]) -> float:
-    return median(max(of_ranks(one, "wall")) for one in entries)
+    return typical(max(of_ranks(one, "wall")) for one in entries)
 
 
 def _preparation(part: Result) -> str:
@@ -68,7 +69,7 @@ def _preparation(part: Result) -> str:
                 name,
                 f"{_slowest(entries):.2f}",
                 f"{_slowest(without) / _slowest(entries):.2f}x",
-                f"{median(sum(of_ranks(one, 'cpu')) for one in entries):.1f}",
+                f"{typical(sum(of_ranks(one, 'cpu')) for one in entries):.1f}",
                 f"{mean(of_ranks(one, 'nodes')):,.0f}",
                 f"{mean(of_ranks(one, 'rows_fetched')):,.0f}",
                 f"{mean(of_ranks(one, 'features', 'bytes')) / 1e6:,.0f}",
@@ -86,10 +87,10 @@ def _training(part: Result) -> str:
     lines = []
     for name, _, entries, without in _pairs(part):
         phases = [
-            f"{median(mean(of_ranks(one, 'phases', phase)) for one in entries):.2f}"
+            f"{typical(mean(of_ranks(one, 'phases', phase)) for one in entries):.2f}"
             for phase in ("prepare", "forward", "backward")
         ]
-        cpu = f"{median(sum(of_ranks(one, 'cpu')) for one in entries):.1f}"
+        cpu = f"{typical(sum(of_ranks(one, 'cpu')) for one in entries):.1f}"
         faster = f"{_slowest(without) / _slowest(entries):.2f}x"
         lines.append([name, f"{_slowest(entries):.2f}", faster, *phases, cpu])
     first = part["series"][0]
@@ -139,7 +140,7 @@ def _seconds(part: Result) -> dict[str, dict[str, float]]:
     for model, of_model in by(part["series"], "model"):
         for size, entries in by(of_model, "macrobatch"):
             ways = {
-                WAYS[cached]: median(max(of_ranks(one, "wall")) for one in of_way)
+                WAYS[cached]: typical(max(of_ranks(one, "wall")) for one in of_way)
                 for cached, of_way in by(entries, "cached")
             }
             found[f"{model}\nB = {size_name(size)}"] = {way: ways[way] for way in WAYS.values()}

@@ -22,7 +22,7 @@ from pyg_batchgnn.comm import describe_backend
 #: Bytes that a rank gives to one collective: 1 KiB to 64 MiB.
 SIZES = [1 << power for power in range(10, 27, 2)]
 #: Seconds for each size, about, and how many repetitions there are at least and at most.
-SECONDS, LEAST, MOST = 0.4, 5, 500
+SECONDS, LEAST, MOST = 0.4, 9, 500
 
 
 def main(backend: str, file: Path) -> None:

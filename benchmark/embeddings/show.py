@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from pathlib import Path
 from typing import Any
 
 from benchmark.embeddings import staleness
+from benchmark.support.rounds import typical
 
 Result = dict[str, Any]
 NAMES = {
@@ -21,7 +21,7 @@ NAMES = {
 def table(result: Result) -> str:
     """Milliseconds per step of each side, and how they compare with ours."""
     options, counts = result["workload"], result["counts"]
-    seconds = {name: statistics.median(times) for name, times in result["seconds"].items()}
+    seconds = {name: typical(times) for name, times in result["seconds"].items()}
     lines = [
         f"`{Path(options['dataset']).name}`, {options['ranks']} ranks of {options['threads']} threads, "
         f"owners by {options['policy']},",

@@ -17,7 +17,7 @@ def table(result: Result) -> str:
     lines = []
     for series in result["series"]:
         for name, one in series["contestants"].items():
-            figures, ready = one["median"], one["ready"]
+            figures, ready = one["figures"], one["ready"]
             lines.append(
                 [
                     f"{TITLES[series['model']]}, {setting(series)}: {name}",
@@ -44,7 +44,7 @@ def plot(result: Result) -> Any:
         names = list(everyone)[::-1]
         ready = [everyone[name]["ready"] / 2**30 for name in names]
         more = [
-            max(0.0, everyone[name]["median"]["peak"] / 2**30 - r)
+            max(0.0, everyone[name]["figures"]["peak"] / 2**30 - r)
             for name, r in zip(names, ready, strict=True)
         ]
         colours = [OURS_COLOUR if name.startswith("ours") else PEER_COLOUR for name in names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 from benchmark.historical.epochs import EPOCHS
 from benchmark.historical.measure import ALLOWED_LOSS, PAPER, RANKS, VARIED
 from benchmark.support.plots import OURS_COLOUR, PEER_COLOUR
+from benchmark.support.rounds import typical
 from benchmark.support.tables import Result, by, of_ranks
 from benchmark.support.tables import table as markdown
 
@@ -53,19 +54,19 @@ def _epochs(part: Result) -> str:
 
 
 def _epoch(entries: list[Result]) -> dict[str, Any]:
-    """Returns the medians of an epoch, and what a rank received in it."""
+    """Returns the figures of an epoch, and what a rank received in it."""
     one = entries[0]["of_ranks"][0]
     theirs = "remote_rows" in one
     before = ("sample", "features") if theirs else ("prepare",)
 
     def phase(*names: str) -> float:
-        return median(sum(mean(of_ranks(entry, "phases", name)) for name in names) for entry in entries)
+        return typical(sum(mean(of_ranks(entry, "phases", name)) for name in names) for entry in entries)
 
     def megabytes(*path: str) -> float:
         return mean(of_ranks(entries[0], *path)) / 1e6
 
     figures: dict[str, Any] = {
-        "seconds": median(max(of_ranks(entry, "wall")) for entry in entries),
+        "seconds": typical(max(of_ranks(entry, "wall")) for entry in entries),
         **{"prepare": phase(*before), "forward": phase("forward"), "backward": phase("backward")},
         **dict.fromkeys(("topology", "features", "pushed", "waited")),
     }

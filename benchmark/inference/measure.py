@@ -13,7 +13,6 @@ import resource
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -25,6 +24,7 @@ from benchmark.support.cli import RESULTS, write_json
 from benchmark.support.graphs import GraphFolder
 from benchmark.support.machine import describe
 from benchmark.support.prepare import chosen_graph
+from benchmark.support.rounds import typical
 from pyg_batchgnn import MacrobatchNeighborLoader, nn
 
 MODELS = {
@@ -60,7 +60,7 @@ def cpu_seconds() -> float:
 
 @torch.no_grad()
 def measure(of_model: Contestants, rounds: int) -> dict[str, dict[str, float]]:
-    """Returns the median wall and CPU seconds of each contestant, after one unmeasured round of
+    """Returns the wall and CPU seconds of each contestant, after one unmeasured round of
     ours."""
     of_model["ours"]()
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in of_model}
@@ -71,7 +71,7 @@ def measure(of_model: Contestants, rounds: int) -> dict[str, dict[str, float]]:
             taken[name].append((time.perf_counter() - wall, cpu_seconds() - cpu))
             print(f"  {name}: {taken[name][-1][0]:.2f} s", flush=True)
     return {
-        name: {"wall": median(wall for wall, _ in times), "cpu": median(cpu for _, cpu in times)}
+        name: {"wall": typical(wall for wall, _ in times), "cpu": typical(cpu for _, cpu in times)}
         for name, times in taken.items()
     }
 

@@ -118,10 +118,10 @@ def dense_layers(rows: int, inputs: int, outputs: int, dtype: torch.dtype) -> It
 
 
 def seconds(run: Run) -> float:
-    """Returns the median of the runs that fit half a second, at least 3, after a warm-up."""
+    """Returns the median of the runs that fit half a second, at least nine, after a warm-up."""
     run()
     times: list[float] = []
-    while len(times) < 3 or sum(times) < SECONDS:
+    while len(times) < 9 or sum(times) < SECONDS:
         started = time.perf_counter()
         run()
         times.append(time.perf_counter() - started)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmark.support.plots import series_plot
-from benchmark.support.tables import OURS, Result, absences, medians, milliseconds, setting
+from benchmark.support.tables import OURS, Result, absences, figures_of, milliseconds, setting
 from benchmark.support.tables import table as markdown
 
 
@@ -11,7 +11,7 @@ def table(result: Result) -> str:
     """Returns one row per setting and peer, with our own figures of the same rounds."""
     rows = []
     for series in result["series"]:
-        found = medians(series)
+        found = figures_of(series)
         ours = found.pop(OURS, None)
         if ours and not found:  # no peer is installed: our own figures still stand
             rows.append([f"{setting(series)}: no peer", *own_figures(ours)])

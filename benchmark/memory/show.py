@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 
 from benchmark.support.plots import OURS_COLOUR
-from benchmark.support.tables import Result, absences, medians, paragraph, setting
+from benchmark.support.tables import Result, absences, figures_of, paragraph, setting
 from benchmark.support.tables import table as markdown
 
 
@@ -15,7 +15,7 @@ def table(result: Result) -> str:
     """Tabulates faults and allocations per minibatch, then the growth of resident memory."""
     rows = []
     for series in result["series"]:
-        for name, figures in medians(series).items():
+        for name, figures in figures_of(series).items():
             rows.append(
                 [
                     f"{setting(series)}: {name}",

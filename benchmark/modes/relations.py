@@ -11,13 +11,13 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import torch
 from torch_geometric.data import HeteroData
 from torch_geometric.loader.utils import filter_hetero_data
 
+from benchmark.support.rounds import typical
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan, Seeds
 from pyg_batchgnn.store import typed_graph_from_pyg
@@ -100,7 +100,7 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
     gc.enable()
     found = {}
     for name, pairs in taken.items():
-        few, many = (median(pair[at] for pair in pairs) / MINIBATCHES for at in (0, 1))
+        few, many = (typical(pair[at] for pair in pairs) / MINIBATCHES for at in (0, 1))
         found[name] = {"few": few, "many": many, "each": (many - few) / ADDED}
         print(f"  {name:<30} {1e6 * found[name]['each']:8.3f} us per relation", flush=True)
     return found

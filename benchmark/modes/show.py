@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from benchmark.modes.rows import CSC, DGL, OURS, PYG, ROWS, Row
-from benchmark.support.tables import LOADS_PER_EDGE, Result, absences, medians, milliseconds, paragraph
+from benchmark.support.rounds import in_words
+from benchmark.support.tables import LOADS_PER_EDGE, Result, absences, figures_of, milliseconds, paragraph
 from benchmark.support.tables import table as markdown
 
 #: The page faults that a minibatch may take when the loader has warmed up.
@@ -29,7 +30,7 @@ def graphs(result: Result) -> str:
         for one in result["graphs"]
     ]
     options = result["options"]
-    rounds = f"medians of {options['rounds']} rounds of {options['batches']} minibatches"
+    rounds = f"{in_words(options['rounds'])} of {options['batches']} minibatches"
     work = f"batch {options['batch_size']:,}; {rounds}"
     return paragraph("; ".join([*sizes, work]) + ".")
 
@@ -58,7 +59,7 @@ def speeds(result: Result) -> str:
 
 def line(series: Result, result: Result) -> list[str]:
     """Returns the cells of a work and a number of threads."""
-    row, figures = ROWS[series["work"]], medians(series)
+    row, figures = ROWS[series["work"]], figures_of(series)
     ours, threads = figures.get(OURS), series["threads"]
     name = f"{row.work}, {', '.join(map(str, row.fanouts))}; {threads} thread{'s' if threads > 1 else ''}"
     if ours is None:

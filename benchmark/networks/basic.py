@@ -1,4 +1,4 @@
-"""PyG's own models as a user makes them, and the calls of a step.
+"""PyG's own models as a user makes them, modules of a user's own, and the calls of a step.
 
 Imports torch and torch_geometric alone, so that it loads in every interpreter that takes part.
 """
@@ -10,8 +10,10 @@ from enum import Enum
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
+from torch_geometric.utils import trim_to_layer
 
 from benchmark.networks.recipe import DROPOUT, HEADS
 
@@ -32,8 +34,54 @@ class Call(Enum):
     BATCH = "batch"  # model(batch), which only accelerated models know
 
 
+#: Modules that users write themselves, by their convolution.
+OWN = {"own-sage": pyg.SAGEConv, "own-gat": pyg.GATConv}
+
+
+class OwnModel(torch.nn.Module):
+    """A module as users write it: convolutions, each with a skip connection and a LayerNorm, and
+    ReLU and dropout as functions.
+
+    Args:
+        conv: class of the convolutions.
+        features, hidden, classes: widths.
+        layers: their number.
+    """
+
+    def __init__(
+        self, conv: Callable[..., torch.nn.Module], features: int, hidden: int, classes: int, layers: int
+    ) -> None:
+        super().__init__()
+        inputs = [features, *[hidden] * (layers - 2)]
+        self.convs = torch.nn.ModuleList([*(conv(width, hidden) for width in inputs), conv(hidden, classes)])
+        self.skips = torch.nn.ModuleList(torch.nn.Linear(width, hidden) for width in inputs)
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(hidden) for _ in inputs)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        num_sampled_nodes_per_hop: list[int] | None = None,
+        num_sampled_edges_per_hop: list[int] | None = None,
+    ) -> Tensor:
+        """Returns [N, classes], or the rows that are left after trimming."""
+        for layer, conv in enumerate(self.convs):
+            if num_sampled_nodes_per_hop is not None and num_sampled_edges_per_hop is not None:
+                x, edge_index, _ = trim_to_layer(
+                    layer, num_sampled_nodes_per_hop, num_sampled_edges_per_hop, x, edge_index
+                )
+            out = conv(x, edge_index)
+            if layer + 1 == len(self.convs):
+                return out
+            x = F.relu(self.norms[layer](out + self.skips[layer](x)))
+            x = F.dropout(x, DROPOUT, self.training)
+        raise AssertionError("a model has layers")
+
+
 def basic_model(name: str, features: int, hidden: int, classes: int, layers: int) -> torch.nn.Module:
-    """Returns PyG's model with ReLU and dropout between the layers."""
+    """Returns PyG's model with ReLU and dropout between the layers, or a user's own module."""
+    if name in OWN:
+        return OwnModel(OWN[name], features, hidden, classes, layers)
     options = {"heads": HEADS} if name == "gat" else {}
     return KINDS[name](features, hidden, layers, classes, dropout=DROPOUT, **options)
 

@@ -11,6 +11,7 @@ from benchmark.papers.published import BGNN, BGNN_CACHE, DGL, DGL_METIS
 from benchmark.papers.section import Bar, Compared, Panel, Source
 from benchmark.papers.stored import DASH, Seconds, Stored, part, quiet, ratio, shown, times
 from benchmark.planning.published import forecasts
+from benchmark.support.rounds import typical
 from benchmark.support.tables import of_ranks, size_name
 
 #: The ranks of the epochs that are stored.
@@ -78,8 +79,8 @@ def _epochs(stored: Stored) -> Compared:
         "Tables 4, A1 and A2: an epoch and its parts",
         "Published: 2 machines of 72 cores, Omni-Path, DistDGL 1.0, with replacement. Ours: 2 ranks of "
         "one core each on loopback, DGL 1.1.3's DistDGL on 2 hosts without limited links, graphs of the "
-        "same size that are generated, without replacement, B = all; of products a quarter of the "
-        "training nodes. In ours BatchGNN's lines are this package's. Compare ratios, not seconds.",
+        "same size that are generated, without replacement, B = all; products was not measured on a quiet "
+        "machine. In ours BatchGNN's lines are this package's. Compare ratios, not seconds.",
         [*header, "ours: prep. s", "forward", "backward", "epoch", "against DistDGL"],
         rows,
     )
@@ -193,7 +194,7 @@ def _sweep(stored: Stored) -> Compared:
         for size in dict.fromkeys(one["macrobatch"] for one in series):
             entries = [one for one in series if one["macrobatch"] == size]
             millions = sum(of_ranks(entries[0], "phases", "rows_fetched")) / 1e6
-            seconds = float(np.median([max(of_ranks(one, "wall")) for one in entries]))
+            seconds = typical(max(of_ranks(one, "wall")) for one in entries)
             first = first or (millions, seconds)
             gains = f"{first[0] / millions:.2f}x", f"{first[1] / seconds:.1f}x"
             rows.append([f"{graph}, 4 ranks, B = {size_name(size)}", DASH, DASH, f"{millions:.1f}", *gains])
@@ -258,7 +259,7 @@ def _cache(stored: Stored) -> Compared:
     for graph, by_ranks in published.CACHE_SECONDS.items():
         for ranks, seconds in by_ranks.items():
             entries = stored.chosen(f"caching-{graph}", "initialisation", model="sage", ranks=ranks)
-            wall = float(np.median([max(of_ranks(one, "wall")) for one in entries])) if entries else None
+            wall = typical(max(of_ranks(one, "wall")) for one in entries) if entries else None
             cpu = stored.total(entries, "cpu")
             here = [shown(wall, ".2f"), shown(cpu, ".2f")]
             rows.append([f"{graph}, {ranks} rank{'s' * (ranks > 1)}", f"{seconds:.2f}", *here])

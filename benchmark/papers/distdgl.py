@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 from benchmark.papers import published
 from benchmark.papers.section import Bar, Compared, Panel, Source
 from benchmark.papers.stored import DASH, Seconds, Stored, part, ratio, shown, times
+from benchmark.support.rounds import typical
 
 _CUT = {("multilevel", 4), ("METIS", 1), ("ldg", 4)}  # sides and ranks
 POLICIES = {"random": "random", "ldg": "ldg, one pass", "multilevel": "multilevel, as METIS"}
@@ -53,7 +53,7 @@ def _embedding_gains(stored: Stored) -> dict[str, float | None]:
 
     Of torch's two modules under DistributedDataParallel, it is the faster one.
     """
-    seconds = {name: median(found) for name, found in stored.read("embeddings").get("seconds", {}).items()}
+    seconds = {name: typical(found) for name, found in stored.read("embeddings").get("seconds", {}).items()}
     ours, torchs = seconds.get("ours"), [seconds[name] for name in ("sparse", "dense") if name in seconds]
     return {
         "torch's": ratio(min(torchs, default=None), ours),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 from benchmark.papers import published
 from benchmark.papers.section import Bar, Compared, Panel, Source
 from benchmark.papers.stored import DASH, Stored, ratio, times
 from benchmark.planning.published import distgnn
+from benchmark.support.rounds import typical
 from benchmark.support.tables import Result, of_ranks
 
 
@@ -102,7 +102,7 @@ def _accuracy(stored: Stored) -> Compared:
 def _cpu_seconds(stored: Stored, ranks: int) -> float | None:
     """Returns the CPU seconds of an epoch, all ranks together."""
     entries = stored.chosen("ranks-arxiv", "scaling", ranks=ranks)
-    return median(sum(of_ranks(one, "cpu")) for one in entries) if entries else None
+    return typical(sum(of_ranks(one, "cpu")) for one in entries) if entries else None
 
 
 def _scaling(stored: Stored) -> Compared:

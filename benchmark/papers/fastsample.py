@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 from benchmark.papers import published
 from benchmark.papers.section import Bar, Compared, Panel, Source
 from benchmark.papers.stored import DASH, Stored, quiet, ratio, shown, times
+from benchmark.support.rounds import typical
 from benchmark.support.tables import of_ranks
 
 
@@ -51,7 +51,7 @@ def _kernel(stored: Stored) -> Compared:
 
 def _seconds(stored: Stored, setting: str) -> float | None:
     entries = quiet(stored.chosen("papers", "hybrid", setting=setting))
-    return median(max(of_ranks(one, "wall")) for one in entries) if entries else None
+    return typical(max(of_ranks(one, "wall")) for one in entries) if entries else None
 
 
 def _hybrid_gain(stored: Stored, phase: str) -> float | None:

@@ -9,9 +9,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
+from benchmark.support.rounds import typical
 from benchmark.support.tables import Result, of_ranks
 
 DASH = "-"
@@ -50,7 +51,7 @@ class Seconds:
 
     @classmethod
     def of(cls, entries: Sequence[Result]) -> Seconds | None:
-        """Returns the medians over rounds, None without any that the quiet machine measured."""
+        """Returns the figures over rounds, None without any that the quiet machine measured."""
         entries = quiet(entries)
         if not entries:
             return None
@@ -58,15 +59,15 @@ class Seconds:
         before = ("sample", "features") if theirs else ("prepare",)
 
         def phase(*names: str) -> float:
-            return median(sum(mean(of_ranks(one, "phases", name)) for name in names) for one in entries)
+            return typical(sum(mean(of_ranks(one, "phases", name)) for name in names) for one in entries)
 
-        whole = median(max(of_ranks(one, "wall")) for one in entries)
+        whole = typical(max(of_ranks(one, "wall")) for one in entries)
         parts: tuple[float | None, float | None] = (None, None)
         if theirs:
             parts = phase("sample"), phase("features")
         elif "stats" in entries[0]["of_ranks"][0]:  # of two epochs
             both = [
-                median(mean(of_ranks(one, "stats", name)) for one in entries) / 2
+                typical(mean(of_ranks(one, "stats", name)) for one in entries) / 2
                 for name in ("sample_seconds", "fetch_seconds")
             ]
             parts = both[0], both[1]
@@ -117,7 +118,7 @@ class Stored:
         """
 
         def seconds(series: Result, contestant: str) -> float:
-            found: float = series["contestants"][contestant]["median"]["wall_per_minibatch"]
+            found: float = series["contestants"][contestant]["figures"]["wall_per_minibatch"]
             return found
 
         series = [one for one in self.read(name).get("series", []) if {peer, ours} <= set(one["contestants"])]

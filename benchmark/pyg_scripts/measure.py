@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 from benchmark.pyg_scripts import examples
@@ -95,7 +95,7 @@ def measure(
 
 
 def collected(found: Sequence[tuple[Side, list[Figure] | str]]) -> dict[str, Any]:
-    """Returns the median of each figure by side, and the errors of the sides that failed."""
+    """Returns the mean of each figure by side, and the errors of the sides that failed."""
     rows: dict[str, dict[str, Any]] = {}
     errors: dict[str, str] = {}
     values: dict[tuple[str, str], list[float]] = {}
@@ -107,7 +107,7 @@ def collected(found: Sequence[tuple[Side, list[Figure] | str]]) -> dict[str, Any
             values.setdefault((one.what, side.value), []).append(one.value)
             rows.setdefault(one.what, {"what": one.what, "is_rate": one.is_rate})
     for (what, side_name), own in values.items():
-        rows[what][side_name] = median(own)
+        rows[what][side_name] = fmean(own)
     return {"rows": list(rows.values()), "errors": errors}
 
 

@@ -15,7 +15,7 @@ def table(result: Result) -> str:
     parts = [
         paragraph(
             f"Graphs of benchmark scripts have {100 * options['scale']:g} % of the size of the real ones; "
-            f"{options['threads']} thread(s), medians of {options['rounds']} runs of each script."
+            f"{options['threads']} thread(s), means of {options['rounds']} runs of each script."
         )
     ]
     parts += [paragraph(f"Not measured: {why}.") for why in result["absent"].values()]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
 import matplotlib.pyplot as plt
 
 from benchmark.ranks import show_peer
 from benchmark.support.plots import OURS_COLOUR
+from benchmark.support.rounds import typical
 from benchmark.support.tables import MIB, Result, by, of_ranks, size_name
 from benchmark.support.tables import table as markdown
 
@@ -59,8 +60,8 @@ def _overhead(fetched: float, row_bytes: int | None, moved: float) -> str:
 def _network(part: Result) -> str:
     lines, first = [], None
     for size, entries in by(part["series"], "macrobatch"):
-        wall = median(max(of_ranks(one, "wall")) for one in entries)
-        cpu = median(sum(of_ranks(one, "cpu")) for one in entries)
+        wall = typical(max(of_ranks(one, "wall")) for one in entries)
+        cpu = typical(sum(of_ranks(one, "cpu")) for one in entries)
         first = first or wall
         received = mean(of_ranks(entries[0], "features", "bytes"))
         lines.append(
@@ -83,15 +84,15 @@ def _training(part: Result) -> str:
     lines = []
     for setting, entries in by(part["series"], "setting"):
         phases = {
-            name: median(mean(of_ranks(one, "phases", name)) for one in entries)
+            name: typical(mean(of_ranks(one, "phases", name)) for one in entries)
             for name in ("prepare", "forward", "backward")
         }
         lines.append(
             [
                 f"2 ranks, {setting}",
-                f"{median(max(of_ranks(one, 'wall')) for one in entries):.2f}",
+                f"{typical(max(of_ranks(one, 'wall')) for one in entries):.2f}",
                 *(f"{seconds:.2f}" for seconds in phases.values()),
-                f"{median(sum(of_ranks(one, 'cpu')) for one in entries):.1f}",
+                f"{typical(sum(of_ranks(one, 'cpu')) for one in entries):.1f}",
                 f"{mean(of_ranks(entries[0], 'gradients', 'bytes')) / 1e6:.0f}",
             ]
         )
@@ -108,9 +109,9 @@ def _training(part: Result) -> str:
 def _scaling(part: Result) -> str:
     lines, first = [], None
     for ranks, entries in by(part["series"], "ranks"):
-        cpu = median(sum(of_ranks(one, "cpu")) for one in entries)
+        cpu = typical(sum(of_ranks(one, "cpu")) for one in entries)
         first = first or cpu
-        sent = median(
+        sent = typical(
             sum(sum(of_ranks(one, kind, "bytes")) for kind in ("topology", "features", "gradients"))
             for one in entries
         )
@@ -166,7 +167,7 @@ def plot(result: Result) -> Any:
 def _preparation(axes: Any, part: Result) -> None:
     """Draws bars of the slowest rank's seconds."""
     found = {
-        size_name(size): median(max(of_ranks(one, "wall")) for one in entries)
+        size_name(size): typical(max(of_ranks(one, "wall")) for one in entries)
         for size, entries in by(part["series"], "macrobatch")
     }
     bars = axes.bar(list(found), list(found.values()), color=OURS_COLOUR)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from statistics import mean, median
+from statistics import mean
 
 from benchmark.ranks.peer import EPOCHS
+from benchmark.support.rounds import typical
 from benchmark.support.tables import Result, by, of_ranks, table
 
 PEER = "DistDGL"
@@ -62,9 +63,9 @@ def _lines(
 
 def _seconds(entries: list[Result]) -> float:
     """Returns the slowest rank's seconds, the median of the rounds."""
-    return median(max(of_ranks(one, "wall")) for one in entries)
+    return typical(max(of_ranks(one, "wall")) for one in entries)
 
 
 def _phases(entries: list[Result], names: tuple[str, ...]) -> float:
     """Returns the mean seconds of ranks in some phases together, the median of the rounds."""
-    return median(sum(mean(of_ranks(one, "phases", name)) for name in names) for one in entries)
+    return typical(sum(mean(of_ranks(one, "phases", name)) for name in names) for one in entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmark.support.plots import series_plot
-from benchmark.support.tables import LOADS_PER_EDGE, OURS, Result, absences, medians, paragraph
+from benchmark.support.tables import LOADS_PER_EDGE, OURS, Result, absences, figures_of, paragraph
 from benchmark.support.tables import table as markdown
 
 
@@ -12,7 +12,7 @@ def table(result: Result) -> str:
     rows = []
     limits = {limit["threads"]: limit["loads_per_second"] for limit in result["gather_limit"]}
     for series in result["series"]:
-        found, limit = medians(series), limits[series["threads"]]
+        found, limit = figures_of(series), limits[series["threads"]]
         ours = found.get(OURS)
         for name, figures in found.items():
             rate = figures["edges_per_second"]

@@ -8,6 +8,7 @@ NumPy and torch alone, so that interpreters without the project take part on equ
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -74,13 +75,19 @@ class GraphFolder:
     def edge_index(self) -> Tensor:
         """[2, E] int64, sorted by destination: what a PyG user holds.
 
-        The sources are copied once only.
+        It is a mapped file, made on first use, so that the processes of all contestants share it.
         """
-        degree = self.colptr[1:] - self.colptr[:-1]
-        edges = torch.empty((2, int(self.colptr[-1])), dtype=torch.int64)
-        np.copyto(edges[0].numpy(), np.load(self.path / "row.npy", mmap_mode="r", allow_pickle=False))
-        edges[1] = torch.repeat_interleave(torch.arange(degree.numel()), degree, output_size=edges.size(1))
-        return edges
+        file = self.path / "edge_index.npy"
+        if not file.is_file():
+            degree = np.diff(np.load(self.path / "colptr.npy", mmap_mode="r", allow_pickle=False))
+            partial = file.with_suffix(f".{os.getpid()}")
+            shape = (2, int(degree.sum()))
+            edges = np.lib.format.open_memmap(partial, mode="w+", dtype=np.int64, shape=shape)
+            edges[0] = np.load(self.path / "row.npy", mmap_mode="r", allow_pickle=False)
+            edges[1] = np.repeat(np.arange(len(degree)), degree)
+            edges.flush()
+            partial.replace(file)
+        return torch.from_numpy(np.load(file, mmap_mode="c", allow_pickle=False))
 
     @cached_property
     def adjacency(self) -> Tensor:

@@ -9,10 +9,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import Any
 
 from benchmark.support.jobs import Options
+from benchmark.support.rounds import typical
 from benchmark.support.settings import BENCHMARK, MALLOC_ENVIRONMENT, ProcessSetting
 
 WORKER = "benchmark.support.worker"
@@ -121,9 +121,9 @@ class Series:
         print(f"  without {name}: {error}", flush=True)
 
     def show(self) -> None:
-        """Prints the medians."""
+        """Prints the figures."""
         for name, rounds in self.rounds.items():
-            middle = medians(rounds)
+            middle = figures(rounds)
             wall, cpu = 1e3 * middle["wall_per_minibatch"], 1e3 * middle["cpu_per_minibatch"]
             rate = middle["edges_per_second"] / 1e6
             print(
@@ -132,7 +132,7 @@ class Series:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the series for JSON, with the medians that tables show."""
+        """Returns the series for JSON, with the figures that tables show."""
         return {
             "threads": self.setting.threads,
             "malloc": self.setting.malloc.value,
@@ -142,7 +142,7 @@ class Series:
                 name: {
                     "versions": self.versions[name],
                     "ready": self.ready[name],
-                    "median": medians(rounds),
+                    "figures": figures(rounds),
                     "rounds": rounds,
                 }
                 for name, rounds in self.rounds.items()
@@ -153,16 +153,17 @@ class Series:
 PER_ROUND = ("minibatches", "resident", "peak")
 
 
-def medians(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Returns medians over the rounds: figures per minibatch, rates, memory at a round's end."""
+def figures(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Returns what tables show of the rounds (`typical`): figures per minibatch, rates, and the
+    most memory, at the end of a round and at any time."""
     result = {}
     for quantity in rounds[0]:
         if quantity not in PER_ROUND:
-            result[f"{quantity}_per_minibatch"] = median(r[quantity] / r["minibatches"] for r in rounds)
-    result["edges_per_second"] = median(r["edges"] / r["wall"] for r in rounds)
-    result["edges_per_cpu_second"] = median(r["edges"] / r["cpu"] for r in rounds)
-    result["resident"] = median(r["resident"] for r in rounds)
-    result["peak"] = max(r["peak"] for r in rounds)
+            result[f"{quantity}_per_minibatch"] = typical(r[quantity] / r["minibatches"] for r in rounds)
+    result["edges_per_second"] = 1 / typical(r["wall"] / r["edges"] for r in rounds)
+    result["edges_per_cpu_second"] = 1 / typical(r["cpu"] / r["edges"] for r in rounds)
+    for memory in ("resident", "peak"):
+        result[memory] = max(r[memory] for r in rounds)
     return result
 
 

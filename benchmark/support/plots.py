@@ -36,7 +36,7 @@ def _by_setting(result: Result) -> list[Result]:
 def _bars(axes: Any, series: Result, quantity: str, scale: float, label: str) -> None:
     """Draws horizontal bars of one setting, ours in colour."""
     names = sorted(series["contestants"], key=lambda name: not name.startswith("ours"))[::-1]
-    values = [scale * series["contestants"][name]["median"][quantity] for name in names]
+    values = [scale * series["contestants"][name]["figures"][quantity] for name in names]
     colours = [OURS_COLOUR if name.startswith("ours") else PEER_COLOUR for name in names]
     bars = axes.barh(names, values, color=colours)
     axes.bar_label(

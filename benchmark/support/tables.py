@@ -27,9 +27,9 @@ def paragraph(text: str) -> str:
     return textwrap.fill(text, COLUMNS, break_on_hyphens=False)
 
 
-def medians(series: Result) -> dict[str, dict[str, float]]:
-    """Returns the median figures of each contestant of a series."""
-    return {name: contestant["median"] for name, contestant in series["contestants"].items()}
+def figures_of(series: Result) -> dict[str, dict[str, float]]:
+    """Returns the figures of each contestant of a series."""
+    return {name: contestant["figures"] for name, contestant in series["contestants"].items()}
 
 
 def milliseconds(figures: dict[str, float] | None, seconds: str) -> str:

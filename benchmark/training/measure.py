@@ -36,7 +36,7 @@ BFLOAT16 = Column("ours, bfloat16", "ours", "training-native-bfloat16")
 DGL = Column("DGL", "dgl", "training", batches=2)
 SLICES = Column("PyG hand-written slices", "pyg", "training-sliced", batches=1)
 # Ours takes part in every table, each of which has to fit the memory. Slow contestants do the first
-# minibatches of a round only; medians are of a minibatch.
+# minibatches of a round only; figures are of a minibatch.
 TABLES = {
     "peers": [OURS, BFLOAT16, DGL, SLICES],
     "trimmed": [OURS, Column("PyG trim_to_layer", "pyg", "training-trimmed", batches=1)],
@@ -102,10 +102,10 @@ def measure_limits(
 
 
 def without_rounds(series: dict[str, Any]) -> dict[str, Any]:
-    """A piece for the collected file: medians and versions of its contestants."""
+    """A piece for the collected file: figures and versions of its contestants."""
     kept = ("model", "table", "threads", "malloc", "environment", "absent", "seconds", "when")
     contestants = {
-        name: {key: one[key] for key in ("versions", "ready", "median")}
+        name: {key: one[key] for key in ("versions", "ready", "figures")}
         for name, one in series["contestants"].items()
     }
     return {**{key: series[key] for key in kept}, "contestants": contestants}
@@ -136,7 +136,7 @@ def collect(run: BenchmarkRun) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, then stores the JSON files."""
-    options = parser(__doc__ or "", batches=4, rounds=3, threads=(1, 2))
+    options = parser(__doc__ or "", batches=4, rounds=9, threads=(1, 2))
     options.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(DEFAULT_TABLES))
     options.add_argument(
         "--warmup",

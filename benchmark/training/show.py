@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 
 from benchmark.networks.recipe import MODELS, TITLES
 from benchmark.support.plots import OURS_COLOUR, PEER_COLOUR
-from benchmark.support.tables import OURS, Result, absences, medians, setting
+from benchmark.support.tables import OURS, Result, absences, figures_of, setting
 from benchmark.support.tables import table as markdown
 
 BFLOAT16 = "ours, bfloat16"
@@ -43,7 +43,7 @@ def rows(result: Result) -> Iterator[Row]:
     for series in result["series"]:
         key = (series["model"], series["threads"], series["malloc"])
         row = found.setdefault(key, Row(key[0], key[1], f"{TITLES[key[0]]}, {setting(series)}"))
-        figures = {name: one[SECONDS] for name, one in medians(series).items()}
+        figures = {name: one[SECONDS] for name, one in figures_of(series).items()}
         for name, seconds in figures.items():
             row.seconds[name] = min(seconds, row.seconds.get(name, seconds))
         if OURS in figures:

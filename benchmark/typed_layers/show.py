@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from benchmark.modes.show import graphs
-from benchmark.support.tables import OURS, Result, absences, medians, milliseconds, paragraph, setting
+from benchmark.support.tables import OURS, Result, absences, figures_of, milliseconds, paragraph, setting
 from benchmark.support.tables import table as markdown
 from benchmark.typed_layers.rows import LEAST_SHARE, PEERS, ROWS, Row
 
@@ -33,7 +33,7 @@ class Line:
     times: dict[str, float] = field(default_factory=dict)
 
     def add(self, figures: dict[str, dict[str, float]]) -> None:
-        """Takes the medians of a table."""
+        """Takes the figures of a table."""
         ours = figures.get(OURS)
         for peer in PEERS:
             if peer in figures:
@@ -83,7 +83,7 @@ def merged(result: Result) -> list[Line]:
         row, where = ROWS[series["row"]], setting(series)
         name = f"{row.name}, {where}"
         line = found.setdefault((row.name, where), Line(row, series["threads"], name))
-        line.add(medians(series))
+        line.add(figures_of(series))
     return list(found.values())
 
 
