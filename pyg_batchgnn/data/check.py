@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.data.dataset import SPLITS, Dataset
 from pyg_batchgnn.data.errors import DatasetError, broken
 from pyg_batchgnn.data.groups import FEATURES, LABELS, Group
@@ -88,6 +89,7 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
             that errors can name it. Errors name the data set otherwise.
     """
     check_outline(dataset, files)
+    check_node_counts(dataset, files)
     check = _Checker(dataset, files or {})
     for edges in dataset.edge_sets:
         _check_ids(check, edges)
@@ -99,6 +101,30 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
             check.span(attribute_array(nodes.group, LABELS), labels, -1, nodes.num_classes, "label")
         _check_splits(check, nodes)
     return dataset
+
+
+def check_node_counts(dataset: Dataset, files: Files | None = None, processes: int = 1) -> None:
+    """Raises `DatasetError` if there are more nodes than some processes can hold.
+
+    Args:
+        dataset: the data set.
+        files: as in `check_dataset`.
+        processes: the processes that share the nodes.
+    """
+    check = _Checker(dataset, files or {})
+    for nodes in dataset.node_sets:
+        why = ops.too_many_nodes(nodes.num_nodes, processes)
+        if not why:
+            continue
+        last = nodes.num_nodes - 1
+        for edges in dataset.edge_sets:
+            for at, end in enumerate((edges.relation[0], edges.relation[2])):
+                if end == nodes.name and edges.num_edges and int(edges.edge_index[at].max()) == last:
+                    fact = f"holds the id {last}, so there would be {nodes.num_nodes} nodes, but {why}"
+                    raise check.error(edge_array("edge_index", edges.group), fact, ops.MAP_IDS)
+        raise check.error(
+            "num_nodes", f"is {nodes.num_nodes} of type {nodes.name!r}, but {why}", "give the number of nodes"
+        )
 
 
 def check_outline(dataset: Dataset, files: Files | None = None) -> Dataset:
