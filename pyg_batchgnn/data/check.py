@@ -80,8 +80,8 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
 
     Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and features
     "x", which must be finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
-    "test" of a node type must be disjoint and without repeats. The task that is trained checks that
-    their nodes have labels.
+    "test" of a node type must be disjoint and without repeats, and nodes of "train" must have their
+    class number where there are any. The task that is trained checks the labels of all splits.
 
     Args:
         dataset: the data set.
@@ -100,6 +100,8 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
         if labels is not None:
             check.span(attribute_array(nodes.group, LABELS), labels, -1, nodes.num_classes, "label")
         _check_splits(check, nodes)
+        if labels is not None:
+            _check_training_labels(check, nodes, labels)
     return dataset
 
 
@@ -235,3 +237,14 @@ def _check_splits(check: _Checker, nodes: NodeSet) -> None:
             values, counts = torch.unique(index, return_counts=True)
             node = int(values[counts > 1][0])
             raise check.error(array, f"node {node} is listed more than once", "list each node once")
+
+
+def _check_training_labels(check: _Checker, nodes: NodeSet, labels: Tensor) -> None:
+    """Raises DatasetError if a node of the training split has no class number."""
+    index = check.dataset.split(SPLITS[0], nodes.name)
+    missing = (labels[index] < 0).nonzero().view(-1)
+    if missing.numel():
+        first = int(index[missing[0]])
+        fact = f"{missing.numel()} of {len(index)} nodes have no label (y is -1), node {first} first"
+        remedy = "leave them out of the split, or give them labels"
+        raise check.error(split_array(nodes.group, SPLITS[0]), fact, remedy)
