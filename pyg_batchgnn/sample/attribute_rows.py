@@ -75,7 +75,7 @@ class AttributeRows:
 
 
 def _is_plain(table: Tensor, index: Tensor) -> bool:
-    """Returns whether the package's kernel, which reuses memory, may and should copy rows of a table.
+    """Returns whether the package's kernel, which reuses memory, should copy rows of a table.
 
     It is 2 to 7 times as fast as torch's for rows of several numbers, and half as fast for rows of
     one.
