@@ -1,7 +1,7 @@
 """Reads data sets from files, makes generated ones, and has one way in to all: `load_dataset`."""
 
 from pyg_batchgnn.data.bundle import read_bundle
-from pyg_batchgnn.data.check import check_dataset
+from pyg_batchgnn.data.check import check_dataset, check_node_counts
 from pyg_batchgnn.data.dataset import SPLITS, Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
@@ -68,6 +68,7 @@ __all__ = [
     "attribute_of",
     "available_datasets",
     "check_dataset",
+    "check_node_counts",
     "class_numbers",
     "count_classes",
     "default_dataset",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -112,6 +113,13 @@ def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
     for key in ("edge_index", "y", "train_idx", "val_idx", "test_idx"):
         if key not in arrays:
             raise broken(path, key, "array is missing", _RESTORE)
+    types = ("node_type", "edge_type") if about.get("heterogeneous", False) else ()
+    known = ("edge_index", "y", "train_idx", "val_idx", "test_idx", "x", "x_data", *_FEATURE_KEYS, *types)
+    if others := [key for key in arrays if key not in known]:
+        text = (
+            f"{path}: the arrays {', '.join(map(repr, others))} are not read; convert the graph to a folder"
+        )
+        warnings.warn(f"{text} of .npy files (write_folder) to keep them", UserWarning, stacklevel=2)
     for key, (dtype, shape) in about["arrays"].items():
         if key not in arrays:
             raise broken(path, key, "array is missing", _RESTORE)

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.data.dataset import SPLITS, Dataset
 from pyg_batchgnn.data.errors import DatasetError, broken
 from pyg_batchgnn.data.groups import FEATURES, LABELS, Group
@@ -79,8 +80,8 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
 
     Checked are counts, shapes, dtypes, node ids in [0, N), class numbers in [-1, C), and features
     "x", which must be finite (up to `FINITE_CHECK_BYTES` of them). The splits "train", "val" and
-    "test" of a node type must be disjoint and without repeats. The task that is trained checks that
-    their nodes have labels.
+    "test" of a node type must be disjoint and without repeats, and nodes of "train" must have their
+    class number where there are any. The task that is trained checks the labels of all splits.
 
     Args:
         dataset: the data set.
@@ -88,6 +89,7 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
             that errors can name it. Errors name the data set otherwise.
     """
     check_outline(dataset, files)
+    check_node_counts(dataset, files)
     check = _Checker(dataset, files or {})
     for edges in dataset.edge_sets:
         _check_ids(check, edges)
@@ -98,7 +100,33 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
         if labels is not None:
             check.span(attribute_array(nodes.group, LABELS), labels, -1, nodes.num_classes, "label")
         _check_splits(check, nodes)
+        if labels is not None:
+            _check_training_labels(check, nodes, labels)
     return dataset
+
+
+def check_node_counts(dataset: Dataset, files: Files | None = None, processes: int = 1) -> None:
+    """Raises `DatasetError` if there are more nodes than some processes can hold.
+
+    Args:
+        dataset: the data set.
+        files: as in `check_dataset`.
+        processes: the processes that share the nodes.
+    """
+    check = _Checker(dataset, files or {})
+    for nodes in dataset.node_sets:
+        why = ops.too_many_nodes(nodes.num_nodes, processes)
+        if not why:
+            continue
+        last = nodes.num_nodes - 1
+        for edges in dataset.edge_sets:
+            for at, end in enumerate((edges.relation[0], edges.relation[2])):
+                if end == nodes.name and edges.num_edges and int(edges.edge_index[at].max()) == last:
+                    fact = f"holds the id {last}, so there would be {nodes.num_nodes} nodes, but {why}"
+                    raise check.error(edge_array("edge_index", edges.group), fact, ops.MAP_IDS)
+        raise check.error(
+            "num_nodes", f"is {nodes.num_nodes} of type {nodes.name!r}, but {why}", "give the number of nodes"
+        )
 
 
 def check_outline(dataset: Dataset, files: Files | None = None) -> Dataset:
@@ -209,3 +237,14 @@ def _check_splits(check: _Checker, nodes: NodeSet) -> None:
             values, counts = torch.unique(index, return_counts=True)
             node = int(values[counts > 1][0])
             raise check.error(array, f"node {node} is listed more than once", "list each node once")
+
+
+def _check_training_labels(check: _Checker, nodes: NodeSet, labels: Tensor) -> None:
+    """Raises DatasetError if a node of the training split has no class number."""
+    index = check.dataset.split(SPLITS[0], nodes.name)
+    missing = (labels[index] < 0).nonzero().view(-1)
+    if missing.numel():
+        first = int(index[missing[0]])
+        fact = f"{missing.numel()} of {len(index)} nodes have no label (y is -1), node {first} first"
+        remedy = "leave them out of the split, or give them labels"
+        raise check.error(split_array(nodes.group, SPLITS[0]), fact, remedy)

@@ -41,7 +41,7 @@ def read_folder(path: str | Path) -> Dataset:
     which is alphabetical otherwise, and num_nodes and num_classes by type.
 
     Warns:
-        UserWarning: the folder itself has an array of another name, which is not read.
+        UserWarning: a file of data, or a column of an edge file, is not read.
 
     Raises:
         DatasetNotFoundError: there is no such folder, or no edges in it.

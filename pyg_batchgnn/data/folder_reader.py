@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from pyg_batchgnn.data.files import META_FILE, as_tensor, map_tensor, open_npy
 from pyg_batchgnn.data.groups import EDGE_FEATURES, EDGES, FEATURES, LABELS, NODES, Group, RowKind
 from pyg_batchgnn.data.layout import (
     FOLDERS,
+    LINKS_FOLDER,
     SPLITS_FOLDER,
     attribute_array,
     attribute_of,
@@ -36,9 +38,26 @@ _CONVENTIONS: dict[str, tuple[Group, Callable[[np.ndarray, str | Path, str], Ten
     LABELS: (NODES, to_targets),
     EDGE_FEATURES: (EDGES, to_features),
 }
-_EDGES = ("edge_index", "src", "dst")
 _MASKS = tuple(f"{name}_mask" for name in SPLITS)
 _INDICES = tuple(f"{name}_idx" for name in SPLITS)
+#: The arrays that may lie in the folder itself, and the folders of the others.
+_USUAL = ("edge_index", "src", "dst", *_CONVENTIONS, *_MASKS, *_INDICES)
+_FOLDERS = ("edge_index", *FOLDERS.values(), SPLITS_FOLDER, LINKS_FOLDER)
+#: The endings of files that hold data.
+_DATA = {
+    ".npy",
+    ".npz",
+    ".parquet",
+    ".csv",
+    ".tsv",
+    ".gz",
+    ".arrow",
+    ".feather",
+    ".pt",
+    ".pth",
+    ".pkl",
+    ".h5",
+}
 
 
 class FolderReader:
@@ -52,6 +71,7 @@ class FolderReader:
         self.path = path
         self.meta = read_meta(path)
         self.files: dict[str, str | Path] = {}
+        self._read: set[Path] = set()
         for array in self.meta.arrays:
             if not self.file(array).is_file():
                 raise missing(
@@ -68,6 +88,7 @@ class FolderReader:
         if not file.is_file():
             return None
         self.files[stands_for or array] = file
+        self._read.add(file)
         if not self.meta.arrays:
             return as_tensor(open_npy(file, array_name(array)), file, array_name(array))
         if array not in self.meta.arrays:
@@ -107,11 +128,24 @@ class FolderReader:
         """Returns the edges of a relation, [2, E]."""
         array = edge_array("edge_index", group)
         values = self.open(array)
+        self._refuse_twice(array, group)
         if values is not None:
             found = values.numpy()
         else:
             found = self._edges_from_columns() if group == EDGES else self._edges_from_parquet(group)
         return to_index(found, self.files[array], array_name(array))
+
+    def _refuse_twice(self, array: str, group: Group) -> None:
+        """Raises DatasetError if the edges of a relation are there in two forms."""
+        forms = [
+            [self.file(array)],
+            parquet_files(self.path, None if group == EDGES else group_folder(group)),
+        ]
+        if group == EDGES:
+            forms.insert(1, [self.file("src"), self.file("dst")])
+        there = [form[0] for form in forms if form and all(file.is_file() for file in form)]
+        if len(there) > 1:
+            raise broken(there[1], array, f"{there[0].name} is there too", "remove one of the two")
 
     def _edges_from_parquet(self, group: Group) -> np.ndarray:
         array = edge_array("edge_index", group)
@@ -119,6 +153,7 @@ class FolderReader:
         if not files:
             raise missing(self.file(array), array, "put it there, or a .parquet file with src and dst")
         self.files[array] = files[0]
+        self._read.update(files)
         return read_parquet_edges(files)
 
     def _edges_from_columns(self) -> np.ndarray:
@@ -135,6 +170,7 @@ class FolderReader:
             return np.stack([source.numpy(), destination.numpy()])
         if files := parquet_files(self.path):
             self.files["edge_index"] = files[0] if len(files) == 1 else self.path / "edges*.parquet"
+            self._read = (self._read | set(files)) - {self.file("src"), self.file("dst")}
             return read_parquet_edges(files)
         if source is not None or destination is not None:
             absent = "src" if source is None else "dst"
@@ -238,16 +274,27 @@ class FolderReader:
         return max((int(ends.max()) + 1 for ends in ids if ends.numel()), default=0)
 
     def warn_of_unread(self) -> None:
-        """Warns of arrays in the folder itself that have no meaning."""
-        known = {*_EDGES, *_CONVENTIONS, *_MASKS, *_INDICES}
-        for path in sorted(self.path.glob("*.npy")):
-            if path.stem not in known:
-                warnings.warn(
-                    f"{path}: is not read. Put it into nodes/ (one row per node), edges/ (one row per edge) "
-                    "or splits/ (node ids), or remove it",
-                    UserWarning,
-                    stacklevel=5,
+        """Warns of files of data that nothing has read, by name."""
+        folders = [path for name in _FOLDERS for path in (self.path / name).rglob("*")]
+        for path in sorted([*self.path.glob("*"), *folders]):
+            if path.suffix.lower() not in _DATA or path in self._read or not path.is_file():
+                continue
+            if path.parent == self.path:
+                near = get_close_matches(path.stem, _USUAL, 1, 0.8)
+                meant = f" Is {near[0]}.npy meant?" if near and near[0] != path.stem else ""
+                form = "" if path.suffix == ".npy" else " as .npy files"
+                remedy = (
+                    f"Put it{form} into nodes/ (one row per node), edges/ (one row per edge) or splits/ "
+                    f"(node ids), in a folder by type or relation where the graph names them, or remove it"
                 )
+            else:
+                meant, remedy = "", "Arrays are .npy files named as in docs/reference/formats.md; remove it"
+            warnings.warn(f"{path}: is not read.{meant} {remedy}", UserWarning, stacklevel=5)
+        for path in sorted(self.path.glob("*/")):
+            near = get_close_matches(path.name, _FOLDERS, 1, 0.7)
+            if near and path.name not in _FOLDERS:
+                text = f"{path}: the folder is not read. Is {near[0]}/ meant? Rename it, or remove it"
+                warnings.warn(text, UserWarning, stacklevel=5)
 
 
 def array_name(array: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from pyg_batchgnn.data.check import check_node_counts
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError
 from pyg_batchgnn.data.files import rename_whole, sync_tree, write_tensor
@@ -38,9 +39,10 @@ def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path
 
     Raises:
         TypeError: ``dataset`` is neither.
-        DatasetError: the folder exists already.
+        DatasetError: the folder exists already, or there are more nodes than fit into memory.
     """
     dataset = as_dataset(dataset)
+    check_node_counts(dataset)
     with new_folder(path) as folder:
         tensors = arrays_of(dataset)
         arrays = {array: write_tensor(_file(folder, array), tensors[array]) for array in tensors}

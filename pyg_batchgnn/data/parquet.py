@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,24 @@ from pyg_batchgnn.data.errors import DatasetError, broken
 def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
     """Returns the edge files of a folder, in the order in which their edges are numbered.
 
+    Numbers in their names are compared as numbers.
+
     Args:
         folder: the folder of the data set.
         relation: the name of a relation's files, which are `edge_index/RELATION.parquet` and
             `edge_index/RELATION.*.parquet`; None means `edges*.parquet`.
     """
     if relation is None:
-        return sorted(folder.glob("edges*.parquet"))
+        return sorted(folder.glob("edges*.parquet"), key=_numbered)
     inside = folder / "edge_index"
-    return sorted(
-        [*inside.glob(f"{escape(relation)}.parquet"), *inside.glob(f"{escape(relation)}.*.parquet")]
-    )
+    found = [*inside.glob(f"{escape(relation)}.parquet"), *inside.glob(f"{escape(relation)}.*.parquet")]
+    return sorted(found, key=_numbered)
+
+
+def _numbered(path: Path) -> list[tuple[int, str]]:
+    """Returns the key of a file's name, by which 2 comes before 10."""
+    stem = path.name.removesuffix(".parquet")
+    return [(int(part), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", stem)]
 
 
 def read_parquet_edges(files: list[Path]) -> np.ndarray:
@@ -33,9 +42,12 @@ def read_parquet_edges(files: list[Path]) -> np.ndarray:
     Returns:
         [2, E] int32 where every file stores int32 (or less), int64 otherwise.
 
+    Warns:
+        UserWarning: a file has further columns, which are not read.
+
     Raises:
-        DatasetError: pyarrow is not installed, or a file is damaged, lacks a column, or has one
-            that is not of integers or has missing values.
+        DatasetError: pyarrow is not installed, or a file is damaged, lacks a column, has it twice,
+            or has one that is not of integers or has missing values.
     """
     try:
         import pyarrow.parquet as pq
@@ -52,7 +64,11 @@ def _read_file(pq: Any, path: Path) -> np.ndarray:
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
             present = file.schema_arrow.names
+            _warn_of_columns(path, present)
             for column in ("src", "dst"):
+                if present.count(column) > 1:
+                    fact = f"{present.count(column)} columns of this name among {present}"
+                    raise broken(path, column, fact, "rename all but one")
                 if column not in present:
                     raise broken(
                         path, column, f"no such column among {present}", "name the columns src and dst"
@@ -63,6 +79,18 @@ def _read_file(pq: Any, path: Path) -> np.ndarray:
         raise broken(path, "src, dst", fact, "write the file again") from error
     columns = [_column(pa, path, name, table.column(name)) for name in ("src", "dst")]
     return np.stack(columns)
+
+
+def _warn_of_columns(path: Path, present: list[str]) -> None:
+    """Warns of columns that are not read."""
+    others = [name for name in present if name not in ("src", "dst")]
+    if others:
+        warnings.warn(
+            f"{path}: the columns {', '.join(map(repr, others))} are not read. Put each into edges/NAME.npy, "
+            "one row per edge in the order of the edges, or remove them",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _column(pa: Any, path: Path, name: str, values: Any) -> np.ndarray:

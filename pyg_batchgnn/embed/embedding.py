@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,11 @@ from pyg_batchgnn.embed.access import AccessibleTables
 from pyg_batchgnn.embed.batches import nodes_by_type
 from pyg_batchgnn.embed.plan import StepPlanner
 from pyg_batchgnn.embed.rules import UpdateRule
-from pyg_batchgnn.embed.steps import Step, StepOrder
+from pyg_batchgnn.embed.steps import Leaves, Step, StepOrder
 from pyg_batchgnn.embed.table import InitialRows
+
+#: Batches that are read without an update before those that nobody uses any more are dropped.
+_READ_LIMIT = 64
 
 
 class Embedding(AccessibleTables):
@@ -27,7 +31,8 @@ class Embedding(AccessibleTables):
     which rows each of its steps needs. A step then takes one exchange of rows and one of gradients.
     One process is a world of one rank.
 
-    `EmbeddingOptimizer` updates the rows that a step has read. Making the tables is collective, and
+    `EmbeddingOptimizer` updates the rows that were read since its last step and have gradients: of
+    several batches too, whose gradients are added. Making the tables is collective, and
     so is every method that says so.
 
     Args:
@@ -72,7 +77,10 @@ class Embedding(AccessibleTables):
         self._order = StepOrder(self.tables, self.comm, stale_steps)
         #: By batch, of which PyG's can be found by identity alone.
         self._steps = WeakIdKeyDictionary()
-        self._pending: Step | None = None
+        #: Rows that were handed out and whose gradients no update has taken, in this order.
+        self._read: list[Leaves] = []
+        self._read_limit = _READ_LIMIT
+        self._last: Step | None = None  # the one that was read last
 
     def synchronize(self) -> None:
         """Waits for the updates that were started."""
@@ -116,7 +124,8 @@ class Embedding(AccessibleTables):
         """Returns the rows of a batch's nodes by node type, [N_t, F_t] each. Collective, one round.
 
         The only type of a homogeneous graph is called "node". If gradients are enabled, the tensors
-        are leaves that take one, for `EmbeddingOptimizer.step`.
+        are leaves that take one, for the next `EmbeddingOptimizer.step` behind the backward pass.
+        Several batches may be read before it.
 
         Args:
             batch: one that a loader with these tables handed out. In one process any batch of this
@@ -130,7 +139,8 @@ class Embedding(AccessibleTables):
         if torch.is_grad_enabled():
             if step.leaves is None:
                 step.leaves = [one.detach().requires_grad_() for one in rows]
-            rows, self._pending = step.leaves, step
+                self._note(Leaves(step, step.leaves))
+            rows, self._last = step.leaves, step
         return dict(zip(self.node_types, rows, strict=True))
 
     def _step_of(self, batch: Any) -> Step:
@@ -148,18 +158,41 @@ class Embedding(AccessibleTables):
         self.attach(batch, step)
         return step
 
+    def _note(self, leaves: Leaves) -> None:
+        """Notes rows that were handed out, and now and then drops those that all ranks gave up."""
+        self._read.append(leaves)
+        if len(self._read) >= self._read_limit:
+            self._have_gradients()
+            self._read_limit = max(_READ_LIMIT, 2 * len(self._read))
+
+    def _have_gradients(self) -> list[bool]:
+        """Returns what was read and has gradients on any rank, and drops what cannot get any.
+        Collective, one round."""
+        flags = [[any(g is not None for g in one.gradients), one.is_used] for one in self._read]
+        every = torch.tensor(flags, dtype=torch.int64)
+        every = self.comm.run_job(lambda: self.comm.all_reduce(every, MessageKind.EMBEDDINGS))
+        have, used = (every > 0).t().tolist()
+        kept = [has or uses for has, uses in zip(have, used, strict=True)]
+        self._read = list(itertools.compress(self._read, kept))
+        return list(itertools.compress(have, kept))
+
     def update(self, rule: UpdateRule, weight: float) -> None:
-        """Starts the update of the rows that were read last; `EmbeddingOptimizer.step` calls it.
+        """Starts the update of the rows that have gradients; `EmbeddingOptimizer.step` calls it.
+
+        Gradients of several batches are added. Rows of a batch that has no gradients yet, on any
+        rank, wait for a later update.
 
         Raises:
             RuntimeError: no rows were read since the last update.
         """
-        step = self._pending
-        if step is None or step.leaves is None:
+        if not self._read or self._last is None:
             raise RuntimeError(
                 "no rows were read since the last step; call embedding(batch) with gradients enabled, and "
                 "the loss's backward(), before each step"
             )
-        gradients, self._pending = [leaf.grad for leaf in step.leaves], None
-        self.steps += 1
-        self._order.update(step, gradients, weight, rule.at(self.steps))
+        have = self._have_gradients() if len(self._read) > 1 else [True]
+        taken = list(itertools.compress(self._read, have))
+        self._read = [one for one, has in zip(self._read, have, strict=True) if not has]
+        if taken:
+            self.steps += 1
+            self._order.update(taken, self._last, weight, rule.at(self.steps))

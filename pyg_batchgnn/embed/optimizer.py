@@ -11,10 +11,11 @@ from pyg_batchgnn.embed.rules import UpdateRule
 
 
 class EmbeddingOptimizer:
-    """Updates the rows that a step has read, by the gradients of all ranks.
+    """Updates the rows that were read, by the gradients of all ranks.
 
-    A rank's gradients of one row are added first, then those of all ranks in the order of ranks. So
-    the bits of a run repeat. The update runs on a thread beside what follows, and the next read
+    A rank's gradients of one row are added first, then those of all ranks in the order of ranks;
+    where several batches were read since the last step, batch by batch. So the bits of a run
+    repeat. The update runs on a thread beside what follows, and the next read
     waits for it.
 
     Args:
@@ -34,8 +35,10 @@ class EmbeddingOptimizer:
         self.rule = replace(self.rule, **numbers)  # type: ignore[type-var]
 
     def step(self, weight: float = 1.0) -> None:
-        """Starts the update by the gradients of the batch that was read last. Collective, one
-        round.
+        """Starts the update by the gradients of all batches that were read since the last step.
+
+        Collective: one round, or one for each batch and one more where several were read. The rows
+        of a batch whose backward pass comes later wait for a later step.
 
         Args:
             weight: of this rank's gradients, which count weight / (the sum of all ranks' weights).

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import HOMOGENEOUS, Schema
 from pyg_batchgnn.partition import Part, PartitionBook
@@ -49,6 +50,8 @@ class NodeOwners:
         if isinstance(data, Part):
             return cls(data.schema, data.book, data.number, data)
         schema, counts = _counts(data)
+        for name, count in zip(schema.node_types, counts, strict=True):
+            ops.check_node_count(f"the number of nodes of type {name!r}", count)
         offsets = torch.tensor([0, *counts]).cumsum(0)
         return cls(schema, PartitionBook(offsets, schema.num_types))
 

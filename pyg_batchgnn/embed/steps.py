@@ -7,13 +7,16 @@ own update.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.weak import TensorWeakRef
 
 from pyg_batchgnn.comm import Communicator, Handle
 from pyg_batchgnn.embed.plan import StepPlan
@@ -45,7 +48,7 @@ class Step:
         plan: the rows that it reads and changes.
         following: the next step of the macrobatch; None behind the last one.
         read: its rows, once they were asked for.
-        leaves: its rows as they were handed out to be differentiated.
+        leaves: its rows as they were handed out to be differentiated, by table.
     """
 
     plan: StepPlan
@@ -66,6 +69,56 @@ class Step:
         found = [self]
         while len(found) <= count and found[-1].following is not None:
             found.append(found[-1].following)
+        return found
+
+
+class Leaves:
+    """The rows of a step as they were handed out, until an update takes their gradients.
+
+    They are kept by whoever uses them, and here once they have a gradient. So rows that were read
+    and given up cost no memory.
+
+    Args:
+        step: the step.
+        rows: by table, leaves that take a gradient.
+
+    Attributes:
+        plan: that of the step.
+    """
+
+    def __init__(self, step: Step, rows: Sequence[Tensor]) -> None:
+        self.plan, self._step, self._is_over = step.plan, weakref.ref(step), False
+        self._rows = [TensorWeakRef(leaf) for leaf in rows]
+        self._kept: dict[int, Tensor] = {}
+        for at, leaf in enumerate(rows):
+            leaf.register_post_accumulate_grad_hook(functools.partial(self._arrived, at))
+
+    def _arrived(self, at: int, leaf: Tensor) -> None:
+        if self._is_over:
+            raise RuntimeError(
+                "backward() reached rows of an embedding whose gradients the optimizer has already taken; "
+                "call step() after all backward passes, or read the rows again with embedding(batch)"
+            )
+        self._kept[at] = leaf
+
+    @property
+    def is_used(self) -> bool:
+        """True while somebody may still ask for a gradient of the rows."""
+        return any(leaf() is not None for leaf in self._rows)
+
+    @property
+    def gradients(self) -> list[Tensor | None]:
+        """The gradients by table, [N, F] each."""
+        leaves = [self._kept.get(at, weak()) for at, weak in enumerate(self._rows)]
+        return [None if leaf is None else leaf.grad for leaf in leaves]
+
+    def take(self) -> list[Tensor | None]:
+        """Returns the gradients, and refuses others from now on."""
+        found, self._is_over = self.gradients, True
+        self._kept.clear()
+        step = self._step()
+        if step is not None:
+            step.read = step.leaves = None
         return found
 
 
@@ -94,23 +147,22 @@ class StepOrder:
         assert step.read is not None
         return step.read.handle.wait()
 
-    def update(self, step: Step, gradients: Sequence[Tensor | None], weight: float, numbers: RowStep) -> None:
+    def update(self, taken: Sequence[Leaves], last: Step, weight: float, numbers: RowStep) -> None:
         """Starts an update, and behind it the read of the first step that has to see it.
 
         Args:
-            step: the step that the gradients are of.
-            gradients: by table, [N, F]; None if there are none.
+            taken: what was read, and takes part with its gradients.
+            last: the step that was read last.
             weight: of this rank's gradients.
             numbers: of the optimizer's step.
         """
         self.wait()  # for the update before, which may have failed
-        step.read = step.leaves = None
-        plan = step.plan
+        plans, gradients = [one.plan for one in taken], [one.take() for one in taken]
         self._last = self._start(
-            lambda: update_rows(self._tables, plan, gradients, weight, numbers, self._comm)
+            lambda: update_rows(self._tables, plans, gradients, weight, numbers, self._comm)
         )
         self._updates += 1
-        ahead = step.ahead(self._stale + 1)
+        ahead = last.ahead(self._stale + 1)
         if len(ahead) == self._stale + 2:
             self._read(ahead[-1])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.embed.plan import StepPlan, TablePlan
 from pyg_batchgnn.embed.table import EmbeddingTable
-from pyg_batchgnn.ops import RowGradients, RowStep
+from pyg_batchgnn.ops import RowChanges, RowGradients, RowStep
 
 
 def read_rows(tables: Sequence[EmbeddingTable], plan: StepPlan, comm: Communicator) -> list[Tensor]:
@@ -49,44 +50,127 @@ def read_rows(tables: Sequence[EmbeddingTable], plan: StepPlan, comm: Communicat
 
 def update_rows(
     tables: Sequence[EmbeddingTable],
-    plan: StepPlan,
-    gradients: Sequence[Tensor | None],
+    plans: Sequence[StepPlan],
+    gradients: Sequence[Sequence[Tensor | None]],
     weight: float,
     step: RowStep,
     comm: Communicator,
 ) -> None:
-    """Sends gradients to the owners of the rows, who update them. Collective, one round.
+    """Sends gradients to the owners of the rows, who update them. Collective, one round per plan.
 
     Args:
         tables: all tables.
-        plan: of the step.
-        gradients: by table, [N, F] of the nodes of the minibatch; None if there are none, which
-            counts as zeros.
+        plans: of the minibatches whose gradients are added.
+        gradients: by minibatch and table, [N, F] of its nodes; None if there are none, which counts
+            as zeros.
         weight: of this rank's gradients. They count weight / (the sum of all ranks' weights).
         step: the numbers of the optimizer's step.
         comm: of all ranks.
     """
-    sends = [gradient if weight else None for gradient in gradients]
-    received = _exchange_gradients(tables, plan, sends, weight, comm)
-    prefix = _prefix(tables)
-    said = [_said(message, prefix, len(tables)) for message in received]
-    said[comm.rank] = [weight, *(float(gradient is not None) for gradient in sends)]
-    total = math.fsum(one[0] for one in said)
-    if not total:
+    came = []
+    for plan, own in zip(plans, gradients, strict=True):
+        sends = [gradient if weight else None for gradient in own]
+        received = _exchange_gradients(tables, plan, sends, weight, comm)
+        came.append(_CameGradients.of(tables, plan, sends, weight, received, comm.rank))
+    if not came[0].total:
         return
-    counts = [
-        [count if flags[1 + at] else 0 for count, flags in zip(one.served_counts, said, strict=True)]
-        for at, one in enumerate(plan.tables)
-    ]
-    bodies = [message[prefix:] for message in received]
-    far = _by_table(bodies, [(table.columns, of) for table, of in zip(tables, counts, strict=True)])
-    for at, (table, one) in enumerate(_each(tables, plan)):
-        near = sends[at]
-        share = [flags[0] / total if flags[1 + at] else 0.0 for flags in said]
-        given = RowGradients(
-            table.weight[:0] if near is None else near, far[at], one.served_counts, share, comm.rank
+    for at, table in enumerate(tables):
+        given = [one.of_table(at, table) for one in came]
+        if len(given) == 1:
+            changes, rows = plans[0].tables[at].changes, given[0]
+        else:
+            changes, rows = _added([plan.tables[at].changes for plan in plans], given)
+        ops.update_rows(table.rows, changes, rows, step)
+
+
+@dataclass(frozen=True, eq=False)
+class _CameGradients:
+    """The gradients of one minibatch, as they came.
+
+    Attributes:
+        plan: of the minibatch.
+        near: by table, [N, F] of this rank; None if there are none.
+        far: by table and rank, [m, F] from the others.
+        said: by rank, its weight, and for each table 1 if its gradients came.
+        rank: this rank.
+    """
+
+    plan: StepPlan
+    near: list[Tensor | None]
+    far: list[list[Tensor]]
+    said: list[list[float]]
+    rank: int
+
+    @classmethod
+    def of(
+        cls,
+        tables: Sequence[EmbeddingTable],
+        plan: StepPlan,
+        near: list[Tensor | None],
+        weight: float,
+        received: Sequence[Tensor],
+        rank: int,
+    ) -> _CameGradients:
+        """Reads the messages of all ranks."""
+        prefix = _prefix(tables)
+        said = [_said(message, prefix, len(tables)) for message in received]
+        said[rank] = [weight, *(float(gradient is not None) for gradient in near)]
+        counts = [
+            [count if flags[1 + at] else 0 for count, flags in zip(one.served_counts, said, strict=True)]
+            for at, one in enumerate(plan.tables)
+        ]
+        bodies = [message[prefix:] for message in received]
+        far = _by_table(bodies, [(table.columns, of) for table, of in zip(tables, counts, strict=True)])
+        return cls(plan, near, far, said, rank)
+
+    @property
+    def total(self) -> float:
+        """The sum of all ranks' weights."""
+        return math.fsum(one[0] for one in self.said)
+
+    def of_table(self, at: int, table: EmbeddingTable) -> RowGradients:
+        """Returns the gradients of the rows of a table."""
+        near, total = self.near[at], self.total
+        share = [flags[0] / total if flags[1 + at] else 0.0 for flags in self.said]
+        counts = self.plan.tables[at].served_counts
+        return RowGradients(
+            table.weight[:0] if near is None else near, self.far[at], counts, share, self.rank
         )
-        ops.update_rows(table.rows, one.changes, given, step)
+
+
+def _added(
+    changes: Sequence[RowChanges], gradients: Sequence[RowGradients]
+) -> tuple[RowChanges, RowGradients]:
+    """Returns the changes of several minibatches as those of one, whose gradients are added.
+
+    The minibatches of other ranks count as those of further ranks. Gradients of a row are added
+    minibatch by minibatch.
+    """
+    nears, fars = 0, 0
+    rows, sources = [], []
+    for change, given in zip(changes, gradients, strict=True):
+        row = change.row.repeat_interleave(change.ptr.diff())
+        source = torch.where(change.source >= 0, change.source + nears, change.source - fars)
+        if not given.share[given.rank]:  # this minibatch has no gradients here
+            row, source = row[change.source < 0], source[change.source < 0]
+        rows.append(row)
+        sources.append(source)
+        nears += len(given.near)
+        fars += sum(given.counts)
+    every, order = torch.cat(rows).sort(stable=True)
+    row, count = every.unique_consecutive(return_counts=True)
+    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), count.cumsum(0)])
+    rank = gradients[0].rank
+    share = [value for given in gradients for value in given.share]
+    share[rank] = max(given.share[rank] for given in gradients)
+    joined = RowGradients(
+        torch.cat([given.near for given in gradients]),
+        [one for given in gradients for one in given.far],
+        [count for given in gradients for count in given.counts],
+        share,
+        rank,
+    )
+    return RowChanges(row, ptr, torch.cat(sources)[order]), joined
 
 
 def _exchange_gradients(

@@ -33,8 +33,10 @@ class DataSource:
         aggregates: tables that native batches carry as well, by group of nodes, with one row per
             node of the graph.
         layouts: the layouts that attributes may have.
+        carries_lists: True if lists would go into batches; else they are left out.
 
     Raises:
+        TypeError: an attribute is a list, or an array of objects or texts.
         ValueError: an attribute has another layout.
     """
 
@@ -45,6 +47,7 @@ class DataSource:
         reading: Reading,
         aggregates: Mapping[Group, Mapping[str, Tensor]],
         layouts: Sequence[torch.layout] = (torch.strided,),
+        carries_lists: bool = False,
     ) -> None:
         self.data, self._schema = data, schema
         self.reading, self.aggregates = reading, aggregates
@@ -52,6 +55,7 @@ class DataSource:
         self._seen: Contents | None = None
         self._wanted: dict[Group, dict[str, Any]] = {}
         self._tables: Tables | None = None
+        self._refuse_what_is_no_table(carries_lists)
         self._refuse_other_layouts(layouts)
         advise_tables(value for wanted in self._wanted.values() for value in wanted.values())
 
@@ -116,6 +120,32 @@ class DataSource:
                 return None
         return tables
 
+    def _refuse_what_is_no_table(self, carries_lists: bool) -> None:
+        """Raises TypeError if an attribute has an entry per row that no batch can carry."""
+        names, lists = self.reading.attributes, (list, tuple) if carries_lists else ()
+        for group in (*self._schema.node_groups, *self._schema.edge_groups):
+            store, kind = self._store_of(group), group.kind.value
+            belongs = store.is_node_attr if group.is_node else store.is_edge_attr
+            for name, value in store.items():
+                if isinstance(value, np.ndarray) and value.dtype.kind not in "biufc":
+                    found = f"an array of {value.dtype}"
+                elif isinstance(value, lists):
+                    found = f"a {type(value).__name__}"
+                else:
+                    continue
+                if name in TOPOLOGY or (names is not None and name not in names) or not belongs(name):
+                    continue
+                place = "data" if isinstance(self.data, Data) else f"data[{group.name!r}]"
+                raise TypeError(
+                    f"the {kind} attribute {name!r} is {found} with an entry for each {kind}; batches carry "
+                    f"tensors, and PyG's loaders fail at their first batch: make it a tensor of numbers, or "
+                    f"keep it outside of the data (del {place}.{name}) and look entries up by the batch's "
+                    f"{'n_id' if group.is_node else 'e_id'}"
+                )
+
+    def _store_of(self, group: Group) -> Any:
+        return self.data._store if isinstance(self.data, Data) else _stores(self.data, group)[group.name]
+
     def _refuse_other_layouts(self, layouts: Sequence[torch.layout]) -> None:
         self._look()
         for group, wanted in self._wanted.items():
@@ -158,8 +188,7 @@ class DataSource:
 
     def _held(self, group: Group) -> dict[str, Any]:
         """Returns the attributes of one group that have one row per node or edge."""
-        data = self.data
-        store = data._store if isinstance(data, Data) else _stores(data, group)[group.name]
+        data, store = self.data, self._store_of(group)
         belongs = store.is_node_attr if group.is_node else store.is_edge_attr
         return {
             key: value

@@ -25,6 +25,7 @@ class StepInputs:
         links: the links that the seeds are ends of, by local ids.
         internal: [S] int64, the internal ids of the seeds, by type in the order of the schema; None
             if the sampler holds the whole graph.
+        late_negatives: how many negatives of the links are later than their link.
     """
 
     seeds: Seeds
@@ -32,6 +33,7 @@ class StepInputs:
     time: Tensor | None = None
     links: tuple[SampledLinks, ...] = ()
     internal: Tensor | None = None
+    late_negatives: int = 0
 
 
 class OwnTimes(Protocol):

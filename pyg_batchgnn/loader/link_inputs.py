@@ -157,7 +157,7 @@ class LinkInputs:
 def _inputs(links: Sequence[Links], start: LinkStart) -> StepInputs:
     ids = [one.input_id for one in links]
     input_id = ids[0] if len(ids) == 1 else torch.cat(ids)
-    return StepInputs(start.seeds, input_id, None, start.links, start.internal)
+    return StepInputs(start.seeds, input_id, None, start.links, start.internal, start.late_negatives)
 
 
 def _settings(plan: NegativePlan) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from torch_geometric.sampler import NegativeSampling
 from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.loader.input_links import by_relation
 from pyg_batchgnn.loader.link_inputs import RelationLinks
+from pyg_batchgnn.sample import LateNegatives
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +25,14 @@ class NegativeRequest:
         ratio: ``neg_sampling_ratio``: binary negatives per link; None or 0 for none.
         exclude_existing: True if negatives must not be edges.
         exclude_seed_edges: False, True, "reverse" or a dict from edge types to their reverses.
+        late: what is done about links that are earlier than every node.
     """
 
     sampling: Any = None
     ratio: float | None = None
     exclude_existing: bool = False
     exclude_seed_edges: Any = False
+    late: LateNegatives = LateNegatives.WARN
 
     def for_pyg(self) -> NegativeSampling | None:
         """Returns PyG's description of the negatives; None for none, or if it is by edge type."""

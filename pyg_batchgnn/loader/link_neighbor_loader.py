@@ -55,6 +55,10 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         exclude_seed_edges: True leaves the edges between the ends of a minibatch's links out of
             what is sampled, parallel edges included; "reverse" leaves their reverses out as well,
             and a dict says in which edge type those are.
+        late_negatives: what is done if links are earlier than every node of an end's type, so that
+            no negative exists at their time. "warn" takes the earliest node, as PyG does, and says
+            so once; such negatives are later than their link, and the counter ``late_negatives`` of
+            `stats` counts them. "raise" refuses such links when the loader is made.
         time_window: how much older than its link a neighbour may be, in the unit of the times.
         schedule: over ranks, "local" lets each rank train the links whose targets it owns,
             "balanced" equally many on every rank, most of them such links, "global" deals the
@@ -94,6 +98,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         *,
         exclude_existing: bool = False,
         exclude_seed_edges: Any = False,
+        late_negatives: Literal["warn", "raise"] = "warn",
         time_window: int | None = None,
         macrobatch_size: Size = "auto",
         fetch_size: Size = "auto",
@@ -121,10 +126,14 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
         )
         links = LinkRequest(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
-        rules = setup.link_rules.joined(exclude_existing, exclude_seed_edges)
+        rules = setup.link_rules.joined(exclude_existing, exclude_seed_edges, late_negatives)
         refuse_exclusion_beside_aggregates(self._options, rules)
         negatives = NegativeRequest(
-            neg_sampling, neg_sampling_ratio, rules.exclude_existing, rules.exclude_seed_edges
+            neg_sampling,
+            neg_sampling_ratio,
+            rules.exclude_existing,
+            rules.exclude_seed_edges,
+            rules.late_negatives,
         )
         is_disjoint = setup.choice.disjoint
         inputs = setup.take_inputs(

@@ -15,6 +15,7 @@ from pyg_batchgnn.loader.link_inputs import RelationLinks
 from pyg_batchgnn.loader.places import OwnPositions
 from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.sample import (
+    LateNegatives,
     LinkFinder,
     LocalFinder,
     NegativePlan,
@@ -41,11 +42,13 @@ class WantedNegatives:
         links: the loader's links by relation.
         sampling: PyG's description of the negatives of each relation that gets any.
         avoid_edges: True if negatives must not be edges.
+        late: what is done about links that are earlier than every node.
     """
 
     links: Mapping[Relation, RelationLinks]
     sampling: Mapping[Relation, NegativeSampling]
     avoid_edges: bool
+    late: LateNegatives = LateNegatives.WARN
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +180,7 @@ def _settings(wanted: WantedNegatives) -> dict[str, Any]:
         "src_weight": [[*relation, _said(one.src_weight)] for relation, one in sampling],
         "dst_weight": [[*relation, _said(one.dst_weight)] for relation, one in sampling],
         "exclude_existing": wanted.avoid_edges,
+        "late_negatives": wanted.late.value,
     }
 
 

@@ -11,7 +11,7 @@ from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes
 from pyg_batchgnn.loader.link_inputs import LinkInputs
 from pyg_batchgnn.loader.link_negatives import NegativeRequest, labelled
 from pyg_batchgnn.loader.link_places import LinkPlace, LinksHere, WantedNegatives
-from pyg_batchgnn.sample import Direction, LinkSeeder, Names, SeedEdges
+from pyg_batchgnn.sample import Direction, LinkSeeder, Names, SeedEdges, check_early_links
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +52,17 @@ class LinkLoading:
             dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
         ]
         wanted = WantedNegatives(
-            {part.relation: part for part in parts}, sampling, self.negatives.exclude_existing
+            {part.relation: part for part in parts},
+            sampling,
+            self.negatives.exclude_existing,
+            self.negatives.late,
         )
         planned = self.place.plan(graph, times, wanted)
+        check_early_links(
+            [(name, wanted.links[name].time, plan) for name, plan in planned.plans.items()],
+            self.negatives.late,
+            stacklevel=4,
+        )
         relations = [part.relation for part in parts]
         excluded = SeedEdges.wanted(self.negatives.exclude_seed_edges, graph.schema, relations)
         if excluded is not None and self.direction is Direction.BACKWARD:

@@ -169,7 +169,9 @@ class LocalSetup:
         graph, schema = self._graph, self._graph.schema
         aggregates = {} if cache is None else cached_tables(cache, loader.data, graph)
         if isinstance(loader.data, (Data, HeteroData)):
-            return DataSource(loader.data, schema, reading, aggregates, _LAYOUTS[self._options.export])
+            export = self._options.export
+            lists = export is Export.PYG
+            return DataSource(loader.data, schema, reading, aggregates, _LAYOUTS[export], lists)
         return StoreSource(loader.data[0], graph, reading, aggregates, loader.custom_cls)
 
 

@@ -17,7 +17,7 @@ from torch.utils.data import get_worker_info
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.embedding_steps import EmbeddingSteps
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
-from pyg_batchgnn.loader.inputs import Inputs
+from pyg_batchgnn.loader.inputs import Inputs, StepInputs
 from pyg_batchgnn.loader.prefetch import drain
 from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, sampling_counters
 from pyg_batchgnn.loader.work import WorkItem
@@ -72,13 +72,18 @@ class Pipeline:
     def sample(self, item: WorkItem) -> list[SampledMinibatch]:
         """Samples a macrobatch and opens its account."""
         begin = time.perf_counter()
-        minibatches = self.sample_uncounted(item)
-        self.book.open(sampling_counters(minibatches, self.num_nodes, begin))
+        inputs = self.inputs.take(item, self.sampler.seed)
+        minibatches = self._sampled(item, inputs)
+        late = sum(one.late_negatives for one in inputs)
+        self.book.open(sampling_counters(minibatches, self.num_nodes, begin, late))
         return minibatches
 
     def sample_uncounted(self, item: WorkItem) -> list[SampledMinibatch]:
         """Samples a macrobatch, which the statistics do not count."""
-        inputs = self.inputs.take(item, self.sampler.seed)
+        return self._sampled(item, self.inputs.take(item, self.sampler.seed))
+
+    def _sampled(self, item: WorkItem, inputs: Sequence[StepInputs]) -> list[SampledMinibatch]:
+        """Samples the macrobatch of some inputs."""
         internal = [one.internal for one in inputs if one.internal is not None]
         seeds = MacrobatchSeeds(
             item.epoch,

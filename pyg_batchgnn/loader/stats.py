@@ -23,6 +23,8 @@ class LoaderCounters:
         minibatches: the number of minibatches.
         nodes: their nodes.
         edges: their edges.
+        late_negatives: negatives that are later than their link, because no node of their type is
+            earlier; see ``late_negatives`` of `MacrobatchLinkNeighborLoader`.
         unique_nodes: distinct nodes of each macrobatch, summed over macrobatches.
         bytes_gathered: bytes of attributes that were copied for minibatches.
         rows_fetched: distinct remote nodes of each fetch group, summed over fetch groups.
@@ -37,6 +39,7 @@ class LoaderCounters:
     minibatches: int = 0
     nodes: int = 0
     edges: int = 0
+    late_negatives: int = 0
     unique_nodes: int = 0
     bytes_gathered: int = 0
     rows_fetched: int = 0
@@ -54,7 +57,7 @@ class LoaderCounters:
 
 
 def sampling_counters(
-    minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int], begin: float
+    minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int], begin: float, late_negatives: int
 ) -> LoaderCounters:
     """Returns the counts of a macrobatch that was sampled.
 
@@ -62,11 +65,13 @@ def sampling_counters(
         minibatches: the minibatches.
         num_nodes: the number of nodes of each type, above all their ids.
         begin: when sampling began, by `time.perf_counter`. It ends when distinct nodes are counted.
+        late_negatives: how many negatives of links are later than their link.
     """
     return LoaderCounters(
         minibatches=len(minibatches),
         nodes=sum(minibatch.num_nodes for minibatch in minibatches),
         edges=sum(minibatch.num_edges for minibatch in minibatches),
+        late_negatives=late_negatives,
         unique_nodes=count_distinct(minibatches, num_nodes),
         sample_seconds=time.perf_counter() - begin,
     )

@@ -13,16 +13,20 @@ from pyg_batchgnn.ops.attention import Attention, attention, attention_key, atte
 from pyg_batchgnn.ops.by_source import BySource, transpose
 from pyg_batchgnn.ops.checks import (
     INTEGERS,
+    MAP_IDS,
+    MOST_NODES,
     check_dense,
     check_ids,
     check_indptr,
     check_matrix,
+    check_node_count,
     check_range,
     check_vector,
     extent,
     fits_int32,
     id_dtype,
     is_ascending,
+    too_many_nodes,
 )
 from pyg_batchgnn.ops.embedding import (
     ROW_DTYPES,
@@ -132,6 +136,8 @@ from pyg_batchgnn.ops.words import WordStreams
 
 __all__ = [
     "INTEGERS",
+    "MAP_IDS",
+    "MOST_NODES",
     "NO_LINE",
     "ROW_DTYPES",
     "UNASSIGNED",
@@ -194,6 +200,7 @@ __all__ = [
     "check_ids",
     "check_indptr",
     "check_matrix",
+    "check_node_count",
     "check_range",
     "check_type",
     "check_vector",
@@ -252,6 +259,7 @@ __all__ = [
     "solve_partition",
     "sum_lists",
     "to_signed",
+    "too_many_nodes",
     "transpose",
     "unique_nodes",
     "update_rows",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import psutil
 import torch
 from torch import Tensor
 
@@ -12,6 +13,14 @@ from pyg_batchgnn.ops.library import kernels
 from pyg_batchgnn.ops.transforms import refuse_transformed
 
 INTEGERS = (torch.int32, torch.int64)
+#: The most nodes that a node type may have.
+MOST_NODES = 1 << 40
+#: The remedy for ids that are no positions of nodes, such as hashes.
+MAP_IDS = (
+    "ids are the positions 0 to N - 1: map yours by values, ids = torch.unique(ids, return_inverse=True), or "
+    "numpy.unique likewise, over all ids of the type"
+)
+_OF_IDS = f", not an id: {MAP_IDS}"
 #: The dtypes that layers compute in.
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
 
@@ -80,7 +89,38 @@ def check_range(name: str, values: Tensor, size: int, what: str = "node ids") ->
     low, high = extent(values)
     if values.numel() and (low < 0 or high >= size):
         bad = low if low < 0 else high
-        raise IndexError(f"{name} holds {bad}, but {what} go from 0 to {size - 1} here")
+        remedy = f"; {MAP_IDS}" if what == "node ids" and bad >= 1 << 32 else ""
+        raise IndexError(f"{name} holds {bad}, but {what} go from 0 to {size - 1} here{remedy}")
+
+
+def too_many_nodes(count: int, processes: int = 1) -> str:
+    """Returns the reason why a node type cannot have N nodes; empty if it can.
+
+    Args:
+        count: N, the nodes of a type.
+        processes: the processes that share them.
+    """
+    if 0 <= count < 1 << 24:  # no machine has so little memory
+        return ""
+    if count < 0:
+        return "it must not be negative"
+    if count > MOST_NODES:
+        return "a node type has at most 2**40 nodes"
+    need, have = 8 * (count + 1) / processes / 2**30, psutil.virtual_memory().total / 2**30
+    if need <= have:
+        return ""
+    return f"8 bytes for each of them are {need:,.0f} GiB, and this machine has {have:,.0f} GiB of memory"
+
+
+def check_node_count(name: str, count: int) -> None:
+    """Raises ValueError if a graph in this process cannot have that number of nodes.
+
+    Args:
+        name: the words for the number.
+        count: N, the nodes of a type.
+    """
+    if why := too_many_nodes(count):
+        raise ValueError(f"{name} is {count}, but {why}; give the number of nodes{_OF_IDS * (count > 0)}")
 
 
 def check_ids(name: str, values: Tensor, size: int, what: str = "node ids") -> None:

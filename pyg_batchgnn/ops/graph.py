@@ -8,7 +8,19 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from pyg_batchgnn.ops.checks import check_dense, check_ids, check_range, check_vector, fits_int32, id_dtype
+from pyg_batchgnn.ops.checks import (
+    INTEGERS,
+    MAP_IDS,
+    check_dense,
+    check_ids,
+    check_node_count,
+    check_range,
+    check_vector,
+    extent,
+    fits_int32,
+    id_dtype,
+    too_many_nodes,
+)
 from pyg_batchgnn.ops.in_edges import InEdges
 from pyg_batchgnn.ops.known import remember
 from pyg_batchgnn.ops.library import kernels
@@ -33,6 +45,7 @@ def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None
     if edge_index.stride(1) != 1 and edge_index.size(1) > 1:
         edge_index = edge_index.contiguous()
     sizes = (num_nodes if num_sources is None else num_sources, num_nodes)
+    _check_sizes(edge_index, sizes)
     for name, row, size in zip(("edge_index[0]", "edge_index[1]"), edge_index, sizes, strict=True):
         check_vector(name, row)
         check_range(name, row, size)
@@ -48,6 +61,21 @@ def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None
     if found.edge_ids is not None:
         remember(found.edge_ids, found.num_edges)
     return found
+
+
+def _check_sizes(edge_index: Tensor, sizes: tuple[int, int]) -> None:
+    """Raises ValueError if ids or their number ask for more nodes than there can be."""
+    bad = [at for at in range(2) if too_many_nodes(sizes[at])]
+    if not bad:
+        return
+    high = {at: extent(edge_index[at])[1] for at in bad if edge_index[at].dtype in INTEGERS}
+    at = max(bad, key=lambda one: high.get(one, -1))
+    if high.get(at, -1) + 1 != sizes[at]:
+        check_node_count("num_nodes", sizes[at])
+    raise ValueError(
+        f"edge_index[{at}] holds the id {high[at]}, so there would be {sizes[at]} nodes, but "
+        f"{too_many_nodes(sizes[at])}; {MAP_IDS}"
+    )
 
 
 def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Tensor:

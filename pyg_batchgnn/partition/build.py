@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, Group, as_dataset
+from pyg_batchgnn.data import Dataset, Group, as_dataset, check_node_counts
 from pyg_batchgnn.partition.attributes import deliver_rows, deliver_splits
 from pyg_batchgnn.partition.balanced import Streaming, TwoLevel
 from pyg_batchgnn.partition.checks import check_comm, check_splits
@@ -143,6 +143,7 @@ def _check(dataset: Dataset, policy: str, comm: Communicator, seed: int, parts: 
             "parts": parts,
         }
     )
+    check_node_counts(dataset, processes=comm.size)
 
 
 def _owners(

@@ -16,7 +16,14 @@ from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
 from pyg_batchgnn.sample.minibatch import Minibatch
 from pyg_batchgnn.sample.negative_draw import draw_negatives
 from pyg_batchgnn.sample.negative_pools import negative_plan
-from pyg_batchgnn.sample.negatives import NegativeMode, NegativePlan, Negatives, negative_key
+from pyg_batchgnn.sample.negatives import (
+    LateNegatives,
+    NegativeMode,
+    NegativePlan,
+    Negatives,
+    check_early_links,
+    negative_key,
+)
 from pyg_batchgnn.sample.node_pool import NodePool
 from pyg_batchgnn.sample.partitioned import PartitionedSampler
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan, Subgraph, TemporalStrategy
@@ -48,6 +55,7 @@ __all__ = [
     "HGTSampler",
     "HandedOut",
     "LabelledLinks",
+    "LateNegatives",
     "Layout",
     "LinkFinder",
     "LinkInfo",
@@ -95,6 +103,7 @@ __all__ = [
     "TemporalStrategy",
     "TripletLinks",
     "as_integer",
+    "check_early_links",
     "draw_negatives",
     "fanouts_by_relation",
     "handed_out",

@@ -55,8 +55,9 @@ class AttributeRows:
         sizes = {one: list(other.shape[:1]) for one, other in self.tables.items()}
         if self.placement is Placement.BLOCK and any(size != [len(table)] for size in sizes.values()):
             raise ValueError(f"the tables of one block have different numbers of rows, {sizes}")
+        index = self.row[:rows]
         try:
-            return table.index_select(0, self.row[:rows])
+            return ops.gather_rows(table, index) if _is_plain(table, index) else table.index_select(0, index)
         except (IndexError, RuntimeError) as error:
             raise ValueError(
                 f"attribute {name!r} has {len(table)} rows, but rows are read that it has not ({error}); "
@@ -71,3 +72,20 @@ class AttributeRows:
         if self.placement is Placement.BLOCK:
             return 0 if self.row is None else self.row.nbytes
         return sum(table.nbytes for table in self.tables.values())
+
+
+def _is_plain(table: Tensor, index: Tensor) -> bool:
+    """Returns whether the package's kernel, which reuses memory, should copy rows of a table.
+
+    It is 2 to 7 times as fast as torch's for rows of several numbers, and half as fast for rows of
+    one.
+    """
+    return (
+        type(table) is Tensor
+        and table.dim() > 1
+        and len(table) > 0
+        and table[0].is_contiguous()
+        and index.is_contiguous()
+        and index.dtype in ops.INTEGERS
+        and not (table.requires_grad or table.is_conj() or table.is_neg() or table.is_quantized)
+    )

@@ -67,6 +67,13 @@ class NeighborChoice:
         return choice
 
     def __post_init__(self) -> None:
+        for name in ("time_attr", "weight_attr"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise TypeError(
+                    f"{name} must be the name of an attribute, got {value!r}; where several types have one, "
+                    f"give it the same name in each"
+                )
         if self.temporal_strategy not in ("uniform", "last"):
             raise ValueError(f"temporal_strategy must be 'uniform' or 'last', got {self.temporal_strategy!r}")
         if self.time_window is not None:

@@ -29,11 +29,13 @@ class LinkStart:
         links: the links of each relation, by local ids.
         internal: [S] int64, the internal ids of the seeds, by type in the order of the schema; None
             if the whole graph is here.
+        late_negatives: how many negatives are later than their link.
     """
 
     seeds: Seeds
     links: tuple[SampledLinks, ...]
     internal: Tensor | None = None
+    late_negatives: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,7 @@ class LinkSeeder:
             seeds,
             tuple(one.sampled(source, target) for one, source, target in local),
             torch.cat(known) if known else None,
+            sum(draw.negatives.late for draw in draws if draw.negatives is not None),
         )
 
 

@@ -142,7 +142,10 @@ class Minibatch(SampledMinibatch):
 
     @property
     def y(self) -> Tensor:
-        """[N, ...], a copy of the labels of the nodes; the first ``batch_size`` are the seeds'."""
+        """[N, ...], a copy of the labels of the nodes; the first ``batch_size`` are the seeds'.
+
+        ``attribute("y", batch_size)`` copies the labels of the seeds alone.
+        """
         return self._of_only_type(LABELS)
 
     @property

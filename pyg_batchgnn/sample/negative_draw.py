@@ -8,7 +8,6 @@ from torch import Tensor
 from pyg_batchgnn.ops import WordStreams, fold_key, to_signed
 from pyg_batchgnn.sample.free_negatives import NOTHING, draw_partners, free_pair
 from pyg_batchgnn.sample.negatives import TRIES, End, NegativeMode, NegativePlan, Negatives
-from pyg_batchgnn.sample.node_pool import NodePool
 
 
 def draw_negatives(
@@ -31,11 +30,13 @@ class NegativeDraw:
         plan: the rule.
         positive: [N] int64, the number of the link that each negative belongs to.
         source: [N] int64, the source of this link.
-        allowed: by end that is drawn, [N] int64: how many nodes are allowed.
+        allowed: by end that is drawn, [N] int64: how many nodes are allowed, at least one.
+        late: how many negatives have an end that is later than their link, because no node is
+            earlier. It is the earliest one.
         keys: by end, [N] int64: the keys of the draws.
 
     Raises:
-        ValueError: no node is allowed for a negative. The message names its link.
+        ValueError: there is no node that a negative can be. The message names its link.
     """
 
     def __init__(
@@ -46,10 +47,15 @@ class NegativeDraw:
         is_binary = plan.mode is NegativeMode.BINARY
         self.positive = numbers % max(source.numel(), 1) if is_binary else numbers // int(plan.amount)
         self.source = source[self.positive]
-        self._time = None if time is None else time[self.positive]
-        pools = {End.SOURCE: plan.sources, End.TARGET: plan.targets}
-        ends = tuple(End) if is_binary else (End.TARGET,)
-        self.allowed = {end: self._allowed(pools[end], end.name.lower()) for end in ends}
+        time = None if time is None else time[self.positive]
+        found = {end: pool.allowed(time, self.count) for end, pool in plan.drawn.items()}
+        late = {end: (found[end] == 0) & (pool.earliest > 0) for end, pool in plan.drawn.items()}
+        self.late = int(torch.stack(list(late.values())).any(0).sum())
+        self.allowed = {
+            end: found[end].masked_fill(late[end], pool.earliest) for end, pool in plan.drawn.items()
+        }
+        for end in self.allowed:
+            self._refuse_none(end)
         self.keys = {end: fold_key(torch.tensor(to_signed(fold_key(key, int(end)))), numbers) for end in End}
 
     @property
@@ -129,26 +135,16 @@ class NegativeDraw:
             return pending[:0]
         return pending[self.plan.existing.contain(target[pending], source[pending])]
 
-    def _allowed(self, pool: NodePool, end: str) -> Tensor:
-        """Returns how many nodes are allowed for each negative, at least one."""
-        allowed = pool.allowed(self._time, self.count)
-        if self.count and not bool(allowed.all()):
-            number = int((allowed == 0).nonzero()[0, 0])
-            when = "" if self._time is None else f" at time {int(self._time[number])}"
-            then = "" if self._time is None else " then"
-            why = "the graph has no node of its type"
-            remedies = ["leave the link out"]
-            if pool.num_nodes:
-                why = f"no node exists{then}"
-                if pool.weight is not None:
-                    why = f"no node of positive weight exists{then}"
-                    remedies.append("give weights that are positive")
-                if self._time is not None:
-                    remedies.append("give the link a later time")
-            raise ValueError(
-                f"link {self._named(number)} has no negative {end}{when}: {why}; {', or '.join(remedies)}"
-            )
-        return allowed
+    def _refuse_none(self, end: End) -> None:
+        """Raises ValueError if a negative has no node that this end can be, at any time."""
+        if not self.count or bool(self.allowed[end].all()):
+            return
+        number = int((self.allowed[end] == 0).nonzero()[0, 0])
+        why, remedy = "the graph has no node of its type", ""
+        if self.plan.drawn[end].num_nodes:
+            why, remedy = "no node of positive weight exists", ", or give weights that are positive"
+        what = f"link {self._named(number)} has no negative {end.name.lower()}"
+        raise ValueError(f"{what}: {why}; leave the link out{remedy}")
 
     def _named(self, number: int) -> str:
         source, target = (int(end[self.positive[number]]) for end in self._ends)

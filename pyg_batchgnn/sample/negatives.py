@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import enum
 import math
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from pyg_batchgnn.data import Relation
 from pyg_batchgnn.ops import fold_key
 from pyg_batchgnn.sample.existing_pairs import ExistingPairs
 from pyg_batchgnn.sample.node_pool import NodePool
@@ -26,6 +30,25 @@ class NegativeMode(enum.Enum):
 
     BINARY = "binary"  # pairs of which both ends are drawn
     TRIPLET = "triplet"  # targets for the source of each positive
+
+
+class LateNegatives(enum.Enum):
+    """The treatment of links that are earlier than every node that a negative may be."""
+
+    WARN = "warn"  # the negative is the earliest node, as in PyG
+    RAISE = "raise"
+
+    @classmethod
+    def parse(cls, given: object) -> LateNegatives:
+        """Returns the member of that name.
+
+        Raises:
+            ValueError: there is none.
+        """
+        try:
+            return cls(given)
+        except ValueError:
+            raise ValueError(f"late_negatives must be 'warn' or 'raise', got {given!r}") from None
 
 
 class End(enum.IntEnum):
@@ -67,9 +90,67 @@ class NegativePlan:
     targets: NodePool
     existing: ExistingPairs | None = None
 
+    @property
+    def drawn(self) -> dict[End, NodePool]:
+        """The pools of the ends that are drawn."""
+        targets = {End.TARGET: self.targets}
+        return targets if self.mode is NegativeMode.TRIPLET else {End.SOURCE: self.sources, **targets}
+
     def count(self, positives: int) -> int:
         """Returns the number of negatives of a minibatch with P links."""
         return math.ceil(positives * self.amount)
+
+    def early(self, time: Tensor) -> Tensor:
+        """Returns the positions of links that are earlier than every node of an end that is drawn.
+
+        Args:
+            time: [P] int64, the times of the links.
+        """
+        found = torch.zeros(len(time), dtype=torch.bool)
+        for pool in self.drawn.values():
+            if len(time) and pool.earliest and not int(pool.allowed(time.min().view(1), 1)):
+                found |= pool.allowed(time, len(time)) == 0
+        return found.nonzero().view(-1)
+
+
+def check_early_links(
+    links: Sequence[tuple[Relation, Tensor | None, NegativePlan]], late: LateNegatives, stacklevel: int
+) -> bool:
+    """Warns once, or raises, if links are earlier than every node that their negatives may be.
+
+    Args:
+        links: for each relation, the times of its links, [P] int64 or None, and their plan.
+        late: what is done about them.
+        stacklevel: that of the warning, counted from the caller.
+
+    Returns:
+        True if there are such links.
+
+    Raises:
+        ValueError: there are such links, and ``late`` says so.
+    """
+    found = [(name, time, plan.early(time)) for name, time, plan in links if time is not None]
+    early = [one for one in found if len(one[2])]
+    if not early:
+        return False
+    relation, time, at = early[0]
+    count, total = sum(len(one[2]) for one in early), sum(len(one[1]) for one in found)
+    fact = (
+        f"{count} of {total} links are earlier than every node of an end's type, so no negative exists at "
+        f"their time (the first is link {int(at[0])} of {relation}, at time {int(time[at[0]])})"
+    )
+    if late is LateNegatives.RAISE:
+        raise ValueError(
+            f"{fact}, and late_negatives='raise'; leave these links out, give them later times, or take "
+            f"late_negatives='warn', which draws the earliest node as PyG does"
+        )
+    warnings.warn(
+        f"{fact}; their negatives are the earliest node, as in PyG, which is later than the link: a model "
+        f"can tell such negatives by their time. Leave these links out, or give late_negatives='raise' to "
+        f"refuse them; loader.stats() counts them as late_negatives",
+        stacklevel=stacklevel + 1,
+    )
+    return True
 
 
 def negative_key(seed: int, epoch: int, minibatch: int, relation: int | None) -> int:

@@ -55,6 +55,14 @@ class NodePool:
         """The prefix sums of the weights."""
         return None if self.weight is None else BlockSums.of(self.weight)
 
+    @cached_property
+    def earliest(self) -> int:
+        """The number of nodes up to the first one that can be drawn; 0 if none can."""
+        if self.weight is None:
+            return min(self.num_nodes, 1)
+        positive = self.weight > 0
+        return int(positive.to(torch.uint8).argmax()) + 1 if bool(positive.any()) else 0
+
     def allowed(self, time: Tensor | None, count: int) -> Tensor:
         """Returns how many nodes are allowed for each of ``count`` draws, [count] int64.
 

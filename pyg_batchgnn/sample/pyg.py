@@ -10,6 +10,7 @@ from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NumNeigh
 
 from pyg_batchgnn.sample.choice import NeighborChoice
 from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
+from pyg_batchgnn.sample.negatives import LateNegatives
 from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
 from pyg_batchgnn.sample.pyg_links import LinkRules
 from pyg_batchgnn.sample.pyg_nodes import PygNodeSampler
@@ -153,6 +154,7 @@ class PygLinkSampler(PygNeighborSampler):
         exclude_existing: True for negatives that are no edges of the links' relation.
         exclude_seed_edges: False, True, "reverse", or a dict from edge types to their reverses; see
             `MacrobatchLinkNeighborLoader`.
+        late_negatives: "warn" or "raise", as in `MacrobatchLinkNeighborLoader`.
         **kwargs: the other arguments of `PygNeighborSampler`.
     """
 
@@ -163,10 +165,12 @@ class PygLinkSampler(PygNeighborSampler):
         *,
         exclude_existing: bool = False,
         exclude_seed_edges: Any = False,
+        late_negatives: str = "warn",
         **kwargs: Any,
     ) -> None:
         super().__init__(data, num_neighbors, **kwargs)
-        self._links = LinkRules(exclude_existing, exclude_seed_edges)
+        late = LateNegatives.parse(late_negatives)
+        self._links = LinkRules(exclude_existing, exclude_seed_edges, late)
 
 
 def _as_pyg(num_neighbors: Any) -> NumNeighbors:

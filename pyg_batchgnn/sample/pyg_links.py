@@ -12,6 +12,7 @@ from pyg_batchgnn.data import Relation
 from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart
 from pyg_batchgnn.sample.links import Links
 from pyg_batchgnn.sample.negative_pools import negative_plan
+from pyg_batchgnn.sample.negatives import LateNegatives, check_early_links
 from pyg_batchgnn.sample.pyg_output import Direction
 from pyg_batchgnn.sample.pyg_parts import PygParts
 from pyg_batchgnn.sample.seed_edges import SeedEdges
@@ -41,10 +42,13 @@ class LinkRules:
     Attributes:
         exclude_existing: True if negatives must not be edges.
         exclude_seed_edges: False, True, "reverse", or a dict from relations to their reverses.
+        late_negatives: what is done about links that are earlier than every node.
     """
 
     exclude_existing: bool = False
     exclude_seed_edges: Any = False
+    late_negatives: LateNegatives = LateNegatives.WARN
+    _has_warned: bool = field(default=False, repr=False)
     _parts: PygParts | None = field(default=None, repr=False)
     _kept: dict[tuple[Relation, int], _Kept] = field(default_factory=dict, repr=False)
 
@@ -52,12 +56,13 @@ class LinkRules:
         if not isinstance(self.exclude_existing, bool):
             raise TypeError(f"exclude_existing must be True or False, got {self.exclude_existing!r}")
 
-    def joined(self, exclude_existing: bool, exclude_seed_edges: Any) -> LinkRules:
+    def joined(self, exclude_existing: bool, exclude_seed_edges: Any, late_negatives: str) -> LinkRules:
         """Returns these rules with those of a loader that uses their sampler.
 
         Raises:
             TypeError: ``exclude_existing`` is no boolean.
-            ValueError: both say which seed edges are excluded, and differ.
+            ValueError: both say which seed edges are excluded, and differ, or there is no such word
+                for late negatives.
         """
         own, other = self.exclude_seed_edges or False, exclude_seed_edges or False
         if own is not False and other is not False and own != other:
@@ -67,7 +72,8 @@ class LinkRules:
             )
         both = LinkRules(exclude_existing).exclude_existing or self.exclude_existing
         wanted = exclude_seed_edges if own is False else self.exclude_seed_edges
-        return LinkRules(both, wanted)
+        late = LateNegatives.parse(late_negatives)
+        return LinkRules(both, wanted, self.late_negatives if late is LateNegatives.WARN else late)
 
     def start(
         self,
@@ -85,7 +91,8 @@ class LinkRules:
             epoch: the epoch.
 
         Raises:
-            ValueError: a negative cannot be drawn. The message names its link.
+            ValueError: a negative cannot be drawn, or would be later than its link and must not.
+                The message names its link.
         """
         relations = parts.graph.schema.relations
         if inputs.input_type is None and len(relations) != 1:
@@ -98,6 +105,9 @@ class LinkRules:
         ends = inputs.row.long(), inputs.col.long()
         links = Links(relation, *ends, index, inputs.label, inputs.time)
         seeder = self._seeder(relation, neg_sampling, parts)
+        if not self._has_warned and relation in seeder.negatives:
+            checked = [(relation, inputs.time, seeder.negatives[relation])]
+            self._has_warned = check_early_links(checked, self.late_negatives, stacklevel=3)
         return seeder.start([links], parts.macrobatch.seed, epoch)
 
     def _seeder(

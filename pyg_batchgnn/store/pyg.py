@@ -7,9 +7,10 @@ from typing import Any
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.graph_store import GraphStore
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.data import HOMOGENEOUS, Schema
 from pyg_batchgnn.store.graph import CscGraph
-from pyg_batchgnn.store.pyg_relation import in_edges_of_storage, named
+from pyg_batchgnn.store.pyg_relation import check_dtype, in_edges_of_storage, named
 from pyg_batchgnn.store.pyg_remote import is_typed_pair, read_graph_store
 from pyg_batchgnn.store.typed_graph import TypedGraph
 
@@ -64,6 +65,8 @@ def _is_pair(data: Any) -> bool:
 
 
 def _from_data(data: Data) -> TypedGraph:
+    if "edge_index" in data:
+        check_dtype(data.edge_index)  # PyG infers the number of nodes from ids of some types only
     num_nodes = data.num_nodes
     if num_nodes is None:
         raise ValueError(
@@ -74,6 +77,9 @@ def _from_data(data: Data) -> TypedGraph:
 
 
 def _from_hetero_data(data: HeteroData) -> TypedGraph:
+    for relation in data.edge_types:
+        with named(relation):
+            check_dtype(data[relation].get("edge_index", None))
     schema = _schema_of(data)
     counts = {name: data[name].num_nodes for name in schema.node_types}
     for name, count in counts.items():
@@ -82,6 +88,7 @@ def _from_hetero_data(data: HeteroData) -> TypedGraph:
                 f"the number of nodes of type {name!r} is unknown: set data[{name!r}].num_nodes or a node "
                 f"attribute such as data[{name!r}].x"
             )
+        ops.check_node_count(f"data[{name!r}].num_nodes", count)
     relations = []
     for relation in schema.relations:
         with named(relation):

@@ -46,9 +46,17 @@ def _plain(edge_index: Any) -> Tensor:
     """Removes PyG's `EdgeIndex` wrapper: the kernels take plain tensors."""
     as_tensor = getattr(edge_index, "as_tensor", None)
     plain = as_tensor() if as_tensor is not None else edge_index
-    if plain.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"edge_index must be int64 (or int32), got {plain.dtype}")
+    check_dtype(plain)
     return plain.cpu()
+
+
+def check_dtype(edge_index: Any) -> None:
+    """Raises TypeError if a tensor of edges has no integer ids that are possible."""
+    dtype = getattr(edge_index, "dtype", torch.int64)
+    if dtype in (torch.int32, torch.int64):
+        return
+    remedy = f"; {ops.MAP_IDS}" if dtype == torch.uint64 else "; use .long()"
+    raise TypeError(f"edge_index must be int64 (or int32), got {dtype}{remedy}")
 
 
 def _of_adj_t(adj_t: Any, num_sources: int, num_targets: int) -> InEdges:

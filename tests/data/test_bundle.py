@@ -230,3 +230,9 @@ def test_real_graph_of_several_types(real_graphs: Path) -> None:
         counts[edges.relation[1]] += edges.num_edges
     assert counts == about["edges_per_type"]
     assert sum(len(dataset.split("train", name)) for name in dataset.schema.node_types) == 64515
+
+
+def test_arrays_that_are_not_read_are_named(tmp_path: Path) -> None:
+    write_bundle(tmp_path, "more", edge_weight=np.ones(EDGES))
+    with pytest.warns(UserWarning, match=r"more.npz: the arrays 'edge_weight' are not read"):
+        read_bundle("more", tmp_path)

@@ -49,6 +49,7 @@ FLAWS = [
     ({"splits/test": idx(12, 13, 12)}, "splits/test", "node 12 is listed more than once"),
     ({"splits/test": idx(12, 11)}, "splits/test", "node 11 is in val too"),
     ({"splits/val": idx(0)}, "splits/val", "node 0 is in train too"),
+    (with_value("nodes/y", 3, -1), "splits/train", "1 of 8 nodes have no label (y is -1), node 3 first"),
     ({"edges/edge_attr": torch.zeros(59)}, "edges/edge_attr", "shape is [59]"),
     ({"edges/weight": torch.zeros(20, 3)}, "edges/weight", "shape is [20, 3], expected 60 rows"),
 ]

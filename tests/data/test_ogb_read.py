@@ -240,3 +240,14 @@ def test_damaged_files_of_types_are_named(tmp_path: Path, file: str, rows: Any, 
         read_ogb("ogbn-mag", tmp_path)
     assert Path(file).name.partition(".")[0] in str(error.value)
     assert not (folder / "pyg_batchgnn").exists()
+
+
+def test_raw_arrays_that_are_left_out_are_named(tmp_path: Path) -> None:
+    folder, _ = write_ogb_csv(tmp_path, "ogbn-arxiv", "time")
+    with gzip.open(folder / "raw" / "node_year.csv.gz", "wt") as file:
+        file.write("2020\n" * NODES)
+    with pytest.warns(UserWarning, match=r"ogbn-arxiv also has raw/node_year.csv.gz, which the conversion"):
+        load_dataset("ogbn-arxiv", tmp_path)
+    write_ogb_binary(tmp_path)
+    with pytest.warns(UserWarning, match="also has node_year in raw/data.npz, which the conversion leaves"):
+        load_dataset("ogbn-papers100M", tmp_path)

@@ -18,13 +18,42 @@ def write(path: Path, **columns: object) -> Path:
     return path
 
 
-def test_files_are_read_in_order(tmp_path: Path) -> None:
-    write(tmp_path / "edges-1.parquet", weight=[0.5, 0.5], src=SRC[2:], dst=DST[2:])
-    write(tmp_path / "edges-0.parquet", src=SRC[:2], dst=DST[:2])
+@pytest.mark.parametrize(
+    "names", [("edges-0", "edges-1"), ("edges.2", "edges.10"), ("edges", "edges.0"), ("edges9b", "edges10a")]
+)
+def test_files_are_read_in_the_order_of_their_numbers(tmp_path: Path, names: tuple[str, str]) -> None:
+    write(tmp_path / f"{names[1]}.parquet", src=SRC[2:], dst=DST[2:])
+    write(tmp_path / f"{names[0]}.parquet", src=SRC[:2], dst=DST[:2])
     dataset = read_folder(tmp_path)
     assert dataset.edge_index.dtype == torch.int32
     assert np.array_equal(dataset.edge_index.numpy(), np.stack([SRC, DST]))
     assert dataset.num_nodes == 4
+
+
+def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "edges.parquet", weight=[0.5] * 4, src=SRC, dst=DST, time=SRC)
+    with pytest.warns(UserWarning, match=rf"{path}: the columns 'weight', 'time' are not read\. Put each"):
+        read_folder(tmp_path)
+
+
+def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array(SRC), pa.array(DST), pa.array(SRC)], ["src", "dst", "src"])
+    pq.write_table(table, tmp_path / "edges.parquet")
+    with pytest.raises(DatasetError, match=r"edges.parquet: src: 2 columns of this name among"):
+        read_folder(tmp_path)
+
+
+def test_edges_in_two_forms(tmp_path: Path) -> None:
+    write(tmp_path / "edges.parquet", src=SRC, dst=DST)
+    np.save(tmp_path / "src.npy", SRC)
+    with pytest.warns(UserWarning, match="src.npy: is not read"):
+        read_folder(tmp_path)
+    np.save(tmp_path / "dst.npy", DST)
+    with pytest.raises(DatasetError, match=r"edges.parquet: edge_index: src.npy is there too; remove one"):
+        read_folder(tmp_path)
+    np.save(tmp_path / "edge_index.npy", np.stack([SRC, DST]))
+    with pytest.raises(DatasetError, match=r"src.npy: edge_index: edge_index.npy is there too; remove one"):
+        read_folder(tmp_path)
 
 
 def test_wide_ids_stay_wide(tmp_path: Path) -> None:

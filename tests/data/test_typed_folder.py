@@ -121,3 +121,14 @@ def test_a_meta_that_cannot_be(tmp_path: Path) -> None:
         (path / "META.json").write_text(json.dumps(about))
         with pytest.raises(DatasetError, match=says):
             read_folder(path)
+
+
+def test_arrays_of_homogeneous_graphs_are_named_in_a_typed_folder(tmp_path: Path) -> None:
+    (tmp_path / "edge_index").mkdir()
+    np.save(tmp_path / "edge_index" / "a__to__b.npy", np.array([[0, 1], [1, 0]]))
+    for name in ("x", "train_mask", "src"):
+        np.save(tmp_path / f"{name}.npy", np.zeros(2))
+    with pytest.warns(UserWarning) as caught:
+        read_folder(tmp_path)
+    said = sorted(str(one.message).split(":")[0].rpartition("/")[2] for one in caught)
+    assert said == ["src.npy", "train_mask.npy", "x.npy"]

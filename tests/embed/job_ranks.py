@@ -64,9 +64,13 @@ class Training:
         self.loader = MacrobatchNeighborLoader(data, embedding=self.embedding, **arguments)
         self.optimizer = EmbeddingOptimizer(self.embedding, rule)
 
+    def loss(self, batch: Any, weight: float) -> Tensor:
+        """Returns the weighted loss of a minibatch, whose rows are read."""
+        return loss_of(self.embedding(batch)["node"], batch) * weight
+
     def step(self, batch: Any) -> None:
         """Trains on a minibatch as scripts with DistributedDataParallel do."""
-        (loss_of(self.embedding(batch)["node"], batch) * self.loader.loss_weight).backward()
+        self.loss(batch, self.loader.loss_weight).backward()
         self.optimizer.step()
 
     def epoch(self) -> list[list[int]]:
@@ -140,6 +144,82 @@ def equals_one_process() -> None:
             assert torch.allclose(found, wanted, rtol=2e-4, atol=2e-5), (case, arguments)
             own = training.embedding.table_of()
             assert torch.equal(own.node, owners(case, comm.size).eq(comm.rank).nonzero().view(-1))
+
+
+def several_batches_a_step() -> None:
+    """Gradients of several batches are added: one loss of two, two passes, one read ahead."""
+    case = CASES[0]
+    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
+        for (rule, make), how in itertools.product(RULES, ("one loss", "two passes", "ahead")):
+            stale = 1 if how == "two passes" and make is RULES[2][1] else 0
+            training = Training(graph, comm, case, rule=rule, batch_size=5, stale_steps=stale)
+            groups: list[list[Any]] = []
+            batches = [(batch, training.loader.loss_weight) for batch in training.loader]
+            if how == "ahead":
+                losses = []
+                for batch in batches:  # the update of each batch comes when the next one was read
+                    losses.append(training.loss(*batch))
+                    if len(losses) > 1:
+                        losses[-2].backward()
+                        training.optimizer.step()
+                losses[-1].backward()
+                training.optimizer.step()
+                groups = [[batch] for batch in batches]
+            else:
+                for at in range(0, len(batches), 2):
+                    groups.append(batches[at : at + 2])
+                    losses = [training.loss(*batch) for batch in groups[-1]]
+                    if how == "one loss":
+                        torch.stack(losses).sum().backward()
+                    else:
+                        for loss in losses:
+                            loss.backward()
+                    training.optimizer.step()
+            if stale:
+                continue  # that runs end is what is asked of them
+            everyones = graph.all_gather_json([[one.input_id.tolist() for one, _ in each] for each in groups])
+            wanted = replay_groups(case, make, everyones, ahead=how == "ahead")
+            assert torch.allclose(training.all_rows(), wanted, rtol=2e-4, atol=2e-5), (how, rule)
+
+
+def replay_groups(case: Case, make: Any, groups: list[list[list[list[int]]]], ahead: bool) -> Tensor:
+    """Returns the rows of one process whose step adds the gradients of a group of all ranks.
+
+    Args:
+        case: the graph.
+        make: makes torch's optimizer.
+        groups: the seeds by rank, step and batch of the step.
+        ahead: True if each batch is read before the update of the one before.
+    """
+    data = whole(case)
+    table = make_table(HOMOGENEOUS, 0, torch.arange(case.nodes), F, torch.float32)
+    InitialRows(5).fill(table, HOMOGENEOUS)
+    reference = torch.nn.Embedding.from_pretrained(table.weight, freeze=False, sparse=True)
+    optimizer = make(reference.parameters())
+    loader = MacrobatchNeighborLoader(
+        data, [3, 2], data.train_mask.nonzero().view(-1), seed=11, export="native", batch_size=8
+    )
+    loader.set_epoch(0)
+
+    def loss(step: int) -> Tensor:
+        total = torch.zeros(())
+        for each in zip(*(rank[step] for rank in groups), strict=True):
+            seeds = max(sum(map(len, each)), 1)
+            for one in each:
+                batch = loader(torch.tensor(one, dtype=torch.int64))
+                total = total + loss_of(reference(batch.node), batch) / seeds
+        return total
+
+    losses = [loss(0)]
+    for step in range(len(groups[0])):
+        if ahead and step + 1 < len(groups[0]):
+            losses.append(loss(step + 1))
+        optimizer.zero_grad()
+        losses[step].backward()
+        optimizer.step()
+        if not ahead and step + 1 < len(groups[0]):
+            losses.append(loss(step + 1))
+    return reference.weight.detach()
 
 
 def counted(comm: Communicator, before: Any) -> KindCounts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import hypothesis.strategies as st
@@ -64,6 +65,72 @@ def test_rows_are_those_of_torchs_optimizers(
     tolerance = 1e-5 if dtype == torch.float32 else 1e-12
     found = embedding.table_of().weight
     assert torch.allclose(found, reference.weight, rtol=tolerance, atol=tolerance)
+
+
+#: Orders of reads (r), backward passes (b, of a sum: j) and steps (s) of batches by number.
+ORDERS = {
+    "two batches in one loss": "r0 r1 j01 s",
+    "two backward passes": "r0 b0 r1 b1 s",
+    "a batch read between forward and backward": "r0 r1 b0 s r2 b2 s",
+    "a batch read ahead": "r0 r1 b0 s b1 r2 s b2 s",
+    "the same batch twice": "r0 b0 r0 b0 s",
+    "one batch is never used": "r0 r1 r2 b1 s r0 b0 s",
+}
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize("name", [*RULES, "dense sgd"])
+def test_gradients_of_several_batches_are_added_as_torch_does(
+    name: str, order: str, comm: Communicator
+) -> None:
+    rule, make = RULES[name.split()[-1]]
+    embedding = Embedding(Data(num_nodes=9), 4, dtype=torch.float64, comm=comm)
+    reference = torch.nn.Embedding.from_pretrained(
+        embedding.table_of().weight.clone(), freeze=False, sparse="dense" not in name
+    )
+    ours, theirs = EmbeddingOptimizer(embedding, rule), make(reference.parameters())
+    ids = [torch.tensor(one) for one in ([0, 1, 1, 5], [1, 5, 6], [8, 1, 0])]
+    batches = [Data(n_id=one) for one in ids]
+    factors = [torch.randn(len(one), 4, dtype=torch.float64) for one in ids]
+    losses: dict[int, list[Tensor]] = {}
+    theirs.zero_grad()
+    for word in order.split():
+        at = [int(one) for one in word[1:]]
+        if word[0] == "r":
+            rows = embedding(batches[at[0]])["node"], reference(ids[at[0]])
+            losses[at[0]] = [(one.sin() * factors[at[0]]).sum() for one in rows]
+        elif word[0] == "s":
+            ours.step()
+            theirs.step()
+            theirs.zero_grad()
+        else:
+            for side in range(2):
+                torch.stack([losses[one][side] for one in at]).sum().backward()
+    assert torch.allclose(embedding.table_of().weight, reference.weight, rtol=1e-12, atol=1e-14)
+
+
+def test_a_gradient_that_comes_after_its_update_is_refused(comm: Communicator) -> None:
+    embedding = Embedding(Data(num_nodes=9), 4, comm=comm)
+    optimizer = EmbeddingOptimizer(embedding, SGD(lr=0.1))
+    loss = embedding(Data(n_id=torch.arange(3)))["node"].sum()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    with pytest.raises(RuntimeError, match=r"already taken; call step\(\) after all backward passes"):
+        loss.backward()
+
+
+def test_rows_that_were_read_and_given_up_cost_no_memory(comm: Communicator) -> None:
+    """A script may evaluate without ``torch.no_grad``."""
+    embedding = Embedding(Data(num_nodes=9), 4, comm=comm)
+    optimizer = EmbeddingOptimizer(embedding, SGD(lr=0.1))
+    kept = embedding(Data(n_id=torch.arange(3)))["node"]
+    read = [weakref.ref(embedding(Data(n_id=torch.arange(at % 9)))["node"]) for at in range(200)]
+    assert sum(one() is not None for one in read) <= 1 and len(embedding._read) < 100
+    before = embedding.table_of().weight.clone()
+    kept.sum().backward()
+    optimizer.step()
+    moved = (embedding.table_of().weight != before).any(dim=1)
+    assert moved.tolist() == [True] * 3 + [False] * 6
 
 
 def loss_of(rows: Tensor, batch: Any, weight: Tensor) -> Tensor:

@@ -16,6 +16,11 @@ def test_training_equals_one_process(ranks: int) -> None:
     run_ranks(f"{JOBS}:equals_one_process", ranks)
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_gradients_of_several_batches_are_added(ranks: int) -> None:
+    run_ranks(f"{JOBS}:several_batches_a_step", ranks)
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ids_travel_once_per_macrobatch_and_rows_twice_per_step(ranks: int) -> None:
     run_ranks(f"{JOBS}:counters", ranks)

@@ -130,6 +130,16 @@ def each(links: Any, make: Any) -> Any:
     return {name: make(one) for name, one in count.items()} if isinstance(count, dict) else make(count)
 
 
+def link_times(count: int, early: bool) -> Tensor:
+    """Returns the times of links. With ``early`` some are earlier than all nodes and edges.
+
+    Such links may have no negative that is no edge: the earliest nodes may have one.
+    """
+    times = torch.arange(count) * 5 % 9 + 3
+    times[::13] -= 20 * early
+    return times
+
+
 def negatives_of(graph: str, links: Any, name: str) -> Any:
     """Returns ``neg_sampling``."""
     wanted = NEGATIVES[name]
@@ -159,7 +169,7 @@ def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:
         "num_neighbors": [3, 2],
         "edge_label_index": (None if graph == "plain" else CITES) if setting["links"] == "all" else links,
         "edge_label": each(links, lambda count: torch.arange(count) % 4) if setting["labels"] else None,
-        "edge_label_time": each(links, lambda count: torch.arange(count) * 5 % 9 + 3)
+        "edge_label_time": each(links, lambda count: link_times(count, early=not setting["existing"]))
         if "time_attr" in rule
         else None,
         "neg_sampling": negatives_of(graph, links, setting["negatives"]),
@@ -178,7 +188,7 @@ def epochs(backend: str, patience: float, covering: Mapping[str, Any]) -> int:
 
     Args: as in job_rank_options.py.
     """
-    warnings.simplefilter("ignore")  # of labels that move up
+    warnings.simplefilter("ignore")  # of labels that move up, and of links that are early
     share = Covering(**covering)
     with Communicator.create("loader", timeout=patience, backend=backend) as comm:
         check = functools.partial(_check, SpreadGraphs(comm))
@@ -290,12 +300,15 @@ def refusals() -> None:
         others = owners((NODES,), "random", comm.size)[0][GRAPHS["plain"].edge_index[1]] != comm.rank
         with pytest.raises(IndexError, match="is an edge of another rank"):
             every(others.nonzero().view(-1)[:1])
-        early = {**timed, "edge_label_time": torch.full((index.size(1),), -1)}
-        loader = MacrobatchLinkNeighborLoader(
-            both, [2], index, neg_sampling="binary", macrobatch_size=1, fetch_size=1, **early
-        )
-        with pytest.raises(ValueError, match="has no negative source at time -1"):
-            next(iter(loader))
+        early = {**timed, "edge_label_time": torch.full((index.size(1),), -1), "neg_sampling": "binary"}
+        with pytest.raises(ValueError, match=r"link 0 of .*, at time -1\), and late_negatives='raise'"):
+            MacrobatchLinkNeighborLoader(both, [2], index, **early, late_negatives="raise")
+        with pytest.warns(UserWarning, match="links are earlier than every node") as warned:
+            loader = MacrobatchLinkNeighborLoader(both, [2], index, macrobatch_size=1, fetch_size=1, **early)
+            batches = list(loader)
+        assert len(warned) == 1
+        count = sum(batch.input_id.numel() for batch in batches)
+        assert loader.stats().total.late_negatives == count > 0
 
 
 def agreement() -> None:
@@ -306,6 +319,7 @@ def agreement() -> None:
             "edge_label_index": [index, index.flip(1)],
             "neg_sampling": ["binary", ("triplet", 1)],
             "exclude_existing": [False, True],
+            "late_negatives": ["warn", "raise"],
         }
         for name, values in mine.items():
             value = values[comm.rank % 2]

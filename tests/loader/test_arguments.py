@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NeighborLoader, NodeLoader
 from torch_geometric.sampler import NumNeighbors
 
@@ -187,3 +187,30 @@ def test_any_integer_is_a_seed(seed: int) -> None:
     loader = make_loader(make_data(), seed=seed, shuffle=True)
     assert loader.seed == seed
     assert_same(loader, make_loader(make_data(), seed=seed % 2**64, shuffle=True))
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize(
+    "value", [["a"] * 4, ("a",) * 4, np.array([1, "b", None, 2], object), np.array(["a"] * 4)]
+)
+def test_attributes_of_which_no_batch_can_be_made_are_named(export: Any, value: Any) -> None:
+    data, typed = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 0]]), x=torch.ones(4, 1)), HeteroData()
+    data.names = value
+    typed["user"].x, typed["user"].names = torch.ones(4, 1), value
+    typed["user", "to", "user"].edge_index = data.edge_index
+    for one, nodes in ((data, None), (typed, "user")):
+        if export == "native" and not isinstance(value, np.ndarray):  # lists are left out
+            assert next(iter(MacrobatchNeighborLoader(one, [2], nodes, export=export))).num_nodes
+            continue
+        with pytest.raises(TypeError, match=r"node attribute 'names' is an? .* \(del data.*\.names\)"):
+            MacrobatchNeighborLoader(one, [2], nodes, export=export)
+    if export == "native":
+        batch = next(iter(MacrobatchNeighborLoader(data, [2], export=export, attributes=["x"])))
+        assert batch.x.size(1) == 1
+
+
+@pytest.mark.parametrize("name", ["weight_attr", "time_attr"])
+def test_names_of_attributes_are_texts(name: str) -> None:
+    data = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2)
+    with pytest.raises(TypeError, match=f"{name} must be the name of an attribute, got .*'weight'"):
+        MacrobatchNeighborLoader(data, [2], **{name: {("a", "to", "b"): "weight"}})

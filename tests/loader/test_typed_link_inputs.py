@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from typing import Any
 
 import pytest
 import torch
+from torch_geometric.loader import LinkLoader
 
+from pyg_batchgnn.sample import PygLinkSampler
 from tests.support.typed_link_cases import (
     BACK,
     BUYS,
@@ -26,13 +30,69 @@ def test_an_edge_type_that_the_graph_lacks() -> None:
     assert batch[likes].edge_label_index.shape == (2, 40) and "edge_index" not in batch[likes]
 
 
-def test_a_time_before_all_nodes_names_the_link() -> None:
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_links_before_every_node_get_the_earliest_node_and_one_warning(export: str) -> None:
     data = DATA.clone()
     data["item"].time += 50
-    loader = make_links(data, neg_sampling="triplet", edge_label_time=times_of(160), time_attr="time")
-    source, target = DATA[BUYS].edge_index[:, 0].tolist()
-    with pytest.raises(ValueError, match=rf"link \({source}, {target}\) has no negative target at time 3"):
-        next(iter(loader))
+    options = {"neg_sampling": ("triplet", 2), "edge_label_time": times_of(160), "time_attr": "time"}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loader = make_links(data, **options, batch_size=32, export=export)
+        batches = [*loader, *loader]
+    (warning,) = caught
+    assert re.search(r"160 of 160 links .* link 0 of .*buys.*, at time 3\)", str(warning.message))
+    assert warning.filename == make_links.__code__.co_filename
+    earliest = int(data["item"].time.argmin())
+    for batch in batches:
+        if export == "pyg":
+            drawn = batch["item"].n_id[batch["item"].dst_neg_index]
+        else:
+            drawn = batch.nodes[batch.schema.type_number("item")].node[batch.links[0].negative]
+        assert bool((drawn == earliest).all())
+    assert loader.stats().total.late_negatives == 2 * 2 * 160
+    with pytest.raises(ValueError, match=r"160 of 160 links .*late_negatives='raise'; leave these links"):
+        make_links(data, **options, late_negatives="raise")
+    with pytest.raises(ValueError, match="late_negatives must be 'warn' or 'raise', got 'no'"):
+        make_links(data, **options, late_negatives="no")
+
+
+def test_links_that_are_not_early_need_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader = make_links(
+            neg_sampling="triplet", edge_label_time=times_of(160), time_attr="time", late_negatives="raise"
+        )
+        list(loader)
+    assert loader.stats().total.late_negatives == 0
+
+
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+def test_script_whose_links_come_one_before_their_edges(mode: str) -> None:
+    """``edge_label_time = time - 1`` with times of edges, as PyG's recommender_system.py has it."""
+    data = DATA.clone()
+    stamp = data[BUYS].stamp.clone()
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        loader = make_links(data, neg_sampling=mode, edge_label_time=stamp - 1, time_attr="stamp")
+        assert sum(1 for _ in loader) == len(loader)
+
+
+def test_a_sampler_in_pygs_loader_warns_once() -> None:
+    data = DATA.clone()
+    data["item"].time += 50
+    index = data[BUYS].edge_index
+    given = {"edge_label_index": (BUYS, index), "edge_label_time": times_of(160), "batch_size": 40}
+    for late in ("warn", "raise"):
+        sampler = PygLinkSampler(data, [2], time_attr="time", late_negatives=late)
+        loader = LinkLoader(data, sampler, neg_sampling="triplet", **given)
+        if late == "raise":
+            with pytest.raises(ValueError, match="40 of 40 links"):
+                next(iter(loader))
+            continue
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert len(list(loader)) == 4
+        assert len(caught) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch_geometric.transforms import ToUndirected
 
 from benchmark.pyg_scripts.cases import CASES, Case
 from benchmark.pyg_scripts.process import Side, run
 from benchmark.pyg_scripts.reports import Figure, figures
 from benchmark.pyg_scripts.show import table
 from benchmark.pyg_scripts.stand_ins import datasets
+from benchmark.pyg_scripts.stand_ins.graphs import movies
 from benchmark.support.pyg_checkout import missing, pyg_checkout
+from pyg_batchgnn import MacrobatchLinkNeighborLoader
 
 #: The shortest run of each script, and the number of figures that it prints.
 SHORT = {
@@ -82,6 +86,36 @@ def test_the_table() -> None:
     assert "Not measured: PyG's loader." in text and "pyg failed: boom" in text
     assert "**loader (while the machine did other work)**" in text and "**examples**" in text
     assert "| reddit | 3 | all | 3.000 to 1.000 |" in text and "| x | - | - | failed: boom |" in text
+
+
+def test_links_one_before_their_edges_over_the_stand_in_of_movielens() -> None:
+    """In PyG's ``examples/hetero/recommender_system.py`` first links are before all nodes."""
+    data = movies(0.02)
+    rates = data["user", "rates", "movie"]
+    high = rates.edge_label > 3
+    rates.edge_index, rates.time, rates.edge_label = (
+        rates.edge_index[:, high],
+        rates.time[high],
+        rates.edge_label[high],
+    )
+    assert [end.unique().numel() for end in rates.edge_index] == list(rates.size())
+    data["user"].x = torch.eye(data["user"].num_nodes)
+    data = ToUndirected()(data)
+    with pytest.warns(UserWarning, match="1 of .* links are earlier than every node"):
+        loader = MacrobatchLinkNeighborLoader(
+            data,
+            [5, 5],
+            edge_label_index=(("user", "rates", "movie"), rates.edge_index),
+            neg_sampling={"mode": "binary", "amount": 2},
+            edge_label_time=rates.time - 1,
+            time_attr="time",
+            temporal_strategy="last",
+            batch_size=512,
+            seed=0,
+        )
+    batches = list(loader)
+    assert sum(batch["user", "movie"].input_id.numel() for batch in batches) == rates.time.numel()
+    assert loader.stats().total.late_negatives == 2
 
 
 def test_stand_ins_have_the_schema_of_the_data_sets(monkeypatch: pytest.MonkeyPatch) -> None:

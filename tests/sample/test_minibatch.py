@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -103,3 +106,21 @@ def test_without_attributes_there_is_nothing_to_read() -> None:
     batch = Minibatch.of(sampled(), {})
     assert batch.row is None and batch.placement is None
     assert not batch.block and not batch.edge_block
+
+
+@pytest.mark.parametrize("make", [torch.Tensor.clone, lambda table: table.T.contiguous().T])
+@pytest.mark.parametrize("shape", [(9,), (9, 3), (9, 2, 2)])
+def test_rows_are_those_of_torch(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], make: Callable[[Tensor], Tensor]
+) -> None:
+    """Those of several numbers are copied by the kernel, which reuses memory."""
+    table, row = torch.arange(math.prod(shape)).view(shape), torch.tensor([8, 0, 0, 3])
+    rows = AttributeRows.in_place({"y": make(table) if len(shape) == 2 else table}, row)
+    for count in (None, 0, 2):
+        assert torch.equal(rows.gather("y", count), table[row][:count])
+    learned = torch.rand(9, 2, requires_grad=True)
+    AttributeRows.in_place({"y": learned}, row).gather("y").sum().backward()
+    assert learned.grad is not None and learned.grad[:, 0].tolist() == [2, 0, 0, 1, 0, 0, 0, 0, 1]
+    if len(shape) > 1 and rows.tables["y"].is_contiguous():
+        monkeypatch.setattr(torch.Tensor, "index_select", None)
+        assert torch.equal(rows.gather("y"), table[row])

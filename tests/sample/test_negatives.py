@@ -18,6 +18,7 @@ from pyg_batchgnn.sample import (
     draw_negatives,
     negative_key,
 )
+from pyg_batchgnn.sample.negative_draw import NegativeDraw
 from tests.support.chi_square import assert_uniform, p_of_cells
 from tests.support.reference_negatives import ReferenceNegatives, ReferencePool, reference_negative_key
 from tests.support.reference_sampler import bounded, words
@@ -236,13 +237,26 @@ def test_pairs_that_avoid_edges_are_uniform_where_few_exist() -> None:
 # Errors ###########################################################################################
 
 
-def test_errors_name_the_link_and_its_time() -> None:
-    pool, early = NodePool.of(3), NodePool.of(3, torch.tensor([5, 6, 7]))
-    links = [(0, 1), (2, 1)]
-    with pytest.raises(ValueError, match=r"link \(2, 1\) has no negative target at time 4"):
-        drawn(NegativePlan(TRIPLET, 2, pool, early), links, [5, 4], 0)
-    with pytest.raises(ValueError, match=r"link \(0, 1\) has no negative source at time -1"):
-        drawn(NegativePlan(BINARY, 2, early, pool), links, [-1, 4], 0)
+def test_a_link_earlier_than_every_node_gets_the_earliest_node() -> None:
+    """As in PyG; nodes of weight zero are still never drawn."""
+    time, links = torch.tensor([7, 5, 6, 5]), [(0, 1), (2, 1)]
+    pool, late = NodePool.of(4), NodePool.of(4, time)
+    triplets = NegativePlan(TRIPLET, 2, pool, late)
+    found = [drawn(triplets, links, [9, early], 0) for early in (4, -(2**40))]
+    assert [one[1] for one in found] == [[1, 1]] * 2
+    draw = NegativeDraw(triplets, *torch.tensor(links).t(), torch.tensor([5, 4]), 0)
+    assert draw.late == 2 and triplets.early(torch.tensor([5, 4, 3])).tolist() == [1, 2]
+    pairs = NegativePlan(BINARY, 2, late, late)
+    assert drawn(pairs, links, [4, 4], 0) == [[1, 1]] * 4
+    assert NegativeDraw(pairs, *torch.tensor(links).t(), torch.tensor([4, 6]), 0).late == 2
+    weighted = NodePool.of(4, time, torch.tensor([1.0, 0.0, 1.0, 0.0]))
+    assert drawn(NegativePlan(TRIPLET, 1, pool, weighted), links, [5, 4], 0) == [[2], [2]]
+
+
+def test_errors_name_the_link() -> None:
+    pool, links = NodePool.of(3), [(0, 1), (2, 1)]
+    with pytest.raises(ValueError, match=r"link \(0, 1\) has no negative source: the graph has no node"):
+        drawn(NegativePlan(BINARY, 2, NodePool.of(0, torch.tensor([])), pool), links, [-1, 4], 0)
     nothing = NodePool.of(3, weight=torch.zeros(3))
     with pytest.raises(ValueError, match=r"link \(0, 1\) has no negative target: no node of positive weight"):
         drawn(NegativePlan(TRIPLET, 1, pool, nothing), links, None, 0)

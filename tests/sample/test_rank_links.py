@@ -214,6 +214,7 @@ def test_seeds_of_links_are_those_of_one_process(links: LinkCase) -> None:
         for start, expected in zip(starts, wanted[rank :: links.ranks], strict=True):
             assert_equal(start.links, expected.links)
             assert_equal(start.seeds, expected.seeds)
+            assert start.late_negatives == expected.late_negatives
             ids = [own[node] for own, node in zip(internal, expected.seeds.nodes, strict=True)]
             assert start.internal is not None and torch.equal(start.internal, torch.cat(ids))
 

@@ -40,11 +40,13 @@ class ReferencePool:
         return list(nodes) if self.time is None else sorted(nodes, key=lambda node: (self.time[node], node))
 
     def allowed(self, when: int | None) -> list[int]:
-        """The nodes that are allowed, in this order."""
-        found = [node for node in self.order if self.time is None or self.time[node] <= when]
-        if not found or (self.weight is not None and not any(self.weight[node] for node in found)):
-            raise ValueError("no node is allowed")
-        return found
+        """The nodes that are allowed, in this order; those up to the earliest if none is."""
+        order = self.order
+        found = sum(self.time is None or self.time[node] <= when for node in order)
+        for count in range(found, self.num_nodes + 1):
+            if any(self.weight is None or self.weight[node] for node in order[:count]):
+                return order[:count]
+        raise ValueError("no node is allowed")
 
     def draw(self, word: Iterator[int], allowed: Sequence[int]) -> int:
         """One of the allowed nodes."""

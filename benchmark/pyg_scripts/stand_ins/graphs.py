@@ -58,8 +58,6 @@ SHAPES = {
 USERS, MOVIES, RATINGS, MOVIE_FEATURES = 610, 9_742, 100_836, 404
 #: The kinds of movies that users like; they take the place of classes.
 TASTES = 10
-#: One user and one movie out of this number have no high rating.
-WITHOUT_HIGH = 20
 
 
 @dataclass(frozen=True)
@@ -140,8 +138,8 @@ def mag(scale: float, featured: Sequence[str], seed: int = 0) -> HeteroData:
 def movies(scale: float, seed: int = 0) -> HeteroData:
     """Returns a graph with the shape of MovieLens: users, movies, and ratings with times.
 
-    Some users and movies have no rating above 3. A script that keeps high ratings alone has no time
-    for them, so negatives of its first links can be drawn.
+    Every user and movie has a rating of 5. So all have times in a script that keeps high ratings
+    alone, and its first links, one before their ratings, are earlier than every user and movie.
     """
     generator, data = torch.Generator().manual_seed(seed), HeteroData()
     users, films = (
@@ -151,11 +149,14 @@ def movies(scale: float, seed: int = 0) -> HeteroData:
     data["user"].num_nodes = users.numel()
     data["movie"].x = _features(films, MOVIE_FEATURES, TASTES, generator)
     edges = _edges(users, films, max(2000, round(RATINGS * scale)), generator)
+    every = torch.arange(max(users.numel(), films.numel()))
+    favourites = torch.stack([every % users.numel(), every % films.numel()])
+    edges = torch.cat([edges, favourites], dim=1)
     liked = users[edges[0]] == films[edges[1]]
+    liked[-every.numel() :] = True
     rates = data["user", "rates", "movie"]
     rates.edge_index = edges
-    rating = torch.where(liked, 5, torch.randint(1, 5, liked.shape, generator=generator))
-    rates.edge_label = rating.clamp(max=torch.where((edges % WITHOUT_HIGH == 0).any(dim=0), 3, 5))
+    rates.edge_label = torch.where(liked, 5, torch.randint(1, 5, liked.shape, generator=generator))
     rates.time = torch.randint(800_000_000, 1_500_000_000, liked.shape, generator=generator)
     return data
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,10 @@ from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.groups import NODES
 from pyg_batchgnn.data.layout import split_array
 from pyg_batchgnn.data.meta import Meta, promises_in, write_meta
-from pyg_batchgnn.data.ogb.convert_binary import convert_binary
+from pyg_batchgnn.data.ogb.convert_binary import convert_binary, unread_members
 from pyg_batchgnn.data.ogb.convert_csv import convert_csv
 from pyg_batchgnn.data.ogb.convert_links import convert_link_splits, link_files
-from pyg_batchgnn.data.ogb.convert_typed import TypedRaw, convert_typed
+from pyg_batchgnn.data.ogb.convert_typed import TypedRaw, convert_typed, further_files
 from pyg_batchgnn.data.ogb.csv_gz import read_csv_gz
 from pyg_batchgnn.data.ogb.tables import OgbTable, RawLayout
 from pyg_batchgnn.data.schema import HOMOGENEOUS
@@ -53,17 +54,34 @@ def convert(table: OgbTable, folder: Path, target: Path) -> None:
     data sets, which are read whole. Node ids become int32 where they fit. An edge list that holds
     each undirected edge once is stored in both directions (every edge, then every reverse).
 
+    Warns:
+        UserWarning: there are raw files or arrays that are not converted.
+
     Raises:
         DatasetNotFoundError: a raw file is missing.
         DatasetError: a raw file is damaged or does not agree with another; `target` cannot be
             written.
     """
+    _warn_of_unread(table, folder)
     with new_folder(target) as temporary:
         typed = table.layout is RawLayout.TYPED_CSV
         meta = (convert_typed if typed else _convert_plain)(table, folder, temporary)
         source = f"{table.name} of the Open Graph Benchmark, converted from the raw files in {folder}."
         origin, promises = {"raw_bytes": raw_sizes(table, folder)}, promises_in(temporary)
         write_meta(temporary, replace(meta, source=source, arrays=promises, origin=origin))
+
+
+def _warn_of_unread(table: OgbTable, folder: Path) -> None:
+    """Warns of raw files, and of arrays in raw files, that are not converted."""
+    raw, known = folder / "raw", {*raw_files(table, folder), *further_files(folder)}
+    found = [path for path in sorted(raw.rglob("*.gz")) if path not in known]
+    others = [str(path.relative_to(folder)) for path in found]
+    if table.layout is RawLayout.BINARY:
+        others += [f"{name} in raw/data.npz" for name in unread_members(raw / "data.npz")]
+    if others:
+        text = f"{folder}: {table.name} also has {', '.join(others)}, which the conversion leaves out"
+        remedy = "read what you need from there, and add it to the tables of the data set"
+        warnings.warn(f"{text}; {remedy}", UserWarning, stacklevel=2)
 
 
 def _convert_plain(table: OgbTable, folder: Path, target: Path) -> Meta:

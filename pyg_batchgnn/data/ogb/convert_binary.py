@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from pyg_batchgnn.data.ogb.npz_stream import NpzMember, open_member
 from pyg_batchgnn.data.ogb.raw_ids import array_file, narrow_ids
 from pyg_batchgnn.ops import fits_int32
 
+#: The arrays that are converted.
+_READ = ("num_nodes_list", "num_edges_list", "edge_index", "node_feat")
 _AGAIN = "download the data set again"
 
 
@@ -46,6 +49,16 @@ def convert_binary(folder: Path, target: Path) -> int:
             for piece in member.pieces():
                 out.append(to_labels(piece, member.path, "node_label").numpy())
     return num_nodes
+
+
+def unread_members(archive: Path) -> list[str]:
+    """Returns the names of arrays in an archive that are not converted; none if it is damaged."""
+    try:
+        with zipfile.ZipFile(archive) as file:
+            names = [name.removesuffix(".npy") for name in file.namelist()]
+    except (OSError, zipfile.BadZipFile):  # reading it says what is wrong
+        return []
+    return [name for name in names if name not in _READ]
 
 
 def _write_edges(member: NpzMember, target: Path, num_nodes: int) -> None:

@@ -150,6 +150,12 @@ def _convert_relation(raw: TypedRaw, group: Group, relation: Relation, target: P
             _more(folder / f"{more}.csv.gz", _array(target, group, more), out.edges)
 
 
+def further_files(folder: Path) -> set[Path]:
+    """Returns the raw files of further attributes that are converted where they are there."""
+    names = [f"{name}.csv.gz" for name in (*_MORE_OF_NODES, *_MORE_OF_EDGES)]
+    return {path for name in names for path in (folder / "raw").glob(f"*/*/{name}")}
+
+
 def _more(file: Path, target: Path, count: int) -> None:
     """Converts an attribute of whole numbers."""
     _check_rows(file, file.name.partition(".")[0], _columns(file, target, np.int64), count)

@@ -89,5 +89,5 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         from pyg_batchgnn.train.cli.failures import report
 
-        status = report(error)
+        status = report(error, next(iter(sys.argv[1:] if arguments is None else arguments), ""))
     sys.exit(status if isinstance(status, int) else 0)

@@ -16,8 +16,16 @@ from pyg_batchgnn.train.errors import FirstRankError, TrainError
 _NO_MEMORY = "DefaultCPUAllocator"
 
 
-def report(error: Exception) -> int:
+#: The commands whose memory goes to batches; that of the others goes to the graph.
+_WITH_BATCHES = ("train", "predict", "evaluate", "plan")
+
+
+def report(error: Exception, command: str = "") -> int:
     """Prints one line about the error that is being handled. Returns the exit status.
+
+    Args:
+        error: the error.
+        command: the command that failed.
 
     Raises:
         Exception: the error itself, if it is a fault of the program, or if the debug variable is
@@ -33,5 +41,7 @@ def report(error: Exception) -> int:
         return complain(str(error), USER_MISTAKE)
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY in str(error)):
         advice = "use a smaller batch, fanout or hidden size"
+        if command not in _WITH_BATCHES:
+            advice = "the graph does not fit; use a machine with more memory, or ranks on several machines"
         return complain(f"not enough memory: {error}; {advice}", USER_MISTAKE)
     raise error
