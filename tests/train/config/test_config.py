@@ -134,6 +134,7 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         (f"run.seed={2**64}", f"run.seed must be at most {2**64 - 1}, got {2**64}"),
         (f"sampling.batch_size={2**31}", "sampling.batch_size must be at most 2147483647"),
         ("run.threads=1000000", "run.threads must be at most 4096"),
+        ("optimiser.learning_rate=1e38", "optimiser.learning_rate must be at most 1e"),
         ("ranks.timeout=1e20", "ranks.timeout must be at most 2000000"),
     ],
 )
