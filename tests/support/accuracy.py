@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-#: Ours may be off by so many times the error of PyG's own result.
+#: The error of ours may be the error of PyG's own result times this number,
 MULTIPLE = 4
-#: And by so many roundings of the size of the result.
+#: and this number of roundings of the size of the result more.
 ROUNDINGS = 128
 #: In float64 there is nothing more exact to compare with: the allowed part of the size.
 OF_FLOAT64 = 1e-10
@@ -29,7 +29,7 @@ ALONE = 4 * ROUNDINGS * torch.finfo(torch.float32).eps
 
 
 class Outcome(NamedTuple):
-    """What a call gave, by name: the outputs, and the gradients of parameters and inputs."""
+    """The results of a call, by name: its outputs, and the gradients of parameters and inputs."""
 
     outputs: dict[str, Tensor]
     gradients: dict[str, Tensor]

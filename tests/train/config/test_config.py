@@ -120,7 +120,7 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         ("model.hidden=true", "model.hidden must be a whole number, got True"),
         ("model.kind=mlp", "model.kind must be one of sage, gcn, gin, gat, got 'mlp'"),
         ("model.layers=3", "model.layers must be one of native, pyg, got 3"),
-        ("run.matrix_product=mkl", "run.matrix_product must be one of auto, native, torch, got 'mkl'"),
+        ("run.matrix_product=mkl", "run.matrix_product must be one of auto, native, torch, probe, got 'mkl'"),
         ("model.hidden=0", "model.hidden must be at least 1, got 0"),
         ("model.dropout=1", "model.dropout must be at least 0 and below 1"),
         ("model.dropout=nan", "model.dropout must be"),
