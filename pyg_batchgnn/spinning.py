@@ -1,4 +1,4 @@
-"""How long OpenMP's threads spin while they wait for work, in processes that run a command.
+"""A bound on the spinning of OpenMP's waiting threads, in processes that run a command.
 
 After each parallel operator of torch, its threads spin for some milliseconds, in case another
 follows. On a machine with other work they take its cores, and wait for threads that have none: a
