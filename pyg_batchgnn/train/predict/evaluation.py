@@ -95,6 +95,8 @@ def _check_out(out: Path) -> None:
     """Raises TrainError for a path that no file can have, before anything is computed."""
     if out.is_dir():
         raise TrainError(f"--out {out}: this is a folder; give a JSON file, as {out / 'metrics.json'}")
+    if out.exists() and not out.is_file():
+        raise TrainError(f"--out {out}: this is no ordinary file; give a JSON file")
     if not out.parent.is_dir():
         raise TrainError(f"--out {out}: there is no folder {out.parent}; make it, or give another file")
 
