@@ -51,8 +51,10 @@ def apply_product(config: TrainConfig) -> None:
     If it is open, as in a run of PyG's layers, they use that of this processor.
     """
     product = config.run.matrix_product
-    is_open = product in (MatrixProduct.AUTO, MatrixProduct.PROBE)
-    use_products(default_products() if is_open else product.value)
+    if product is MatrixProduct.NATIVE:
+        use_products("native")
+    else:
+        use_products("torch" if product is MatrixProduct.TORCH else default_products())
 
 
 def product_line(config: TrainConfig, choice: ProductChoice | None) -> str | None:
