@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from pyg_batchgnn.spinning import bound_spinning
+
 
 def main() -> None:
     """Runs the command line and exits. Ctrl-C prints one line, even while torch is imported."""
+    bound_spinning()
     try:
         from pyg_batchgnn.train.cli import main as run
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from pyg_batchgnn.spinning import TURNS, VARIABLES
 
 
 @pytest.mark.skipif(
@@ -32,6 +36,40 @@ def test_interrupted_while_importing() -> None:
     finally:
         process.kill()
     assert (process.returncode, errors) == (130, "batchgnn: interrupted\n")
+
+
+def spins(**environment: str) -> list[str]:
+    """Returns the turns that OpenMP's runtime says that it took over, when torch was loaded."""
+    kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    ran = subprocess.run(
+        [sys.executable, "-m", "pyg_batchgnn", "datasets", "generated:nodes=100"],
+        env={**kept, "OMP_DISPLAY_ENV": "verbose", **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return re.findall(r"GOMP_SPINCOUNT = '(\d+)'", ran.stderr)
+
+
+def test_a_command_bounds_the_spinning_of_threads_before_torch_is_loaded() -> None:
+    found = spins()
+    if not found:
+        pytest.skip("another runtime than GNU's OpenMP")
+    assert set(found) == {str(TURNS)}
+    assert set(spins(GOMP_SPINCOUNT="77")) == {"77"}, "what the user has chosen stays"
+    assert set(spins(OMP_WAIT_POLICY="passive")) == {"0"}
+
+
+def test_importing_the_package_leaves_the_environment_as_it_is() -> None:
+    program = (
+        "import os, sys; before = dict(os.environ); import pyg_batchgnn.spinning as spinning\n"
+        "assert dict(os.environ) == before\n"
+        "import torch; spinning.bound_spinning()\n"
+        "assert dict(os.environ) == before and spinning.chosen_by_user() == {}\n"
+    )
+    kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    subprocess.run([sys.executable, "-c", program], env=kept, check=True, timeout=120)
 
 
 def test_the_room_of_training_has_a_front_door() -> None:

@@ -29,6 +29,7 @@ from pyg_batchgnn.data.files import (
     read_json,
     rename_whole,
     sync_tree,
+    system_message,
     verify_tensor,
     writing,
 )
@@ -139,7 +140,7 @@ def work_with_files(comm: Communicator | None, work: Callable[[], T]) -> T:
     except DatasetError:
         raise
     except OSError as error:
-        raise DatasetError(str(error)) from error
+        raise DatasetError(system_message(error)) from error
 
 
 def _stored(dtype: torch.dtype) -> np.dtype:
@@ -152,7 +153,8 @@ def _begin(path: Path, temporary: Path, saved: Sequence[SavedRows]) -> None:
     if path.exists():
         raise DatasetError(f"{path}: exists already; remove it or choose another folder")
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    with writing(path):
+        temporary.mkdir(parents=True)
     for one in saved:
         file, stored = one.file(temporary), _stored(one.rows.dtype)
         header = npy_header(stored, one.shape)

@@ -40,7 +40,7 @@ from pyg_batchgnn.data.pyg import as_dataset, from_pyg
 from pyg_batchgnn.data.reversed import reverse_of, stored_reverse, with_reverse_relations
 from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
 from pyg_batchgnn.data.sets import EdgeSet, NodeSet
-from pyg_batchgnn.data.undirected import ParallelEdges, make_undirected
+from pyg_batchgnn.data.undirected import ParallelEdges, is_symmetric, make_undirected
 
 __all__ = [
     "EDGES",
@@ -80,6 +80,7 @@ __all__ = [
     "generate_typed_folder",
     "group_folder",
     "hold_out_links",
+    "is_symmetric",
     "load_dataset",
     "make_undirected",
     "open_folder",

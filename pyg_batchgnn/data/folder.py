@@ -119,6 +119,11 @@ def verify_folder(path: str | Path) -> int:
     if not path.is_dir():
         raise DatasetNotFoundError(f"{path}: no such folder; give a folder that this program wrote")
     folder = FolderReader(path)
+    if not (path / META_FILE).exists():
+        raise DatasetNotFoundError(
+            f"{path}: has no {META_FILE}, so there are no checksums to compare with; only folders that this "
+            f"program wrote have one: write a folder made by hand anew with write_folder"
+        )
     if not folder.meta.arrays:
         raise broken(
             path / META_FILE,

@@ -14,7 +14,7 @@ from torch import Tensor
 from pyg_batchgnn.data.check import check_node_counts
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError
-from pyg_batchgnn.data.files import rename_whole, sync_tree, write_tensor
+from pyg_batchgnn.data.files import rename_whole, sync_tree, write_tensor, writing
 from pyg_batchgnn.data.layout import (
     FOLDERS,
     SPLITS_FOLDER,
@@ -93,12 +93,10 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     if path.exists():
         raise DatasetError(f"{path}: exists already; remove it or choose another folder")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        shutil.rmtree(temporary, ignore_errors=True)
+    shutil.rmtree(temporary, ignore_errors=True)
+    with writing(path):
         for folder in (*FOLDERS.values(), SPLITS_FOLDER):
             (temporary / folder).mkdir(parents=True)
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be written ({error}); choose another folder") from error
     try:
         yield temporary
         sync_tree(temporary)

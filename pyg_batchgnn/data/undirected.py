@@ -12,6 +12,11 @@ from torch import Tensor
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
 
+#: Edges that are compared at a time.
+_PIECE = 1 << 22
+#: The odd factors of a digest, of splitmix64.
+_FACTORS = (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
+
 
 class ParallelEdges(enum.Enum):
     """The ways to treat several edges between the same two nodes."""
@@ -47,6 +52,30 @@ def make_undirected(
     if parallel is ParallelEdges.KEEP:
         return both
     return _merge(both, num_nodes)
+
+
+def is_symmetric(edge_index: Tensor) -> bool:
+    """Returns whether each edge is there as often as its reverse.
+
+    Digests of the edges are summed, in pieces. Other edges have the same sum with a probability of
+    2^-64.
+
+    Args:
+        edge_index: [2, E] int32 or int64.
+    """
+    total = torch.zeros((), dtype=torch.int64)
+    for source, target in zip(*(row.split(_PIECE) for row in edge_index), strict=True):
+        total += (_digest(source.long(), target.long()) - _digest(target.long(), source.long())).sum()
+    return not total
+
+
+def _digest(source: Tensor, target: Tensor) -> Tensor:
+    """Returns [E] int64, a number for each edge that depends on all bits and on the direction."""
+    mixed = source
+    for more, factor in ((0, _FACTORS[0]), (target, _FACTORS[1]), (0, _FACTORS[0])):
+        mixed = (mixed ^ (mixed >> 29)) * factor + more
+        mixed = mixed ^ (mixed >> 32)
+    return mixed
 
 
 def undirected_dataset(dataset: Dataset, parallel: ParallelEdges) -> Dataset:

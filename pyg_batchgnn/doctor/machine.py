@@ -6,12 +6,14 @@ import os
 import platform
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.doctor.finding import Finding, FindingState
+from pyg_batchgnn.spinning import TURNS, chosen_by_user, is_bounded
 
 #: The instruction sets that kernels or torch's products use, the oldest first.
 _SETS = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16", "amx_bf16")
@@ -24,7 +26,14 @@ _ROOM = 256 << 20
 
 def check_machine() -> list[Finding]:
     """Checks the processor, memory, huge pages and shared memory."""
-    return [_processor(), _instructions(), _memory(), huge_pages(_HUGE), shared_memory(_SHARED)]
+    return [
+        _processor(),
+        _instructions(),
+        waiting_threads(chosen_by_user()),
+        _memory(),
+        huge_pages(_HUGE),
+        shared_memory(_SHARED),
+    ]
 
 
 def _processor() -> Finding:
@@ -43,6 +52,24 @@ def _instructions() -> Finding:
     if not limit and level == 0:
         remedy = "kernels are several times slower without AVX2"
     return Finding("instructions", FindingState.WORKS, seen, remedy)
+
+
+def waiting_threads(chosen: Mapping[str, str]) -> Finding:
+    """Checks whether the threads of scripts soon sleep when they wait. Those of commands do.
+
+    Args:
+        chosen: the variables that the user has set, with their values.
+    """
+    shown = ", ".join(f"{name}={value}" for name, value in chosen.items())
+    if is_bounded(chosen):
+        return Finding("waiting threads", FindingState.WORKS, shown)
+    remedy = (
+        f"batchgnn's commands bound it; scripts on a machine with other work are 2 to 8 times slower: "
+        f"export GOMP_SPINCOUNT={TURNS} before python starts"
+    )
+    return Finding(
+        "waiting threads", FindingState.ABSENT, shown or "spin for milliseconds in scripts", remedy
+    )
 
 
 def _memory() -> Finding:

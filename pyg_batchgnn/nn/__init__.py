@@ -27,7 +27,13 @@ from pyg_batchgnn.nn.inference import (
 from pyg_batchgnn.nn.inputs import Rows
 from pyg_batchgnn.nn.layerwise import ComputeInputs, LayerStep, infer_layers
 from pyg_batchgnn.nn.linear import Linear, is_watched
-from pyg_batchgnn.nn.matmul import ProductChoice, current_products, probe_products, use_products
+from pyg_batchgnn.nn.matmul import (
+    ProductChoice,
+    current_products,
+    default_products,
+    probe_products,
+    use_products,
+)
 from pyg_batchgnn.nn.models import (
     GAT,
     GCN,
@@ -97,6 +103,7 @@ __all__ = [
     "check_cpu",
     "check_row_wise",
     "current_products",
+    "default_products",
     "features_by_type",
     "has_halo",
     "infer_layers",

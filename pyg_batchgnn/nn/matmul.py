@@ -1,8 +1,7 @@
-"""The choice of the matrix products: those of the package, or those of torch if they are clearly
-faster.
+"""The choice of the matrix products: those of the package, or those of torch.
 
-A run probes once and keeps the choice in its configuration. A resumed run uses the same products,
-because the two round differently.
+The two round differently. So the default follows from the processor alone, and a probe, which
+takes those that were faster just now, is for whoever asks for it.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ class ProductChoice:
     torch_same_bits: bool
 
     def __str__(self) -> str:
+        rates = {"native": self.native_rate, "torch": self.torch_rate}
         chosen, other = (
-            (self.native_rate, f"torch {self.torch_rate:.0f} GF/s")
-            if self.name == "native"
-            else (self.torch_rate, f"native {self.native_rate:.0f} GF/s")
+            f"{rates.pop(self.name):.3g}",
+            *(f"{name} {rate:.3g} GF/s" for name, rate in rates.items()),
         )
         threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
         depends = "" if self.torch_same_bits else "; torch's bits depend on the number of threads"
-        return f"matrix products: {self.name}, {chosen:.0f} GF/s ({other}), {threads}{depends}"
+        return f"matrix products: {self.name}, {chosen} GF/s ({other}), {threads}{depends}"
 
 
 class use_products:  # noqa: N801 (called like a function)
@@ -71,6 +70,11 @@ class use_products:  # noqa: N801 (called like a function)
         set_products(self._before)
 
 
+def default_products() -> ProductsName:
+    """Returns the products for this processor: "native" with AVX2 or AVX-512, else "torch"."""
+    return "native" if ops.simd_level() else "torch"
+
+
 def probe_products(
     shapes: Sequence[tuple[int, int, int]],
     dtype: torch.dtype = torch.float32,
@@ -78,7 +82,8 @@ def probe_products(
 ) -> ProductChoice:
     """Times both kinds of products on the shapes of the layers of a model, for about a second.
 
-    The products of torch are chosen if they are faster by `MARGIN` and if results and gradients
+    The result depends on the clock: on a busy machine it may differ from one call to the next. The
+    products of torch are chosen if they are faster by `MARGIN` and if results and gradients
     have the same bits on one thread and on ``threads``. The products in use do not change: see
     `use_products`.
 
@@ -99,7 +104,7 @@ def probe_products(
     finally:
         torch.set_num_threads(before)
     name: ProductsName = "torch" if torch_rate > MARGIN * native_rate and same else "native"
-    return ProductChoice(name, round(native_rate, 1), round(torch_rate, 1), threads, same)
+    return ProductChoice(name, native_rate, torch_rate, threads, same)
 
 
 class _Case:
@@ -149,4 +154,11 @@ def _same_bits(cases: Sequence[_Case], threads: int) -> bool:
         return all(torch.equal(one, other) for one, other in zip(answers(1), answers(threads), strict=True))
 
 
-__all__ = ["MARGIN", "ProductChoice", "current_products", "probe_products", "use_products"]
+__all__ = [
+    "MARGIN",
+    "ProductChoice",
+    "current_products",
+    "default_products",
+    "probe_products",
+    "use_products",
+]

@@ -10,6 +10,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, DatasetError, split_array
+from pyg_batchgnn.data.files import system_message
 
 T = TypeVar("T")
 
@@ -31,7 +32,15 @@ def with_files(comm: Communicator, work: Callable[[], T]) -> T:
         rank, text = next(iter(problems.items()))
         return DatasetError(text if comm.size == 1 else f"{text} (rank {rank})")
 
-    return comm.run_together(work, catch=(DatasetError, OSError), error=error)
+    def named() -> T:
+        try:
+            return work()
+        except DatasetError:
+            raise
+        except OSError as caught:
+            raise DatasetError(system_message(caught)) from caught
+
+    return comm.run_together(named, catch=(DatasetError,), error=error)
 
 
 def outside(ids: Tensor, num_nodes: int) -> str:

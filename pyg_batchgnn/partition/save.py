@@ -19,6 +19,7 @@ from pyg_batchgnn.data.files import (
     sync_folder,
     sync_tree,
     write_tensor,
+    writing,
 )
 from pyg_batchgnn.partition.checks import check_comm, with_files
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name
@@ -88,7 +89,8 @@ def _refuse(path: Path) -> None:
 def _begin(path: Path, temporary: Path) -> None:
     _refuse(path)
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    with writing(path):
+        temporary.mkdir(parents=True)
 
 
 def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:

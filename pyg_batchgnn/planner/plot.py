@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, ScalarFormatter
+from matplotlib.ticker import MaxNLocator
 
 from pyg_batchgnn.planner.setting import Prediction
 from pyg_batchgnn.planner.wording import describe
@@ -63,7 +63,7 @@ def _draw_rows(axes: Axes, probes: Mapping[str, PlannerProbe], workload: Workloa
         axes.plot(sizes, rows, marker=".", label=policy)
     if _spans_a_decade(axes.dataLim.intervalx):
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_major_formatter("{x:g}")
     else:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     if _spans_a_decade(axes.dataLim.intervaly):

@@ -145,7 +145,7 @@ def test_a_cache_of_other_data_is_refused_by_name(
 
 def test_a_folder_that_cannot_be_made_is_an_error_of_data(data: Data, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DatasetError, match="Not a directory"):
+    with pytest.raises(DatasetError, match="file is no folder"):
         AggregationCache.build(data, "mean").save(tmp_path / "file" / "cache")
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyg_batchgnn.data import DatasetError, ParallelEdges, make_undirected
+from pyg_batchgnn.data import DatasetError, ParallelEdges, is_symmetric, make_undirected
 from pyg_batchgnn.data.undirected import undirected_dataset
 from tests.support.tiny_datasets import changed, tiny_dataset
 
@@ -84,3 +84,13 @@ def test_data_set_keeps_its_edge_attributes_beside_the_edges() -> None:
     assert "parallel edges: keep" in both.source
     with pytest.raises(DatasetError, match=r"^tiny: edge_attr: "):
         undirected_dataset(dataset, ParallelEdges.MERGE)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=12), st.booleans())
+def test_a_symmetric_graph_has_the_reverse_of_each_edge_as_often(
+    edges: list[tuple[int, int]], mirrored: bool
+) -> None:
+    edges = edges + [(target, source) for source, target in edges] if mirrored else edges
+    wanted = sorted(edges) == sorted((target, source) for source, target in edges)
+    edge_index = torch.tensor(edges, dtype=torch.int64).view(-1, 2).t()
+    assert is_symmetric(edge_index) is is_symmetric(edge_index.int()) is wanted

@@ -89,6 +89,25 @@ def test_huge_pages(tmp_path: Path) -> None:
     assert machine.huge_pages(tmp_path / "none").seen == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("chosen", "state"),
+    [
+        ({}, FindingState.ABSENT),
+        ({"OMP_WAIT_POLICY": "active"}, FindingState.ABSENT),
+        ({"GOMP_SPINCOUNT": "infinity"}, FindingState.ABSENT),
+        ({"GOMP_SPINCOUNT": "3m"}, FindingState.ABSENT),
+        ({"OMP_WAIT_POLICY": "PASSIVE"}, FindingState.WORKS),
+        ({"GOMP_SPINCOUNT": "3k"}, FindingState.WORKS),
+        ({"GOMP_SPINCOUNT": "0"}, FindingState.WORKS),
+        ({"KMP_BLOCKTIME": "0"}, FindingState.WORKS),
+    ],
+)
+def test_threads_that_spin(chosen: dict[str, str], state: FindingState) -> None:
+    found = machine.waiting_threads(chosen)
+    assert found.state is state and all(f"{name}={value}" in found.seen for name, value in chosen.items())
+    assert ("export GOMP_SPINCOUNT=3000" in found.remedy) is (state is FindingState.ABSENT)
+
+
 def test_shared_memory(tmp_path: Path) -> None:
     assert machine.shared_memory(tmp_path / "none").state is FindingState.ABSENT
     assert "GiB free of" in machine.shared_memory(tmp_path).seen

@@ -31,3 +31,6 @@ def test_axes_and_legend(
     legend = bars.get_legend()
     assert legend is not None and legend.get_window_extent().y0 > bars.get_window_extent().y1 - 1
     assert rows.get_xscale() == scale
+    figure.canvas.draw()
+    labels = [label.get_text() for label in rows.get_xticklabels()]
+    assert labels and not any(label.endswith(".0") for label in labels), "minibatches are counted"

@@ -16,6 +16,7 @@ from pyg_batchgnn import MacrobatchNeighborLoader, accelerate
 from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, BatchNorm, LayerGraph, NativeModel, SAGEConv
 from pyg_batchgnn.nn.inference import infer_model
 from pyg_batchgnn.nn.inputs import Rows
+from tests.support.accuracy import ALONE
 from tests.support.partitioned_graphs import Case, whole
 from tests.support.reference_aggregates import with_loops
 
@@ -28,7 +29,7 @@ def data() -> Data:
     return with_loops(whole(Case("random", nodes=150, edges=700)))
 
 
-def close(found: Tensor, expected: Tensor, tolerance: float = 1e-5) -> bool:
+def close(found: Tensor, expected: Tensor, tolerance: float = ALONE) -> bool:
     """Returns whether the largest difference is small beside the largest absolute value."""
     largest = expected.abs().max().clamp(min=1e-30)
     same = found.shape == expected.shape and found.dtype == expected.dtype

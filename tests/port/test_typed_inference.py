@@ -17,6 +17,7 @@ from torch_geometric.data import HeteroData
 from pyg_batchgnn import MacrobatchNeighborLoader, nn
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.embed import Embedding
+from tests.support.accuracy import ALONE
 from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, edges_of
 from tests.support.layer_cases import relative_error
 from tests.support.ported_models import stirred
@@ -79,7 +80,7 @@ def loader_of(data: Any) -> MacrobatchNeighborLoader:
     return MacrobatchNeighborLoader(data, [2], "author", batch_size=7, seed=0)
 
 
-def assert_close(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], tolerance: float = 1e-5) -> None:
+def assert_close(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], tolerance: float = ALONE) -> None:
     assert set(found) == set(wanted)
     for name, rows in wanted.items():
         assert found[name].shape == rows.shape, name

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.data import Relation
-from tests.support.layer_cases import relative_error
+from tests.support.accuracy import assert_as_pygs
 from tests.support.typed_layers import (
     ABOUT,
     CITES,
@@ -21,7 +21,6 @@ from tests.support.typed_layers import (
     WIDTHS,
     WRITES,
     WROTE,
-    assert_near,
     joined,
     pyg_layer,
     rows_of,
@@ -29,7 +28,6 @@ from tests.support.typed_layers import (
 )
 
 CASES = typed_cases()
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 OUT = 6
 
 
@@ -106,13 +104,17 @@ def assert_equal_layers(
 ) -> None:
     minibatch = CASES[case]
     for layer in layers:
-        x, other = rows_of(minibatch, layer, dtype), rows_of(minibatch, layer, dtype)
-        found = ours(x, minibatch, layer)
-        wanted = pyg_layer(dict(pygs.convs.items()), aggr, other, minibatch, layer)
-        assert list(found) == list(wanted)
-        for name in wanted:
-            assert relative_error(found[name], wanted[name]) < TOLERANCE[dtype], name
-        assert_near(gradients(found, ours, x), gradients(wanted, pygs, other), TOLERANCE[dtype])
+        x = rows_of(minibatch, layer, dtype)
+        assert_as_pygs(
+            *(ours, pygs),
+            lambda conv, *rows, layer=layer, types=tuple(x): conv(
+                dict(zip(types, rows, strict=True)), minibatch, layer
+            ),
+            lambda conv, *rows, layer=layer, types=tuple(x): pyg_layer(
+                dict(conv.convs.items()), aggr, dict(zip(types, rows, strict=True)), minibatch, layer
+            ),
+            *x.values(),
+        )
 
 
 def named(minibatch: Any) -> Any:

@@ -15,8 +15,6 @@ from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
 from pyg_batchgnn.port import AccelerationReport, accelerate
 
 FEATURES, HIDDEN, CLASSES = 6, 8, 5
-#: By dtype: the largest difference, as a part of the largest absolute value.
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
 def make_graph() -> Data:

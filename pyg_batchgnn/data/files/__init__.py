@@ -15,7 +15,7 @@ from pyg_batchgnn.data.files.array_file import (
 )
 from pyg_batchgnn.data.files.checksum import check_sha256, file_sha256
 from pyg_batchgnn.data.files.durable import rename_whole, sync_file, sync_folder, sync_tree
-from pyg_batchgnn.data.files.file_write import write_bytes, write_json, writing
+from pyg_batchgnn.data.files.file_write import system_message, write_bytes, write_json, writing
 from pyg_batchgnn.data.files.json_file import read_json
 from pyg_batchgnn.data.files.npy_read import NpyHeader, as_tensor, open_npy, read_header
 from pyg_batchgnn.data.files.npy_write import EdgeAppender, NpyAppender, npy_header
@@ -41,6 +41,7 @@ __all__ = [
     "sync_file",
     "sync_folder",
     "sync_tree",
+    "system_message",
     "verify_tensor",
     "write_bytes",
     "write_json",

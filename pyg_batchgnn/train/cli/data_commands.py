@@ -9,6 +9,9 @@ import typer
 
 from pyg_batchgnn.train.errors import TrainError
 
+#: The most edges whose directions are compared, which takes some seconds.
+_COMPARED = 1 << 26
+
 
 def datasets(
     name: Annotated[
@@ -28,7 +31,7 @@ def datasets(
 
       batchgnn datasets generated:nodes=5000,classes=4
     """
-    from pyg_batchgnn.data import SPLITS, available_datasets, load_dataset
+    from pyg_batchgnn.data import SPLITS, available_datasets, is_symmetric, load_dataset
 
     if name is None:
         for found in available_datasets():
@@ -38,7 +41,11 @@ def datasets(
     typer.echo(f"{dataset.name}: {dataset.source}")
     if dataset.schema.is_plain:
         typer.echo(f"nodes      {dataset.num_nodes:,}")
-        typer.echo(f"edges      {dataset.num_edges:,} (directed)")
+        directed = ""
+        if dataset.num_edges <= _COMPARED:
+            both = is_symmetric(dataset.edge_index)
+            directed = " (each is there the other way, too)" if both else " (directed)"
+        typer.echo(f"edges      {dataset.num_edges:,}{directed}")
         typer.echo(f"features   {dataset.num_features:,}")
         typer.echo(f"classes    {dataset.num_classes}")
         typer.echo(f"training   {len(dataset.split('train')):,} nodes")

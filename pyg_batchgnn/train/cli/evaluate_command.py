@@ -9,6 +9,7 @@ import typer
 
 from pyg_batchgnn.train.cli import options
 from pyg_batchgnn.train.cli.restoring import restore_request
+from pyg_batchgnn.train.errors import TrainError
 
 if TYPE_CHECKING:
     from pyg_batchgnn.train.predict import EvaluateSummary
@@ -32,7 +33,8 @@ def evaluate(
 ) -> None:
     """Computes the metrics of a run's best weights on its splits.
 
-    Prints the loss and the metrics of each split. A run that predicts links
+    Prints the loss and the metrics of each split. Where an output is not finite,
+    they are nan, and the exit status is 2. A run that predicts links
     computes every node from all its neighbours, as its training does.
 
     [bold]Examples[/bold]
@@ -57,6 +59,12 @@ def evaluate(
         typer.echo(f"weights of epoch {found.epoch}")
         for name in found.sizes:
             typer.echo(_line(name, found))
+    if found.problems:
+        shown = "; ".join(f"{name}: {problem}" for name, problem in found.problems.items())
+        with ranks.one_error():
+            raise TrainError(
+                f"{shown}; look for NaN and huge values in the features, or train with a lower --lr"
+            )
 
 
 def _line(split: str, found: EvaluateSummary) -> str:

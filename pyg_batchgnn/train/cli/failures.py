@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from pyg_batchgnn.comm import AgreementError, CommError
 from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data.files import system_message
 from pyg_batchgnn.train.cli.messages import PEER_FAILED, USER_MISTAKE, complain, rank
 from pyg_batchgnn.train.errors import FirstRankError, TrainError
 
@@ -37,8 +38,10 @@ def report(error: Exception, command: str = "") -> int:
         return complain(str(error), USER_MISTAKE) if rank() in ("", "0") else USER_MISTAKE
     if isinstance(error, (CommError, dist.DistError)):
         return complain(str(error), PEER_FAILED)
-    if isinstance(error, (TrainError, DatasetError, OSError)):
+    if isinstance(error, (TrainError, DatasetError)):
         return complain(str(error), USER_MISTAKE)
+    if isinstance(error, OSError):
+        return complain(system_message(error), USER_MISTAKE)
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY in str(error)):
         advice = "use a smaller batch, fanout or hidden size"
         if command not in _WITH_BATCHES:

@@ -53,6 +53,7 @@ FIELDS: Mapping[str, str] = {
     "seed": "run.seed",
     "threads": "run.threads",
     "precision": "run.precision",
+    "matrix_product": "run.matrix_product",
     "partition": "ranks.partition",
     "hybrid": "ranks.hybrid",
     "feature_cache": "ranks.feature_cache",

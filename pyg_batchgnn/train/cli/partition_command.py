@@ -166,6 +166,8 @@ def partition(
     )
     from pyg_batchgnn.train.graph import fingerprint_dataset
 
+    if plot is not None and not plot.absolute().parent.is_dir():
+        raise TrainError(f"--plot {plot}: there is no folder {plot.parent}; make it, or give another file")
     with Communicator.create("partition") as comm:
         console = Console(quiet=comm.rank != 0)
         refuse_existing(out, comm)

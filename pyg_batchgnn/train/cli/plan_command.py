@@ -62,6 +62,7 @@ def plan_command(
 
       batchgnn plan graphs/large --ranks 4 --partition random --partition ldg
     """
+    from pyg_batchgnn.data.files import writing
     from pyg_batchgnn.planner import Choices, PlannerNetwork, plan
     from pyg_batchgnn.sample import Replacement
     from pyg_batchgnn.train.run import open_dataset
@@ -75,6 +76,9 @@ def plan_command(
     fanouts = parse_fanout(fanout)
     speeds = None if machine is None else _read_machine(machine)
     network = PlannerNetwork(parse_rate(bandwidth), latency * 1e-6)
+    if out is not None:
+        with writing(out):
+            out.mkdir(parents=True, exist_ok=True)
     status = console.status("reading") if console.is_terminal else contextlib.nullcontext()
     with status as shown, as_train_error(ValueError):
         graph = open_dataset(dataset, bool(reverse))
@@ -166,7 +170,8 @@ def _read_machine(path: Path) -> PlannerMachine:
     try:
         values = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise TrainError(f"{path}: cannot be read as JSON: {error}") from None
+        cause = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise TrainError(f"--machine {path}: cannot be read as JSON: {cause}; give a plan.json") from None
     values = values.get("machine", values) if isinstance(values, dict) else values
     known = [field.name for field in dataclasses.fields(PlannerMachine)]
     if not isinstance(values, dict) or not set(values) <= set(known):

@@ -101,6 +101,7 @@ def train(
     seed: options.Seed = None,
     threads: options.Threads = None,
     precision: options.Precision = None,
+    matrix_product: options.MatrixProduct = None,
     partition: options.Partition = None,
     hybrid: options.Hybrid = None,
     feature_cache: options.FeatureCache = None,

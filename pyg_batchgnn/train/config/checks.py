@@ -27,6 +27,8 @@ from pyg_batchgnn.train.errors import TrainError
 
 #: The largest values that kernels, machines and torch's milliseconds take.
 _COUNT, _THREADS, _SECONDS = 2**31 - 1, 4096, 2_000_000
+#: The largest step size. Adam's first step takes ten times as much, which is a float32.
+_RATE = 1e37
 
 #: The least and the largest value of each number.
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -41,9 +43,9 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "sampling.prefetch": (0, _COUNT),
     "task.negatives": (1, _COUNT),
     "embedding.columns": (1, _COUNT),
-    "embedding.learning_rate": (0, math.inf),
-    "optimiser.learning_rate": (0, math.inf),
-    "optimiser.weight_decay": (0, math.inf),
+    "embedding.learning_rate": (0, _RATE),
+    "optimiser.learning_rate": (0, _RATE),
+    "optimiser.weight_decay": (0, _RATE),
     "run.epochs": (1, _COUNT),
     "run.seed": (0, 2**64 - 1),
     "run.threads": (1, _THREADS),

@@ -35,9 +35,10 @@ class Precision(str, Enum):
 class MatrixProduct(str, Enum):
     """The matrix product that native layers use."""
 
-    AUTO = "auto"  # the faster one on this machine, found by a probe when the run starts
+    AUTO = "auto"  # follows from the processor alone
     NATIVE = "native"
     TORCH = "torch"
+    PROBE = "probe"  # the faster one when the run starts, by the clock
 
 
 class TaskKind(str, Enum):

@@ -57,7 +57,8 @@ def read_config(path: Path) -> TrainConfig:
     except FileNotFoundError:
         raise TrainError(f"{path}: no such file; give the config.json of a run folder") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise TrainError(f"{path}: cannot be read as JSON: {error}") from None
+        cause = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise TrainError(f"{path}: cannot be read as JSON: {cause}; give the config.json of a run") from None
     if not isinstance(values, dict):
         raise TrainError(f"{path}: holds a {type(values).__name__}; a configuration is a JSON object")
     try:
@@ -90,7 +91,7 @@ def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
 
 
 def _json_or_text(value: str) -> Any:
-    for text in (value, f"[{value}]"):
+    for text in (value, f"[{value}]") if value else ():
         with contextlib.suppress(json.JSONDecodeError):
             return json.loads(text)
     return None if value.lower() == "none" else value

@@ -30,7 +30,7 @@ _RESUMABLE = frozenset(
 )
 #: The fields that may differ between hosts: the path of the data set and the number of cores.
 _PER_HOST = frozenset({"run.dataset", "run.threads"})
-#: The fields that are decided when a run starts if they are None or "auto".
+#: The fields that are decided when a run starts if they are None, "auto" or "probe".
 _DECIDED = ("run.dataset", "run.threads", "run.matrix_product")
 
 
@@ -63,7 +63,7 @@ def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfi
     decided: dict[str, dict[str, Any]] = {}
     for name in _DECIDED:
         section, _, key = name.partition(".")
-        if asked[name] in (None, "auto"):
+        if asked[name] in (None, "auto", "probe"):
             decided.setdefault(section, {})[key] = found[name]
     return config_from_dict(decided, wanted)
 

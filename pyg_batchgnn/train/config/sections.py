@@ -172,8 +172,8 @@ class RunConfig:
         seed: determines initial weights, order of nodes, samples and dropout.
         threads: threads of torch and of the loader. None means one per core.
         precision: the type of features, activations and matrix products.
-        matrix_product: the matrix product of native layers. "auto" is decided when the run starts,
-            and kept when it is resumed.
+        matrix_product: the matrix product of native layers. "auto" and "probe" are decided when the
+            run starts, and kept when it is resumed.
         malloc: the treatment of freed memory; see `pyg_batchgnn.train.malloc`.
         evaluate_every: epochs between two validations. The last epoch is always validated.
         patience: the run stops after this many validations in a row without a better result. None

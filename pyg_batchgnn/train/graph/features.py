@@ -9,6 +9,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import is_mapped
 from pyg_batchgnn.train.config import LayerSource, Precision, TrainConfig
+from pyg_batchgnn.train.errors import TrainError
 
 #: The share of the free memory that a copy of the features may take.
 _SHARE = 0.5
@@ -23,7 +24,8 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
 
     A table that is mapped from a file is read into memory if it takes at most half of the free
     memory. Otherwise it stays on disk in its own type, and the loader copies the rows that each
-    fetch group needs.
+    fetch group needs. Where the type has to change, results differ in their last bits between the
+    two. So half of the host's memory decides then, however much of it is free.
 
     Args:
         x: [N, F] of a floating-point type. It is never changed.
@@ -31,14 +33,24 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
 
     Returns:
         [N, F]; `x` itself if nothing has to change.
+
+    Raises:
+        TrainError: the type has to change, and the memory for it is taken by others.
     """
     dtype = feature_type(x, config)
     if dtype is x.dtype and not is_mapped(x):
         table = x.contiguous()
         ops.advise_huge_pages(table)
         return table
-    fits = x.numel() * dtype.itemsize <= _SHARE * psutil.virtual_memory().available
-    if fits:
+    memory, size = psutil.virtual_memory(), x.numel() * dtype.itemsize
+    changes = dtype is not x.dtype
+    if size <= _SHARE * (memory.total if changes else memory.available):
+        if changes and size > memory.available:
+            name = str(dtype).removeprefix("torch.")
+            raise TrainError(
+                f"the features as {name} take {size:,} bytes of memory, of which {memory.available:,} are "
+                f"free; free some, or store the features as {name}"
+            )
         return _copy(x, dtype)
     return x if config.model.layers is LayerSource.NATIVE else x.to(dtype)
 

@@ -85,6 +85,11 @@ def _check_features(dataset: Dataset, nodes: NodeSet) -> None:
             f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)} are {found}, but models "
             "need floating-point numbers [N, F]; convert 'x' to float32"
         )
+    if x is not None and not x.shape[1]:
+        raise TrainError(
+            f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)} are {list(x.shape)}, with "
+            "no column that a model could read; leave 'x' out, then nodes have learned rows"
+        )
 
 
 def _learned_types(dataset: Dataset, config: TrainConfig, features: Mapping[str, Tensor]) -> list[str]:

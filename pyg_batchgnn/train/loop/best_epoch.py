@@ -10,7 +10,7 @@ from pyg_batchgnn.train.task import Evaluation, Task
 def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -> bool:
     """Notes the validation of the current epoch, or that there was none.
 
-    Until the first validation the last epoch is the best.
+    Until the first validation the last epoch is the best. The validation is finite.
 
     Returns:
         True if the weights of the epoch are the best so far.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.loop.job import TrainingJob
 from pyg_batchgnn.train.measure import Phase, PhaseClock, RunProgress, StepFigures
+from pyg_batchgnn.train.task import count_not_finite
 
 
 def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunProgress) -> StepFigures:
@@ -40,7 +42,7 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
         seeds > 0,
         seeds,
         weight,
-        loss.item() * weight,
+        loss.item() * weight if not count_not_finite(logits.detach()) else math.nan,
         score,
         score_of,
         *job.network.sampled(batch),
@@ -48,9 +50,16 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
     )
 
 
-def loss_error(progress: RunProgress, config: TrainConfig) -> TrainError:
-    """Returns the error for a loss that is not finite."""
+def diverged(what: str, config: TrainConfig, kept: str) -> TrainError:
+    """Returns the error for a run whose numbers are not finite any more.
+
+    Args:
+        what: tells which number, and where.
+        config: of the run.
+        kept: tells what is left of the run.
+    """
+    rate = config.optimiser.learning_rate
     return TrainError(
-        f"the loss is {progress.loss} at epoch {progress.epoch + 1}, minibatch {progress.step}; "
-        f"lower optimiser.learning_rate ({config.optimiser.learning_rate}), or look for huge features"
+        f"{what}; lower --lr (optimiser.learning_rate is {rate}), or look for NaN and huge values in the "
+        f"features; {kept}"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from typing import NoReturn
 
 from pyg_batchgnn.train.graph import DatasetFingerprint
 from pyg_batchgnn.train.loop.best_epoch import note_validation
@@ -12,7 +13,7 @@ from pyg_batchgnn.train.loop.histories import history_figures
 from pyg_batchgnn.train.loop.job import TrainingJob
 from pyg_batchgnn.train.loop.observer import RunObserver, RunOutcome
 from pyg_batchgnn.train.loop.state import TrainerState, weights_of
-from pyg_batchgnn.train.loop.step import loss_error, train_step
+from pyg_batchgnn.train.loop.step import diverged, train_step
 from pyg_batchgnn.train.loop.stop import AgreedStop, StopRequest
 from pyg_batchgnn.train.measure import (
     LoaderClock,
@@ -82,10 +83,11 @@ class Trainer:
     def fit(self) -> RunOutcome:
         """Trains the configured number of epochs, or until validations are no longer better.
 
-        If asked to stop, saves a checkpoint and returns.
+        If asked to stop, saves a checkpoint and returns. A loss, weight or score that is not finite
+        ends the run. No checkpoint is written then: the last one stays.
 
         Raises:
-            TrainError: the loss is not a number, or the metric of the task is not defined.
+            TrainError: a number is not finite, or the metric of the task is not defined.
         """
         while self._state.progress.epoch < self._job.config.run.epochs and not self._is_patience_over():
             begin, before = time.perf_counter(), self._state.progress.epoch_seconds
@@ -107,7 +109,11 @@ class Trainer:
         return RunOutcome.FINISHED
 
     def test(self) -> RunResult | None:
-        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile."""
+        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile.
+
+        Raises:
+            TrainError: an output is not finite.
+        """
         job, progress = self._job, self._state.progress
         model = job.network.model
         clock, last = PhaseClock(self._state.earlier.to_dict()), weights_of(model)
@@ -119,6 +125,7 @@ class Trainer:
         self._load_rows(self._saved_rows)
         if self._stop.seen:
             return None
+        self._refuse_scores(f"the test of epoch {progress.best_epoch}", test)
         spread = spread_over_ranks(clock, self._ranks)
         return RunResult(
             metric=job.task.metric.value,
@@ -133,7 +140,12 @@ class Trainer:
         )
 
     def save(self) -> None:
-        """Writes the checkpoint; collective."""
+        """Writes the checkpoint; collective.
+
+        Raises:
+            TrainError: a weight is not finite. The checkpoint before stays.
+        """
+        self._refuse_weights()
         with self._state.clock.measure(Phase.CHECKPOINT):
             self._save_rows()
             checkpoint = self._state.checkpoint(self._job, self._dataset, self._ranks)
@@ -180,7 +192,7 @@ class Trainer:
             True if a checkpoint is due.
 
         Raises:
-            TrainError: the loss of a rank is not finite.
+            TrainError: the loss or an output of a rank is not finite.
         """
         late = time.perf_counter() - self._last_checkpoint
         due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds
@@ -188,10 +200,35 @@ class Trainer:
             table = self._ranks.table([*figures, self._stop.asked, due])
         self._state.progress.add(table[:, :-2])
         if not math.isfinite(self._state.progress.loss):
-            with self._ranks.one_error():
-                raise loss_error(self._state.progress, self._job.config)
+            progress = self._state.progress
+            self._diverged(
+                f"the loss is {progress.loss} at epoch {progress.epoch + 1}, minibatch {progress.step}"
+            )
         self._stop.hear(table[:, -2])
         return bool(table[:, -1].any())
+
+    def _refuse_weights(self) -> None:
+        """Raises TrainError if a weight or a running statistic is not finite; collective."""
+        state, progress = self._job.network.model.state_dict(), self._state.progress
+        bad = [name for name, value in state.items() if not value.isfinite().all()]
+        if self._ranks.any(bool(bad)):
+            place = f"at epoch {progress.epoch + 1}, minibatch {progress.step}"
+            place = place if progress.step else f"after epoch {progress.epoch}"
+            self._diverged(f"weights are not finite {place} ({bad[0] if bad else 'on another rank'})")
+
+    def _refuse_scores(self, what: str, found: Evaluation | None) -> None:
+        """Raises TrainError if an evaluation, the same on all ranks, is not finite."""
+        if found is not None and not found.is_finite:
+            self._diverged(f"{what} is not finite: {found.problem(self._job.task.unit)}")
+
+    def _diverged(self, what: str) -> NoReturn:
+        """Raises TrainError for a number that is not finite, on the first rank."""
+        best, folder = self._state.progress.best_epoch, self._folder
+        kept = "no epoch was finished, so there is no model"
+        if best:
+            kept = f"{folder.checkpoint} keeps the weights of epoch {best}, the best one"
+        with self._ranks.one_error():
+            raise diverged(what, self._job.config, kept)
 
     def _is_patience_over(self) -> bool:
         patience = self._job.config.run.patience
@@ -206,6 +243,8 @@ class Trainer:
 
     def _finish_epoch(self, val: Evaluation | None) -> None:
         progress, task = self._state.progress, self._job.task
+        self._refuse_scores(f"the validation of epoch {progress.epoch + 1}", val)
+        self._refuse_weights()
         with self._ranks.one_error():
             is_best = note_validation(progress, val, task)
         if is_best:

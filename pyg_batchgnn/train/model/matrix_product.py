@@ -8,7 +8,7 @@ from math import prod
 
 import torch
 
-from pyg_batchgnn.nn import ProductChoice, probe_products, use_products
+from pyg_batchgnn.nn import ProductChoice, default_products, probe_products, use_products
 from pyg_batchgnn.train.config import LayerSource, MatrixProduct, Precision, TrainConfig
 from pyg_batchgnn.train.ranks import Ranks
 
@@ -18,8 +18,8 @@ def choose_product(
 ) -> tuple[TrainConfig, ProductChoice | None]:
     """Decides which matrix product the run uses, and applies the decision; collective.
 
-    If the configuration says "auto", one rank of each host probes while the others wait. The run
-    uses torch's product if it was the faster one on all hosts.
+    "auto" takes the product of the processors. "probe" lets one rank of each host probe while the
+    others wait. The run uses torch's product if that is the one of all processors or hosts.
 
     Args:
         config: of the run.
@@ -28,16 +28,17 @@ def choose_product(
         ranks: of the run.
 
     Returns:
-        The configuration without "auto", and the result of this rank's probe, or None without a
+        The configuration with the product, and the result of this rank's probe, or None without a
         probe.
     """
-    choice = None
-    if _is_open(config):
-        if ranks.is_first_of_host:
+    choice, product = None, config.run.matrix_product
+    if config.model.layers is LayerSource.NATIVE and product in (MatrixProduct.AUTO, MatrixProduct.PROBE):
+        if product is MatrixProduct.PROBE and ranks.is_first_of_host:
             shapes = product_shapes(config, features, columns)
             half = config.run.precision is Precision.BFLOAT16
             choice = probe_products(shapes, torch.bfloat16 if half else torch.float32, config.run.threads)
-        names = {name for name in ranks.values(choice and choice.name) if name is not None}
+        mine = default_products() if product is MatrixProduct.AUTO else choice and choice.name
+        names = {name for name in ranks.values(mine) if name is not None}
         name = names.pop() if len(names) == 1 else "native"
         config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))
     apply_product(config)
@@ -45,10 +46,15 @@ def choose_product(
 
 
 def apply_product(config: TrainConfig) -> None:
-    """Makes native layers use the configured product from now on; if still "auto", the native
-    one."""
-    torchs = config.run.matrix_product is MatrixProduct.TORCH
-    use_products("torch" if torchs else "native")
+    """Makes native layers use the configured product from now on.
+
+    If it is open, as in a run of PyG's layers, they use that of this processor.
+    """
+    product = config.run.matrix_product
+    if product is MatrixProduct.NATIVE:
+        use_products("native")
+    else:
+        use_products("torch" if product is MatrixProduct.TORCH else default_products())
 
 
 def product_line(config: TrainConfig, choice: ProductChoice | None) -> str | None:
@@ -62,7 +68,7 @@ def product_line(config: TrainConfig, choice: ProductChoice | None) -> str | Non
         return None
     name = config.run.matrix_product.value
     if choice is None:
-        return f"matrix products: {name}, as configured"
+        return f"matrix products: {name}"
     return str(choice) if choice.name == name else f"matrix products: {name}, as another host chose"
 
 
@@ -81,7 +87,3 @@ def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tup
         (config.sampling.batch_size * prod(growth[:hop]), columns, outputs)
         for hop, (columns, outputs) in zip(hops, widths, strict=True)
     ]
-
-
-def _is_open(config: TrainConfig) -> bool:
-    return config.model.layers is LayerSource.NATIVE and config.run.matrix_product is MatrixProduct.AUTO

@@ -10,11 +10,15 @@ import numpy as np
 from torch import Tensor
 
 from pyg_batchgnn.data.files import writing
+from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.task import count_not_finite
 
 
 class PredictionArrays:
     """Arrays with equal numbers of rows, which all ranks fill. The first rank makes the files.
+
+    They are refused as a whole if an output that they come from is not finite.
 
     Args:
         folder: receives the ``<name>.npy`` files. All ranks see it.
@@ -30,14 +34,17 @@ class PredictionArrays:
         self._folder, self._ranks = folder, ranks
         self._given = given or {}
         self._arrays: dict[str, np.memmap] = {}
+        self._not_finite = 0
 
-    def add(self, positions: Tensor, rows: Mapping[str, Tensor]) -> None:
+    def add(self, positions: Tensor, rows: Mapping[str, Tensor], outputs: Tensor) -> None:
         """Fills some rows. The first call is collective.
 
         Args:
             positions: [S] int64, the positions of the rows in the arrays.
             rows: [S, ...] by the name of the array, the same names in every call.
+            outputs: [S, ...], the model's outputs, from which the rows come.
         """
+        self._not_finite += count_not_finite(outputs)
         if not self._arrays:
             self._open(rows)
         for name, values in rows.items():
@@ -48,10 +55,20 @@ class PredictionArrays:
         return {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in self._arrays.items()}
 
     def flush(self) -> None:
-        """Writes what is left to disk, on all ranks; collective."""
+        """Writes what is left to disk, on all ranks; collective.
+
+        Raises:
+            TrainError: an output is not finite.
+        """
         for array in self._arrays.values():
             array.flush()
-        self._ranks.any(False)
+        bad = int(self._ranks.table([self._not_finite]).sum())
+        if bad:
+            with self._ranks.one_error():
+                raise TrainError(
+                    f"outputs of {bad:,} of {self.num_rows:,} rows are not finite, so nothing is written; "
+                    f"look for NaN and huge values in the features, or train with a lower --lr"
+                )
 
     def _open(self, rows: Mapping[str, Tensor]) -> None:
         """Makes the files for such rows, and opens them."""

@@ -108,7 +108,7 @@ def _write(folder: Path, node_type: str, node: Tensor, rows: Tensor, ranks: Rank
     arrays = PredictionArrays(folder, int(ranks.table([len(node)]).sum()), ranks)
     name = group_folder(Group(RowKind.NODE, node_type))
     for positions, some in zip(node.split(_ROWS), rows.split(_ROWS), strict=True):
-        arrays.add(positions, {name: some.float()})
+        arrays.add(positions, {name: some.float()}, some)
     arrays.flush()
     return arrays
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,12 +47,14 @@ class EvaluateSummary:
         unit: what the run predicts: "nodes" or "links".
         sizes: the number of nodes or links of each split.
         scores: the loss and the metrics of each split; None if it is empty.
+        problems: what is not finite, by the splits whose metrics are therefore NaN.
     """
 
     epoch: int
     unit: str
     sizes: dict[str, int]
     scores: dict[str, dict[str, float] | None]
+    problems: dict[str, str]
 
 
 def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
@@ -75,7 +78,8 @@ def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
         measured = _nodes(run, request.splits, ranks)
     sizes = {name: one.size for name, one in measured.items()}
     scores = {name: one.scores for name, one in measured.items()}
-    summary = EvaluateSummary(run.epoch, run.task.unit, sizes, scores)
+    problems = {name: one.problem for name, one in measured.items() if one.problem}
+    summary = EvaluateSummary(run.epoch, run.task.unit, sizes, scores, problems)
     if out is not None:
         ranks.from_first(lambda: write_json(out, _content(run, summary)))
     return summary
@@ -91,6 +95,8 @@ def _check_out(out: Path) -> None:
     """Raises TrainError for a path that no file can have, before anything is computed."""
     if out.is_dir():
         raise TrainError(f"--out {out}: this is a folder; give a JSON file, as {out / 'metrics.json'}")
+    if out.exists() and not out.is_file():
+        raise TrainError(f"--out {out}: this is no ordinary file; give a JSON file")
     if not out.parent.is_dir():
         raise TrainError(f"--out {out}: there is no folder {out.parent}; make it, or give another file")
 
@@ -102,14 +108,18 @@ class _Measured:
     Attributes:
         size: the number of its nodes or links.
         scores: the loss and the metrics; None if it is empty.
+        problem: what is not finite; "" if everything is.
     """
 
     size: int
     scores: dict[str, float] | None
+    problem: str
 
     @classmethod
-    def of(cls, size: int, found: Evaluation | None) -> _Measured:
-        return cls(size, None if found is None else found.to_dict())
+    def of(cls, size: int, found: Evaluation | None, unit: str) -> _Measured:
+        if found is None:
+            return cls(size, None, "")
+        return cls(size, found.to_dict(), "" if found.is_finite else found.problem(unit))
 
 
 def _nodes(run: RestoredNodeRun, splits: tuple[str, ...], ranks: Ranks) -> dict[str, _Measured]:
@@ -122,7 +132,7 @@ def _nodes(run: RestoredNodeRun, splits: tuple[str, ...], ranks: Ranks) -> dict[
         else:
             loader = evaluation_loader(run.config, run.graph, ids)
             found = evaluate(run.network, loader, run.graph.labels, run.task, ranks)
-        measured[name] = _Measured.of(len(ids), found)
+        measured[name] = _Measured.of(len(ids), found, run.task.unit)
     return measured
 
 
@@ -133,7 +143,9 @@ def _links(run: RestoredLinkRun, splits: tuple[str, ...], ranks: Ranks) -> dict[
     rows = embed_all(run.network, run.graph)
     return {
         name: _Measured.of(
-            len(one), rank_links(run.network, rows, one, run.task, ranks) if len(one) else None
+            len(one),
+            rank_links(run.network, rows, one, run.task, ranks) if len(one) else None,
+            run.task.unit,
         )
         for name, one in links.items()
     }
@@ -145,5 +157,12 @@ def _content(run: RestoredRun, summary: EvaluateSummary) -> dict[str, object]:
         "evaluation": (EvaluationKind.EXACT if run.is_exact else EvaluationKind.SAMPLED).value,
         "fanout": None if run.is_exact else list(run.config.test_fanout),
         summary.unit: summary.sizes,
-        "scores": summary.scores,
+        "scores": {name: _finite(scores) for name, scores in summary.scores.items()},
     }
+
+
+def _finite(scores: dict[str, float] | None) -> dict[str, float | None] | None:
+    """Returns the scores with None for NaN and infinity, which JSON does not have."""
+    if scores is None:
+        return None
+    return {name: score if math.isfinite(score) else None for name, score in scores.items()}

@@ -103,11 +103,12 @@ def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int 
         source, target = ids.t().contiguous()
         found = own.find(source)
         scorer = PairScorer(run.network, rows, run.task.columns, ranks)
-        arrays.add(found.position, {"scores": scorer.scores(own.rows, found.row, target[found.position])})
+        scores = scorer.scores(own.rows, found.row, target[found.position])
+        arrays.add(found.position, {"scores": scores}, scores)
         return
     nodes = own.find(ids)
     best = find_partners(run.network, rows, nodes.row, top)
-    arrays.add(nodes.position, {"partners": best.partners, "scores": best.scores})
+    arrays.add(nodes.position, {"partners": best.partners, "scores": best.scores}, best.scores)
 
 
 def _meta(request: LinkPredictRequest, run: RestoredLinkRun, arrays: PredictionArrays) -> dict[str, object]:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyg_batchgnn.data.files import rename_whole, sync_tree
+from pyg_batchgnn.data.files import rename_whole, sync_tree, writing
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
 
@@ -27,7 +27,8 @@ def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
     def begin() -> None:
         refuse_existing(out)
         shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
-        temporary.mkdir(parents=True)
+        with writing(out):
+            temporary.mkdir(parents=True)
 
     def end() -> None:
         sync_tree(temporary)

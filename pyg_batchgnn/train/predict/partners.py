@@ -60,7 +60,7 @@ class BestPartners:
 def best_columns(scores: Tensor, count: int) -> Tensor:
     """Returns [n, count] int64, the columns with the highest scores of each row, descending.
 
-    Of equal scores, the lower columns come first.
+    Of equal scores, the lower columns come first. NaN comes last, behind minus infinity.
 
     Args:
         scores: [n, m] float32.
@@ -68,6 +68,7 @@ def best_columns(scores: Tensor, count: int) -> Tensor:
     """
     bits = (scores + 0.0).view(torch.int32)  # of no negative zeros
     bits ^= (bits >> 31) & torch.iinfo(torch.int32).max  # now in the order of the scores
+    bits.masked_fill_(scores.isnan(), torch.iinfo(torch.int32).min)
     behind = torch.arange(scores.size(1) - 1, -1, -1)
     keys = bits.to(torch.int64).bitwise_left_shift_(32).bitwise_or_(behind)
     return scores.size(1) - 1 - (keys.topk(count, dim=1).values & _LOW)

@@ -97,7 +97,8 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
         arrays = PredictionArrays(temporary, len(ids), ranks, {"node_ids": ids})
         for found in _exact(run, ids) if run.is_exact else _sampled(run, ids, ranks):
             embeddings = {"embeddings": found.hidden.float()} if request.embeddings else {}
-            arrays.add(found.positions, {**run.task.predictions(found.logits), **embeddings})
+            rows = {**run.task.predictions(found.logits), **embeddings}
+            arrays.add(found.positions, rows, found.logits)
             score.add(found.logits, found.labels)
         arrays.flush()
         result = score.result(ranks)

@@ -7,8 +7,12 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pyg_batchgnn.train.config import Metric
 from pyg_batchgnn.train.run_folder import EpochRecord
 from pyg_batchgnn.train.task import Task
+
+#: The columns of an ordinary terminal.
+_COLUMNS = 80
 
 
 class TerminalReport:
@@ -50,20 +54,39 @@ class TerminalReport:
 
     def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
         """Prints the epoch's line."""
-        width = len(str(self._epochs))
-        train, metric = self._task.train_metric, self._task.metric
-        val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
-        scores = f"train {train.label} {record.train[train.value]:.4f}  val {metric.label} {val}"
         self._console.print(
-            f"epoch {record.epoch:>{width}}/{self._epochs}  loss {record.train['loss']:7.4f}  "
-            f"{scores}  {record.seconds:6.2f} s"
-            f"{'  best' if is_best else ''}",
-            highlight=False,
+            epoch_line(record, self._epochs, self._task, is_best), highlight=False, soft_wrap=True
         )
 
     def stopped_early(self, validations: int) -> None:
         """Prints why no more epochs follow."""
         metric = self._task.metric.label
         self._console.print(
-            f"stopped early: the last {validations} validations had no better {metric}", highlight=False
+            f"stopped early: the last {validations} validations had no better {metric}",
+            highlight=False,
+            soft_wrap=True,
         )
+
+
+def epoch_line(record: EpochRecord, epochs: int, task: Task, is_best: bool) -> str:
+    """Returns the line of an epoch, which fits 80 columns.
+
+    The metric of training minibatches is left out if there is no room for it.
+    """
+    train, metric = task.train_metric, task.metric
+    what = "" if train is metric else f" {train.label}"  # the name is said once
+    val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
+    seconds = f"{record.seconds:.2f}" if record.seconds < 1000 else f"{record.seconds:.0f}"
+    best = "  best"
+    parts = [
+        f"epoch {record.epoch:>{len(str(epochs))}}/{epochs}  loss {record.train['loss']:.4f}",
+        f"train{what} {record.train[train.value]:.4f}",
+        f"val {_short(metric)} {val}  {seconds} s",
+    ]
+    if len("  ".join(parts) + best) > _COLUMNS:
+        del parts[1]
+    return "  ".join(parts) + (best if is_best else "")
+
+
+def _short(metric: Metric) -> str:
+    return "AP" if metric is Metric.AVERAGE_PRECISION else metric.label

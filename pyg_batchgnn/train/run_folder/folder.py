@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.data.files import sync_file, sync_folder, writing
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.run_folder.row_folders import RowFolders
@@ -54,6 +55,7 @@ class RunFolder:
 
         Raises:
             TrainError: `path` exists and is not an empty folder.
+            DatasetError: it cannot be made.
         """
         if path is not None:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -61,14 +63,17 @@ class RunFolder:
                     f"{path} is not empty; give another folder with --run, "
                     f"or continue its run with --resume {path}"
                 )
-            path.mkdir(parents=True, exist_ok=True)
+            with writing(path):
+                path.mkdir(parents=True, exist_ok=True)
             return cls(path)
         safe = re.sub(r"[^\w.-]+", "_", name)
         number = 1
+        with writing(Path("runs")):
+            Path("runs").mkdir(exist_ok=True)
         while True:
             path = Path("runs") / f"{safe}-{number}"
             try:
-                path.mkdir(parents=True)
+                path.mkdir()
             except FileExistsError:
                 number += 1
             else:
@@ -120,9 +125,12 @@ def replacing(path: Path) -> Iterator[Path]:
     The contents are on disk before `path` is replaced.
 
     Raises:
-        DatasetError: writing failed, for instance on a full disk. It names `path`, which is left as
-            it was.
+        DatasetError: `path` is a folder, or a device such as /dev/null, which a file must not
+            replace; or writing failed, for instance on a full disk. It names `path`, which is left
+            as it was.
     """
+    if path.exists() and not path.is_file():
+        raise DatasetError(f"{path}: is no ordinary file, and stays as it is; give another path")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with writing(path):

@@ -10,7 +10,7 @@ from pyg_batchgnn.train.task.node_task import NodeTask, Tally
 from pyg_batchgnn.train.task.predicted import PredictedNodes
 from pyg_batchgnn.train.task.predicted_links import PredictedLinks
 from pyg_batchgnn.train.task.ranked_links import RankedLinks
-from pyg_batchgnn.train.task.scoring import Evaluation, Scoring
+from pyg_batchgnn.train.task.scoring import Evaluation, Scoring, count_not_finite
 from pyg_batchgnn.train.task.task import Task
 from pyg_batchgnn.train.task.value_task import ValueTask
 
@@ -30,6 +30,7 @@ __all__ = [
     "Task",
     "ValueTask",
     "average_precision",
+    "count_not_finite",
     "f1_score",
     "node_task_of",
     "roc_auc",

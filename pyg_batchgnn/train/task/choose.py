@@ -17,6 +17,14 @@ from pyg_batchgnn.train.task.predicted import PredictedNodes
 from pyg_batchgnn.train.task.task import Task
 from pyg_batchgnn.train.task.value_task import ValueTask
 
+#: The metrics of each kind of task, by the name of the kind.
+_METRICS = {
+    TaskKind.CLASSES.value: ClassTask.metrics,
+    TaskKind.LABELS.value: LabelTask.metrics,
+    TaskKind.VALUES.value: ValueTask.metrics,
+    TaskKind.LINKS.value: LinkTask.metrics,
+}
+
 
 def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
     """Returns the task of a run.
@@ -103,7 +111,12 @@ def _metric(config: TaskConfig, known: tuple[Metric, ...], default: Metric, what
     metric = config.metric or default
     if metric not in known:
         names = ", ".join(one.value for one in known)
-        raise TrainError(f"task.metric is {metric.value}, but a task that predicts {what} has {names}")
+        others = [kind for kind, has in _METRICS.items() if metric in has]
+        option = "give one of them" if not others else f"or choose --task {' or '.join(others)}"
+        hint = ", which takes 0 and 1 in 'y' as a label" if others == ["labels"] else ""
+        raise TrainError(
+            f"task.metric is {metric.value}, but a task that predicts {what} has {names}; {option}{hint}"
+        )
     return metric
 
 

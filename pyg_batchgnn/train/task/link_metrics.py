@@ -1,8 +1,15 @@
 """Ranks of links among pairs that are none, and the metrics of ranks as OGB's evaluator defines
-them."""
+them.
+
+Scores that are not finite never help a link. A NaN, of the link or of a negative, counts as a
+negative with a higher score. Infinite scores compare as numbers do: a negative of minus infinity,
+as of a masked candidate, lies below every finite score. But where link and negative have the same
+infinite score, the negative counts as higher.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -30,7 +37,9 @@ class RankCounts:
             negatives: [n, k] scores.
         """
         own = links.unsqueeze(1)
-        return cls((negatives > own).sum(dim=1), (negatives >= own).sum(dim=1))
+        at_least = ~(negatives < own)
+        above = at_least & ~((negatives == own) & own.isfinite())
+        return cls(above.sum(dim=1), at_least.sum(dim=1))
 
     @classmethod
     def among_all(cls, links: Tensor, negatives: Tensor) -> RankCounts:
@@ -40,9 +49,10 @@ class RankCounts:
             links: [n] scores.
             negatives: [m] scores.
         """
-        ordered = negatives.sort().values
+        ordered = negatives.masked_fill(negatives.isnan(), math.inf).sort().values
         below, up_to = (torch.searchsorted(ordered, links, right=right) for right in (False, True))
-        return cls(len(ordered) - up_to, len(ordered) - below)
+        below = torch.where(links.isnan(), 0, below)
+        return cls(len(ordered) - torch.where(links.isfinite(), up_to, below), len(ordered) - below)
 
     @property
     def rank(self) -> Tensor:

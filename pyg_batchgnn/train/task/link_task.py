@@ -12,7 +12,7 @@ from torch import Tensor
 from pyg_batchgnn.train.config import Metric, TaskLoss
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.task.link_metrics import RankCounts
-from pyg_batchgnn.train.task.scoring import Evaluation
+from pyg_batchgnn.train.task.scoring import Evaluation, count_not_finite
 from pyg_batchgnn.train.task.task import Task
 
 #: The K of each metric Hits@K.
@@ -86,7 +86,7 @@ class LinkRanking:
 
     def __init__(self, task: LinkTask) -> None:
         self._task = task
-        self._loss = self._weight = 0.0
+        self._loss = self._weight = self._not_finite = 0.0
         self._sums = torch.zeros(2 + len(HITS), dtype=torch.float64)
 
     def add_with_own(self, links: Tensor, negatives: Tensor) -> None:
@@ -97,6 +97,7 @@ class LinkRanking:
             negatives: [n, k] scores.
         """
         counts = RankCounts.among_own(links, negatives)
+        self._not_finite += count_not_finite(torch.cat([links.unsqueeze(1), negatives], dim=1))
         self._add(counts, counts.hits_among_own)
         self._add_loss(links, negatives)
 
@@ -112,6 +113,7 @@ class LinkRanking:
             first: the number of the first link in its split.
         """
         counts = RankCounts.among_all(links, negatives)
+        self._not_finite += count_not_finite(links) if negatives.isfinite().all() else len(links)
         self._add(counts, counts.hits_among_all)
         if len(negatives):
             own = negatives[torch.arange(first, first + len(links)) % len(negatives)]
@@ -120,13 +122,13 @@ class LinkRanking:
     def result(self, ranks: Ranks) -> Evaluation | None:
         """Returns loss and metrics of the links of all ranks, or None if there are none;
         collective."""
-        sums = ranks.table([self._loss, self._weight, *self._sums.tolist()]).sum(dim=0)
-        loss, weight, count, reciprocal, *hits = sums.tolist()
+        mine = [self._loss, self._weight, self._not_finite, *self._sums.tolist()]
+        loss, weight, not_finite, count, reciprocal, *hits = ranks.table(mine).sum(dim=0).tolist()
         if not count:
             return None
         scores = {Metric.MRR: reciprocal / count}
         scores |= {metric: found / count for metric, found in zip(HITS, hits, strict=True)}
-        return Evaluation(loss / max(weight, 1.0), scores)
+        return Evaluation.of(loss / max(weight, 1.0), scores, count, not_finite)
 
     def _add(self, counts: RankCounts, hits: Callable[[int], Tensor]) -> None:
         reached = [float(hits(k).sum()) for k in HITS.values()]

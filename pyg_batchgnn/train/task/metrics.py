@@ -1,6 +1,11 @@
-"""Exact measures of predictions. Each equals scikit-learn's function of the same name."""
+"""Exact measures of predictions. Each equals scikit-learn's function of the same name.
+
+Scores may be infinite, and compare as numbers do. Where one is NaN, the measure is NaN.
+"""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -22,6 +27,8 @@ def roc_auc(scores: Tensor, positive: Tensor) -> float | None:
     true, false = _curve(scores, positive)
     if not len(true) or not true[-1] or not false[-1]:
         return None
+    if scores.isnan().any():
+        return math.nan
     area = torch.trapezoid(_from_zero(true), _from_zero(false))
     return float(area / (true[-1] * false[-1]))
 
@@ -39,6 +46,8 @@ def average_precision(scores: Tensor, positive: Tensor) -> float | None:
     true, false = _curve(scores, positive)
     if not len(true) or not true[-1]:
         return None
+    if scores.isnan().any():
+        return math.nan
     precision = true / (true + false)
     return float((precision * _from_zero(true).diff()).sum() / true[-1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -61,7 +62,12 @@ class Task(ABC):
         divided."""
 
     def improves(self, score: float, best: float | None) -> bool:
-        """Returns whether a score of `metric` is better than the best one before, if any."""
-        if best is None:
+        """Returns whether a score of `metric` is better than the best one before, if any.
+
+        A score that is not finite is never better, and any finite one is better than it.
+        """
+        if not math.isfinite(score):
+            return False
+        if best is None or not math.isfinite(best):
             return True
         return score < best if self.metric.is_error else score > best

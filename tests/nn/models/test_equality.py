@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import SampledMinibatch, nn
-from pyg_batchgnn.train.model import pyg_layers as pyg
+from pyg_batchgnn import nn
+from tests.support.accuracy import ALONE, assert_as_pygs
 from tests.support.layer_cases import relative_error, small_graph, table
-from tests.support.model_pairs import PAIRS, both, cases, step_gradients, with_features
+from tests.support.model_pairs import PAIRS, both, cases, with_features
 
 CASES = cases()
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
 @pytest.mark.parametrize("kind", PAIRS)
@@ -36,62 +37,28 @@ def test_initialised_as_pygs(kind: str) -> None:
         assert torch.equal(native[name], value), name
 
 
-def reference_run(
-    model: pyg.PygModel, batch: SampledMinibatch, x: Tensor
-) -> tuple[pyg.ModelOutput, dict[str, Tensor]]:
-    """PyG's model in float64."""
-    counts = (batch.nodes_per_hop, batch.edges_per_hop) if batch.has_layers else ()
-    out = model.outputs(x, batch.edge_index, *counts)
-    out = pyg.ModelOutput(out.logits[: batch.batch_size], out.hidden[: batch.batch_size])
-    return out, step_gradients(model, out.logits, x)
-
-
-@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kind", PAIRS)
 def test_outputs_and_gradients(kind: str, case: str, dtype: torch.dtype) -> None:
     batch = CASES[case]
-    native, _ = both(kind, dtype=dtype)
-    _, reference = both(kind)
-    torch.set_default_dtype(torch.float64)
-    reference.double()
-    if dtype == torch.float64:
-        reference.load_state_dict(native.state_dict())
-    few = kind == "gin" and batch.has_layers and batch.nodes_per_hop[0] < 3
-    if few:  # a row or two are normalised to next to nothing, whose gradient cancels
+    native, reference = both(kind, dtype=dtype)
+    if kind == "gin" and batch.has_layers and batch.nodes_per_hop[0] < 3:
+        # A row or two are normalised to next to nothing, whose gradient cancels.
         native.eval()
         reference.eval()
-    x = table(dtype)[batch.node].requires_grad_()
-    wide = x.detach().double().requires_grad_()
-    wanted, wanted_grads = reference_run(reference, batch, wide)
-    found = native.outputs(batch, x=x)
-    assert found.logits.dtype is dtype and relative_error(found.logits, wanted.logits) < TOLERANCE[dtype]
-    assert relative_error(found.hidden, wanted.hidden) < TOLERANCE[dtype]
-    # Statistics of three rows amplify rounding, in PyG's layers as in ours.
-    inherent = (
-        rounding(kind, batch, wanted_grads) if dtype == torch.float32 and kind == "gin" and not few else {}
-    )
-    for name, grad in step_gradients(native, found.logits, x).items():
-        allowed = max(TOLERANCE[dtype], 2 * inherent.get(name, 0.0))
-        assert relative_error_of(name, grad, wanted_grads) < allowed, name
+    counts = (batch.nodes_per_hop, batch.edges_per_hop) if batch.has_layers else ()
 
+    def theirs(model: Any, x: Tensor) -> dict[str, Tensor]:
+        torch.set_default_dtype(x.dtype)
+        out = model.outputs(x, batch.edge_index, *counts)
+        return {"logits": out.logits[: batch.batch_size], "hidden": out.hidden[: batch.batch_size]}
 
-def rounding(kind: str, batch: SampledMinibatch, wanted: dict[str, Tensor]) -> dict[str, float]:
-    """Returns how far PyG's own float32 gradients are from its float64 ones."""
-    torch.set_default_dtype(torch.float32)
-    _, narrow = both(kind)
-    _, grads = reference_run(narrow, batch, table()[batch.node].requires_grad_())
-    return {name: relative_error_of(name, grad, wanted) for name, grad in grads.items()}
+    def mine(model: Any, x: Tensor) -> dict[str, Tensor]:
+        out = model.outputs(batch, x=x)
+        return {"logits": out.logits, "hidden": out.hidden}
 
-
-def relative_error_of(name: str, grad: Tensor, wanted: dict[str, Tensor]) -> float:
-    """A bias before a normalisation and what all neighbours' logits share have no gradient but
-    rounding: they are held to the weight beside them.
-    """
-    scale = wanted[name].abs().max() if wanted[name].numel() else torch.tensor(0.0)
-    beside = wanted.get(name.replace("bias", "weight").replace("att_dst", "att_src"), wanted[name])
-    scale = max(float(scale), float(beside.abs().max()) if beside.numel() else 0.0, 1e-12)
-    return float((grad.double() - wanted[name]).abs().max()) / scale if grad.numel() else 0.0
+    assert_as_pygs(native, reference, mine, theirs, table(dtype)[batch.node])
 
 
 @pytest.mark.parametrize("kind", PAIRS)
@@ -106,11 +73,11 @@ def test_the_three_ways_to_call(kind: str) -> None:
     hidden = native.outputs(batch).hidden
     assert torch.equal(hidden, native.outputs(batch, x=table()[batch.node]).hidden)
     whole = small_edges()
-    assert relative_error(native(table(), whole), reference(table(), whole)) < 1e-5
+    assert relative_error(native(table(), whole), reference(table(), whole)) < ALONE
     # All neighbours of all hops are sampled, so that the seeds see what they see in the whole
     # graph.
     if kind != "gcn":
-        assert relative_error(through_row, native(table(), whole)[batch.node[:3]]) < 1e-5
+        assert relative_error(through_row, native(table(), whole)[batch.node[:3]]) < ALONE
 
 
 def small_edges() -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.data import Schema
+from tests.support.accuracy import assert_as_pygs
 from tests.support.layer_cases import relative_error
 from tests.support.ported_models import stirred
 from tests.support.typed_layers import (
@@ -122,10 +123,16 @@ def test_the_seeds_of_a_minibatch(name: str, case: str, dtype: torch.dtype) -> N
     minibatch = CASES[case]
     ours, pygs = (one.train(not minibatch.has_layers) for one in pair(name, dtype=dtype))
     seeds = {name: minibatch.nodes_of(name).nodes_per_hop[0] for name in SCHEMA.node_types}
-    x, other = inputs(minibatch, dtype), inputs(minibatch, dtype)
-    found, wanted = ours(minibatch, x=x), pygs(other, edges_of(minibatch))
-    wanted = {name: rows[: seeds[name]] for name, rows in wanted.items()}
-    assert_equal(ours, pygs, found, wanted, {torch.float32: 1e-5, torch.float64: 1e-10}[dtype], x, other)
+    x = inputs(minibatch, dtype)
+
+    def theirs(model: Any, *rows: Tensor) -> dict[str, Tensor]:
+        found = model(dict(zip(x, rows, strict=True)), edges_of(minibatch))
+        return {name: one[: seeds[name]] for name, one in found.items()}
+
+    def mine(model: Any, *rows: Tensor) -> dict[str, Tensor]:
+        return dict(model(minibatch, x=dict(zip(x, rows, strict=True))))
+
+    assert_as_pygs(ours, pygs, mine, theirs, *x.values())
 
 
 def test_gcn_within_one_type() -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
+import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import pyg_batchgnn
-from pyg_batchgnn.data import GeneratorSpec
+from pyg_batchgnn.data import Dataset, DatasetError, GeneratorSpec, write_folder
 from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import SAMPLES
 from pyg_batchgnn.sample import Replacement
@@ -39,6 +44,7 @@ from pyg_batchgnn.train.config import (
 )
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.measure import Phase
+from pyg_batchgnn.train.run_folder import write_json
 from tests.support.training_runs import SMALL, batchgnn, records
 
 
@@ -72,6 +78,97 @@ def test_a_run_leaves_its_folder(
     assert config["model"]["num_layers"] == 2
     assert (config["model"]["layers"], config["run"]["precision"]) == ("native", "float32")
     assert config["run"]["matrix_product"] in ("native", "torch"), "what was open is decided"
+
+
+@pytest.fixture(scope="module")
+def finished(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("finished") / "run"
+    assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--epochs", 1) == 0
+    return run
+
+
+#: Commands that write to PATH or read from it; GRAPH and RUN are such folders.
+OF_PATHS = [
+    "train GRAPH --run PATH",
+    "train GRAPH --resume auto --run PATH",
+    "train --resume PATH",
+    "train GRAPH --config PATH",
+    "train GRAPH --run NEW --cache aggregation --cache-folder PATH",
+    "train PATH",
+    "evaluate PATH",
+    "evaluate RUN --out PATH",
+    "evaluate RUN --dataset PATH",
+    "predict RUN --out PATH",
+    "predict RUN --out PATH --embeddings-of node",
+    "predict RUN --out NEW --nodes PATH",
+    "generate PATH --nodes 200",
+    "generate PATH --nodes 200 --typed",
+    "partition GRAPH --parts 2 --out PATH",
+    "partition GRAPH --parts 2 --out NEW --plot PATH",
+    "partition GRAPH --parts 2 --out NEW --policy PATH.npy",
+    "plan GRAPH --ranks 2 --out PATH",
+    "plan GRAPH --ranks 2 --machine PATH",
+    "verify PATH",
+    "datasets PATH",
+]
+
+
+@pytest.mark.parametrize("command", OF_PATHS)
+def test_a_path_that_cannot_be_is_named_with_a_remedy(
+    command: str, graph_folder: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("text")
+    for path in (tmp_path / "file" / "x", Path("/proc/no/such")):
+        words = {"GRAPH": graph_folder, "RUN": finished, "PATH": path, "PATH.npy": f"{path}.npy"}
+        given = [words.get(word, word) for word in command.split()]
+        given = [tmp_path / f"new{len(str(path))}" if word == "NEW" else word for word in given]
+        options = SMALL if command.startswith("train") and "--resume PATH" not in command else []
+        assert batchgnn(*given, *options) == 2
+        error = capsys.readouterr().err
+        assert str(path) in error and "Errno" not in error and error.count("\n") == 1, error
+        assert "give" in error or "choose" in error or "prints the path" in error, error
+
+
+def test_a_result_never_replaces_what_is_no_file(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that takes the name of /dev/null, for example, breaks every other program."""
+    os.mkfifo(tmp_path / "pipe")
+    assert batchgnn("evaluate", finished, "--out", tmp_path / "pipe") == 2
+    assert "this is no ordinary file; give a JSON file" in capsys.readouterr().err
+    with pytest.raises(DatasetError, match="is no ordinary file, and stays as it is"):
+        write_json(tmp_path / "pipe", {})
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_features_of_no_column(
+    small_graph: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = {**small_graph.nodes.tables, "x": torch.zeros(small_graph.num_nodes, 0)}
+    graph = replace(small_graph, node_sets=(replace(small_graph.nodes, tables=tables),))
+    write_folder(graph, tmp_path / "graph")
+    for more in ([], ["--layers", "pyg"], ["--embed", "all"]):
+        assert batchgnn("train", tmp_path / "graph", "--run", tmp_path / "run", *SMALL, *more) == 2
+        error = capsys.readouterr().err
+        assert "'x' are [2000, 0], with no column that a model could read; leave 'x' out" in error
+
+
+def test_a_folder_made_by_hand_has_no_checksums(
+    small_graph: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "edge_index.npy", small_graph.edge_index.numpy())
+    assert batchgnn("verify", tmp_path) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"batchgnn: {tmp_path}: has no META.json, so there are no checksums")
+
+
+def test_a_metric_of_another_task_names_the_task(
+    graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for metric, hint in (("roc_auc", "--task labels"), ("rmse", "--task values"), ("mrr", "--task link")):
+        assert batchgnn("train", graph_folder, "--run", tmp_path, *SMALL, "--metric", metric) == 2
+        error = capsys.readouterr().err
+        assert f"task.metric is {metric}, but a task that predicts classes has" in error and hint in error
 
 
 def test_a_run_repeats_from_its_configuration(graph_folder: Path, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         ("model.hidden=true", "model.hidden must be a whole number, got True"),
         ("model.kind=mlp", "model.kind must be one of sage, gcn, gin, gat, got 'mlp'"),
         ("model.layers=3", "model.layers must be one of native, pyg, got 3"),
-        ("run.matrix_product=mkl", "run.matrix_product must be one of auto, native, torch, got 'mkl'"),
+        ("run.matrix_product=mkl", "run.matrix_product must be one of auto, native, torch, probe, got 'mkl'"),
         ("model.hidden=0", "model.hidden must be at least 1, got 0"),
         ("model.dropout=1", "model.dropout must be at least 0 and below 1"),
         ("model.dropout=nan", "model.dropout must be"),
@@ -134,6 +134,7 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         (f"run.seed={2**64}", f"run.seed must be at most {2**64 - 1}, got {2**64}"),
         (f"sampling.batch_size={2**31}", "sampling.batch_size must be at most 2147483647"),
         ("run.threads=1000000", "run.threads must be at most 4096"),
+        ("optimiser.learning_rate=1e38", "optimiser.learning_rate must be at most 1e"),
         ("ranks.timeout=1e20", "ranks.timeout must be at most 2000000"),
     ],
 )

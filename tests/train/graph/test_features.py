@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.fetch import is_mapped
 from pyg_batchgnn.train.config import LayerSource, ModelConfig, Precision, RunConfig, TrainConfig
+from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph import feature_table, features
 
 NATIVE = TrainConfig()
@@ -50,6 +52,18 @@ def test_type_and_place(config: TrainConfig, given: torch.dtype, dtype: torch.dt
         assert table is source or table.data_ptr() != source.data_ptr()
     assert (feature_table(x, config) is x) is (dtype is given)
     assert torch.equal(x, before)
+
+
+def test_other_work_changes_no_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a table of another type is converted depends on the host, not on what is free."""
+    x, memory = mapped(tmp_path, torch.randn(5000, 3)), psutil.virtual_memory()
+    for free in (memory.total, 40_000):
+        monkeypatch.setattr(psutil, "virtual_memory", lambda free=free: memory._replace(available=free))
+        assert feature_table(x, HALF).dtype is torch.bfloat16
+    assert feature_table(x, NATIVE) is x, "a type that stays has the same bits on disk"
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory._replace(available=20_000))
+    with pytest.raises(TrainError, match="as bfloat16 take 30,000 bytes of memory, of which 20,000"):
+        feature_table(x, HALF)
 
 
 def test_a_file_that_memory_cannot_hold_stays_where_it_is(

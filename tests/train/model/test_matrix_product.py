@@ -1,4 +1,4 @@
-"""The matrix product: probed once, kept with the run, said in the log."""
+"""The matrix product: of the processor or probed once, kept with the run, said in the log."""
 
 from __future__ import annotations
 
@@ -42,16 +42,45 @@ def test_a_probe_decides_and_is_kept(
 ) -> None:
     monkeypatch.setattr(product, "probe_products", lambda *_: FOUND)
     run = tmp_path / "run"
-    assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--epochs", 1) == 0
+    probed = [*SMALL, "--matrix-product", "probe", "--epochs", 1]
+    assert batchgnn("train", graph_folder, "--run", run, *probed) == 0
     assert str(FOUND) in capsys.readouterr().out
     assert json.loads((run / "config.json").read_text())["run"]["matrix_product"] == "torch"
     assert current_products() == "torch"
     monkeypatch.setattr(product, "probe_products", lambda *_: pytest.fail("it was decided before"))
     assert batchgnn("train", "--resume", run, "--epochs", 2) == 0
-    assert "matrix products: torch, as configured" in capsys.readouterr().out
+    assert "matrix products: torch\n" in capsys.readouterr().out
     assert current_products() == "torch"
     assert batchgnn("train", "--resume", run, "--threads", 2) == 2
     assert "run.threads (1 is now 2)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("level", "name"), [(512, "native"), (256, "native"), (0, "torch")])
+def test_the_processor_decides_and_no_clock(
+    level: int,
+    name: str,
+    graph_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(product, "probe_products", lambda *_: pytest.fail("nobody asked for a probe"))
+    monkeypatch.setattr("pyg_batchgnn.ops.simd_level", lambda: level)
+    run = tmp_path / "run"
+    assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--epochs", 1) == 0
+    assert f"matrix products: {name}\n" in capsys.readouterr().out
+    assert json.loads((run / "config.json").read_text())["run"]["matrix_product"] == name
+
+
+@pytest.mark.parametrize(("names", "chosen"), [(["torch"] * 2, "torch"), (["native", "torch"], "native")])
+def test_ranks_on_several_processors_agree(
+    names: list[str], chosen: str, small_graph: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig()
+    ranks = Ranks.join(config.ranks)
+    monkeypatch.setattr(ranks, "values", lambda _: names)
+    config, _ = choose_product(config, small_graph.num_features, 4, ranks)
+    assert config.run.matrix_product is MatrixProduct(chosen) and current_products() == chosen
 
 
 def test_pygs_layers_are_not_probed(
@@ -61,7 +90,17 @@ def test_pygs_layers_are_not_probed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(product, "probe_products", lambda *_: pytest.fail("nothing to decide"))
-    arguments = [*SMALL, "--layers", "pyg", "--epochs", 1, "--run", tmp_path / "run"]
+    arguments = [
+        *SMALL,
+        "--layers",
+        "pyg",
+        "--matrix-product",
+        "probe",
+        "--epochs",
+        1,
+        "--run",
+        tmp_path / "run",
+    ]
     assert batchgnn("train", graph_folder, *arguments) == 0
     assert "matrix products" not in capsys.readouterr().out
 

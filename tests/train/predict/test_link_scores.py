@@ -25,15 +25,16 @@ from pyg_batchgnn.train.ranks import Ranks
 from tests.support.thread_ranks import run_threads
 
 USERS, ITEMS, COLUMNS, TOP = 31, 45, 6, 7
-SCORES = st.sampled_from([-math.inf, -2.0, -0.0, 0.0, 1.0, 3.5])
+SCORES = st.sampled_from([-math.inf, -2.0, -0.0, 0.0, 1.0, 3.5, math.inf, math.nan, -math.nan])
 
 
 @given(st.data(), st.integers(1, 9), st.integers(1, 12))
 def test_the_best_columns_are_those_of_a_stable_sort(data: st.DataObject, rows: int, columns: int) -> None:
     drawn = [data.draw(st.lists(SCORES, min_size=columns, max_size=columns)) for _ in range(rows)]
     scores, count = torch.tensor(drawn), data.draw(st.integers(1, columns))
-    expected = scores.argsort(dim=1, descending=True, stable=True)[:, :count]
-    assert torch.equal(best_columns(scores, count), expected)
+    expected = scores.argsort(dim=1, descending=True, stable=True)
+    behind = scores.isnan().gather(1, expected).int().argsort(dim=1, stable=True)  # NaN comes last
+    assert torch.equal(best_columns(scores, count), expected.gather(1, behind)[:, :count])
 
 
 @settings(max_examples=50)

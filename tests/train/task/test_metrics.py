@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -42,6 +44,23 @@ def test_the_values_of_scikit_learn() -> None:
     positive = torch.tensor([0, 0, 1, 1, 0, 0, 1, 0]).bool()
     assert roc_auc(scores, positive) == pytest.approx(0.7333333333333333)
     assert average_precision(scores, positive) == pytest.approx(0.5555555555555556)
+
+
+@given(nodes, st.integers(0, 39))
+def test_a_nan_among_the_scores_makes_the_measure_nan(found: list[tuple[int, bool]], place: int) -> None:
+    scores, positive = as_tensors(found)
+    known = roc_auc(scores, positive), average_precision(scores, positive)
+    scores[place % len(scores)] = math.nan
+    for before, after in zip(
+        known, (roc_auc(scores, positive), average_precision(scores, positive)), strict=True
+    ):
+        assert after is None if before is None else after is not None and math.isnan(after)
+
+
+def test_infinite_scores_compare_as_numbers() -> None:
+    scores, positive = torch.tensor([math.inf, -math.inf, 0.0]), torch.tensor([True, False, True])
+    assert roc_auc(scores, positive) == average_precision(scores, positive) == 1.0
+    assert roc_auc(scores, ~positive) == 0.0
 
 
 def test_f1() -> None:

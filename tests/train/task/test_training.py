@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,10 @@ from pyg_batchgnn.train.config import (
 )
 from pyg_batchgnn.train.loop import train_step
 from pyg_batchgnn.train.measure import PhaseClock, RunProgress
+from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
 from tests.support.task_graphs import with_labels, with_values
-from tests.support.training_runs import batchgnn, job_alone, records, weights
+from tests.support.training_runs import SMALL, batchgnn, job_alone, records, weights
 
 
 @pytest.fixture(scope="module")
@@ -167,10 +170,91 @@ def test_a_loss_that_is_no_number_stops_all_ranks(
     run = tmp_path / "run"
     (seen,) = launch(ranks, {"arguments": train(folders["values"], run, "--lr", 1e20, "--epochs", 5)})
     assert_ended(seen, 2)
-    assert "the loss is " in seen[0]["err"] and "lower optimiser.learning_rate (1e+20)" in seen[0]["err"]
+    assert "the loss is " in seen[0]["err"] or "is not finite" in seen[0]["err"]
+    assert "lower --lr (optimiser.learning_rate is 1e+20)" in seen[0]["err"]
     assert all(one["err"] == "" for one in seen[1:]), "the first rank reports"
     saved = run / "checkpoint.safetensors"
     assert not saved.exists() or all(tensor.isfinite().all() for tensor in weights(run).values())
+
+
+@pytest.mark.parametrize(
+    "metric", ["accuracy", "macro_f1", "roc_auc", "micro_f1", "rmse", "mae", "mrr", "hits@10"]
+)
+def test_an_epoch_that_is_not_finite_is_never_the_best(
+    metric: str, folders: dict[str, Path], graph_folder: Path, tmp_path: Path, capsys: Any
+) -> None:
+    """One huge step leaves finite weights, with which outputs are not finite."""
+    run, data = tmp_path / "run", {"roc_auc": folders["labels"], "micro_f1": folders["labels"]}
+    data |= {"rmse": folders["values"], "mae": folders["values"]}
+    options = ["--lr", 1e25, "--epochs", 1, "--metric", metric, "--batch-size", 1000]
+    if metric in ("mrr", "hits@10"):
+        links = ["generated:nodes=500,hold_out=0.1", "--task", "link", "--run", run, *SMALL]
+        status = batchgnn(
+            "train", *links, *options, "--set", "sampling.last_batch=drop", "--batch-size", 5000
+        )
+    else:
+        status = batchgnn(*train(data.get(metric, graph_folder), run, *options))
+    said = capsys.readouterr()
+    assert status == 2 and "best" not in said.out and "epoch 1/1" not in said.out
+    assert "the validation of epoch 1 is not finite: outputs of" in said.err, said.err
+    assert "lower --lr (optimiser.learning_rate is 1e+25)" in said.err
+    assert "no epoch was finished" in said.err and said.err.count("\n") == 1
+    assert not (run / "result.json").exists() and not (run / "checkpoint.safetensors").exists()
+
+
+def test_a_run_that_diverges_keeps_its_last_good_epoch(
+    graph_folder: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(job: Any, batch: Any, clock: PhaseClock, progress: RunProgress) -> Any:
+        found = train_step(job, batch, clock, progress)
+        if progress.epoch == 2:
+            for parameter in job.network.model.parameters():
+                parameter.data.mul_(math.nan if broken == "weights" else 1e30)
+        return found
+
+    monkeypatch.setattr("pyg_batchgnn.train.loop.trainer.train_step", step)
+    for broken, every, what in (
+        ("weights", 4, "weights are not finite at epoch 3"),
+        ("scores", 1, "the validation of epoch 3"),
+    ):
+        run, options = tmp_path / broken, ["--epochs", 4, "--batch-size", 1000, "--evaluate-every", every]
+        assert batchgnn(*train(graph_folder, run, *options)) == 2
+        said = capsys.readouterr()
+        assert what in said.err and "keeps the weights of epoch " in said.err, said.err
+        assert [line["epoch"] for line in records(run)] == [1, 2]
+        assert all(tensor.isfinite().all() for tensor in weights(run).values())
+        assert batchgnn("evaluate", run) == 0
+
+
+def test_a_checkpoint_within_an_epoch_has_finite_weights(
+    graph_folder: Path, tmp_path: Path, capsys: Any
+) -> None:
+    run, more = tmp_path / "run", ["--set", "run.checkpoint_seconds=0", "--layers", "pyg"]
+    assert batchgnn(*train(graph_folder, run, "--epochs", 3, "--lr", 1e37, *more)) == 2
+    assert "lower --lr" in capsys.readouterr().err
+    saved = run / "checkpoint.safetensors"
+    assert not saved.exists() or all(tensor.isfinite().all() for tensor in weights(run).values())
+
+
+def test_evaluation_and_prediction_of_weights_that_overflow(
+    graph_folder: Path, tmp_path: Path, capsys: Any
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "metrics.json"
+    assert batchgnn(*train(graph_folder, run, "--epochs", 1)) == 0
+    path = RunFolder(run).checkpoint
+    checkpoint = Checkpoint.load(path)
+    huge = {name: value * 1e39 for name, value in checkpoint.best.items()}
+    replace(checkpoint, best=huge).save(path)
+    capsys.readouterr()
+    assert batchgnn("evaluate", run, "--out", out) == 2
+    said = capsys.readouterr()
+    assert "val: accuracy nan, macro F1 nan, loss nan" in said.out and "test: accuracy nan" in said.out
+    assert "val: outputs of " in said.err and "are not finite" in said.err and said.err.count("\n") == 1
+    assert json.loads(out.read_text())["scores"]["val"] == {"loss": None, "accuracy": None, "macro_f1": None}
+    for more in ([], ["--exact"], ["--embeddings-of", "node"]):
+        assert batchgnn("predict", run, "--out", tmp_path / "predictions", *more) == 2
+        assert "rows are not finite, so nothing is written" in capsys.readouterr().err
+        assert not (tmp_path / "predictions").exists()
 
 
 def test_patience_without_validation_nodes(small_graph: Dataset, tmp_path: Path, capsys: Any) -> None:

@@ -26,7 +26,15 @@ from pyg_batchgnn.train.cli.options.ranks import (
     ScheduleOption,
     Timeout,
 )
-from pyg_batchgnn.train.cli.options.running import Epochs, EvaluateEvery, Patience, Precision, Seed, Threads
+from pyg_batchgnn.train.cli.options.running import (
+    Epochs,
+    EvaluateEvery,
+    MatrixProduct,
+    Patience,
+    Precision,
+    Seed,
+    Threads,
+)
 from pyg_batchgnn.train.cli.options.sampling import (
     BatchSize,
     Evaluation,
@@ -87,6 +95,7 @@ __all__ = [
     "LifeSpan",
     "Loss",
     "Macrobatch",
+    "MatrixProduct",
     "MemoryBudget",
     "MetricOption",
     "Model",

@@ -42,6 +42,15 @@ Threads = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+MatrixProduct = Annotated[
+    str | None,
+    typer.Option(
+        help="Matrix product of native layers: native, torch, or probe: the faster one, which takes a second "
+        "to find out. The two round differently, so of two runs with probe one may choose the other and end "
+        "with other weights. Default: native on processors with AVX2 or AVX-512, else torch.",
+        rich_help_panel=_PANEL,
+    ),
+]
 Precision = Annotated[
     str | None,
     typer.Option(
