@@ -109,7 +109,7 @@ def plot() -> None:
 
 
 def _fill(line: Line, experiment: str, malloc: str, model: str | None = None) -> Line:
-    stored: dict[str, Any] = json.loads((RESULTS / f"{experiment}-products.json").read_text())
+    stored: dict[str, Any] = json.loads((RESULTS / f"{experiment}-products-like.json").read_text())
     for series in stored["series"]:
         if (series["threads"], series["malloc"], series.get("model")) != (1, malloc, model):
             continue

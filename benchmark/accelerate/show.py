@@ -69,7 +69,7 @@ def times(series: Result, script: str, other: str) -> str:
 #: The graphs of the tables of README.md (the first) and of the tutorial, in words.
 GAINS = {
     "products-like": "a graph like ogbn-products",
-    "coauthor_physics": "a small real graph",
+    "amazon_photo": "a small real graph, amazon_photo",
 }
 
 
