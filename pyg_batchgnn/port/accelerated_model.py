@@ -14,12 +14,19 @@ from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.chain import EdgeValues, run
 from pyg_batchgnn.port.conditions import can_run, drops, takes_row_statistics
 from pyg_batchgnn.port.inference import infer
-from pyg_batchgnn.port.inputs import are_plain_edges, is_plain, is_traced, refuse_batch
+from pyg_batchgnn.port.inputs import (
+    Accelerated,
+    are_plain_edges,
+    is_plain,
+    is_symbolic,
+    is_traced,
+    refuse_batch,
+)
 from pyg_batchgnn.port.prefixes import PrefixEdges, known_prefixes, sorted_prefixes, with_drawn_keys
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
 
 
-class AcceleratedModel(BasicGNN):
+class AcceleratedModel(Accelerated, BasicGNN):
     """A model of PyG that `accelerate` made native.
 
     Calls are those of PyG, with the same results, or ``model(batch)``.
@@ -66,6 +73,18 @@ class AcceleratedModel(BasicGNN):
         values = EdgeValues(
             edge_weight if self.supports_edge_weight else None, edge_attr if self.supports_edge_attr else None
         )
+        if is_symbolic(x, edge_index):  # torch.fx follows PyG's loop over the layers
+            followed: Tensor = super().forward(
+                x,
+                edge_index,
+                edge_weight,
+                edge_attr,
+                batch,
+                batch_size,
+                num_sampled_nodes_per_hop,
+                num_sampled_edges_per_hop,
+            )
+            return followed
         if edge_index is None:
             return self._of_batch(x, values)
         refuse_batch(x, edge_index)
