@@ -3,6 +3,7 @@ others."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from torch._C import _get_tracing_state
 from torch.compiler import is_compiling
 from torch.fx import Proxy
 from torch.nn.modules.module import _has_any_global_hook
+from torch_geometric.data import Batch
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import LayerGraph, as_made
@@ -95,6 +97,32 @@ def refuse_batch(x: Any, edge_index: Any) -> None:
             f"model(batch) reads the edges of the batch, but {type(edge_index).__name__} was given as "
             f"edge_index beside a {type(x).__name__}; call model(batch), or model(batch.x, batch.edge_index)"
         )
+
+
+def seeds_of(batch: Any, x: Tensor) -> int:
+    """Returns the number of seed nodes of a batch of PyG's form, its ``batch_size``.
+
+    Raises:
+        TypeError, ValueError: the batch says none, or one that cannot be. What PyG calls
+            ``batch_size`` of a `Batch` of graphs is the number of graphs, unless it was set.
+    """
+    if isinstance(batch, Batch) and "batch_size" not in batch:
+        raise ValueError(
+            f"a Batch of {batch.num_graphs} graphs has no seed nodes; call model(batch.x, batch.edge_index), "
+            f"or set batch.batch_size if its first nodes are seeds"
+        )
+    seeds = batch["batch_size"] if isinstance(batch, Batch) else getattr(batch, "batch_size", None)
+    if seeds is None:
+        raise ValueError("the batch does not say its batch_size; call model(x, edge_index)")
+    if isinstance(seeds, Tensor) and seeds.numel() != 1:
+        raise ValueError(
+            f"batch_size is a tensor of {seeds.numel()} numbers, so that the seed nodes are not the first "
+            f"nodes; call model(batch.x, batch.edge_index)"
+        )
+    found = operator.index(seeds)
+    if not 0 <= found <= x.size(0):
+        raise ValueError(f"batch_size is {found}, but the batch has {x.size(0)} nodes")
+    return found
 
 
 def is_traced() -> bool:
