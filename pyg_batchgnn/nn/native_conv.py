@@ -143,6 +143,8 @@ class NativeConv(MessagePassing):
             known = " or ".join(repr(name) for name in cls.aggregations.values())
             what = f"aggr={conv.aggr!r} with the aggregation {conv.aggr_module}"
             raise refuse(conv, what, f"give {known}, or {use_pyg}")
+        if parametrize.is_parametrized(conv) and not cls._is_users(conv):
+            raise refuse(conv, "parametrisations, which it may read several times", use_pyg)
         reasons = [_reason_of(conv.aggr_module, "aggr_module"), _reason_of_bias(conv)]
         reasons += [cls._reason_against(conv, name) for name in cls.read_parts]
         for reason in reasons:
@@ -164,6 +166,11 @@ class NativeConv(MessagePassing):
         return None
 
     @classmethod
+    def _is_users(cls, conv: MessagePassing) -> bool:
+        """Returns whether a layer is a native one that a script made, not one of PyG's."""
+        return type(conv) is cls and not hasattr(conv, "stands_for")
+
+    @classmethod
     def _reason_against(cls, conv: MessagePassing, name: str) -> str | None:
         """Returns why a linear layer must be called, or None if reading its weights is the same."""
         part = getattr(conv, name, None)
@@ -171,7 +178,7 @@ class NativeConv(MessagePassing):
             return f"{name} was taken away" if name in conv._modules else None
         kind = type(part)
         if parametrize.is_parametrized(part):
-            if type(conv) is not cls or hasattr(conv, "stands_for"):
+            if not cls._is_users(conv):
                 return f"{name} has parametrisations"
             kind = parametrize.type_before_parametrizations(part)
         if kind is not Linear:

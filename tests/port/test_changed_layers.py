@@ -18,7 +18,7 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn.utils import parametrizations, prune
+from torch.nn.utils import parametrizations, parametrize, prune
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import accelerate
@@ -262,6 +262,14 @@ CHANGES: dict[str, Callable[[Any], Undo]] = {
     "forward of linear": lambda conv: _wrapped(_linear(conv)[1], "forward"),
     "weight norm": lambda conv: parametrizations.weight_norm(_linear(conv)[1]) and None,
     "spectral norm": lambda conv: parametrizations.spectral_norm(_linear(conv)[1].eval()) and None,
+    "parametrised": lambda conv: (
+        parametrize.register_parametrization(conv, "bias", torch.nn.Tanh()) and None
+        if getattr(conv, "bias", None) is not None
+        else None
+    ),
+    "pruned itself": lambda conv: (
+        prune.l1_unstructured(conv, "bias", 0.5) and None if getattr(conv, "bias", None) is not None else None
+    ),
     "pruned": lambda conv: prune.l1_unstructured(_linear(conv)[1], "weight", 0.5) and None,
     "bias of linear": lambda conv: setattr(_linear(conv)[1], "bias", None),
     "narrow bias of linear": lambda conv: setattr(
