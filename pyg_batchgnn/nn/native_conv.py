@@ -216,13 +216,20 @@ class NativeConv(MessagePassing):
         self.__dict__.pop(_KEY, None)
         super().__delattr__(name)
 
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Changes the dtype or the device of parameters, after which the layer is looked at
+        again."""
+        self.__dict__.pop(_KEY, None)
+        return super()._apply(fn, recurse)
+
     def __getstate__(self) -> dict[str, Any]:
         """Returns the attributes that copies and files take."""
         return {name: value for name, value in super().__getstate__().items() if name != _KEY}
 
 
 def as_made(conv: NativeConv) -> AsMade | None:
-    """Returns what was seen of a convolution if it is as PyG made it, else None.
+    """Returns what was seen of a convolution if it is as PyG made it and its parameters are of one
+    dtype on the CPU, else None.
 
     Hooks on the convolution itself are called with it, so they are no difference; see `is_watched`.
     """
@@ -233,6 +240,9 @@ def as_made(conv: NativeConv) -> AsMade | None:
         conv.check(conv)
     except (ValueError, TypeError, AttributeError, KeyError):  # also for attributes that were deleted
         conv.__dict__.pop(_KEY, None)
+        return None
+    kinds = {(one.dtype, one.device.type) for one in conv.parameters()}
+    if len(kinds) > 1 or any(device != "cpu" for _, device in kinds):
         return None
     return AsMade(conv)
 
@@ -255,10 +265,11 @@ def fits_bias(linear: Linear) -> bool:
 
 def _reason_of_bias(conv: MessagePassing) -> str | None:
     """Returns what is unusual about the bias of a convolution."""
-    bias: torch.Tensor | None = getattr(conv, "bias", None)
+    bias = getattr(conv, "bias", None)
     columns = getattr(conv, "out_channels", 1)
     widths = columns, getattr(conv, "heads", 1) * columns
-    usual = bias is None or (bias.dim() == 1 and bias.numel() in widths)
+    is_row = isinstance(bias, torch.Tensor) and bias.dim() == 1
+    usual = bias is None or (is_row and bias.numel() in widths)
     return None if usual else "its bias has another shape than PyG's"
 
 

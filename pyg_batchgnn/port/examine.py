@@ -76,6 +76,8 @@ def reason_against(module: Module, places: int) -> str | None:
         _CHECKS.get(kind, _accept)(module)
     except ValueError as error:
         return str(error)
+    except (AttributeError, TypeError, KeyError) as error:  # of attributes that were deleted
+        return f"it is not as PyG made it: {error}"
     return None
 
 
