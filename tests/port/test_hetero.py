@@ -192,3 +192,17 @@ def test_aggregations_are_those_of_pyg(aggr: Any, when: str) -> None:
         assert found == wanted
     else:
         assert all(torch.allclose(found[one], wanted[one], atol=1e-5) for one in wanted)
+
+
+def test_a_changed_layer_cannot_take_a_minibatch() -> None:
+    """PyG has no such call that could be made instead."""
+    ours = accelerate(hetero_conv())
+    x = rows_of(MINIBATCH, 1, torch.float64)
+    ours(x, MINIBATCH, 1)
+    ours.convs[WRITES].message = lambda x_j: x_j * 2
+    with pytest.raises(ValueError, match=r"nn\.SAGEConv does not support a method message"):
+        ours(x, MINIBATCH, 1)
+    del ours.convs[WRITES].message
+    ours.convs[CITES].flow = "target_to_source"
+    with pytest.raises(ValueError, match=r"nn\.GCNConv does not support flow"):
+        ours(x, MINIBATCH, 1)
