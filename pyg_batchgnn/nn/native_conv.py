@@ -55,7 +55,9 @@ class AsMade:
         self._modules, self._parameters, self._buffers = (dict(own[name]) for name in _HELD)
         self._hooks: tuple[Any, ...] = _message_hooks(own)
         found = [conv.aggr_module, *(conv._modules.get(name) for name in conv.read_parts)]
-        self._parts = [(part, type(part), dict(part._parameters)) for part in found if part is not None]
+        self._parts = [
+            (part, type(part), part.__dict__, dict(part._parameters)) for part in found if part is not None
+        ]
         self.first = next(conv.parameters(), None)
 
     def fits(self, conv: MessagePassing) -> bool:
@@ -78,8 +80,7 @@ class AsMade:
                 or _methods(self._kind) != self._methods
             ):
                 return False
-            for part, kind, parameters in self._parts:
-                its_own = part.__dict__
+            for part, kind, its_own, parameters in self._parts:
                 if (
                     type(part) is not kind
                     or its_own["_parameters"] != parameters

@@ -15,8 +15,9 @@ from torch.fx import Proxy
 from torch.nn.modules.module import _has_any_global_hook
 from torch_geometric.data import Batch
 
-from pyg_batchgnn import nn, ops
+from pyg_batchgnn import nn
 from pyg_batchgnn.nn import LayerGraph, as_made
+from pyg_batchgnn.ops import is_transforming
 
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 _IDS = (torch.int64, torch.int32)
@@ -128,7 +129,7 @@ def seeds_of(batch: Any, x: Tensor) -> int:
 def is_traced() -> bool:
     """Returns whether torch compiles, traces or transforms the call, which native operators do not
     take part in."""
-    return is_compiling() or _get_tracing_state() is not None or ops.is_transforming()
+    return is_compiling() or _get_tracing_state() is not None or is_transforming()
 
 
 def takes(conv: nn.NativeConv, x: Any, edge_index: Any) -> bool:
