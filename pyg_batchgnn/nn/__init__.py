@@ -45,9 +45,10 @@ from pyg_batchgnn.nn.models import (
     TypedModel,
     to_hetero,
 )
+from pyg_batchgnn.nn.native_conv import AsMade, NativeConv, as_made, fits_bias
 from pyg_batchgnn.nn.norm import BatchNorm
 from pyg_batchgnn.nn.owned_nodes import OwnedNodes
-from pyg_batchgnn.nn.refusals import layer_name, waits_for_messages
+from pyg_batchgnn.nn.refusals import layer_name
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.sampled import (
@@ -70,6 +71,7 @@ __all__ = [
     "ActivatedGAT",
     "ActivatedGATConv",
     "Aggregated",
+    "AsMade",
     "BatchNorm",
     "ComputeInputs",
     "DotProductDecoder",
@@ -88,6 +90,7 @@ __all__ = [
     "Linear",
     "MLPDecoder",
     "ModelOutput",
+    "NativeConv",
     "NativeModel",
     "OwnedNodes",
     "ProductChoice",
@@ -100,11 +103,13 @@ __all__ = [
     "TypedModel",
     "Update",
     "aggregates_by_relation",
+    "as_made",
     "check_cpu",
     "check_row_wise",
     "current_products",
     "default_products",
     "features_by_type",
+    "fits_bias",
     "has_halo",
     "infer_layers",
     "infer_model",
@@ -118,6 +123,5 @@ __all__ = [
     "probe_products",
     "to_hetero",
     "use_products",
-    "waits_for_messages",
     "whole_graph",
 ]

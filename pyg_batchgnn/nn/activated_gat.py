@@ -71,7 +71,7 @@ class ActivatedGATConv(GATConv):
             raise refuse(self, "features of edges or inputs of two types", "take GATConv")
         self._initialise(given)
         dtype = ops.compute_dtype(self.att_src)
-        check_input(given.x, self.lin.in_channels, dtype)
+        check_input(given.x, self.lin.weight.size(1), dtype)
         rows = torch.relu(
             ops.linear([given.x], [self.lin.weight], self.bias, num_rows=given.x.size(0), out_dtype=dtype)
         )

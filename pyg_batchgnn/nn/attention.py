@@ -12,9 +12,9 @@ from torch_geometric.nn.conv import MessagePassing
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
-from pyg_batchgnn.nn.refusals import check_called, check_constructed, layer_name, refuse
+from pyg_batchgnn.nn.native_conv import NativeConv
+from pyg_batchgnn.nn.refusals import refuse
 from pyg_batchgnn.nn.slots import FILLS, Fill, Slots, edge_rows
-from pyg_batchgnn.nn.without_messages import WithoutMessages
 
 
 @dataclass(frozen=True)
@@ -49,26 +49,24 @@ class EdgeFeatures:
     loops: Tensor | None
 
 
-class AttentionConv(WithoutMessages):
+class AttentionConv(NativeConv):
     """The base of the attention layers, beside PyG's class, whose attributes it reads."""
 
     edge_values: ClassVar[str | None] = "edge_attr"
+    pygs_node_dim: ClassVar[int] = 0
     add_self_loops: bool
     dropout: float
-    edge_dim: int | None
     fill_value: Fill
     lin_edge: Any
 
-    @staticmethod
-    def check(conv: MessagePassing) -> None:
+    @classmethod
+    def check(cls, conv: MessagePassing) -> None:
         """Raises ValueError if the native layer cannot compute what one of PyG's does."""
         ops.check_drop(conv.dropout)
-        if conv.aggr not in ("add", "sum"):
-            raise refuse(conv, f"aggr={conv.aggr!r}", f"use torch_geometric.nn.{layer_name(conv)}")
         if isinstance(conv.fill_value, str) and conv.fill_value not in FILLS:
             remedy = f"give a number or one of {', '.join(FILLS)}"
             raise refuse(conv, f"fill_value={conv.fill_value!r}", remedy)
-        check_constructed(conv, node_dim=0)
+        super().check(conv)
 
     def _call(
         self,
@@ -79,7 +77,7 @@ class AttentionConv(WithoutMessages):
         size: tuple[int, int] | None = None,
     ) -> AttentionCall:
         """Checks the arguments of a call and brings them to one form."""
-        check_called(self)
+        self.check_call()
         if isinstance(layer, Tensor):
             layer, edge_attr = None, layer
         if isinstance(x, Aggregated):
@@ -104,5 +102,5 @@ class AttentionConv(WithoutMessages):
             return None
         if self.lin_edge is None:
             raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
-        features = edge_rows(call.slots.graph, call.edge_attr, self.edge_dim).to(dtype)
+        features = edge_rows(call.slots.graph, call.edge_attr, self.lin_edge.weight.size(1)).to(dtype)
         return EdgeFeatures(features, call.slots.loop_features(features, self.fill_value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch_geometric.nn
@@ -49,6 +49,10 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
     Raises:
         ValueError: PyG's layer supports the arguments and this one does not.
     """
+
+    read_parts: ClassVar[dict[str, bool]] = dict.fromkeys(
+        ("lin", "lin_src", "lin_dst", "lin_edge", "res"), False
+    )
 
     def __init__(
         self,
@@ -146,10 +150,10 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         dtype = ops.compute_dtype(self.att_src)
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         source, target = self.lin or self.lin_src, self.lin or self.lin_dst
-        check_input(given.x, source.in_channels, dtype)
+        check_input(given.x, source.weight.size(1), dtype)
         own = given.own_rows()
         if own is not None:
-            check_input(own, target.in_channels, dtype, "rows of the targets")
+            check_input(own, target.weight.size(1), dtype, "rows of the targets")
         table, row = _table(given.x, wide)
         target_weight = self._logit_weight(target.weight, self.att_dst, wide)
         graph = given.graph

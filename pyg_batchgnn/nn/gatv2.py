@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch_geometric.nn
 from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
@@ -16,6 +17,7 @@ from pyg_batchgnn.nn.edge_scores import edge_scores
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows
 from pyg_batchgnn.nn.lazy import set_width
 from pyg_batchgnn.nn.precision import check_input
+from pyg_batchgnn.nn.refusals import refuse
 from pyg_batchgnn.nn.slots import Fill
 from pyg_batchgnn.nn.terms import Terms, total
 from pyg_batchgnn.nn.update import Update
@@ -47,6 +49,8 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
     Raises:
         ValueError: PyG's layer supports the arguments and this one does not.
     """
+
+    read_parts: ClassVar[dict[str, bool]] = {"lin_l": True, "lin_r": True, "lin_edge": False, "res": False}
 
     def __init__(
         self,
@@ -80,6 +84,13 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
             **kwargs,
         )
         self.check(self)
+
+    @classmethod
+    def check(cls, conv: MessagePassing) -> None:
+        """Raises ValueError if this layer cannot compute what one of PyG's does."""
+        super().check(conv)
+        if conv.share_weights and conv.lin_r is not conv.lin_l:
+            raise refuse(conv, "share_weights with two linear layers", "give it when the layer is made")
 
     def forward(
         self,
@@ -138,8 +149,8 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
     def _products(self, given: ConvInput, own: Rows) -> tuple[Tensor, Tensor]:
         """Returns the products of sources [N, H * C] and of targets [D, H * C]."""
         dtype = ops.compute_dtype(self.att)
-        check_input(given.x, self.lin_l.in_channels, dtype)
-        check_input(own, self.lin_r.in_channels, dtype, "rows of the targets")
+        check_input(given.x, self.lin_l.weight.size(1), dtype)
+        check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
         source = _product(given.x, self.lin_l, dtype)
         if self.share_weights and given.targets_in_sources:
             return source, source[: given.graph.num_targets]

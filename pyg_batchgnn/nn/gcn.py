@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 import torch_geometric.nn
 from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
@@ -14,16 +15,16 @@ from pyg_batchgnn.nn.arguments import input_columns, positive
 from pyg_batchgnn.nn.graph import HaloGraph, LayerGraph, Targets
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.lazy import set_width
+from pyg_batchgnn.nn.native_conv import NativeConv
 from pyg_batchgnn.nn.normalisation import Scaling, unweighted_scaling, weighted_scaling
 from pyg_batchgnn.nn.precision import check_input
-from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
+from pyg_batchgnn.nn.refusals import refuse
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.terms import RowProduct, Terms, total
 from pyg_batchgnn.nn.update import Update
-from pyg_batchgnn.nn.without_messages import WithoutMessages
 
 
-class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
+class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
     """PyG's `GCNConv` with the same arguments, initialisation and ``state_dict``; rows are read in
     place.
 
@@ -47,6 +48,7 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
     """
 
     edge_values: ClassVar[str | None] = "edge_weight"
+    read_parts: ClassVar[dict[str, bool]] = {"lin": False}
 
     def __init__(
         self,
@@ -71,15 +73,13 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
         )
         self.check(self)
 
-    @staticmethod
-    def check(conv: torch_geometric.nn.GCNConv) -> None:
+    @classmethod
+    def check(cls, conv: MessagePassing) -> None:
         """Raises ValueError if this layer cannot compute what one of PyG's does."""
-        if conv.cached:
+        if conv.cached or conv._cached_edge_index is not None:
             remedy = "leave it out: a normalisation is kept as long as its minibatch or edge_index anyway"
             raise refuse(conv, "cached=True, which would apply one minibatch's degrees to all others", remedy)
-        if conv.aggr not in ("add", "sum"):
-            raise refuse(conv, f"aggr={conv.aggr!r}", "use torch_geometric.nn.GCNConv")
-        check_constructed(conv)
+        super().check(conv)
 
     def forward(
         self,
@@ -104,7 +104,7 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
         Returns:
             [D, out_channels] of the dtype of the weights; bfloat16 under autocast.
         """
-        check_called(self)
+        self.check_call()
         if isinstance(x, Aggregated):
             known = self._known(x, edge_weight)
             return total([self._product(known)], None, x.nodes(edge_index), update, self.training)
@@ -125,7 +125,7 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
             raise self._refuse_pair()
         set_width(self.lin, given.x)
         dtype = ops.compute_dtype(self.lin.weight)
-        check_input(given.x, self.lin.in_channels, dtype)
+        check_input(given.x, self.lin.weight.size(1), dtype)
         return self._product(self._aggregate(given, edge_weight, dtype))
 
     def known_terms(self, x: Aggregated, targets: Targets) -> Terms:  # noqa: ARG002
@@ -145,7 +145,7 @@ class GCNConv(WithoutMessages, torch_geometric.nn.GCNConv):
             raise refuse_aggregated(self, "they are normalised, without edge weights and with self loops")
         neighbours = x.of(self, "symmetric")
         set_width(self.lin, neighbours)
-        check_input(neighbours, self.lin.in_channels, ops.compute_dtype(self.lin.weight), "aggregates")
+        check_input(neighbours, self.lin.weight.size(1), ops.compute_dtype(self.lin.weight), "aggregates")
         return neighbours
 
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:

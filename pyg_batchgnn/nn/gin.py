@@ -7,19 +7,20 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 import torch_geometric.nn
 from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
 from pyg_batchgnn.nn.graph import LayerGraph, Targets
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.linear import is_watched
+from pyg_batchgnn.nn.native_conv import NativeConv
 from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead
 from pyg_batchgnn.nn.precision import check_input
-from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
+from pyg_batchgnn.nn.refusals import refuse
 from pyg_batchgnn.nn.rows import NormedRows, RowView
 from pyg_batchgnn.nn.terms import Terms, total
 from pyg_batchgnn.nn.update import Update
-from pyg_batchgnn.nn.without_messages import WithoutMessages
 
 
 @runtime_checkable
@@ -29,7 +30,7 @@ class EndsInProduct(Protocol):
     def terms(self, input: Tensor) -> Terms: ...
 
 
-class GINConv(WithoutMessages, torch_geometric.nn.GINConv):
+class GINConv(NativeConv, torch_geometric.nn.GINConv):
     """PyG's `GINConv`: ``nn((1 + eps) * x[i] + sum of x over the in-edges of i)``.
 
     Args:
@@ -45,12 +46,14 @@ class GINConv(WithoutMessages, torch_geometric.nn.GINConv):
         super().__init__(nn, eps, train_eps, **kwargs)
         self.check(self)
 
-    @staticmethod
-    def check(conv: torch_geometric.nn.GINConv) -> None:
+    @classmethod
+    def check(cls, conv: MessagePassing) -> None:
         """Raises ValueError if this layer cannot compute what one of PyG's does."""
-        check_constructed(conv)
-        if conv.aggr not in ("add", "sum"):
-            raise refuse(conv, f"aggr={conv.aggr!r}", "use torch_geometric.nn.GINConv")
+        super().check(conv)
+        if not isinstance(conv.nn, torch.nn.Module):
+            raise refuse(conv, f"nn={conv.nn!r}", "give it a torch.nn.Module")
+        if not isinstance(conv.eps, Tensor) or conv.eps.numel() != 1:
+            raise refuse(conv, f"eps={conv.eps!r}", "use torch_geometric.nn.GINConv")
 
     def forward(
         self,
@@ -80,7 +83,7 @@ class GINConv(WithoutMessages, torch_geometric.nn.GINConv):
         Returns:
             [D, F']; may be `NormedRows` if ``norm`` is a `NormOnRead`.
         """
-        check_called(self)
+        self.check_call()
         if isinstance(x, Aggregated):
             graph = x.nodes(edge_index)
             return self._finish(self._known(x), norm, update, graph)

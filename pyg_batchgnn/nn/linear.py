@@ -56,7 +56,7 @@ class Linear(torch.nn.Linear):
 
 def is_watched(module: torch.nn.Module) -> bool:
     """Returns whether the module must be called by itself: it has hooks or a ``forward`` of its
-    own.
+    own, or ``compile`` was called on it.
 
     Hooks are those of the module and the global ones of torch. Fused computations call no modules,
     so they are used only for modules that are not watched.
@@ -64,6 +64,7 @@ def is_watched(module: torch.nn.Module) -> bool:
     hooks = (
         torch.nn.modules.module._has_any_global_hook(),
         "forward" in vars(module),
+        vars(module).get("_compiled_call_impl"),
         module._forward_hooks,
         module._forward_pre_hooks,
         module._backward_hooks,

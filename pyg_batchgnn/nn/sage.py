@@ -15,16 +15,13 @@ from pyg_batchgnn.nn.arguments import input_columns, positive
 from pyg_batchgnn.nn.graph import Targets
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
 from pyg_batchgnn.nn.lazy import set_width
+from pyg_batchgnn.nn.native_conv import NativeConv
 from pyg_batchgnn.nn.precision import check_input
-from pyg_batchgnn.nn.refusals import check_called, check_constructed, refuse
 from pyg_batchgnn.nn.terms import RowProduct, Terms, total
 from pyg_batchgnn.nn.update import Update
-from pyg_batchgnn.nn.without_messages import WithoutMessages
-
-_REDUCE = {"mean": "mean", "sum": "sum", "add": "sum", "max": "max"}
 
 
-class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
+class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
     """PyG's `SAGEConv` with the same arguments, initialisation and ``state_dict``; rows are read in
     place.
 
@@ -36,7 +33,7 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
         in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
             first call.
         out_channels: the number of columns of the result.
-        aggr: "mean", "sum" (or "add") or "max".
+        aggr: "mean", "sum" (or "add") or "max", or one of PyG's modules for these.
         normalize: scales the rows of the result to length 1.
         root_weight: adds a product of the own rows of the targets.
         project: applies a product and ReLU to every source before aggregation (Eq. 3 of the paper).
@@ -48,6 +45,12 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
     """
 
     edge_values: ClassVar[str | None] = None
+    read_parts: ClassVar[dict[str, bool]] = {"lin": True, "lin_l": True, "lin_r": False}
+    aggregations: ClassVar[dict[type[torch.nn.Module], str]] = {
+        torch_geometric.nn.MeanAggregation: "mean",
+        torch_geometric.nn.SumAggregation: "sum",
+        torch_geometric.nn.MaxAggregation: "max",
+    }
 
     def __init__(
         self,
@@ -71,14 +74,6 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
             **kwargs,
         )
         self.check(self)
-
-    @staticmethod
-    def check(conv: torch_geometric.nn.SAGEConv) -> None:
-        """Raises ValueError if this layer cannot compute what one of PyG's does."""
-        if conv.aggr not in tuple(_REDUCE):
-            remedy = "give 'mean', 'sum', 'add' or 'max', or use PyG's layer"
-            raise refuse(conv, f"aggr={conv.aggr!r}", remedy)
-        check_constructed(conv)
 
     def forward(
         self,
@@ -104,7 +99,7 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
         Returns:
             [D, out_channels] of the dtype of the weights; bfloat16 under autocast.
         """
-        check_called(self)
+        self.check_call()
         if isinstance(x, Aggregated):
             graph = x.nodes(edge_index)
             neighbours, own = self._known(x)
@@ -118,7 +113,7 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
     def terms(self, given: ConvInput) -> Terms:
         """Returns the terms of the rows of the targets."""
         self._initialise(given)
-        check_input(given.x, self.lin_l.in_channels, ops.compute_dtype(self.lin_l.weight))
+        check_input(given.x, self.lin_l.weight.size(1), ops.compute_dtype(self.lin_l.weight))
         neighbours = self._aggregate(given)
         return self._terms(neighbours, given.own_rows() if self.root_weight else None, given.graph)
 
@@ -131,7 +126,7 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
         """Returns the products of aggregates and own rows, with bias."""
         if own is not None:
             dtype = ops.compute_dtype(self.lin_l.weight)
-            check_input(own, self.lin_r.in_channels, dtype, "rows of the targets")
+            check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
         root = self.lin_r.weight if self.root_weight else None
         terms = Terms((RowProduct(neighbours, self.lin_l.weight),), root, self.lin_l.bias)
         if not self.normalize:
@@ -146,7 +141,7 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
     def _known(self, x: Aggregated) -> tuple[Rows, Rows | None]:
         """Returns aggregates that were computed in advance, and the own rows, None if the layer
         needs none."""
-        reduce = _REDUCE[str(self.aggr)]
+        reduce = self._reduction()
         if self.project or reduce == "max":
             of = "a learned projection of the sources" if self.project else "the maximum"
             raise refuse_aggregated(self, f"it aggregates by {of}")
@@ -154,13 +149,18 @@ class SAGEConv(WithoutMessages, torch_geometric.nn.SAGEConv):
         own = x.own_of(self) if self.root_weight else None
         set_width(self.lin_l, neighbours)
         set_width(self.lin_r if self.root_weight else None, own)
-        check_input(neighbours, self.lin_l.in_channels, ops.compute_dtype(self.lin_l.weight), "aggregates")
+        check_input(neighbours, self.lin_l.weight.size(1), ops.compute_dtype(self.lin_l.weight), "aggregates")
         return neighbours, own
+
+    def _reduction(self) -> str:
+        """Returns how rows of neighbours become one. The module decides, as in PyG, not the
+        attribute ``aggr``."""
+        return self.aggregations[type(self.aggr_module)]
 
     def _aggregate(self, given: ConvInput) -> Tensor:
         """Returns the reduced rows of neighbours, [D, F]."""
-        graph, reduce, dtype = given.graph, _REDUCE[str(self.aggr)], ops.compute_dtype(self.lin_l.weight)
-        if not self.project:
+        graph, reduce, dtype = given.graph, self._reduction(), ops.compute_dtype(self.lin_l.weight)
+        if not (self.project and hasattr(self, "lin")):
             return given.source.aggregate(graph, reduce, dtype)
         source = self._projected(given.x, dtype)
         by_source = graph.by_source if source.requires_grad else ()

@@ -13,7 +13,8 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.nn.graph import LayerGraph, LayerRows
 from pyg_batchgnn.nn.inputs import ConvInput, NodeRows, Rows, head
 from pyg_batchgnn.nn.linear import is_watched
-from pyg_batchgnn.nn.refusals import check_called, layer_name
+from pyg_batchgnn.nn.native_conv import check_called
+from pyg_batchgnn.nn.refusals import layer_name
 from pyg_batchgnn.nn.sampled import Relation
 from pyg_batchgnn.nn.terms import Terms, total
 from pyg_batchgnn.nn.typed_edges import OfMinibatch, OfPiece, TypedEdges
@@ -126,10 +127,10 @@ def _terms(conv: Any, given: ConvInput, values: Mapping[str, Tensor], relation: 
     for name in values:
         if name != conv.edge_values:
             raise TypeError(f"the {layer_name(conv)} of {relation} takes no {name}_dict; leave it out")
+    check_called(conv)
     if is_watched(conv):
         own = given.own_rows()
         x = given.x if given.targets_in_sources else (given.x, own)
         return Terms(values=conv(x, given.graph, **values))
-    check_called(conv)
     result: Terms = conv.terms(given, **values)
     return result

@@ -14,7 +14,8 @@ from pyg_batchgnn.nn.aggregated import KINDS, Aggregated, attribute_of, refuse_a
 from pyg_batchgnn.nn.features import features_by_type
 from pyg_batchgnn.nn.inputs import NodeRows, Rows
 from pyg_batchgnn.nn.linear import is_watched
-from pyg_batchgnn.nn.refusals import check_called, refuse
+from pyg_batchgnn.nn.native_conv import check_called
+from pyg_batchgnn.nn.refusals import refuse
 from pyg_batchgnn.nn.rows import RowView
 from pyg_batchgnn.nn.sampled import Relation, TypedBatch, all_rows, is_typed
 from pyg_batchgnn.nn.typed import TypeTerms

@@ -9,14 +9,16 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.graph import LayerGraph
 
-#: For each edge_index: its version and sizes when it was sorted, and the graph.
+#: For each edge_index: its version and sizes when it was sorted, the sums of its contents, and the
+#: graph.
 _whole: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> LayerGraph:
     """Returns a whole graph from edges in any order.
 
-    The edges of a tensor are sorted once, as long as the tensor is not modified.
+    The edges of a tensor are sorted once, as long as the tensor is not modified. Its contents are
+    compared by sums, because writes through ``.data``, NumPy or DLPack do not change its version.
 
     Args:
         edge_index: [2, E] int64 (or int32), sources above targets, checked here.
@@ -30,8 +32,8 @@ def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> Layer
     edge_index = _dense_edges(edge_index)
     stamp = (None if edge_index.is_inference() else edge_index._version, num_sources, num_targets)
     if stamp[0] is not None and edge_index in _whole:
-        known, graph = _whole[edge_index]
-        if known == stamp:
+        known, sums, graph = _whole[edge_index]
+        if known == stamp and torch.equal(sums, ops.content_sums(edge_index)):
             return graph
     if edge_index.size(1):
         ops.check_range("edge_index[0]", edge_index[0].contiguous(), num_sources, "sources")
@@ -42,7 +44,7 @@ def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> Layer
         num_sources,
     )
     if stamp[0] is not None:
-        _whole[edge_index] = (stamp, graph)
+        _whole[edge_index] = (stamp, ops.content_sums(edge_index), graph)
     return graph
 
 

@@ -72,7 +72,7 @@ from pyg_batchgnn.ops.keys import (
     names_key,
     part_key,
 )
-from pyg_batchgnn.ops.known import prefix
+from pyg_batchgnn.ops.known import content_sums, prefix
 from pyg_batchgnn.ops.library import simd_level, to_signed
 from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
 from pyg_batchgnn.ops.linear_norm import (
@@ -207,6 +207,7 @@ __all__ = [
     "choose_pushed",
     "cluster_nodes",
     "compute_dtype",
+    "content_sums",
     "contract_clusters",
     "count_unique_nodes",
     "count_values",

@@ -90,6 +90,8 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
     tables, weights, rest = saved[:count], saved[count : 2 * count], iter(saved[2 * count :])
     need_input, _, need_weight, need_bias, *_ = ctx.needs_input_grad
     need_input = list(need_input)
+    # The kernel sums the gradient of the bias while it computes those of the weights.
+    with_weights = any(need_weight) or bool(need_bias)
     found = LinearGrads(
         *kernels.linear_grads(
             grad.contiguous(),
@@ -102,7 +104,7 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
             ctx.groups,
             ctx.after_relu,
             need_input,
-            any(need_weight),
+            with_weights,
             bool(need_bias),
             ctx.threads,
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._C import _are_functorch_transforms_active
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 
 def is_transforming() -> bool:
@@ -12,9 +14,9 @@ def is_transforming() -> bool:
 
     False where torch compiles the call: its compiler follows transforms itself.
     """
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return False
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return _are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def refuse_transformed(name: str, tensor: Tensor) -> None:

@@ -14,12 +14,20 @@ from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.chain import EdgeValues, run
 from pyg_batchgnn.port.conditions import can_run, drops, takes_row_statistics
 from pyg_batchgnn.port.inference import infer
-from pyg_batchgnn.port.inputs import are_plain_edges, is_plain, is_traced, refuse_batch
+from pyg_batchgnn.port.inputs import (
+    Accelerated,
+    are_plain_edges,
+    is_plain,
+    is_symbolic,
+    is_traced,
+    refuse_batch,
+    seeds_of,
+)
 from pyg_batchgnn.port.prefixes import PrefixEdges, known_prefixes, sorted_prefixes, with_drawn_keys
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
 
 
-class AcceleratedModel(BasicGNN):
+class AcceleratedModel(Accelerated, BasicGNN):
     """A model of PyG that `accelerate` made native.
 
     Calls are those of PyG, with the same results, or ``model(batch)``.
@@ -66,6 +74,18 @@ class AcceleratedModel(BasicGNN):
         values = EdgeValues(
             edge_weight if self.supports_edge_weight else None, edge_attr if self.supports_edge_attr else None
         )
+        if is_symbolic(x, edge_index):  # torch.fx follows PyG's loop over the layers
+            followed: Tensor = super().forward(
+                x,
+                edge_index,
+                edge_weight,
+                edge_attr,
+                batch,
+                batch_size,
+                num_sampled_nodes_per_hop,
+                num_sampled_edges_per_hop,
+            )
+            return followed
         if edge_index is None:
             return self._of_batch(x, values)
         refuse_batch(x, edge_index)
@@ -193,16 +213,15 @@ class AcceleratedModel(BasicGNN):
             raise TypeError(
                 f"expected a batch with x and edge_index, or model(x, edge_index), got {type(batch).__name__}"
             )
-        seeds = getattr(batch, "batch_size", None)
-        if seeds is None:
-            raise ValueError("the batch does not say its batch_size; call model(x, edge_index)")
+        seeds = seeds_of(batch, x)
         prefixes = None
         if self._takes(x, edge_index, values):
             counts = getattr(batch, "num_sampled_nodes", None), getattr(batch, "num_sampled_edges", None)
             prefixes = _prefixes(x, edge_index, *counts)
-        if prefixes is None or prefixes.hops != self.num_layers:
-            return self(x, edge_index, values.weight, values.attr)[:seeds]
-        return run(self, x, self._keyed(_seed_layers(prefixes, self.num_layers))[0], values)
+        if prefixes is None or prefixes.hops != self.num_layers or seeds > prefixes.nodes(0):
+            return self.forward(x, edge_index, values.weight, values.attr)[:seeds]
+        out = run(self, x, self._keyed(_seed_layers(prefixes, self.num_layers))[0], values)
+        return out if out.size(0) == seeds else ops.first_rows(out, seeds)
 
     def _of_minibatch(self, minibatch: Any, values: EdgeValues) -> Tensor:
         """Returns the rows of the seed nodes of a native minibatch, whose features are read in
@@ -217,7 +236,7 @@ class AcceleratedModel(BasicGNN):
             )
         rows = nn.RowView(minibatch.block["x"], minibatch.row)
         if is_traced() or not self._runs(values):
-            return self(rows.gather(), minibatch.edge_index, values.weight, values.attr)[
+            return self.forward(rows.gather(), minibatch.edge_index, values.weight, values.attr)[
                 : minibatch.batch_size
             ]
         graphs = [nn.layer_graph(minibatch, place + 1) for place in range(layers)]

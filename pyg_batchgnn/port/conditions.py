@@ -14,10 +14,15 @@ from pyg_batchgnn.port.convs import (
     AcceleratedGINConv,
     AcceleratedSAGEConv,
 )
-from pyg_batchgnn.port.inputs import watches_parts
-from pyg_batchgnn.port.modules import AcceleratedBatchNorm1d, AcceleratedMLP, is_probability
+from pyg_batchgnn.port.modules import AcceleratedBatchNorm1d, AcceleratedMLP, AcceleratedTrim, is_probability
 from pyg_batchgnn.port.row_wise import is_row_wise, is_row_wise_norm
 
+#: What follows the layers, by its name in a model.
+_AFTER: dict[str, tuple[type[torch.nn.Module], ...]] = {
+    "jk": (torch_geometric.nn.JumpingKnowledge,),
+    "lin": (torch.nn.Linear, torch.nn.Identity),
+    "_trim": (AcceleratedTrim,),
+}
 _CONVS = (
     *(AcceleratedSAGEConv, AcceleratedGCNConv, AcceleratedGINConv),
     *(AcceleratedGATConv, AcceleratedGATv2Conv),
@@ -29,10 +34,10 @@ def can_run(model: BasicGNN) -> bool:
 
     It does not if a part was left to PyG, or if a module may look at other rows than its own.
     """
-    norms = [_inner(norm) for norm in model.norms]
+    acts = [model.act, *(perceptron.act for perceptron in _perceptrons(model))]
     return (
-        all(type(norm) is AcceleratedBatchNorm1d or is_row_wise_norm(norm) for norm in norms)
-        and (model.act is None or is_row_wise(model.act))
+        all(type(norm) is AcceleratedBatchNorm1d or is_row_wise_norm(norm) for norm in _norms(model))
+        and all(act is None or is_row_wise(act) for act in acts)
         and type(model.dropout) is torch.nn.Dropout
         and is_probability(model.dropout.p)
         and left_to_pyg(model) is None
@@ -42,16 +47,27 @@ def can_run(model: BasicGNN) -> bool:
 def left_to_pyg(model: BasicGNN) -> str | None:
     """Returns a part that only PyG's loop calls as it should be called, with the reason, or None.
 
-    These are convolutions that are not native, and what hooks wait on.
+    These are convolutions that are not native or not as PyG made them, what hooks wait on, and
+    modules of other classes than PyG's after the layers.
     """
+    layers = len(model.convs)
+    if layers != model.num_layers or layers != len(model.norms):
+        return f"there are {layers} convs and {len(model.norms)} norms for {model.num_layers} layers"
+    for name, kinds in _AFTER.items():
+        part = getattr(model, name, None)
+        if part is not None and type(part) not in kinds:
+            return f"{name} is a {nn.layer_name(part)}, which may look at other rows"
     for place, conv in enumerate(model.convs):
         if not _is_ours(conv):
             return f"convs.{place} is a {nn.layer_name(conv)} that is left to PyG"
-        if nn.waits_for_messages(conv) or watches_parts(conv) or nn.is_watched(conv):
+        if nn.is_watched(conv):
             return f"convs.{place} has hooks"
+        if nn.as_made(conv) is None:
+            return f"convs.{place} is no longer as PyG made it"
     norms = {f"norms.{place}": norm for place, norm in enumerate(model.norms)}
     parts = {**norms, **{f"{name}.module": _inner(norm) for name, norm in norms.items()}}
-    for name, part in {**parts, "act": model.act, "dropout": model.dropout}.items():
+    parts |= {name: getattr(model, name, None) for name in ("act", "dropout", *_AFTER)}
+    for name, part in parts.items():
         if isinstance(part, torch.nn.Module) and nn.is_watched(part):
             return f"{name} has hooks"
     return None
@@ -65,15 +81,28 @@ def drops(model: BasicGNN) -> bool:
 
 def takes_row_statistics(model: BasicGNN) -> bool:
     """Returns whether rows of a hidden layer depend on each other now."""
-    norms = (_inner(norm) for norm in model.norms)
+    norms = _norms(model)
     return any(isinstance(norm, AcceleratedBatchNorm1d) and norm.takes_row_statistics() for norm in norms)
 
 
 def _is_ours(conv: torch.nn.Module) -> bool:
     """Returns whether a convolution is native, with what it holds."""
     if type(conv) is AcceleratedGINConv:
-        return type(conv.nn) is AcceleratedMLP and conv.nn.plain_last
+        drops = conv.nn.training and any(conv.nn.dropout) if type(conv.nn) is AcceleratedMLP else True
+        return not drops and conv.nn.plain_last and not nn.is_watched(conv.nn)
     return type(conv) in _CONVS
+
+
+def _perceptrons(model: BasicGNN) -> list[AcceleratedMLP]:
+    """Returns the perceptrons inside the layers of a `GIN`."""
+    found = (getattr(conv, "nn", None) for conv in model.convs)
+    return [one for one in found if isinstance(one, AcceleratedMLP)]
+
+
+def _norms(model: BasicGNN) -> list[torch.nn.Module]:
+    """Returns the norms between the layers and inside them."""
+    inside = (norm for perceptron in _perceptrons(model) for norm in perceptron.norms)
+    return [_inner(norm) for norm in (*model.norms, *inside)]
 
 
 def _inner(norm: torch.nn.Module) -> torch.nn.Module:

@@ -14,7 +14,6 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import convs, models, modules
 from pyg_batchgnn.port.accelerated_model import AcceleratedModel
 from pyg_batchgnn.port.hetero import AcceleratedHeteroConv
-from pyg_batchgnn.port.inputs import READ_PARTS
 
 Module = torch.nn.Module
 
@@ -69,9 +68,7 @@ def reason_against(module: Module, places: int) -> str | None:
         return f"the same instance stands in {places} places"
     if _is_hooked(module):
         return "it has hooks"
-    if kind in CONVS and nn.waits_for_messages(module):
-        return "it has hooks on messages, or an explanation waits for them"
-    if kind in CONVS or kind is torch_geometric.nn.MLP:
+    if isinstance(module, torch_geometric.nn.MLP):
         inside = _reason_inside(module)
         if inside is not None:
             return inside
@@ -79,6 +76,8 @@ def reason_against(module: Module, places: int) -> str | None:
         _CHECKS.get(kind, _accept)(module)
     except ValueError as error:
         return str(error)
+    except (AttributeError, TypeError, KeyError) as error:  # of attributes that were deleted
+        return f"it is not as PyG made it: {error}"
     return None
 
 
@@ -86,19 +85,16 @@ def _accept(module: Module) -> None:
     del module
 
 
-def _reason_inside(module: Module) -> str | None:
-    """Returns the reason to leave a layer because of a part that a native one would not call."""
-    if isinstance(module, torch_geometric.nn.MLP):
-        parts = {f"lins.{place}": lin for place, lin in enumerate(module.lins)}
-    else:
-        parts = {name: part for name, part in module.named_children() if name in READ_PARTS}
-    for name, part in parts.items():
+def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
+    """Returns the reason to leave a perceptron because of a part that a native one would not
+    call."""
+    for place, part in enumerate(module.lins):
         if parametrize.is_parametrized(part):
-            return f"{name} has parametrisations"
+            return f"lins.{place} has parametrisations"
         if type(part) is not torch_geometric.nn.Linear:
-            return f"{name} is a {type(part).__name__}, not PyG's Linear"
+            return f"lins.{place} is a {type(part).__name__}, not PyG's Linear"
         if _is_hooked(part):
-            return f"{name} has hooks"
+            return f"lins.{place} has hooks"
     return None
 
 

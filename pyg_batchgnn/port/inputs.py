@@ -1,19 +1,60 @@
-"""The inputs that native layers take. PyG's own code computes all others."""
+"""The base of what stands for PyG's classes, and the inputs that it takes. PyG's code computes all
+others."""
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.utils import parametrize
-from torch_geometric.nn.dense.linear import is_uninitialized_parameter
+from torch._C import _get_tracing_state
+from torch.compiler import is_compiling
+from torch.fx import Proxy
+from torch.nn.modules.module import _has_any_global_hook
+from torch_geometric.data import Batch
 
-from pyg_batchgnn import nn, ops
+from pyg_batchgnn import nn
+from pyg_batchgnn.nn import LayerGraph, as_made
+from pyg_batchgnn.ops import is_transforming
 
-#: The parts of a convolution that native layers read instead of calling them.
-READ_PARTS = ("lin", "lin_l", "lin_r", "lin_src", "lin_dst", "lin_edge", "res")
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+_IDS = (torch.int64, torch.int32)
+_strided = torch.strided
+
+
+class Accelerated:
+    """The base of classes that `accelerate` gives to modules of PyG and torch.
+
+    They bear the name of the class that they stand for, so that a module is printed as before.
+    Files find them by their qualified name.
+    """
+
+    stands_for: ClassVar[type[torch.nn.Module]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "stands_for" in vars(cls):
+            cls.__name__ = cls.stands_for.__name__
+
+
+def is_symbolic(*given: Any) -> bool:
+    """Returns whether ``torch.fx`` traces the call."""
+    return any(isinstance(one, Proxy) for one in given)
+
+
+def traced(module: Any, given: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
+    """Returns the proxy of a call of a module that ``torch.fx`` traces as one step.
+
+    torch's own tracer does so with torch's modules alone, and goes into those that stand for them.
+    If the module itself is traced, the code of the class that it stands for is.
+    """
+    tracer: Any = next(one for one in given if isinstance(one, Proxy)).tracer
+    if tracer.root is module:
+        return module.stands_for.forward(module, *given, **(named or {}))
+    path = tracer.path_of_module(module)
+    return tracer.create_proxy("call_module", path, tuple(given), dict(named or {}))
 
 
 def is_plain(x: Any, dtype: torch.dtype | None = None) -> bool:
@@ -25,11 +66,11 @@ def is_plain(x: Any, dtype: torch.dtype | None = None) -> bool:
     """
     return (
         isinstance(x, Tensor)
-        and x.dim() == 2
-        and x.device.type == "cpu"
-        and x.layout is torch.strided
-        and x.dtype in _DTYPES
-        and (dtype is None or x.dtype is dtype or _autocasts(x))
+        and x.ndim == 2
+        and x.is_cpu
+        and x.layout is _strided
+        and (found := x.dtype) in _DTYPES
+        and (found is dtype or dtype is None or _autocasts(x))
     )
 
 
@@ -42,11 +83,11 @@ def are_plain_edges(edge_index: Any) -> bool:
     """Returns whether edges are a dense [2, E] tensor on the CPU."""
     return (
         isinstance(edge_index, Tensor)
-        and edge_index.layout is torch.strided
-        and edge_index.device.type == "cpu"
-        and edge_index.dim() == 2
-        and edge_index.size(0) == 2
-        and edge_index.dtype in (torch.int64, torch.int32)
+        and edge_index.layout is _strided
+        and edge_index.is_cpu
+        and len(shape := edge_index.shape) == 2
+        and shape[0] == 2
+        and edge_index.dtype in _IDS
     )
 
 
@@ -59,34 +100,52 @@ def refuse_batch(x: Any, edge_index: Any) -> None:
         )
 
 
+def seeds_of(batch: Any, x: Tensor) -> int:
+    """Returns the number of seed nodes of a batch of PyG's form, its ``batch_size``.
+
+    Raises:
+        TypeError, ValueError: the batch says none, or one that cannot be. What PyG calls
+            ``batch_size`` of a `Batch` of graphs is the number of graphs, unless it was set.
+    """
+    if isinstance(batch, Batch) and "batch_size" not in batch:
+        raise ValueError(
+            f"a Batch of {batch.num_graphs} graphs has no seed nodes; call model(batch.x, batch.edge_index), "
+            f"or set batch.batch_size if its first nodes are seeds"
+        )
+    seeds = batch["batch_size"] if isinstance(batch, Batch) else getattr(batch, "batch_size", None)
+    if seeds is None:
+        raise ValueError("the batch does not say its batch_size; call model(x, edge_index)")
+    if isinstance(seeds, Tensor) and seeds.numel() != 1:
+        raise ValueError(
+            f"batch_size is a tensor of {seeds.numel()} numbers, so that the seed nodes are not the first "
+            f"nodes; call model(batch.x, batch.edge_index)"
+        )
+    found = operator.index(seeds)
+    if not 0 <= found <= x.size(0):
+        raise ValueError(f"batch_size is {found}, but the batch has {x.size(0)} nodes")
+    return found
+
+
 def is_traced() -> bool:
     """Returns whether torch compiles, traces or transforms the call, which native operators do not
     take part in."""
-    compiles = torch.compiler.is_compiling()
-    return compiles or torch._C._get_tracing_state() is not None or ops.is_transforming()
+    return is_compiling() or _get_tracing_state() is not None or is_transforming()
 
 
-def watches_parts(conv: torch.nn.Module) -> bool:
-    """Returns whether hooks, pruning or parametrisations wait on a part that is only read."""
-    found = (conv._modules.get(name) for name in READ_PARTS)
-    return any(
-        part is not None
-        and not is_uninitialized_parameter(getattr(part, "weight", None))
-        and (nn.is_watched(part) or parametrize.is_parametrized(part))
-        for part in found
-    )
+def takes(conv: nn.NativeConv, x: Any, edge_index: Any) -> bool:
+    """Returns whether a native convolution computes a call as PyG's would.
 
-
-def takes(conv: torch.nn.Module, x: Any, edge_index: Any, dtype: torch.dtype | None) -> bool:
-    """Returns whether a native convolution takes the arguments of a call."""
-    if isinstance(edge_index, nn.LayerGraph):
+    It does not if somebody changed what PyG's code would read or call; see `nn.as_made`. A
+    `LayerGraph` comes from callers that looked before.
+    """
+    if isinstance(edge_index, LayerGraph):
         return True
-    parts = x if isinstance(x, (tuple, list)) else (x,)
-    return (
-        are_plain_edges(edge_index)
-        and all(part is None or is_plain(part, dtype) for part in parts)
-        and parts[0] is not None
-        and not is_traced()
-        and not nn.waits_for_messages(conv)
-        and not watches_parts(conv)
-    )
+    if not are_plain_edges(edge_index) or is_traced() or _has_any_global_hook():
+        return False
+    made = as_made(conv)
+    if made is None:
+        return False
+    dtype = None if made.first is None else made.first.dtype
+    if isinstance(x, (tuple, list)):
+        return x[0] is not None and all(part is None or is_plain(part, dtype) for part in x)
+    return is_plain(x, dtype)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import torch
 
+from pyg_batchgnn.port import modules
 from pyg_batchgnn.port.examine import CONVS, NATIVE, concerns, is_fused, reason_against
 from pyg_batchgnn.port.report import AccelerationReport, Left, Replaced
 
@@ -68,6 +69,8 @@ def _visit(module: torch.nn.Module, name: str, places: Counter[int], report: Acc
         else:
             module.__class__ = NATIVE[kind]
             report.replaced.append(Replaced(name, kind.__name__))
+    if kind is modules.AcceleratedTrim.stands_for:
+        module.__class__ = modules.AcceleratedTrim
     for key, child in module.named_children():
         if not is_fused(module, key):
             _visit(child, f"{name}.{key}" if name else key, places, report)

@@ -1,7 +1,7 @@
 """The samples behind the edges of the PyG batches that loaders hand out.
 
-A sample is found by the identity of its ``edge_index`` and the version counter of that tensor. It
-is kept as long as the tensor lives. Nothing is stored on the batch.
+A sample is found by the identity of its ``edge_index``, the version counter of that tensor and sums
+of its contents. It is kept as long as the tensor lives. Nothing is stored on the batch.
 """
 
 from __future__ import annotations
@@ -44,9 +44,11 @@ class HandedOut:
 
 @dataclass
 class _Entry:
-    """The sample of a tensor at one version; its ``indices`` are copied when it is first read."""
+    """The sample of a tensor at one version, with sums of its contents; its ``indices`` are copied
+    when it is first read."""
 
     version: int
+    sums: Tensor
     sample: HandedOut
     is_complete: bool = False
 
@@ -69,7 +71,7 @@ def remember(edge_index: Tensor, minibatch: SampledMinibatch) -> None:
         minibatch.seed,
         minibatch.epoch,
     )
-    _entries[edge_index] = _Entry(edge_index._version, sample)
+    _entries[edge_index] = _Entry(edge_index._version, ops.content_sums(edge_index), sample)
 
 
 def handed_out(edge_index: Tensor) -> HandedOut | None:
@@ -79,6 +81,8 @@ def handed_out(edge_index: Tensor) -> HandedOut | None:
     """
     entry: _Entry | None = None if edge_index.is_inference() else _entries.get(edge_index)
     if entry is None or entry.version != edge_index._version:
+        return None
+    if not torch.equal(entry.sums, ops.content_sums(edge_index)):  # written to by a way around torch
         return None
     if not entry.is_complete:
         indices = edge_index[0].to(ops.id_dtype(entry.sample.num_nodes), copy=True)

@@ -144,7 +144,7 @@ def test_normalised_rows_have_length_one() -> None:
         (lambda: SAGEConv(4, 4, aggr="lstm"), ValueError, ["aggr='lstm'", "'mean'"]),
         (lambda: SAGEConv(4, 4, aggr=["mean", "max"]), ValueError, ["['mean', 'max']"]),
         (lambda: SAGEConv(4, 4, aggr="median"), ValueError, ["median"]),
-        (lambda: SAGEConv(4, 4, aggr=torch_geometric.nn.MeanAggregation()), ValueError, ["'mean'"]),
+        (lambda: SAGEConv(4, 4, aggr=torch_geometric.nn.MedianAggregation()), ValueError, ["'mean'"]),
         (lambda: SAGEConv(4, 4, flow="target_to_source"), ValueError, ["flow", "flip"]),
         (lambda: SAGEConv(4, 4, node_dim=0), ValueError, ["node_dim=0"]),
         (lambda: SAGEConv(4, 4, decomposed_layers=2), ValueError, ["decomposed_layers=2"]),

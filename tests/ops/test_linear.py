@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -218,3 +219,23 @@ X, W = torch.randn(4, 3), torch.randn(6, 3)
 def test_refuses(arguments: Any, options: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         ops.linear(*arguments, **options)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("learned", [(), ("x",), ("weight",), ("x", "weight")])
+@pytest.mark.parametrize("rows", [3, 5000])
+def test_the_bias_learns_whatever_else_does(rows: int, learned: tuple[str, ...], relu: bool) -> None:
+    draw = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(rows, 6, generator=draw), torch.randn(8, 6, generator=draw)
+    grad, grads = torch.randn(rows, 8, generator=draw), []
+    for product in (lambda *given: ops.linear([given[0]], [given[1]], given[2], relu=relu), F.linear):
+        leaves = [one.clone() for one in (x, weight)]
+        for name, leaf in zip(("x", "weight"), leaves, strict=True):
+            leaf.requires_grad_(name in learned)
+        bias = torch.zeros(8, requires_grad=True)
+        out = product(*leaves, bias)
+        (out.relu() if relu and product is F.linear else out).backward(grad)
+        grads.append([None if one.grad is None else one.grad for one in (*leaves, bias)])
+    for found, wanted in zip(*grads, strict=True):
+        assert (found is None) == (wanted is None)
+        assert found is None or torch.allclose(found, wanted, rtol=1e-4, atol=1e-3)

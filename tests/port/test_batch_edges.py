@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch_geometric.utils import trim_to_layer
 
-from pyg_batchgnn import nn
+from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import prefixes
 from pyg_batchgnn.sample import handed_out
 from tests.support.ported_models import GRAPH, MODELS, SEEDS, accelerated, batch_of, loader_of, trimming
@@ -154,3 +155,57 @@ def test_a_whole_graph() -> None:
     assert torch.allclose(
         ours(GRAPH.x, GRAPH.edge_index)[SEEDS], reference(GRAPH.x, GRAPH.edge_index)[SEEDS], atol=1e-12
     )
+
+
+def _swap(edges: torch.Tensor) -> None:
+    """Swaps two sources, which changes no sum over all edges."""
+    edges[0, [3, 9]] = edges[0, [9, 3]]
+
+
+#: Writes that leave the version counter of the tensor as it is.
+WRITES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "data": lambda edges: _swap(edges.data),
+    "data of the targets": lambda edges: edges.data[1].__setitem__(slice(0, 5), 2),
+    "numpy": lambda edges: edges.numpy().__setitem__((0, 4), (int(edges[0, 4]) + 1) % 9),
+    "storage": lambda edges: edges.untyped_storage().copy_(edges.flip(1).contiguous().untyped_storage()),
+    "dlpack": lambda edges: _swap(torch.from_dlpack(edges.__dlpack__())),
+    "detached": lambda edges: _swap(
+        torch.empty(0, dtype=torch.int64).set_(edges.untyped_storage()).view(2, -1)
+    ),
+}
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["before a call", "after one"])
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("name", ["gcn", "sage"])
+def test_writes_around_torch_are_seen(name: str, write: str, first: bool) -> None:
+    reference = MODELS[name](2).eval()
+    ours, batch = accelerated(reference), batch_of(2)
+    conv, whole = accelerated(reference.convs[0]), batch.edge_index.clone()
+    for edges in (batch.edge_index, whole):
+        if first:
+            ours(batch.x, edges), conv(batch.x, edges), ours(batch)
+        version = edges._version
+        WRITES[write](edges)
+        assert edges._version == version
+        wanted = reference(batch.x, edges)
+        assert torch.allclose(ours(batch.x, edges), wanted, atol=1e-12)
+        assert torch.allclose(conv(batch.x, edges), reference.convs[0](batch.x, edges), atol=1e-12)
+    wanted = reference(batch.x, batch.edge_index)
+    assert torch.allclose(ours(batch), wanted[:8], atol=1e-12)
+
+
+def test_any_change_of_few_entries_changes_the_sums() -> None:
+    draw = torch.Generator().manual_seed(0)
+    for entries in (0, 1, 5, 1023, 1024, 3000):
+        for dtype in (torch.int64, torch.int32):
+            values = torch.randint(1000, (2, entries), generator=draw).to(dtype)
+            wanted = ops.content_sums(values)
+            assert torch.equal(wanted, ops.content_sums(values.clone()))
+            for _ in range(20 if entries > 1 else 0):
+                other = values.clone()
+                one, two = torch.randperm(2 * entries, generator=draw)[:2].tolist()
+                flat = other.view(-1)
+                flat[one], flat[two] = flat[two].item(), flat[one].item()
+                same = torch.equal(other, values)
+                assert torch.equal(wanted, ops.content_sums(other)) == same

@@ -78,7 +78,7 @@ CALLS: dict[str, Callable[..., dict[str, Tensor]]] = {
 def test_hetero_conv(call: str, aggr: str | None) -> None:
     theirs = hetero_conv(aggr)
     ours = accelerate(copy.deepcopy(theirs))
-    assert type(ours).__name__ == "AcceleratedHeteroConv" and isinstance(ours, nn.HeteroConv)
+    assert type(ours) is not type(theirs) and isinstance(ours, nn.HeteroConv)
     assert list(ours.state_dict()) == list(theirs.state_dict())
     x, other = (rows_of(MINIBATCH, 1, torch.float64) for _ in range(2))
     found, wanted = results(ours, CALLS[call], x), results(theirs, CALLS[call], other)
@@ -134,3 +134,75 @@ def test_what_to_hetero_made(name: str) -> None:
     other = {name: one.detach().clone().requires_grad_() for name, one in x.items()}
     found, wanted = results(ours, CALLS["plain"], x), results(theirs, CALLS["plain"], other)
     assert_near(found, wanted, 1e-9)
+
+
+TWO = [("a", "to", "a"), ("b", "to", "a")]
+
+
+def _two(aggr: str | None = "sum") -> pyg.HeteroConv:
+    torch.manual_seed(1)
+    return pyg.HeteroConv({one: pyg.SAGEConv((4, 4), 3) for one in TWO}, aggr)
+
+
+def _outcome(call: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor] | str:
+    try:
+        return call()
+    except Exception as error:
+        return f"{type(error)} {error}".replace("AcceleratedConv.forward", "SAGEConv.forward")
+
+
+ROWS = {"a": torch.linspace(0, 1, 20).view(5, 4), "b": torch.linspace(1, 3, 24).view(6, 4)}
+INTO_A = {one: torch.tensor([[0, 1, 4, 4], [0, 0, 1, 3]]) for one in TWO}
+ODD_CALLS: dict[str, tuple[Any, ...]] = {
+    "nodes as edges": (ROWS, ROWS),
+    "nodes as edges, then edges": (ROWS, ROWS, INTO_A),
+    "nodes beside edges": (ROWS, {**INTO_A, "b": ROWS["b"]}),
+    "edges as rows": (INTO_A, INTO_A),
+    "values of a relation without edges": (ROWS, {TWO[0]: INTO_A[TWO[0]]}, {TWO[1]: (6, 5)}),
+    "sizes of nodes": (ROWS, INTO_A, ROWS),
+    "no edges": (ROWS, {}),
+    "rows alone": (ROWS,),
+    "no rows": ({}, INTO_A),
+    "sizes": (ROWS, INTO_A, {TWO[0]: (5, 5), TWO[1]: (6, 5)}),
+}
+
+
+@pytest.mark.parametrize("what", ODD_CALLS)
+def test_dicts_of_other_kinds_are_taken_as_pyg_takes_them(what: str) -> None:
+    theirs = _two()
+    ours = accelerate(copy.deepcopy(theirs))
+    wanted, found = (_outcome(lambda one=one: one(*ODD_CALLS[what])) for one in (theirs, ours))
+    if isinstance(wanted, str) or isinstance(found, str):
+        assert found == wanted
+    else:
+        assert set(found) == set(wanted)
+        assert all(torch.allclose(found[one], wanted[one], atol=1e-5) for one in wanted)
+
+
+@pytest.mark.parametrize("when", ["made", "before", "after"])
+@pytest.mark.parametrize("aggr", ["mul", "add", "prod", "median", "no such", 5, "max", "mean", None])
+def test_aggregations_are_those_of_pyg(aggr: Any, when: str) -> None:
+    theirs = _two(aggr if when == "made" else "sum")
+    ours = copy.deepcopy(theirs) if when == "before" else accelerate(copy.deepcopy(theirs))
+    if when != "made":
+        theirs.aggr = ours.aggr = aggr
+    accelerate(ours)
+    wanted, found = (_outcome(lambda one=one: one(ROWS, INTO_A)) for one in (theirs, ours))
+    if isinstance(wanted, str) or isinstance(found, str):
+        assert found == wanted
+    else:
+        assert all(torch.allclose(found[one], wanted[one], atol=1e-5) for one in wanted)
+
+
+def test_a_changed_layer_cannot_take_a_minibatch() -> None:
+    """PyG has no such call that could be made instead."""
+    ours = accelerate(hetero_conv())
+    x = rows_of(MINIBATCH, 1, torch.float64)
+    ours(x, MINIBATCH, 1)
+    ours.convs[WRITES].message = lambda x_j: x_j * 2
+    with pytest.raises(ValueError, match=r"nn\.SAGEConv does not support a method message"):
+        ours(x, MINIBATCH, 1)
+    del ours.convs[WRITES].message
+    ours.convs[CITES].flow = "target_to_source"
+    with pytest.raises(ValueError, match=r"nn\.GCNConv does not support flow"):
+        ours(x, MINIBATCH, 1)

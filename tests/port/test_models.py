@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 import torch_geometric.nn as pyg
+from torch_geometric.data import Batch, Data
 
 from pyg_batchgnn.port import accelerate
 from tests.support.accuracy import assert_as_pygs
 from tests.support.ported_models import (
     FEATURES,
+    GRAPH,
     KNOWLEDGE,
     MODELS,
     accelerated,
@@ -216,3 +218,40 @@ def test_wrong_batches() -> None:
     del bare.batch_size
     with pytest.raises(ValueError, match="batch_size"):
         ours(bare)
+
+
+@pytest.mark.parametrize("name", ["sage", "gcn", "sage, batch norm"])
+def test_a_batch_size_that_was_set_is_read(name: str) -> None:
+    reference, batch = MODELS[name](2).eval(), batch_of(2)
+    ours = accelerated(reference)
+    for size in (3, 8, 20, batch.num_nodes, torch.tensor(5)):
+        for one in (batch, batch.clone()):
+            one.batch_size = size
+            wanted = reference(batch.x, batch.edge_index)[: int(size)]
+            assert_same(results(ours, ours(one)), results(reference, wanted), 1e-10)
+    for size in (-1, batch.num_nodes + 1):
+        batch.batch_size = size
+        with pytest.raises(ValueError, match=f"batch_size is {size}, but the batch has {batch.num_nodes}"):
+            ours(batch)
+
+
+def test_a_batch_of_graphs_has_no_seed_nodes() -> None:
+    reference = MODELS["gin"](2).eval()
+    ours, batch = accelerated(reference), batch_of(2)
+    graphs = [Data(x=GRAPH.x[:n], edge_index=torch.arange(n).repeat(2, 1)) for n in (3, 4, 5)]
+    together = Batch.from_data_list(graphs)
+    with pytest.raises(ValueError, match=r"a Batch of 3 graphs has no seed nodes; call model\(batch\.x"):
+        ours(together)
+    wanted = reference(together.x, together.edge_index)
+    assert torch.allclose(ours(together.x, together.edge_index), wanted, atol=1e-12)
+    together.batch_size = 5
+    assert torch.allclose(ours(together), wanted[:5], atol=1e-12)
+    with pytest.raises(ValueError, match="a tensor of 2 numbers"):
+        ours(Batch.from_data_list([batch, batch]))
+
+
+def test_hooks_on_a_model_are_called_once() -> None:
+    ours, batch, seen = accelerated(MODELS["sage"](1)), batch_of(2), []
+    ours.register_forward_hook(lambda *_: seen.append(1))
+    ours(batch)  # of another depth than the batch
+    assert len(seen) == 1

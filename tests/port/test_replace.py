@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import functools
 import io
+import pickle
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -26,6 +28,7 @@ from tests.support.ported_models import (
     model_of,
     report_of,
     stirred,
+    trimming,
 )
 
 
@@ -302,3 +305,107 @@ def test_native_layers_that_were_made_before_change_nothing() -> None:
         wanted = reference(batch.x, batch.edge_index)
         assert torch.allclose(ours(batch.x, batch.edge_index), wanted, atol=1e-12)
         assert len(seen) == 1
+
+
+# Names, files and tracers #########################################################################
+
+
+@pytest.mark.parametrize("name", [*MODELS, *KNOWLEDGE])
+def test_models_are_printed_as_pygs(name: str) -> None:
+    model = (MODELS | KNOWLEDGE)[name](2)
+    accelerated_one = accelerate(copy.deepcopy(model))
+    assert repr(accelerated_one) == repr(model) and str(accelerated_one.convs) == str(model.convs)
+
+
+def test_layers_are_printed_as_pygs() -> None:
+    typed = pyg.HeteroConv({("a", "to", "a"): pyg.GCNConv(4, 4)})
+    for module in (Net(), typed, typed.convs, pyg.MLP([4, 4, 4]), torch.nn.BatchNorm1d(4)):
+        wanted = repr(module)
+        assert repr(accelerate(module)) == wanted
+    again = pickle.loads(pickle.dumps(accelerate(Net())))
+    assert repr(again) == repr(Net()) and isinstance(again.first, pyg_batchgnn.nn.SAGEConv)
+
+
+class Plain(torch.nn.Module):
+    """A model without values of edges, which a tracer can follow."""
+
+    def __init__(self, lazy: bool = True) -> None:
+        super().__init__()
+        self.first, self.norm = pyg.SAGEConv((-1, -1) if lazy else FEATURES, 8), torch.nn.BatchNorm1d(8)
+        self.act, self.drop = torch.nn.ReLU(), torch.nn.Dropout(0.0)
+        self.last = pyg.GATConv((-1, -1), 3, add_self_loops=False) if lazy else pyg.SAGEConv(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.drop(self.act(self.norm(self.first(x, edge_index))))
+        return self.last(x, edge_index)
+
+
+METADATA = (["a", "b"], [("a", "to", "b"), ("b", "to", "a"), ("a", "in", "a")])
+HETERO: dict[str, Callable[[], torch.nn.Module]] = {
+    "one's own": Plain,
+    "sage": lambda: pyg.GraphSAGE((-1, -1), 8, 2, 3, norm="batch_norm"),
+    "gin": lambda: pyg.GIN(FEATURES, 8, 2, 3),
+    "gat": lambda: pyg.GAT((-1, -1), 8, 2, 3, add_self_loops=False),
+    "gatv2": lambda: pyg.GAT((-1, -1), 8, 2, 3, add_self_loops=False, v2=True),
+}
+
+
+def _typed(model: torch.nn.Module, bases: bool) -> torch.nn.Module:
+    torch.manual_seed(1)
+    if bases:
+        return pyg.to_hetero_with_bases(model, METADATA, num_bases=2, in_channels={"x": FEATURES}).eval()
+    return pyg.to_hetero(model, METADATA).eval()
+
+
+@pytest.mark.parametrize("name", [*HETERO, "bases"])
+def test_to_hetero_takes_an_accelerated_model(name: str) -> None:
+    draw = torch.Generator().manual_seed(2)
+    x = {one: torch.randn(9, FEATURES, generator=draw) for one in METADATA[0]}
+    edges = {one: torch.randint(9, (2, 30), generator=draw) for one in METADATA[1]}
+    outputs = []
+    for change in (lambda model: model, accelerate):
+        torch.manual_seed(1)
+        model = change(Plain(lazy=False) if name == "bases" else HETERO[name]())
+        typed = _typed(model, name == "bases")
+        torch.manual_seed(1)
+        outputs.append(typed(x, edges))
+    wanted, found = outputs
+    assert set(found) == set(wanted)
+    assert all(torch.allclose(found[one], wanted[one], atol=1e-4, rtol=1e-4) for one in wanted)
+    natives = [one for one in typed.modules() if isinstance(one, pyg_batchgnn.nn.NativeConv)]
+    assert len(natives) == (4 if name == "bases" else 2 * len(METADATA[1]))
+
+
+@pytest.mark.parametrize("name", [*MODELS, *KNOWLEDGE])
+def test_torch_fx_traces_models_with_layers_as_steps(name: str) -> None:
+    model, batch = accelerate((MODELS | KNOWLEDGE)[name](2)), batch_of(2)
+    whole = {"batch": None, "batch_size": None} if "layer norm" in name else None
+    traced = torch.fx.symbolic_trace(model, concrete_args=whole)  # PyG's norm goes by presence
+    steps = [node.target for node in traced.graph.nodes if node.op == "call_module"]
+    assert [one for one in steps if one.startswith("convs")] == ["convs.0", "convs.1"]
+    for options in ({}, trimming(batch) if name in MODELS else {}):
+        wanted = model(batch.x, batch.edge_index, **options)
+        found = traced(batch.x, batch.edge_index, **options)[: len(wanted)]
+        assert torch.allclose(found, wanted, atol=1e-9)
+
+
+def test_torch_fx_traces_ones_own_model_and_says_what_pyg_says_of_a_layer() -> None:
+    model = accelerate(Plain()).double()
+    x, edges = batch_of(2).x, batch_of(2).edge_index
+    wanted = model(x, edges)
+    traced = torch.fx.symbolic_trace(model)
+    assert [node.target for node in traced.graph.nodes if node.op == "call_module"] == [
+        *("first", "norm", "act", "drop", "last")
+    ]
+    assert torch.allclose(traced(x, edges), wanted, atol=1e-9)
+    typed = pyg.HeteroConv({("a", "to", "a"): pyg.SAGEConv(4, 4)})
+    layers = (pyg.SAGEConv(4, 4), pyg.GCNConv(4, 4), typed, torch.nn.BatchNorm1d(4), torch.nn.ReLU())
+    for layer in layers:
+        errors = []
+        for one in (layer, accelerate(copy.deepcopy(layer))):
+            try:
+                torch.fx.symbolic_trace(one)
+                errors.append("")
+            except Exception as error:
+                errors.append(f"{type(error)} {error}")
+        assert errors[0] == errors[1]

@@ -97,7 +97,8 @@ def trimming(batch: Data) -> dict[str, Any]:
 def results(model: torch.nn.Module, out: Tensor, *inputs: Tensor) -> dict[str, Tensor]:
     """The output with the gradients of a weighted sum, by parameter and input."""
     weights = torch.linspace(0.1, 1.0, out.numel(), dtype=out.dtype).view_as(out)
-    leaves = dict(model.named_parameters()) | {f"input {i}": one for i, one in enumerate(inputs)}
+    leaves = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    leaves |= {f"input {i}": one for i, one in enumerate(inputs)}
     grads = torch.autograd.grad(
         (out * weights).sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
     )

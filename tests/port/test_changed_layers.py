@@ -1,0 +1,667 @@
+"""A change of a layer, before or after acceleration, acts as it does on PyG's layer.
+
+Each change is made on a layer alone, in a model of PyG and in a `HeteroConv`. An accelerated copy
+then gives the output and the gradients of PyG's, or an error of the same type.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch.nn.utils import parametrizations, parametrize, prune
+
+from pyg_batchgnn import nn
+from pyg_batchgnn.port import accelerate
+from tests.support.ported_models import CLASSES, FEATURES, HIDDEN, assert_same, batch_of, results, stirred
+
+Module = torch.nn.Module
+#: Undoes a change that is not of the layer alone; None if there is nothing to undo.
+Undo = Callable[[], None] | None
+
+BATCH = batch_of(2)
+NODES = BATCH.num_nodes
+DRAW = torch.Generator().manual_seed(7)
+X = torch.randn(NODES, FEATURES, generator=DRAW, dtype=torch.float64)
+OTHERS = torch.randn(9, FEATURES, generator=DRAW, dtype=torch.float64)
+EDGES = BATCH.edge_index.clone()
+FROM_OTHERS = torch.stack([torch.arange(9), torch.arange(9) * 2])
+SELF, BETWEEN = ("a", "to", "a"), ("b", "to", "a")
+
+
+def _perceptron(columns: int, out: int) -> Module:
+    return pyg.MLP([columns, 6, out], norm=None)
+
+
+LAYERS: dict[str, Callable[[], Module]] = {
+    "sage": lambda: pyg.SAGEConv(FEATURES, HIDDEN),
+    "sage, max, projected": lambda: pyg.SAGEConv(FEATURES, HIDDEN, aggr="max", project=True),
+    "gcn": lambda: pyg.GCNConv(FEATURES, HIDDEN),
+    "gin": lambda: pyg.GINConv(_perceptron(FEATURES, HIDDEN), train_eps=True),
+    "gat": lambda: pyg.GATConv(FEATURES, HIDDEN // 2, heads=2, residual=True),
+    "gatv2": lambda: pyg.GATv2Conv(FEATURES, HIDDEN // 2, heads=2),
+}
+MODELS: dict[str, Callable[[], Module]] = {
+    "sage": lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES),
+    "sage, max, projected": lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES, aggr="max", project=True),
+    "gcn": lambda: pyg.GCN(FEATURES, HIDDEN, 2, CLASSES),
+    "gin": lambda: pyg.GIN(FEATURES, HIDDEN, 2, CLASSES, train_eps=True),
+    "gat": lambda: pyg.GAT(FEATURES, HIDDEN, 2, CLASSES, heads=2, residual=True),
+    "gatv2": lambda: pyg.GAT(FEATURES, HIDDEN, 2, CLASSES, heads=2, v2=True),
+}
+
+
+# Changes ##########################################################################################
+
+
+class OwnLinear(pyg.Linear):
+    """A linear layer whose forward is another one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * 1.5
+
+
+class LowRank(Module):
+    """A linear layer with an update of low rank beside it (LoRA)."""
+
+    def __init__(self, base: Module, columns: int, out: int) -> None:
+        super().__init__()
+        self.base, self.down = base, torch.nn.Linear(columns, 2, bias=False).double()
+        self.up = torch.nn.Linear(2, out, bias=False).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + self.up(self.down(x))
+
+
+def _linear(conv: Any) -> tuple[str, Any]:
+    """The first linear layer of a convolution, or of the module of a `GINConv`, with its name."""
+    for name in ("lin_l", "lin", "lin_src"):
+        if isinstance(getattr(conv, name, None), Module):
+            return name, getattr(conv, name)
+    return "nn", conv.nn.lins[0]
+
+
+def _put_linear(conv: Any, linear: Module) -> None:
+    name, _ = _linear(conv)
+    if name == "nn":
+        conv.nn.lins[0] = linear
+    else:
+        setattr(conv, name, linear)
+
+
+def _replaced(conv: Any, make: Callable[..., Module], bias: bool = False) -> None:
+    _, old = _linear(conv)
+    made = make(old.in_channels, old.out_channels, bias=bias or old.bias is not None).double()
+    _put_linear(conv, made)
+
+
+def _doubled(*given: Any) -> Any:
+    """A hook that doubles the result."""
+    return given[-1] * 2
+
+
+def _first_doubled(_module: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (given[0] * 2, *given[1:])
+
+
+def _gradient_doubled(_module: Any, given: tuple[Tensor | None, ...], _out: Any) -> tuple[Any, ...]:
+    return tuple(None if one is None else one * 2 for one in given)
+
+
+def _wrapped(module: Any, name: str, direct: bool = False) -> None:
+    """Patches a method of an instance so that it doubles its result."""
+    old = getattr(module, name)
+
+    def doubled(*given: Any, **named: Any) -> Any:
+        return old(*given, **named) * 2
+
+    if direct:
+        vars(module)[name] = doubled
+    else:
+        setattr(module, name, doubled)
+
+
+def _explained(conv: Any) -> None:
+    conv.explain = True
+    loops = isinstance(conv, (pyg.GCNConv, pyg.GATConv, pyg.GATv2Conv))
+    kept = EDGES[0] != EDGES[1] if loops else torch.ones(EDGES.size(1), dtype=torch.bool)
+    conv._edge_mask, conv._loop_mask = torch.linspace(-1, 1, EDGES.size(1), dtype=torch.float64), kept
+
+
+def _explained_before(conv: Any) -> None:
+    _explained(conv)
+    conv.explain, conv._edge_mask, conv._loop_mask = False, None, None
+
+
+def _everywhere(_conv: Any) -> Undo:
+    def hook(module: Any, _given: Any, out: Any) -> Any:
+        return out * 2 if type(module) is pyg.Linear or isinstance(module, pyg.Aggregation) else None
+
+    return torch.nn.modules.module.register_module_forward_hook(hook).remove
+
+
+def _class_patched(conv: Any) -> Undo:
+    kind = getattr(conv, "stands_for", type(conv))
+    old = kind.message
+
+    def doubled(self: Any, x_j: Tensor, **named: Any) -> Tensor:
+        return old(self, x_j * 2, **named)
+
+    if "edge_weight" in old.__code__.co_varnames or "alpha" in old.__code__.co_varnames:
+        return None
+    kind.message = lambda self, x_j: old(self, x_j) * 2
+    return partial(setattr, kind, "message", old)
+
+
+def _as_own_class(conv: Any) -> None:
+    kind = getattr(conv, "stands_for", type(conv))
+
+    def forward(self: Any, x: Any, edge_index: Tensor, *_given: Any, **_named: Any) -> Tensor:
+        found: Tensor = kind.forward(self, x, edge_index)
+        return found + 1
+
+    conv.__class__ = type("Own", (kind,), {"forward": forward})
+
+
+def _number_as_bias(conv: Any) -> None:
+    del conv.bias
+    conv.bias = 0.5
+
+
+def _biases_learn(conv: Any) -> None:
+    for name, parameter in conv.named_parameters():
+        parameter.requires_grad_(name.endswith("bias"))
+
+
+def _set(**values: Any) -> Callable[[Any], None]:
+    """Sets attributes, of those that the layer has."""
+
+    def change(conv: Any) -> None:
+        for name, value in values.items():
+            if hasattr(conv, name):
+                setattr(conv, name, value() if callable(value) else value)
+
+    return change
+
+
+CHANGES: dict[str, Callable[[Any], Undo]] = {
+    "nothing": lambda _: None,
+    "flow": _set(flow="target_to_source"),
+    "flow in the dict": lambda conv: vars(conv).update(flow="target_to_source", own=1),
+    "no flow": lambda conv: delattr(conv, "flow"),
+    "node_dim": _set(node_dim=-1),
+    "decomposed layers": _set(decomposed_layers=2),
+    "explain": _explained,
+    "explained before": _explained_before,
+    "aggr alone": _set(aggr="max"),
+    "aggr sum": _set(aggr_module=pyg.SumAggregation),
+    "aggr mean": _set(aggr_module=pyg.MeanAggregation),
+    "aggr max": _set(aggr_module=pyg.MaxAggregation),
+    "aggr median": _set(aggr_module=pyg.MedianAggregation),
+    "aggr learned": _set(aggr_module=lambda: pyg.SoftmaxAggregation(learn=True).double()),
+    "no aggr": _set(aggr_module=None),
+    "hook on aggr": lambda conv: conv.aggr_module.register_forward_hook(_doubled) and None,
+    "hook before aggr": lambda conv: conv.aggr_module.register_forward_pre_hook(_first_doubled) and None,
+    "hook on the gradient of aggr": lambda conv: (
+        conv.aggr_module.register_full_backward_hook(_gradient_doubled) and None
+    ),
+    "hooks of aggr replaced": lambda conv: (
+        setattr(conv.aggr_module, "_forward_hooks", type(conv._forward_hooks)())
+        or (conv.aggr_module.register_forward_hook(_doubled) and None)
+    ),
+    "forward of aggr": lambda conv: _wrapped(conv.aggr_module, "forward"),
+    "reduce of aggr": lambda conv: _wrapped(conv.aggr_module, "reduce"),
+    "class of aggr": lambda conv: setattr(conv.aggr_module, "__class__", pyg.MinAggregation),
+    "message": lambda conv: _wrapped(conv, "message"),
+    "message in the dict": lambda conv: _wrapped(conv, "message", direct=True),
+    "message of the class": _class_patched,
+    "update": lambda conv: _wrapped(conv, "update"),
+    "aggregate": lambda conv: _wrapped(conv, "aggregate"),
+    "propagate": lambda conv: _wrapped(conv, "propagate"),
+    "edge_update": lambda conv: _wrapped(conv, "edge_update"),
+    "message_and_aggregate": lambda conv: _wrapped(conv, "message_and_aggregate"),
+    "lift": lambda conv: _wrapped(conv, "_index_select"),
+    "forward": lambda conv: _wrapped(conv, "forward"),
+    "hook": lambda conv: conv.register_forward_hook(_doubled) and None,
+    "hook before": lambda conv: (
+        conv.register_forward_pre_hook(lambda _, given: (given[0], given[1].flip(0))) and None
+    ),
+    "hook on the gradient": lambda conv: conv.register_full_backward_hook(_gradient_doubled) and None,
+    "hook on messages": lambda conv: conv.register_message_forward_hook(_doubled) and None,
+    "hook before messages": lambda conv: (
+        conv.register_message_forward_pre_hook(
+            lambda _, given: ({name: one * 2 for name, one in given[0].items() if one is not None},)
+        )
+        and None
+    ),
+    "hook on aggregate": lambda conv: conv.register_aggregate_forward_hook(_doubled) and None,
+    "hook on propagate": lambda conv: conv.register_propagate_forward_hook(_doubled) and None,
+    "hook on edge_update": lambda conv: conv.register_edge_update_forward_hook(_doubled) and None,
+    "hook on all modules": _everywhere,
+    "own class": _as_own_class,
+    "own linear": lambda conv: _replaced(conv, OwnLinear),
+    "class of linear": lambda conv: setattr(_linear(conv)[1], "__class__", OwnLinear),
+    "torch's linear": lambda conv: _replaced(conv, torch.nn.Linear),
+    "linear with bias": lambda conv: _replaced(conv, pyg.Linear, bias=True),
+    "another linear": lambda conv: _replaced(conv, pyg.Linear),
+    "low rank": lambda conv: _put_linear(
+        conv, LowRank(_linear(conv)[1], _linear(conv)[1].in_channels, _linear(conv)[1].out_channels)
+    ),
+    "low rank in the dict": lambda conv: (conv if _linear(conv)[0] != "nn" else conv.nn.lins)._modules.update(
+        {
+            _linear(conv)[0] if _linear(conv)[0] != "nn" else "0": LowRank(
+                _linear(conv)[1], _linear(conv)[1].in_channels, _linear(conv)[1].out_channels
+            )
+        }
+    ),
+    "no linear": lambda conv: setattr(conv, _linear(conv)[0], None),
+    "hook on linear": lambda conv: _linear(conv)[1].register_forward_hook(_doubled) and None,
+    "hook before linear": lambda conv: _linear(conv)[1].register_forward_pre_hook(_first_doubled) and None,
+    "hook on the gradient of linear": lambda conv: (
+        _linear(conv)[1].register_full_backward_hook(_gradient_doubled) and None
+    ),
+    "forward of linear": lambda conv: _wrapped(_linear(conv)[1], "forward"),
+    "weight norm": lambda conv: parametrizations.weight_norm(_linear(conv)[1]) and None,
+    "spectral norm": lambda conv: parametrizations.spectral_norm(_linear(conv)[1].eval()) and None,
+    "parametrised": lambda conv: (
+        parametrize.register_parametrization(conv, "bias", torch.nn.Tanh()) and None
+        if getattr(conv, "bias", None) is not None
+        else None
+    ),
+    "pruned itself": lambda conv: (
+        prune.l1_unstructured(conv, "bias", 0.5) and None if getattr(conv, "bias", None) is not None else None
+    ),
+    "pruned": lambda conv: prune.l1_unstructured(_linear(conv)[1], "weight", 0.5) and None,
+    "bias of linear": lambda conv: setattr(_linear(conv)[1], "bias", None),
+    "narrow bias of linear": lambda conv: setattr(
+        _linear(conv)[1], "bias", torch.nn.Parameter(torch.full((1,), 0.5, dtype=torch.float64))
+    ),
+    "weight of linear": lambda conv: setattr(
+        _linear(conv)[1], "weight", torch.nn.Parameter(_linear(conv)[1].weight.detach() * 2)
+    ),
+    "float": lambda conv: conv.float() and None,
+    "half": lambda conv: conv.half() and None,
+    "on another device": lambda conv: conv.to("meta") and None,
+    "bias of a number": lambda conv: _number_as_bias(conv) if hasattr(conv, "bias") else None,
+    "biases alone": _biases_learn,
+    "plain weight": lambda conv: (
+        (weight := _linear(conv)[1].weight.detach(), delattr(_linear(conv)[1], "weight"))
+        and setattr(_linear(conv)[1], "weight", weight)
+    ),
+    "columns first": lambda conv: setattr(
+        _linear(conv)[1].weight, "data", _linear(conv)[1].weight.data.t().contiguous().t()
+    ),
+    "frozen": lambda conv: conv.requires_grad_(False) and None,
+    "dropout of 1": _set(dropout=1.0),
+    "fill_value": _set(fill_value=3.0),
+    "no bias": _set(bias=None),
+    "narrow bias": lambda conv: (
+        setattr(conv, "bias", torch.nn.Parameter(torch.full((1,), 0.5, dtype=torch.float64)))
+        if hasattr(conv, "bias")
+        else None
+    ),
+    "normalize": lambda conv: setattr(conv, "normalize", not getattr(conv, "normalize", True)),
+    "cached": _set(cached=True),
+    "add_self_loops": _set(add_self_loops=False),
+    "improved": _set(improved=True),
+    "root_weight": _set(root_weight=False),
+    "project": _set(project=True),
+    "no project": _set(project=False),
+    "columns": _set(in_channels=99),
+    "concat": lambda conv: setattr(conv, "residual", False),
+    "negative_slope": _set(negative_slope=0.7),
+    "share_weights": _set(share_weights=True),
+    "eps of each column": lambda conv: (
+        setattr(conv, "eps", torch.nn.Parameter(torch.linspace(0, 1, FEATURES, dtype=torch.float64)))
+        if isinstance(conv, pyg.GINConv)
+        else None
+    ),
+    "an attribute of one's own": lambda conv: setattr(conv, "own", 1),
+    "norm in the perceptron": lambda conv: (
+        conv.nn.norms.__setitem__(0, pyg.GraphNorm(conv.nn.lins[0].weight.size(0)).double())
+        if isinstance(conv, pyg.GINConv)
+        else None
+    ),
+}
+
+
+# Places ###########################################################################################
+
+
+def _made(make: Callable[[], Module]) -> Module:
+    torch.manual_seed(3)
+    return stirred(make().double())
+
+
+def _copied(module: Any) -> Any:
+    """Copies a module, but not what PyG found out about the methods of its class, which takes
+    long."""
+    found = [one.inspector for one in module.modules() if isinstance(one, pyg.MessagePassing)]
+    return copy.deepcopy(module, {id(one): one for one in found})
+
+
+def _typed(name: str) -> Module:
+    return pyg.HeteroConv({SELF: LAYERS[name](), BETWEEN: pyg.SAGEConv((FEATURES, FEATURES), HIDDEN)})
+
+
+def _of_types(module: Any, x: Tensor, others: Tensor) -> Tensor:
+    found: Tensor = module({"a": x, "b": others}, {SELF: EDGES, BETWEEN: FROM_OTHERS})["a"]
+    return found
+
+
+PLACES: dict[str, tuple[Callable[[str], Module], Callable[[Any], Any], Callable[..., Tensor]]] = {
+    "alone": (lambda name: LAYERS[name](), lambda module: module, lambda module, x, _: module(x, EDGES)),
+    "in a model": (
+        lambda name: MODELS[name](),
+        lambda module: module.convs[0],
+        lambda module, x, _: module(x, BATCH.edge_index)[:8],
+    ),
+    "by type": (_typed, lambda module: module.convs[SELF], _of_types),
+}
+
+
+@cache
+def _unchanged(place: str, name: str) -> Any:
+    return _made(partial(PLACES[place][0], name))
+
+
+def _outcome(module: Any, call: Callable[..., Tensor]) -> dict[str, Tensor] | type[Exception]:
+    """Returns the output with gradients, or the type of the error."""
+    x, others = X.clone().requires_grad_(), OTHERS.clone().requires_grad_()
+    try:
+        return results(module, call(module, x, others), x)
+    except Exception as error:
+        return type(error)
+
+
+def _changed(module: Any, conv: Any, change: Callable[[Any], Undo], call: Callable[..., Tensor]) -> Any:
+    torch.manual_seed(5)
+    undo: Undo = None
+    try:
+        undo = change(conv)
+    except AttributeError as error:  # a method that the layer does not have
+        return type(error)
+    try:
+        return _outcome(module, call)
+    finally:
+        if undo is not None:
+            undo()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.filterwarnings("ignore")
+def test_changes_act_as_on_pygs_layer(name: str, change: str) -> None:
+    for place, (_, conv_of, call) in PLACES.items():
+        plain, before, after = (_copied(_unchanged(place, name)) for _ in range(3))
+        accelerate(after)
+        call(after, X, OTHERS)
+        wanted = _changed(plain, conv_of(plain), CHANGES[change], call)
+        torch.manual_seed(5)
+        undo = None
+        try:
+            undo = CHANGES[change](conv_of(before))
+            accelerate(before)
+            found = _outcome(before, call)
+        except AttributeError as error:
+            found = type(error)
+        finally:
+            if undo is not None:
+                undo()
+        outcomes = {"before": found, "after": _changed(after, conv_of(after), CHANGES[change], call)}
+        for when, one in outcomes.items():
+            if isinstance(wanted, type) or isinstance(one, type):
+                assert one is wanted, (place, when, one, wanted)
+            else:
+                assert_same(one, wanted, 1e-9)
+
+
+# What follows from it #############################################################################
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_is_native_again_when_a_change_is_undone(name: str) -> None:
+    conv: Any = accelerate(_made(LAYERS[name]))
+    conv(X, EDGES)
+    assert conv.takes_call(X, EDGES)
+    handles = [
+        conv.aggr_module.register_forward_hook(_doubled),
+        conv.register_message_forward_hook(_doubled),
+        torch.nn.modules.module.register_module_forward_hook(lambda *_: None),
+    ]
+    native = []
+    for handle in handles:
+        native.append(conv.takes_call(X, EDGES))
+        handle.remove()
+    assert native == [False, False, False]
+    assert conv.takes_call(X, EDGES)
+    conv.flow = "target_to_source"
+    assert not conv.takes_call(X, EDGES)
+    conv.flow = "source_to_target"
+    conv.message = lambda x_j: x_j
+    assert not conv.takes_call(X, EDGES)
+    del conv.message
+    assert conv.takes_call(X, EDGES)
+    conv.eval()
+    assert conv.takes_call(X, EDGES)
+    _explained_before(conv)
+    assert conv.takes_call(X, EDGES)
+
+
+def test_a_check_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a layer on which something was set is looked at as a whole."""
+    conv: Any = accelerate(_made(LAYERS["sage"]))
+    conv(X, EDGES)
+    looked: list[Any] = []
+    check = nn.SAGEConv.check.__func__  # type: ignore[attr-defined]
+
+    def counted(cls: Any, one: Any) -> None:
+        looked.append(one)
+        check(cls, one)
+
+    monkeypatch.setattr(type(conv), "check", classmethod(counted))
+    for training in (True, False, True):
+        conv.train(training)(X, EDGES)
+    conv.lin_l.weight.data.mul_(2)
+    conv(X, EDGES)
+    assert looked == []
+    conv.own = 1
+    conv(X, EDGES)
+    conv(X, EDGES)
+    assert looked == [conv]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_copies_and_files_take_no_mark_along(name: str) -> None:
+    conv: Any = accelerate(_made(LAYERS[name]))
+    wanted = conv(X, EDGES)
+    assert nn.as_made(conv) is not None
+    for other in (copy.copy(conv), copy.deepcopy(conv), pickle.loads(pickle.dumps(conv))):
+        assert type(other) is type(conv) and "_as_made" not in vars(other)
+        assert torch.equal(other(X, EDGES), wanted)
+    twin = copy.deepcopy(conv)
+    twin.flow = "target_to_source"
+    assert torch.equal(conv(X, EDGES), wanted) and not torch.equal(twin(X, EDGES), wanted)
+
+
+def test_a_mark_keeps_nothing_alive() -> None:
+    conv: Any = accelerate(_made(LAYERS["sage"]))
+    conv(X, EDGES)
+    held = weakref.ref(conv)
+    del conv
+    gc.collect()
+    assert held() is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("flow", "flow='target_to_source'"),
+        ("message", "a method message"),
+        ("hook on aggr", "aggr_module has hooks"),
+        ("aggr learned", "SoftmaxAggregation"),
+        ("hook on linear", "lin_l has hooks"),
+        ("own linear", "lin_l is a OwnLinear"),
+        ("torch's linear", "lin_l is a Linear, not PyG's"),
+        ("low rank", "lin_l is a LowRank"),
+        ("hook on propagate", "hooks on messages"),
+        ("explain", "explanations"),
+        ("decomposed layers", "decomposed_layers=2"),
+    ],
+)
+def test_native_layers_refuse_what_they_would_not_follow(change: str, words: str) -> None:
+    conv = nn.SAGEConv(FEATURES, HIDDEN).double()
+    conv(X, EDGES)
+    typed = nn.HeteroConv({SELF: nn.SAGEConv(FEATURES, HIDDEN)}).double()
+    for layer, call in (
+        (conv, lambda: conv(X, EDGES)),
+        (typed.convs[SELF], lambda: typed({"a": X}, {SELF: EDGES})),
+    ):
+        CHANGES[change](layer)
+        with pytest.raises(ValueError, match="nn.SAGEConv does not support .*" + words):
+            call()
+
+
+def test_native_layers_follow_the_aggregation_and_parametrised_weights() -> None:
+    conv, plain = (kind(FEATURES, HIDDEN).double() for kind in (nn.SAGEConv, pyg.SAGEConv))
+    plain.load_state_dict(conv.state_dict())
+    for one in (conv, plain):
+        one.aggr = "sum"  # says nothing, as in PyG
+        one.aggr_module = pyg.MaxAggregation()
+        parametrizations.weight_norm(one.lin_l)
+    assert_same(results(conv, conv(X, EDGES)), results(plain, plain(X, EDGES)), 1e-10)
+    given = pyg.SAGEConv(FEATURES, HIDDEN, aggr=pyg.MaxAggregation()).double()
+    ours: Any = accelerate(copy.deepcopy(given))
+    assert ours.takes_call(X, EDGES)
+    assert_same(results(ours, ours(X, EDGES)), results(given, given(X, EDGES)), 1e-10)
+
+
+class OwnMessage(nn.SAGEConv):
+    """A subclass with a message, which a native layer never sends."""
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j * 2
+
+
+def test_a_subclass_with_a_message_of_its_own_is_refused() -> None:
+    with pytest.raises(ValueError, match="a method message"):
+        OwnMessage(FEATURES, HIDDEN)
+
+
+# Models ###########################################################################################
+
+
+class Centred(Module):
+    """Looks at all rows."""
+
+    def __init__(self, columns: int, out: int) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(columns, out).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.inner(x - x.mean(dim=0))
+        return found
+
+
+def _inner_batch_norm(model: Any) -> None:
+    model.convs[0].nn = pyg.MLP([FEATURES, HIDDEN, HIDDEN], norm="batch_norm").double()
+
+
+MODEL_CHANGES: dict[str, tuple[Callable[[], Module], Callable[[Any], Any]]] = {
+    "own lin": (
+        lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES, jk="cat"),
+        lambda model: setattr(model, "lin", Centred(2 * HIDDEN, CLASSES)),
+    ),
+    "hook on lin": (
+        lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES, jk="last"),
+        lambda model: model.lin.register_forward_hook(lambda *given: given[-1] - given[-1].mean(dim=0)),
+    ),
+    "hook on jk": (
+        lambda: pyg.GCN(FEATURES, HIDDEN, 2, CLASSES, jk="max"),
+        lambda model: model.jk.register_forward_hook(lambda *given: given[-1] - given[-1].mean(dim=0)),
+    ),
+    "number of layers": (
+        lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES),
+        lambda model: setattr(model, "num_layers", 1),
+    ),
+    "another layer": (
+        lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, FEATURES),
+        lambda model: (model.convs.append(model.convs[0]), model.norms.append(torch.nn.Identity())),
+    ),
+    "own norm": (
+        lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES),
+        lambda model: model.norms.__setitem__(0, pyg.GraphNorm(HIDDEN).double()),
+    ),
+    "batch norm in a perceptron": (lambda: pyg.GIN(FEATURES, HIDDEN, 2, CLASSES), _inner_batch_norm),
+    "own act": (
+        lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES),
+        lambda model: setattr(model, "act", torch.nn.Softmax(dim=0)),
+    ),
+    "hook on the perceptron": (
+        lambda: pyg.GIN(FEATURES, HIDDEN, 2, CLASSES),
+        lambda model: model.convs[0].nn.register_forward_hook(lambda *given: given[-1] - given[-1].mean(0)),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MODEL_CHANGES)
+def test_changes_of_models_act_as_on_pygs(what: str) -> None:
+    make, change = MODEL_CHANGES[what]
+    plain: Any = _made(make)
+    after, before = accelerate(copy.deepcopy(plain)), copy.deepcopy(plain)
+    for model in (plain, after, before):
+        torch.manual_seed(5)
+        change(model)
+    accelerate(before)
+    wanted = results(plain, plain(BATCH.x, BATCH.edge_index)[:8])
+    for model in (after, before):
+        assert_same(results(model, model(BATCH.x, BATCH.edge_index)[:8]), wanted, 1e-9)
+        with torch.no_grad():
+            wanted_rows = plain.eval()(BATCH.x, BATCH.edge_index)[:8]
+            assert torch.allclose(model.eval()(BATCH), wanted_rows, atol=1e-9)
+
+
+def test_statistics_that_are_no_longer_tracked_stay() -> None:
+    norm: Any = accelerate(torch.nn.BatchNorm1d(4))
+    plain: Any = torch.nn.BatchNorm1d(4)
+    x = torch.randn(9, 4)
+    for one in (norm, plain):
+        one.track_running_stats = False
+        one(x)
+    assert torch.equal(norm.running_mean, plain.running_mean)
+    assert torch.allclose(norm(x), plain(x), atol=1e-6)
+
+
+def test_linear_layers_of_a_perceptron() -> None:
+    plain = pyg.MLP([4, 6, 3], norm=None)
+    after, before = accelerate(copy.deepcopy(plain)), copy.deepcopy(plain)
+    for one in (plain, after, before):
+        torch.manual_seed(5)
+        one.lins[0] = OwnLinear(4, 6)
+        one.lins.append(pyg.Linear(3, 3))
+    accelerate(before)
+    x = torch.randn(9, 4)
+    assert isinstance(_type_of_error(plain, x), type)
+    for one in (after, before):
+        assert _type_of_error(one, x) is _type_of_error(plain, x)
+    for one in (plain, after, before):
+        del one.lins[2]
+    for one in (after, before):
+        assert torch.allclose(one(x), plain(x), atol=1e-6)
+
+
+def _type_of_error(module: Any, x: Tensor) -> type[Exception] | None:
+    try:
+        module(x)
+    except Exception as error:
+        return type(error)
+    return None
