@@ -18,7 +18,7 @@ def tables(stored: Stored) -> Sequence[Compared]:
 
 
 def _step_gain(stored: Stored, model: str) -> float | None:
-    return stored.gain("training-products", "DGL", "ours", model=model, threads=1, malloc="kept")
+    return stored.gain("training-products-like", "DGL", "ours", model=model, threads=1, malloc="kept")
 
 
 def _update_gain(stored: Stored) -> float | None:

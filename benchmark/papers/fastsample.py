@@ -22,13 +22,13 @@ def _kernel_gains(stored: Stored) -> dict[str, float | None]:
     unfused, fused = "DGL sample + to_block", "DGL fused"
     return {
         "sampling: DGL's fused kernel over its unfused one": stored.gain(
-            "sampling-products", unfused, fused, **sampling
+            "sampling-products-like", unfused, fused, **sampling
         ),
         "sampling: ours over DGL's unfused one": stored.gain(
-            "sampling-products", unfused, "ours", **sampling
+            "sampling-products-like", unfused, "ours", **sampling
         ),
-        "sampling: ours over DGL's fused one": stored.gain("sampling-products", fused, "ours", **sampling),
-        "a step of SAGE: ours over DGL's": stored.gain("training-products", "DGL", "ours", **step),
+        "sampling: ours over DGL's fused one": stored.gain("sampling-products-like", fused, "ours", **sampling),
+        "a step of SAGE: ours over DGL's": stored.gain("training-products-like", "DGL", "ours", **step),
     }
 
 

@@ -50,7 +50,13 @@ PACKAGES = (
         "pyg_batchgnn again: its operators are compiled against torch",
         OLDEST["torch"],
     ),
-    Package("PyG", "torch_geometric", "torch-geometric", "pip install 'torch-geometric>=2.8'", OLDEST["torch-geometric"]),
+    Package(
+        "PyG",
+        "torch_geometric",
+        "torch-geometric",
+        "pip install 'torch-geometric>=2.8'",
+        OLDEST["torch-geometric"],
+    ),
     Package(
         *("pyg-lib", "pyg_lib", "pyg-lib"),
         "only to compare with PyG's own sampler; take the wheel for this version of torch",
