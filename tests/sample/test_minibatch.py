@@ -121,6 +121,7 @@ def test_rows_are_those_of_torch(
     learned = torch.rand(9, 2, requires_grad=True)
     AttributeRows.in_place({"y": learned}, row).gather("y").sum().backward()
     assert learned.grad is not None and learned.grad[:, 0].tolist() == [2, 0, 0, 1, 0, 0, 0, 0, 1]
-    if len(shape) > 1 and rows.tables["y"].is_contiguous():
+    if rows.tables["y"].is_contiguous():
+        torch.set_num_threads(4)  # from which on the kernel copies rows of one number, too
         monkeypatch.setattr(torch.Tensor, "index_select", None)
         assert torch.equal(rows.gather("y"), table[row])
