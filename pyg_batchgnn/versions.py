@@ -14,7 +14,10 @@ from importlib import metadata
 OLDEST = {"torch": (2, 11), "torch-geometric": (2, 8)}
 #: The releases that the tests run with, and that `make install` takes.
 TESTED = {"torch": "2.13.0", "torch-geometric": "2.8.1"}
-#: How to install them.
+#: The releases of torch beside which a wheel and a tenth of the tests ran, with that of Python
+#: (`build_tools/test_wheel.py`).
+WHEEL_TESTED = {"2.11.0": "3.10", "2.15.0": "3.13"}
+#: How to install the tested releases.
 COMMANDS = {
     "torch": "pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu",
     "torch-geometric": "pip install torch-geometric==2.8.1",

@@ -47,6 +47,14 @@ def test_an_old_release_is_an_import_error_that_names_the_command(package: str, 
     assert versions.COMMANDS[package] in ran.stderr
 
 
+def test_the_wheel_was_tested_beside_the_oldest_release_and_a_later_one() -> None:
+    releases = [tuple(map(int, release.split(".")[:2])) for release in versions.WHEEL_TESTED]
+    assert min(releases) == versions.OLDEST["torch"]
+    assert max(releases) > tuple(map(int, versions.TESTED["torch"].split(".")[:2]))
+    readme = Path(__file__).parents[1].joinpath("README.md").read_text()
+    assert all(release in readme for release in versions.WHEEL_TESTED)
+
+
 def test_the_commands_install_the_tested_releases() -> None:
     for package, command in versions.COMMANDS.items():
         assert f"{package}=={versions.TESTED[package]}" in command

@@ -68,8 +68,8 @@ def times(series: Result, script: str, other: str) -> str:
 
 #: The graphs of the tables of README.md (the first) and of the tutorial, in words.
 GAINS = {
-    "products-like": "a graph like ogbn-products",
-    "amazon_photo": "a small real graph, amazon_photo",
+    "products-like": "like ogbn-products",
+    "amazon_photo": "small and real (amazon_photo)",
 }
 
 
@@ -83,7 +83,7 @@ def _gains(file: Path, words: str) -> str:
         return "Not measured yet: `python -m benchmark accelerate`."
     scripts = {
         **{"unchanged": "PyG", "unchanged, trimmed": "PyG, trimmed", "import": "import alone"},
-        **{"accelerate": "and `accelerate`", "model(batch)": "`model(batch)`"},
+        **{"accelerate": "`accelerate`", "model(batch)": "`model(batch)`"},
     }
     found = [one for one in json.loads(file.read_text())["series"] if one["threads"] == 1]
     rows = [[network(one), *(_step(one, name) for name in scripts)] for one in found]

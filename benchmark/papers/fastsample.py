@@ -27,7 +27,9 @@ def _kernel_gains(stored: Stored) -> dict[str, float | None]:
         "sampling: ours over DGL's unfused one": stored.gain(
             "sampling-products-like", unfused, "ours", **sampling
         ),
-        "sampling: ours over DGL's fused one": stored.gain("sampling-products-like", fused, "ours", **sampling),
+        "sampling: ours over DGL's fused one": stored.gain(
+            "sampling-products-like", fused, "ours", **sampling
+        ),
         "a step of SAGE: ours over DGL's": stored.gain("training-products-like", "DGL", "ours", **step),
     }
 

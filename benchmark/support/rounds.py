@@ -1,4 +1,4 @@
-"""What a table shows of a figure that was measured in several rounds.
+"""The figure that a table shows of several rounds.
 
 This file imports only the standard library, so that it loads in every interpreter that takes part.
 """
