@@ -40,8 +40,9 @@ A peer takes part if its interpreter has it. Use one environment per peer:
     python -m venv dgl-env && dgl-env/bin/pip install torch==2.13.0 dgl==1.1.3 packaging
     python -m benchmark all --peer dgl=dgl-env/bin/python --peer pyg=pyg-env/bin/python
 `pyg` needs torch-geometric with pyg-lib (or torch-sparse); without them its columns are left out.
-On two cores and a graph of 124 million edges, training takes 32 minutes; sampling, loading,
-footprint and memory 5 each; layers 1; accuracy and convergence 25 each, with all data sets.
+On two cores and a graph of 122 million edges, accelerate takes 18 minutes, training 12 for
+--threads 1 --malloc kept --batches 2, sampling and loading 4 each for one allocator, layers 1;
+accuracy and convergence take 25 each, with all data sets.
 Run on an idle machine only. Each benchmark lists its options: python -m benchmark NAME --help.
 """
 

@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     add("--batch-size", type=int, default=1024, help="seed nodes of a rank's minibatch")
     add("--fanouts", type=int, nargs="+", default=[15, 10, 5], help="neighbours by hop")
     add("--steps", type=int, default=10, help="steps of a round")
-    add("--rounds", type=int, default=5, help="rounds that count")
+    add("--rounds", type=int, default=9, help="rounds that count")
     add("--policy", default="ldg", help="partitioning policy")
     add("--sides", nargs="*", default=["sparse", "dense"], help="torch's sides: sparse, dense")
     add("--network", default=LOOPBACK, help="rate of the links between hosts, or unlimited; needs root")

@@ -41,7 +41,7 @@ def alone(run: BenchmarkRun, contestant: Contestant) -> list[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, then stores the JSON file."""
-    options = parser(__doc__ or "", batches=4, rounds=2, threads=(1,))
+    options = parser(__doc__ or "", batches=4, rounds=9, threads=(1,))
     options.set_defaults(models=["sage"])
     run = BenchmarkRun.parse(options.parse_args(arguments))
     counter = str(compiled("allocation_count", "-shared", "-fPIC"))

@@ -86,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     add("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     add("--hidden", type=int, default=256, help="width of hidden layers (default: 256)")
     add("--batch-size", type=int, default=1024, help="seed nodes per minibatch (default: 1024)")
-    add("--rounds", type=int, default=2, help="rounds measured (default: 2)")
+    add("--rounds", type=int, default=9, help="rounds measured (default: 9)")
     add("--threads", type=int, default=torch.get_num_threads(), help="threads (default: torch's)")
     add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
     return result

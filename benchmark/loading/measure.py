@@ -12,7 +12,7 @@ COLUMNS = [("ours", "ours", "loading"), ("PyG NeighborLoader", "pyg", "loading")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, then stores the JSON file."""
     run = BenchmarkRun.parse(
-        parser(__doc__ or "", batches=16, rounds=7, threads=(1, 2)).parse_args(arguments)
+        parser(__doc__ or "", batches=16, rounds=9, threads=(1, 2)).parse_args(arguments)
     )
     run.store("loading", {"series": run.measure(COLUMNS)})
 

@@ -43,7 +43,7 @@ def growth(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, then stores the JSON file."""
-    options = parser(__doc__ or "", batches=16, rounds=5, threads=(1,))
+    options = parser(__doc__ or "", batches=16, rounds=9, threads=(1,))
     options.set_defaults(malloc=["default"])
     options.add_argument("--long", type=int, default=2500, help="minibatches of the second part")
     parsed = options.parse_args(arguments)

@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     add("--graph", type=Path, help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy")
     add("--typed-graph", type=Path, help="folder as benchmark/support/mag.py describes it")
     add("--threads", type=int, nargs="+", default=[1, 2], help="thread counts, one after another")
-    add("--rounds", type=int, default=5, help="rounds measured, after one unmeasured")
+    add("--rounds", type=int, default=9, help="rounds measured, after one unmeasured")
     add("--batches", type=int, default=6, help="minibatches per contestant and round")
     add("--batch-size", type=int, default=1024, help="seed nodes or links per minibatch")
     add("--macrobatch", type=int, default=0, help="minibatches sampled together; 0: the loader's own choice")

@@ -59,7 +59,12 @@ def parser() -> argparse.ArgumentParser:
     add("--ranks", type=int, default=4, help="ranks of the policies over ranks")
     add("--sides", nargs="+", choices=SIDES, default=SIDES, help="policies and peers")
     add("--constraints", nargs="+", choices=CONSTRAINTS, default=list(CONSTRAINTS))
-    add("--rounds", type=int, default=3, help="how often the sides take turns; seconds are medians")
+    add(
+        "--rounds",
+        type=int,
+        default=3,
+        help="how often the sides take turns; seconds are the middle one's",
+    )
     busy = "the machine does other work: cuts, balance and memory are shown, seconds are not"
     add("--busy", action="store_true", help=busy)
     add("--results", type=Path, default=RESULTS, help="folder for the JSON file")

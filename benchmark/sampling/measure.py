@@ -19,7 +19,7 @@ COLUMNS = [
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, then stores the JSON file."""
-    options = parser(__doc__ or "", batches=16, rounds=7, threads=(1, 2))
+    options = parser(__doc__ or "", batches=16, rounds=9, threads=(1, 2))
     options.set_defaults(malloc=["default"])
     run = BenchmarkRun.parse(options.parse_args(arguments))
     threads = sorted({setting.threads for setting in run.settings})

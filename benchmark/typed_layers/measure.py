@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     add("--typed-graph", type=Path, help="folder as benchmark/support/mag.py describes it")
     add("--threads", type=int, nargs="+", default=[1, 2], help="thread counts, one after another")
     add("--malloc", choices=allocators, nargs="+", default=["kept"], help="allocator settings to measure")
-    add("--rounds", type=int, default=2, help="rounds measured, after one unmeasured")
+    add("--rounds", type=int, default=9, help="rounds measured, after one unmeasured")
     add("--batches", type=int, default=2, help="minibatches of ours per round; peers do the first")
     add("--batch-size", type=int, default=1024, help="seed nodes or links per minibatch")
     add("--hidden", type=int, default=256, help="width of hidden layers")
