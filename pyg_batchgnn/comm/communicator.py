@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
+import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TypeVar
@@ -22,6 +24,8 @@ from pyg_batchgnn.comm.transport import INT_LIMIT
 from pyg_batchgnn.comm.wait import TransportError
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 #: The default timeout: seconds for which a rank waits for its peers.
 TIMEOUT = 600.0
@@ -166,7 +170,7 @@ class Communicator(Collectives):
             self._channel.stopping.set()
             if not (self._jobs.stop(1.0) and self._exchanges.stop(1.0)):
                 self._channel.fail(CommError(reason or "closed in the middle of an exchange", [self.rank]))
-                _LATE.extend((self._jobs, self._exchanges))
+                _LATE[:] = [one for one in (*_LATE, self._jobs, self._exchanges) if not one.stop(0.0)]
         self._channel.close(reason)
         _OPEN.discard(self)
 
@@ -190,9 +194,10 @@ _OPEN: set[Communicator] = set()
 
 #: Executors of closed communicators whose threads were still at work. A thread that comes back from
 #: a kernel or from torch while the interpreter ends is taken out of the process by
-#: ``std::terminate``, so the end of the process waits for them, for at most `_LATEST` seconds each.
+#: ``std::terminate``, so the end of the process waits for them, for at most `_LATEST` seconds.
 _LATE: list[SerialExecutor] = []
 _LATEST = 60.0
+_SILENT = 2.0
 
 
 @atexit.register
@@ -200,7 +205,11 @@ def _close_all() -> None:
     """Tells the peers that the process ends, and leaves no thread inside a collective."""
     for communicator in list(_OPEN):
         communicator.close("its process ended")
+    deadline, silent = time.monotonic() + _LATEST, _SILENT
     for executor in _LATE:
-        executor.stop(_LATEST)
+        if not executor.stop(silent):
+            _log.warning("the process ends when %s has ended its work, in %g s at most", executor, _LATEST)
+            executor.stop(max(0.0, deadline - time.monotonic()))
+        silent = 0.0
     disconnect()
     ccl.rest()

@@ -87,6 +87,9 @@ class SerialExecutor:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
+    def __str__(self) -> str:
+        return self._name
+
     def run(self, work: Callable[[], T]) -> T:
         """Runs a task on the calling thread, after the tasks that were started before."""
         if self._pending:

@@ -29,7 +29,7 @@ from pyg_batchgnn.data.layout import (
     split_of,
 )
 from pyg_batchgnn.data.meta import read_meta
-from pyg_batchgnn.data.parquet import parquet_files, read_parquet_edges
+from pyg_batchgnn.data.parquet import has_edges, parquet_files, read_parquet_edges
 from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
 
 #: Attributes that may lie in the folder itself, as in version 1 and in folders made by hand.
@@ -143,6 +143,7 @@ class FolderReader:
         ]
         if group == EDGES:
             forms.insert(1, [self.file("src"), self.file("dst")])
+        forms[-1] = [file for file in forms[-1] if has_edges(file)]
         there = [form[0] for form in forms if form and all(file.is_file() for file in form)]
         if len(there) > 1:
             raise broken(there[1], array, f"{there[0].name} is there too", "remove one of the two")
@@ -284,15 +285,16 @@ class FolderReader:
                 meant = f" Is {near[0]}.npy meant?" if near and near[0] != path.stem else ""
                 form = "" if path.suffix == ".npy" else " as .npy files"
                 remedy = (
-                    f"Put it{form} into nodes/ (one row per node), edges/ (one row per edge) or splits/ "
-                    f"(node ids), in a folder by type or relation where the graph names them, or remove it"
+                    f"For it to be read, put it{form} into nodes/ (one row per node), edges/ (one row per "
+                    f"edge) or splits/ (node ids), in a folder by type or relation where the graph names them"
                 )
             else:
                 meant, remedy = "", "Arrays are .npy files named as in docs/reference/formats.md; remove it"
             warnings.warn(f"{path}: is not read.{meant} {remedy}", UserWarning, stacklevel=5)
-        for path in sorted(self.path.glob("*/")):
-            near = get_close_matches(path.name, _FOLDERS, 1, 0.7)
-            if near and path.name not in _FOLDERS:
+        for path in sorted(self.path.glob("*")):
+            near = get_close_matches(path.name, _FOLDERS, 1, 0.7) if path.is_dir() else []
+            holds_data = near and any(file.suffix.lower() in _DATA for file in path.rglob("*"))
+            if holds_data and path.name not in _FOLDERS:
                 text = f"{path}: the folder is not read. Is {near[0]}/ meant? Rename it, or remove it"
                 warnings.warn(text, UserWarning, stacklevel=5)
 

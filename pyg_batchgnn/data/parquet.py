@@ -36,6 +36,21 @@ def _numbered(path: Path) -> list[tuple[int, str]]:
     return [(int(part), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", stem)]
 
 
+def has_edges(path: Path) -> bool:
+    """Returns whether a Parquet file has a column of ids of edges. False where pyarrow is missing,
+    or the file is no Parquet file."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        return False
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            return not {"src", "dst"}.isdisjoint(file.schema_arrow.names)
+    except (OSError, pa.ArrowException):
+        return False
+
+
 def read_parquet_edges(files: list[Path]) -> np.ndarray:
     """Reads the columns src and dst of all files, one after the other.
 

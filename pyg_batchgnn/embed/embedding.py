@@ -176,11 +176,16 @@ class Embedding(AccessibleTables):
         self._read = list(itertools.compress(self._read, kept))
         return list(itertools.compress(have, kept))
 
+    def clear_gradients(self) -> None:
+        """Drops the gradients that no update has taken; `EmbeddingOptimizer.zero_grad` calls it."""
+        for one in self._read:
+            one.clear()
+
     def update(self, rule: UpdateRule, weight: float) -> None:
         """Starts the update of the rows that have gradients; `EmbeddingOptimizer.step` calls it.
 
-        Gradients of several batches are added. Rows of a batch that has no gradients yet, on any
-        rank, wait for a later update.
+        Gradients of several batches are added. Where several were read, rows of a batch that has no
+        gradients yet, on any rank, wait for a later update. A single batch is always taken.
 
         Raises:
             RuntimeError: no rows were read since the last update.

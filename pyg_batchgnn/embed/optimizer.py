@@ -34,11 +34,19 @@ class EmbeddingOptimizer:
         """Changes numbers of the rule, such as ``lr``; the same on all ranks."""
         self.rule = replace(self.rule, **numbers)  # type: ignore[type-var]
 
+    def zero_grad(self) -> None:
+        """Drops the gradients since the last step, for instance of a loss that is not finite.
+
+        Call it on all ranks, as a step that is left out.
+        """
+        self.embedding.clear_gradients()
+
     def step(self, weight: float = 1.0) -> None:
         """Starts the update by the gradients of all batches that were read since the last step.
 
-        Collective: one round, or one for each batch and one more where several were read. The rows
-        of a batch whose backward pass comes later wait for a later step.
+        Collective: one round, or one for each batch and one more where several were read. Then the
+        rows of a batch whose backward pass comes later wait for a later step. A single batch is
+        always taken, so its backward pass comes first.
 
         Args:
             weight: of this rank's gradients, which count weight / (the sum of all ranks' weights).

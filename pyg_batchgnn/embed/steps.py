@@ -104,7 +104,15 @@ class Leaves:
     @property
     def is_used(self) -> bool:
         """True while somebody may still ask for a gradient of the rows."""
+        self._kept = {at: leaf for at, leaf in self._kept.items() if leaf.grad is not None}
         return any(leaf() is not None for leaf in self._rows)
+
+    def clear(self) -> None:
+        """Drops the gradients. Later ones count."""
+        for weak in self._rows:
+            if (leaf := weak()) is not None:
+                leaf.grad = None
+        self._kept.clear()
 
     @property
     def gradients(self) -> list[Tensor | None]:

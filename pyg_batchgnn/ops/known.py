@@ -89,9 +89,9 @@ def content_sums(values: Tensor) -> Tensor:
     """Returns sums by which a change of the contents of an integer tensor is noticed, however it
     was made.
 
-    The entries are folded into a table, of which the sums of rows and of columns are returned. A
-    change of one, two or three entries changes one of them for certain. Others escape only if they
-    cancel out in every row and column. The time is that of reading the tensor twice.
+    The entries (of 32 bits: pairs of them) are folded into a table, of which the sums of rows and
+    of columns are returned. A change of one, two or three entries changes one of them for certain.
+    Others escape only if they cancel out in every row and column.
 
     Args:
         values: integers of any shape.
@@ -100,9 +100,13 @@ def content_sums(values: Tensor) -> Tensor:
         [sums] int64.
     """
     flat = values.reshape(-1)
+    odd = flat.new_empty(0)
+    if flat.dtype == torch.int32 and not flat.storage_offset() % 2:  # torch adds 64-bit numbers faster
+        even = flat.numel() // 2 * 2
+        flat, odd = flat[:even].view(torch.int64), flat[even:]
     rows = flat.numel() // _COLUMNS
     table, rest = flat[: rows * _COLUMNS].view(rows, _COLUMNS), flat[rows * _COLUMNS :]
-    return torch.cat([table.sum(0), table.sum(1), rest.to(torch.int64)])
+    return torch.cat([table.sum(0), table.sum(1), rest.to(torch.int64), odd.to(torch.int64)])
 
 
 def _record(values: Tensor) -> _Record | None:

@@ -109,7 +109,7 @@ def test_labels_and_other_targets_made_by_hand(tmp_path: Path, y: np.ndarray, cl
 
 def test_arrays_without_a_meaning_are_named(tmp_path: Path) -> None:
     folder = save_arrays(tmp_path / "m", edge_index=EDGE_INDEX, year=np.arange(NODES))
-    with pytest.warns(UserWarning, match=r"year\.npy: is not read\. Put it into nodes/"):
+    with pytest.warns(UserWarning, match=r"year\.npy: is not read\. For it to be read, put it into nodes/"):
         read_folder(folder)
 
 
@@ -117,8 +117,9 @@ def test_files_that_nothing_reads_are_named(tmp_path: Path) -> None:
     folder = save_arrays(tmp_path / "m", edge_index=EDGE_INDEX, trian_mask=np.zeros(NODES, bool))
     (folder / "nodes.parquet").write_bytes(b"")
     (folder / "README.md").write_text("what the graph is")
-    for name in ("nodes", "node", "edges"):
+    for name in ("nodes", "node", "edges", "notes"):
         (folder / name).mkdir(exist_ok=True)
+    (folder / "node" / "x.npy").write_bytes(b"")  # and no data in notes
     (folder / "nodes" / "year.csv").write_text("1")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

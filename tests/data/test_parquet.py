@@ -56,6 +56,13 @@ def test_edges_in_two_forms(tmp_path: Path) -> None:
         read_folder(tmp_path)
 
 
+def test_a_table_of_values_is_no_second_form(tmp_path: Path) -> None:
+    np.save(tmp_path / "edge_index.npy", np.stack([SRC, DST]))
+    write(tmp_path / "edges_attr.parquet", w=SRC)
+    with pytest.warns(UserWarning, match="edges_attr.parquet: is not read"):
+        assert read_folder(tmp_path).num_edges == len(SRC)
+
+
 def test_wide_ids_stay_wide(tmp_path: Path) -> None:
     write(tmp_path / "edges.parquet", src=SRC.astype(np.int64), dst=DST)
     assert read_folder(tmp_path).edge_index.dtype == torch.int64

@@ -337,3 +337,26 @@ def test_a_rule_fits_the_state() -> None:
     EmbeddingOptimizer(embedding, SparseAdam())
     with pytest.raises(ValueError, match="hold 2 numbers for each weight, but Adagrad keeps 1"):
         EmbeddingOptimizer(embedding, Adagrad())
+
+
+def test_gradients_that_were_dropped_move_nothing(comm: Communicator) -> None:
+    """A loss that is not finite is left out, as with torch's zero_grad."""
+    embedding = Embedding(Data(num_nodes=6), 3, seed=0, comm=comm)
+    reference, optimizer = torchs(embedding), EmbeddingOptimizer(embedding, SGD(lr=0.1))
+    for ids, factor in ((torch.tensor([0, 1]), float("nan")), (torch.tensor([1, 2]), 2.0)):
+        rows = embedding(Data(n_id=ids))["node"]
+        optimizer.zero_grad()  # before the backward pass it drops what came before
+        (rows.sum() * factor).backward()
+        del rows
+        if factor == 2.0:
+            optimizer.step()
+    wanted = reference.weight.detach().clone()
+    wanted[1:3] -= 0.2
+    assert torch.allclose(embedding.table_of().weight, wanted)
+    for _ in range(3):
+        embedding(Data(n_id=torch.tensor([3])))["node"].sum().backward()
+        optimizer.zero_grad()
+    embedding(Data(n_id=torch.tensor([4])))["node"].sum().backward()
+    optimizer.step()
+    wanted[4] -= 0.1
+    assert torch.allclose(embedding.table_of().weight, wanted) and not embedding._read
