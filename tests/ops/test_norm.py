@@ -109,9 +109,11 @@ def test_moments_of_any_column(rows: int, scale: float, level: float, drift: flo
     _, mean, variance = ops.batch_norm(x)
     wide = x.double()
     torch.testing.assert_close(mean, wide.mean(0), rtol=0, atol=1e-6 * float(wide.abs().max()))
-    # A constant column of floats has a deviation of zero, its computed mean an error of one
-    # rounding.
-    torch.testing.assert_close(variance, wide.var(0, unbiased=False), rtol=3e-6, atol=1e-30)
+    # Means of blocks of rows are rounded to float32, which shifts the deviations from them. A
+    # constant column has a deviation of zero, its computed mean an error of one rounding.
+    exact = wide.var(0, unbiased=False)
+    allowed = 3e-6 * exact + 2.0**-23 * wide.abs().amax(0) * exact.sqrt() + 1e-30
+    assert bool(((variance - exact).abs() <= allowed).all())
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
