@@ -3,6 +3,7 @@ minibatches."""
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,15 @@ from torch.nn.parallel import DistributedDataParallel
 from pyg_batchgnn.comm import Header, MessageKind, gradient_hook
 from pyg_batchgnn.train.model.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
+
+#: A forward pass does not synchronise buffers. Torch before 2.13 has the second name.
+_SYNC_NOTHING: dict[str, Any] = {
+    next(
+        name
+        for name in ("forward_sync_buffers", "broadcast_buffers")
+        if name in inspect.signature(DistributedDataParallel.__init__).parameters
+    ): False
+}
 
 
 @dataclass
@@ -70,9 +80,7 @@ class Replica:
 
     def _distributed(self, module: nn.Module) -> DistributedDataParallel:
         with self._comm.guard(MessageKind.CONTROL):
-            wrapped = DistributedDataParallel(
-                module, process_group=self._comm.group, forward_sync_buffers=False
-            )
+            wrapped = DistributedDataParallel(module, process_group=self._comm.group, **_SYNC_NOTHING)
         now = self._step
         hook = gradient_hook(self._comm, lambda: now.weight, lambda: now.header)
         wrapped.register_comm_hook(None, hook)
