@@ -71,11 +71,8 @@ Engine::Unlocked::~Unlocked() {
 }
 
 void Engine::submit(std::unique_ptr<Task> task) {
-  {
-    const std::lock_guard<std::mutex> lock(handing_over_);
-    TORCH_CHECK_WITH(DistBackendError, !resting_, "ccl: ", task->name,
-                     " was called while the process ends; call it before the script ends");
-  }
+  TORCH_CHECK_WITH(DistBackendError, !resting_, "ccl: ", task->name,
+                   " was called while the process ends; call it before the script ends");
   const std::lock_guard<std::mutex> lock(inbox_lock_);
   watched_.emplace_back(task->deadline, c10::weak_intrusive_ptr<CclWork>(task->work));
   inbox_.push_back(std::move(task));

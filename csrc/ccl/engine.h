@@ -88,8 +88,8 @@ class Engine {
   std::vector<std::pair<Clock::time_point, c10::weak_intrusive_ptr<CclWork>>> watched_;  // by deadline
   std::atomic<size_t> under_way_{0};
   std::atomic<bool> abandoned_{false};
-  std::mutex handing_over_;  // held while results are announced, and guards resting_
-  bool resting_ = false;
+  std::mutex handing_over_;  // held while results are announced, and when resting_ is set
+  std::atomic<bool> resting_{false};
 };
 
 }  // namespace pyg_batchgnn
