@@ -119,7 +119,7 @@ def piece_key(series: dict[str, Any]) -> tuple[str, int, str, str]:
 def collect(run: BenchmarkRun) -> None:
     """Puts all pieces into the one file of which tables and pictures are made.
 
-    Of what the file holds already, that stays of which there is no piece.
+    Results in the file that have no piece stay as they are.
     """
     stored = read_json(run.results / f"training-{run.graph.describe()['name']}.json")
     known = {piece_key(one): one for one in stored.get("series", [])}
