@@ -97,14 +97,14 @@ def _edges(minibatch: SampledMinibatch) -> Tensor:
 
 
 def steady() -> list[int]:
-    """The steady state asks the system for no memory."""
+    """The calls to the system for memory after each of sixteen equal fetches."""
     with Communicator.create("fetch", timeout=20) as comm:
         case = Case("larger", nodes=20_000, edges=200_000)
         store = DistFeatureStore(part_of(case, comm.size, comm.rank, edge_attributes=False), comm)
         ids = internal_ids(owners(case, comm.size))
         fetch = RemoteFetcher(store, {NODES: ["x", "y"]}, threads=1)
         calls = []
-        for _ in range(4):
+        for _ in range(16):
             draw = torch.Generator().manual_seed(comm.rank)
             seeds = [torch.randint(case.nodes, (500,), generator=draw) for _ in range(3)]
             given = [only_nodes(ids[one]) for one in seeds]
