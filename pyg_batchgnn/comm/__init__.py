@@ -3,14 +3,14 @@
 Every error names the rank that it is about.
 """
 
-from pyg_batchgnn.comm.backends import (
+from pyg_batchgnn.comm.communicator import (
+    Communicator,
     available_backends,
     check_backend,
     describe_backend,
+    gradient_hook,
     why_unavailable,
 )
-from pyg_batchgnn.comm.communicator import Communicator
-from pyg_batchgnn.comm.counters import CommCounters, Counts, KindCounts
 from pyg_batchgnn.comm.errors import (
     AgreementError,
     BrokenCommunicatorError,
@@ -18,13 +18,10 @@ from pyg_batchgnn.comm.errors import (
     DivergenceError,
     PeerError,
 )
-from pyg_batchgnn.comm.header import Header, MessageKind
-from pyg_batchgnn.comm.hook import gradient_hook
-from pyg_batchgnn.comm.host_memory import Access, share_on_host
-from pyg_batchgnn.comm.interrupts import interrupts_held_back
-from pyg_batchgnn.comm.layout import Field, RowLayout
+from pyg_batchgnn.comm.host_memory import Access, Field, RowLayout, share_on_host
+from pyg_batchgnn.comm.message import CommCounters, Counts, Header, KindCounts, MessageKind
 from pyg_batchgnn.comm.rows import Received
-from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
+from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor, interrupts_held_back
 
 __all__ = [
     "Access",

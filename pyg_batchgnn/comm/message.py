@@ -6,13 +6,172 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_batchgnn.comm.header import AGREED
+# Header ###########################################################################################
+
+# The header of an exchange: what it is for. Every rank sends its header, and every rank checks
+# all.
+
+
+#: The first number of every header. Another number comes from another release or from no header.
+PROTOCOL = 0x67_6E_6E_02
+
+
+class MessageKind(IntEnum):
+    """The purpose of an exchange. Rounds, rows and bytes are counted by kind."""
+
+    PARTITION = 0
+    TOPOLOGY = 1
+    FEATURES = 2
+    GRADIENTS = 3
+    CONTROL = 4
+    LOOKUP = 5  # internal ids of original ids, and back
+    INFERENCE = 6  # rows of halo nodes in the inference of all nodes
+    EMBEDDINGS = 7  # rows of embedding tables, their ids and their gradients
+    PUSH = 8  # rows for the historical embedding caches of other ranks
+
+
+class Operation(IntEnum):
+    """The collective operation that an exchange is part of."""
+
+    EXCHANGE = 0
+    REDUCTION = 1
+    GATHERING = 2
+    BROADCAST = 3
+    VALUES = 4
+    BARRIER = 5
+    GUARD = 6
+    AGREEMENT = 7
+
+
+_NAMES = {
+    Operation.EXCHANGE: "exchange of rows",
+    Operation.REDUCTION: "sum over ranks",
+    Operation.GATHERING: "gathering of rows",
+    Operation.BROADCAST: "broadcast",
+    Operation.VALUES: "gathering of values",
+    Operation.BARRIER: "barrier",
+    Operation.GUARD: "guarded collectives",
+    Operation.AGREEMENT: "comparison of arguments",
+}
+
+
+@dataclass(frozen=True)
+class Header:
+    """The purpose of an exchange and its position in the epoch.
+
+    Attributes:
+        kind: the purpose.
+        epoch, macrobatch, hop: the position, -1 where a number does not apply.
+    """
+
+    kind: MessageKind
+    epoch: int = -1
+    macrobatch: int = -1
+    hop: int = -1
+
+    def __str__(self) -> str:
+        position = {"epoch": self.epoch, "macrobatch": self.macrobatch, "hop": self.hop}
+        return ", ".join(
+            [self.kind.name.lower(), *(f"{name} {at}" for name, at in position.items() if at >= 0)]
+        )
+
+
+#: A header, or its kind alone.
+HeaderLike = Header | MessageKind
+
+
+def as_header(header: HeaderLike) -> Header:
+    """Returns a header. A kind alone becomes a header without a position."""
+    if isinstance(header, Header):
+        return header
+    if isinstance(header, MessageKind):
+        return Header(header)
+    raise TypeError(f"header must be a Header or a MessageKind, not {type(header).__name__}")
+
+
+#: The dtypes that rows may have. A header carries the position in this tuple.
+ROW_DTYPES = (
+    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+)
+
+
+def dtype_code(dtype: torch.dtype) -> int:
+    """Returns the number by which headers name a dtype."""
+    if dtype not in ROW_DTYPES:
+        raise TypeError(f"rows of {dtype} cannot be exchanged; view them as torch.uint8")
+    return ROW_DTYPES.index(dtype)
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """Everything that must be equal on all ranks before data moves.
+
+    Attributes:
+        exchange: the number of the exchange in its communicator, from 1.
+        operation: the collective operation.
+        header: the header that the caller gave.
+        row_bytes: bytes per row, 0 where no rows move, 1 for the texts of values.
+        dtype: the position of the rows' dtype in ROW_DTYPES, -1 where rows have no dtype.
+    """
+
+    exchange: int
+    operation: Operation
+    header: Header
+    row_bytes: int = 0
+    dtype: int = -1
+
+    def __str__(self) -> str:
+        return _describe(self.operation, self.header, self.row_bytes, self.dtype)
+
+    def numbers(self) -> list[int]:
+        """Returns the purpose as numbers, AGREED of them."""
+        header = self.header
+        return [
+            *(PROTOCOL, self.exchange, self.operation),
+            *(header.kind, header.epoch, header.macrobatch, header.hop, self.row_bytes, self.dtype),
+        ]
+
+
+@lru_cache(maxsize=128)  # ranks describe every exchange before they enter it
+def _describe(operation: Operation, header: Header, row_bytes: int, dtype: int) -> str:
+    text = f"{_NAMES[operation]} ({header})"
+    if dtype >= 0:
+        name = str(ROW_DTYPES[dtype]).removeprefix("torch.")
+        text += f" of {row_bytes} bytes per row, {name}"
+    return text
+
+
+#: The message that begins an exchange begins with AGREED numbers that must be equal on all ranks.
+AGREED = 9
+
+
+def describe(numbers: Sequence[int]) -> str:
+    """Describes a peer's numbers in words. Never raises, whatever a diverged peer sent."""
+    if numbers[0] != PROTOCOL:
+        return f"something else (its message begins with {numbers[0]}: another release of pyg_batchgnn?)"
+    try:
+        header = Header(MessageKind(numbers[3]), *(int(number) for number in numbers[4:7]))
+        purpose = Purpose(numbers[1], Operation(numbers[2]), header, numbers[7], numbers[8])
+        return f"exchange {purpose.exchange}, {purpose}"
+    except (ValueError, IndexError):
+        return f"something unknown {list(numbers[1:AGREED])}"
+
+
+# Message ##########################################################################################
+
 
 #: All numbers of a message. After the agreed ones come four: the rows that follow for the receiver,
 #: the bytes of the sender's largest message to another rank, the bytes of what the sender keeps for
@@ -63,3 +222,122 @@ def read_data(messages: Sequence[Message], out: Tensor, sizes: Sequence[int]) ->
     for message, size in zip(messages, sizes, strict=True):
         target[begin : begin + size] = message.room[:size]
         begin += size
+
+
+# Counters #########################################################################################
+
+
+@dataclass(frozen=True)
+class KindCounts:
+    """The counts of one kind of message, as one rank sees them.
+
+    Rows and bytes are those that went to other ranks or came from them. What a rank keeps for
+    itself is not counted.
+
+    Attributes:
+        rounds: exchanges of data. An exchange that is cut into pieces is one round, and so is one
+            whose data are so small that they travel with the counts.
+        count_rounds: fixed-size exchanges of counts, headers and small data.
+        rows_sent, rows_received: rows, or items where an exchange said how many its rows hold.
+        bytes_sent, bytes_received: bytes of the rows.
+        count_bytes: bytes of the count rounds, sent and received: their fixed size, whatever data
+            travel in them.
+        seconds: time for which a thread waited for peers or data.
+    """
+
+    rounds: int = 0
+    count_rounds: int = 0
+    rows_sent: int = 0
+    rows_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    count_bytes: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: KindCounts) -> KindCounts:
+        return self._each(other, lambda a, b: a + b)
+
+    def __sub__(self, other: KindCounts) -> KindCounts:
+        return self._each(other, lambda a, b: a - b)
+
+    def _each(self, other: KindCounts, combine: Callable[[Any, Any], Any]) -> KindCounts:
+        return KindCounts(*(combine(getattr(self, at.name), getattr(other, at.name)) for at in fields(self)))
+
+
+class Counts(Mapping[MessageKind, KindCounts]):
+    """The counts by kind at one moment, or between two moments (``later - earlier``)."""
+
+    def __init__(self, by_kind: Mapping[MessageKind, KindCounts] | None = None) -> None:
+        self._by_kind = {kind: (by_kind or {}).get(kind, KindCounts()) for kind in MessageKind}
+
+    def __getitem__(self, kind: MessageKind) -> KindCounts:
+        return self._by_kind[kind]
+
+    def __iter__(self) -> Iterator[MessageKind]:
+        return iter(self._by_kind)
+
+    def __len__(self) -> int:
+        return len(self._by_kind)
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts({kind: self[kind] + other[kind] for kind in self})
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts({kind: self[kind] - other[kind] for kind in self})
+
+    @property
+    def total(self) -> KindCounts:
+        """The sum over all kinds."""
+        return sum(self.values(), KindCounts())
+
+    def as_dict(self) -> dict[str, dict[str, float]]:
+        """Returns plain numbers by the kind's name in lower case, for JSON."""
+        return {kind.name.lower(): asdict(counts) for kind, counts in self.items()}
+
+    def __str__(self) -> str:
+        """Returns a table with one line per kind that was used, and a line for the total."""
+        used = [(kind.name.lower(), counts) for kind, counts in self.items() if counts != KindCounts()]
+        head = f"{'kind':<10}{'rounds':>9}{'counts':>9}{'rows out':>13}{'rows in':>13}"
+        head += f"{'MB out':>11}{'MB in':>11}{'MB counts':>11}{'waited s':>10}"
+        lines = [
+            f"{name:<10}{row.rounds:>9,}{row.count_rounds:>9,}{row.rows_sent:>13,}{row.rows_received:>13,}"
+            f"{row.bytes_sent / 1e6:>11,.2f}{row.bytes_received / 1e6:>11,.2f}"
+            f"{row.count_bytes / 1e6:>11,.2f}{row.seconds:>10,.2f}"
+            for name, row in [*used, ("total", self.total)]
+        ]
+        return "\n".join([head, *lines])
+
+
+class CommCounters:
+    """The growing counts of a communicator. Safe to read while another thread communicates."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_kind = _zeros()
+
+    def add(self, kind: MessageKind, **increments: float) -> None:
+        """Adds to some counts of one kind. The names are those of `KindCounts`."""
+        with self._lock:
+            counts = self._by_kind[kind]
+            for name, value in increments.items():
+                counts[name] += value
+
+    def snapshot(self) -> Counts:
+        """Returns the counts since the beginning or since the last `reset`."""
+        with self._lock:
+            return _frozen(self._by_kind)
+
+    def reset(self) -> Counts:
+        """Sets all counts to zero. Returns what had been counted."""
+        with self._lock:
+            counts = _frozen(self._by_kind)
+            self._by_kind = _zeros()
+            return counts
+
+
+def _zeros() -> dict[MessageKind, dict[str, Any]]:
+    return {kind: asdict(KindCounts()) for kind in MessageKind}
+
+
+def _frozen(by_kind: dict[MessageKind, dict[str, Any]]) -> Counts:
+    return Counts({kind: KindCounts(**counts) for kind, counts in by_kind.items()})

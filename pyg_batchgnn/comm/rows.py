@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm.channel import Channel
-from pyg_batchgnn.comm.exchange import Exchange, ReceivedCounts
-from pyg_batchgnn.comm.header import Header, Operation, dtype_code
-from pyg_batchgnn.comm.transport import as_bytes
+from pyg_batchgnn.comm.channel import Channel, Exchange, ReceivedCounts
+from pyg_batchgnn.comm.mailbox import as_bytes
+from pyg_batchgnn.comm.message import Header, Operation, dtype_code
 
 #: An all-gather of at most this many bytes in total is one call, with one copy of the rows per
 #: peer.

@@ -12,10 +12,17 @@ import pytest
 import torch.distributed as dist
 
 from pyg_batchgnn.comm import Communicator, check_backend
-from pyg_batchgnn.comm.ccl.facts import RankFacts
-from pyg_batchgnn.comm.ccl.library import CclMissingError, Libraries, find_libraries
-from pyg_batchgnn.comm.ccl.settings import apply, settings
-from pyg_batchgnn.comm.ccl.transport import TransportChoice, choose_transport, interface
+from pyg_batchgnn.comm.ccl import (
+    CclMissingError,
+    Libraries,
+    RankFacts,
+    TransportChoice,
+    apply,
+    choose_transport,
+    find_libraries,
+    interface,
+    settings,
+)
 
 RANK = RankFacts(host=0, name="a", machine="m", room=1 << 30, master="127.0.0.1", shared=None, asked="")
 OTHER_HOST = replace(RANK, host=1, name="b", machine="n", master="10.0.0.1")
@@ -74,7 +81,7 @@ def test_what_the_user_has_set_stays() -> None:
 
 
 def test_libraries_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("pyg_batchgnn.comm.ccl.library._roots", lambda _: iter([tmp_path]))
+    monkeypatch.setattr("pyg_batchgnn.comm.ccl._roots", lambda _: iter([tmp_path]))
     with pytest.raises(CclMissingError, match=r"oneCCL .* is not installed; pip install oneccl-devel"):
         find_libraries()
     library = tmp_path / "lib/ccl/cpu/lib/libccl.so.1"

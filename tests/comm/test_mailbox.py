@@ -12,9 +12,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from pyg_batchgnn.comm.mailbox import ROOM, SharedMailbox, block_bytes
+from pyg_batchgnn.comm.mailbox import ROOM, SharedMailbox, TransportTimeout, block_bytes
 from pyg_batchgnn.comm.message import NUMBERS
-from pyg_batchgnn.comm.wait import TransportTimeout
 from tests.support.ranks import run_ranks
 
 JOBS = "tests.comm.job_mailbox"

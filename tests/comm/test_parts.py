@@ -23,14 +23,22 @@ from pyg_batchgnn.comm import (
     KindCounts,
     MessageKind,
 )
-from pyg_batchgnn.comm.create import connect
-from pyg_batchgnn.comm.diagnosis import Evidence, Peer, diagnose
-from pyg_batchgnn.comm.endpoints import endpoints, endpoints_in
-from pyg_batchgnn.comm.header import Operation, Purpose, describe
-from pyg_batchgnn.comm.process_info import Liveness, ProcessInfo, host_from
+from pyg_batchgnn.comm.communicator import connect
+from pyg_batchgnn.comm.diagnosis import (
+    Evidence,
+    Liveness,
+    Peer,
+    ProcessInfo,
+    RankPhase,
+    RankStatus,
+    diagnose,
+    endpoints,
+    endpoints_in,
+    host_from,
+)
+from pyg_batchgnn.comm.mailbox import TransportError, TransportTimeout, wait_for
+from pyg_batchgnn.comm.message import Operation, Purpose, describe
 from pyg_batchgnn.comm.serial_executor import SerialExecutor
-from pyg_batchgnn.comm.status_board import RankPhase, RankStatus
-from pyg_batchgnn.comm.wait import TransportError, TransportTimeout, wait_for
 from tests.support.limits import wait_until
 
 

@@ -12,7 +12,7 @@ import pytest
 from torch.distributed import HashStore, Store, TCPStore
 
 from pyg_batchgnn.comm import PeerError
-from pyg_batchgnn.comm.rendezvous import fresh_namespace
+from pyg_batchgnn.comm.communicator import fresh_namespace
 
 
 def meet(stores: Sequence[Store], order: Sequence[int], timeout: float = 20.0) -> list[str]:

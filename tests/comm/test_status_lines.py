@@ -6,7 +6,7 @@ import threading
 
 import torch
 
-from pyg_batchgnn.comm.status_lines import LINE_BYTES, StatusLines
+from pyg_batchgnn.comm.diagnosis import LINE_BYTES, StatusLines
 
 
 def lines(ranks: int) -> list[StatusLines]:

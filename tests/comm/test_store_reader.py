@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from torch.distributed import HashStore, Store
 
-from pyg_batchgnn.comm.store_reader import StoreReader
+from pyg_batchgnn.comm.diagnosis import StoreReader
 
 
 @pytest.fixture

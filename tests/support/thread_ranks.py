@@ -10,13 +10,9 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.comm.channel import Channel
-from pyg_batchgnn.comm.diagnosis import Peer
-from pyg_batchgnn.comm.exchange import Link
-from pyg_batchgnn.comm.mailbox import BackendMailbox
-from pyg_batchgnn.comm.process_info import ProcessInfo
-from pyg_batchgnn.comm.transport import INT_LIMIT, Transport
-from pyg_batchgnn.comm.wait import TransportError
+from pyg_batchgnn.comm.channel import Channel, Link
+from pyg_batchgnn.comm.diagnosis import Peer, ProcessInfo
+from pyg_batchgnn.comm.mailbox import INT_LIMIT, BackendMailbox, Transport, TransportError
 
 T = TypeVar("T")
 TIMEOUT = 20.0

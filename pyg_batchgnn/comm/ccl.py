@@ -1,0 +1,449 @@
+"""Making process groups of the backend "ccl". torch.distributed calls `create` for each group."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.metadata
+import importlib.util
+import ipaddress
+import json
+import logging
+import os
+import socket
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch.distributed as dist
+
+from pyg_batchgnn.comm.diagnosis import ProcessInfo, host_from
+
+# Library ##########################################################################################
+
+
+#: The packages with which the backend is built and tested. The extra "ccl" installs them.
+ONECCL, LIBFABRIC = "oneccl-devel==2021.13.1", "impi-rt==2021.17.2"
+
+_LIBRARY = Path("lib/ccl/cpu/lib/libccl.so.1")
+_FABRIC = "libfabric.so.1"
+
+
+class CclMissingError(RuntimeError):
+    """The ccl backend cannot work here. The text says what is missing and what to do."""
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """The files of an installation.
+
+    Attributes:
+        oneccl: the shared library for CPUs, without SYCL.
+        libfabric: libfabric. Its folder also has the providers (libtcp-fi.so, libshm-fi.so).
+    """
+
+    oneccl: Path
+    libfabric: Path
+
+
+def find_libraries() -> Libraries:
+    """Finds the libraries in CCL_ROOT, in the installed packages, or in this environment, in this
+    order.
+
+    ``<environment>/lib/libccl.so.1`` is not used, because it may be the library with SYCL.
+
+    Raises:
+        CclMissingError: a library is in none of these places.
+    """
+    oneccl = _first(root / _LIBRARY for root in _roots("oneccl-devel"))
+    if oneccl is None:
+        raise CclMissingError(f"oneCCL ({_LIBRARY}) is not installed; {_remedy()}")
+    libfabric = _first(root / "lib" / _FABRIC for root in _roots("impi-rt"))
+    if libfabric is None:
+        raise CclMissingError(f"libfabric (lib/{_FABRIC}) is not installed; {_remedy()}")
+    return Libraries(oneccl, libfabric)
+
+
+def load(oneccl: Path) -> None:
+    """Loads oneCCL so that the extension finds its symbols."""
+    ctypes.CDLL(str(oneccl), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+
+
+def _remedy() -> str:
+    return f"pip install {ONECCL} {LIBFABRIC}, or name its folder by CCL_ROOT"
+
+
+def _roots(package: str) -> Iterator[Path]:
+    """Returns the folders that may have lib/ and include/."""
+    if root := os.environ.get("CCL_ROOT"):
+        yield Path(root)
+    try:
+        for file in importlib.metadata.files(package) or []:
+            path = Path(str(file.locate())).resolve()
+            if path.name in (_LIBRARY.name, _FABRIC):
+                yield from path.parents[1:5]
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    yield Path(sys.prefix)
+
+
+def _first(paths: Iterator[Path]) -> Path | None:
+    return next((path.resolve() for path in paths if path.exists()), None)
+
+
+# Facts ############################################################################################
+
+# The facts that ranks tell each other before oneCCL starts: where they run and what they can
+# share.
+
+
+#: The folder in which libfabric makes shared memory.
+SHARED = Path("/dev/shm")
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """The facts of one rank.
+
+    Attributes:
+        host: the number of the host, as the launcher counts.
+        name: the host's name, by which oneCCL tells hosts apart.
+        machine: identity of the running kernel and of the mounted /dev/shm, "" where it is not
+            known.
+        room: bytes free in /dev/shm.
+        master: the address to which MASTER_ADDR resolves here, "" where there is none.
+        shared: whether oneCCL was started with shared memory in this process, None before it
+            starts.
+        asked: the user's CCL_ATL_SHM, "" where it is not set.
+    """
+
+    host: int
+    name: str
+    machine: str
+    room: int
+    master: str
+    shared: bool | None
+    asked: str
+
+    @classmethod
+    def own(cls, shared: bool | None, environment: Mapping[str, str] = os.environ) -> RankFacts:
+        """Returns the facts of this process."""
+        machine, room = _shared_memory()
+        asked = "" if shared is not None else environment.get("CCL_ATL_SHM", "")
+        master = _resolve(environment.get("MASTER_ADDR", ""))
+        return cls(host_from(environment), socket.gethostname(), machine, room, master, shared, asked)
+
+
+def exchange_facts(store: Any, rank: int, size: int, timeout: timedelta, facts: RankFacts) -> list[RankFacts]:
+    """Returns the facts of all ranks of a group, by rank. Collective.
+
+    Args:
+        store: the group's own part of torch's store.
+        rank, size: the rank of this process in the group, and the number of ranks.
+        timeout: for all ranks to come.
+        facts: of this rank.
+
+    Raises:
+        TimeoutError: a rank did not come. The text names it.
+    """
+    keys = [f"facts/{other}" for other in range(size)]
+    store.set(keys[rank], json.dumps(asdict(facts)))
+    try:
+        store.wait(keys, timeout)
+    except RuntimeError as error:  # torch's DistStoreError
+        absent = [other for other in range(size) if not store.check([keys[other]])]
+        raise TimeoutError(
+            f"ccl: ranks {absent} (of {size}) did not come to make the group within "
+            f"{timeout.total_seconds():.0f} s"
+        ) from error
+    return [RankFacts(**json.loads(store.get(key))) for key in keys]
+
+
+def _shared_memory() -> tuple[str, int]:
+    try:
+        place, room = SHARED.stat(), os.statvfs(SHARED)
+    except OSError:
+        return "", 0
+    machine = ProcessInfo.own().machine.partition(" ")[0]
+    return f"{machine} {place.st_dev} {place.st_ino}", room.f_bavail * room.f_frsize
+
+
+def _resolve(name: str) -> str:
+    try:
+        return socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0] if name else ""  # type: ignore[return-value]
+    except OSError:
+        return ""
+
+
+# Transport ########################################################################################
+
+# The choice of the transport: memory that the ranks of a host share, or TCP, and by which
+# interface.
+
+
+#: Bytes of /dev/shm that libfabric's shared memory may take per rank. It is the size of its file,
+#: whose pages are taken when they are first used. A page that is not available would kill the
+#: process.
+ROOM_PER_RANK = 64 << 20
+
+
+@dataclass(frozen=True)
+class TransportChoice:
+    """A choice of the transport.
+
+    Attributes:
+        shared: whether ranks of a host exchange bytes through shared memory.
+        interface: the network interface for TCP. libfabric chooses where it is "".
+        why: the reason for ``shared``.
+    """
+
+    shared: bool
+    interface: str
+    why: str
+
+    def __str__(self) -> str:
+        way = "shared memory on a host, TCP between hosts" if self.shared else "TCP"
+        return f"{way}{f' by interface {self.interface}' if self.interface else ''}: {self.why}"
+
+
+def choose_transport(ranks: Sequence[RankFacts], own: RankFacts, whole_world: bool) -> TransportChoice:
+    """Chooses the transport. All ranks choose the same, because they have the same facts.
+
+    Args:
+        ranks: the facts of all ranks of the group.
+        own: the facts of this rank.
+        whole_world: whether the group has all ranks. oneCCL learns from its first group which ranks
+            share a host.
+
+    Raises:
+        ValueError: the ranks cannot agree.
+    """
+    shared, why = _shares(ranks, whole_world)
+    return TransportChoice(shared, interface(ranks, own), why)
+
+
+def _shares(ranks: Sequence[RankFacts], whole_world: bool) -> tuple[bool, str]:
+    decided = {rank.shared for rank in ranks if rank.shared is not None}
+    if len(decided) > 1:
+        raise ValueError(
+            "ccl: ranks of this group started oneCCL in earlier groups, some with shared memory and some "
+            "without; make the default group with ccl first, or set CCL_ATL_SHM=0"
+        )
+    if decided:
+        return decided.pop(), "as this process's first group did"
+    asked = {rank.asked for rank in ranks}
+    if asked != {""}:
+        if len(asked) > 1:
+            raise ValueError(
+                f"ccl: CCL_ATL_SHM differs between ranks: {sorted(asked)}; set it on all or none"
+            )
+        return asked == {"1"}, "CCL_ATL_SHM is set"
+    reason = _why_not(ranks, whole_world)
+    return not reason, reason or "ranks share hosts, and /dev/shm has room"
+
+
+def _why_not(ranks: Sequence[RankFacts], whole_world: bool) -> str:
+    hosts = Counter(rank.host for rank in ranks)
+    names = {rank.name for rank in ranks}
+    machines = {(rank.host, rank.machine) for rank in ranks}
+    if max(hosts.values()) == 1:
+        return "every rank has a host of its own"
+    if not whole_world:
+        return "the process's first group does not have all ranks"
+    if not len(names) == len(hosts) == len({(rank.host, rank.name) for rank in ranks}):
+        return "hosts cannot be told apart by their names, as oneCCL does"
+    if len(machines) != len(hosts) or not all(rank.machine for rank in ranks):
+        return "ranks of a host do not see the same /dev/shm"
+    for rank in ranks:
+        need = ROOM_PER_RANK * hosts[rank.host]
+        if rank.room < need:
+            return f"/dev/shm of host {rank.host} has {rank.room >> 20} MiB free, of {need >> 20} MiB needed"
+    return ""
+
+
+def interface(ranks: Sequence[RankFacts], own: RankFacts, environment: Mapping[str, str] = os.environ) -> str:
+    """Returns the network interface for TCP.
+
+    It is the interface that GLOO_SOCKET_IFNAME names. Without it, it is the loopback on one host,
+    and the interface that reaches the master on several hosts.
+    """
+    named = environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+    if named:
+        return named
+    names = {
+        address.address.partition("%")[0]: name
+        for name, addresses in psutil.net_if_addrs().items()
+        for address in addresses
+        if address.family in (socket.AF_INET, socket.AF_INET6)
+    }
+    if len({rank.host for rank in ranks}) == 1:
+        return names.get("127.0.0.1", "")
+    for rank in ranks:  # a master may resolve its own name to the loopback
+        if rank.master in names and not ipaddress.ip_address(rank.master).is_loopback:
+            return names[rank.master]
+    return names.get(_local_address(own.master), "")
+
+
+def _local_address(peer: str) -> str:
+    """Returns the local address from which packets to a peer start. Nothing is sent."""
+    if not peer or ipaddress.ip_address(peer).is_loopback:
+        return ""
+    family = socket.AF_INET6 if ":" in peer else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((peer, 9))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""
+
+
+# Settings #########################################################################################
+
+
+#: Seconds after which oneCCL gives up on its own. The group's timeout ends before that.
+_NEVER = str(10**6)
+
+
+def settings(
+    libraries: Libraries, choice: TransportChoice, environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Returns the variables that oneCCL needs to work under any launcher.
+
+    Args:
+        libraries: the libraries that are used.
+        choice: the transport.
+        environment: the process's variables, of which the launcher's are read.
+    """
+    chosen = {
+        "CCL_ATL_TRANSPORT": "ofi",
+        "CCL_ATL_SHM": str(int(choice.shared)),
+        "CCL_OFI_LIBRARY_PATH": str(libraries.libfabric),
+        "FI_PROVIDER_PATH": str(libraries.libfabric.parent),
+        "FI_PROVIDER": "tcp",
+        "CCL_PROCESS_LAUNCHER": "none",  # "torchrun" crashes
+        "CCL_LOCAL_RANK": environment.get("LOCAL_RANK", "0"),
+        "CCL_LOCAL_SIZE": environment.get("LOCAL_WORLD_SIZE", "1"),
+        "CCL_WORKER_OFFLOAD": "0",  # its worker threads spin on pinned cores and end the process on an error
+        "CCL_YIELD": "sched_yield",
+        "CCL_LOG_LEVEL": "error",
+        "CCL_KVS_GET_TIMEOUT": _NEVER,
+    }
+    if choice.interface:
+        chosen["FI_TCP_IFACE"] = choice.interface
+    return chosen
+
+
+def apply(chosen: Mapping[str, str], environment: MutableMapping[str, str] = os.environ) -> None:
+    """Sets the variables that the user has not set."""
+    for name, value in chosen.items():
+        environment.setdefault(name, value)
+
+
+# Backend ##########################################################################################
+
+
+log = logging.getLogger(__name__)
+
+#: The package with Intel's own backend, which is used where it is installed.
+BINDINGS = "oneccl_bindings_for_pytorch"
+_EXTENSION = "pyg_batchgnn._ccl"
+
+_chosen: TransportChoice | None = None  # set when oneCCL starts in this process
+
+
+def chosen_transport() -> TransportChoice | None:
+    """Returns the transport with which this process has started oneCCL, or None before that."""
+    return _chosen
+
+
+def why_unavailable() -> str | None:
+    """Returns what the backend lacks here and what to do about it, or None where it works."""
+    if importlib.util.find_spec(BINDINGS):
+        return None
+    if importlib.util.find_spec(_EXTENSION) is None:
+        return (
+            "it is not built; from a checkout of pyg_batchgnn: PYG_BATCHGNN_CCL=1 pip install '.[ccl]', or "
+            "make install CCL=1"
+        )
+    try:
+        find_libraries()
+    except CclMissingError as error:
+        return str(error)
+    return None
+
+
+def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    """Makes a backend for a group. Collective. Called by torch.distributed.
+
+    Args:
+        store: the group's own part of torch's store.
+        rank, size: the rank of this process in the group, and the number of ranks.
+        timeout: for every collective, and for making the group.
+
+    Raises:
+        CclMissingError: the backend is not built, or a library is not installed.
+        TimeoutError: a rank did not come.
+        RuntimeError: an error of oneCCL.
+    """
+    if importlib.util.find_spec(BINDINGS):
+        return _intels_create()(store, rank, size, timeout)
+    if problem := why_unavailable():
+        raise CclMissingError(f"backend 'ccl': {problem}")
+    own = RankFacts.own(None if _chosen is None else _chosen.shared)
+    ranks = exchange_facts(store, rank, size, timeout, own)
+    choice = choose_transport(ranks, own, whole_world=size == int(os.environ.get("WORLD_SIZE", size)))
+    if _chosen is None:
+        _configure(choice, rank)
+    made = _extension().create(store, rank, size, timeout)
+    _unname_shared_memory()
+    return made
+
+
+def rest() -> None:
+    """Ends the backend's own threads. Called at the end of the process, after the last collective.
+
+    A thread that frees a tensor while the interpreter ends is taken out of the process by
+    ``std::terminate``, and the job would fail after all its work.
+    """
+    if _extension.cache_info().currsize:
+        _extension().rest()
+
+
+def _configure(choice: TransportChoice, rank: int) -> None:
+    """Sets the environment with which oneCCL starts, once per process."""
+    global _chosen
+    _chosen = choice
+    apply(settings(find_libraries(), choice))
+    log.log(logging.INFO if rank == 0 else logging.DEBUG, "ccl: %s", choice)
+
+
+@cache
+def _unname_shared_memory() -> None:
+    """Removes the name of this rank's shared memory, after the first group is made.
+
+    libfabric never removes the name, not even when the process ends properly. When a group is made,
+    every rank has sent something to every other rank, so all of them have mapped the memory.
+    Without a name, the memory is freed with the last process that uses it.
+    """
+    for file in SHARED.glob(f"{os.getpid()}:*"):
+        file.unlink(missing_ok=True)
+
+
+@cache
+def _extension() -> Any:
+    load(find_libraries().oneccl)
+    return importlib.import_module(_EXTENSION)
+
+
+@cache
+def _intels_create() -> Any:
+    """Returns the function with which Intel's package makes groups. Importing the package registers
+    it in place of ours."""
+    importlib.import_module(BINDINGS)
+    return dist.Backend._plugins["CCL"].creator_fn
