@@ -2,7 +2,15 @@
 
 from pyg_batchgnn.data.bundle import read_bundle
 from pyg_batchgnn.data.check import check_dataset, check_node_counts
-from pyg_batchgnn.data.dataset import SPLITS, Dataset
+from pyg_batchgnn.data.dataset import (
+    SPLITS,
+    Dataset,
+    EdgeSet,
+    LinkSplit,
+    NodeSet,
+    class_numbers,
+    count_classes,
+)
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
 from pyg_batchgnn.data.folder_write import write_folder
@@ -23,9 +31,9 @@ from pyg_batchgnn.data.groups import (
     Group,
     RowKind,
 )
-from pyg_batchgnn.data.hold_out import hold_out_links
-from pyg_batchgnn.data.labels import class_numbers, count_classes
-from pyg_batchgnn.data.layout import (
+from pyg_batchgnn.data.hold_out import hold_out_links, reverse_of, stored_reverse, with_reverse_relations
+from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
+from pyg_batchgnn.data.meta import (
     attribute_array,
     attribute_of,
     edge_array,
@@ -33,13 +41,9 @@ from pyg_batchgnn.data.layout import (
     split_array,
     split_of,
 )
-from pyg_batchgnn.data.links import LinkSplit
-from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
 from pyg_batchgnn.data.ogb import read_ogb
 from pyg_batchgnn.data.pyg import as_dataset, from_pyg
-from pyg_batchgnn.data.reversed import reverse_of, stored_reverse, with_reverse_relations
 from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
-from pyg_batchgnn.data.sets import EdgeSet, NodeSet
 from pyg_batchgnn.data.undirected import ParallelEdges, is_symmetric, make_undirected
 
 __all__ = [

@@ -9,13 +9,20 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data.dataset import SPLITS, Dataset
+from pyg_batchgnn.data.dataset import (
+    INDEX,
+    NEGATIVE_TARGETS,
+    NEGATIVES,
+    SPLITS,
+    Dataset,
+    EdgeSet,
+    LinkSplit,
+    NodeSet,
+    class_numbers,
+)
 from pyg_batchgnn.data.errors import DatasetError, broken
 from pyg_batchgnn.data.groups import FEATURES, LABELS, Group
-from pyg_batchgnn.data.labels import class_numbers
-from pyg_batchgnn.data.layout import LinkArray, attribute_array, edge_array, split_array
-from pyg_batchgnn.data.links import INDEX, NEGATIVE_TARGETS, NEGATIVES, LinkSplit
-from pyg_batchgnn.data.sets import EdgeSet, NodeSet
+from pyg_batchgnn.data.meta import LinkArray, attribute_array, edge_array, split_array
 
 # Features are read whole to look for NaN only up to this size. A larger table is mapped, and
 # reading all of it would cost what mapping saves.

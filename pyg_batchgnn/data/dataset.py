@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -11,10 +11,150 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.groups import FEATURES, NODES
-from pyg_batchgnn.data.labels import count_classes
+from pyg_batchgnn.data.groups import FEATURES, LABELS, NODES, Group, RowKind
 from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
-from pyg_batchgnn.data.sets import EdgeSet, NodeSet
+
+# Links ############################################################################################
+
+
+#: The arrays of a split that are not attributes of its links.
+INDEX, NEGATIVES, NEGATIVE_TARGETS = "index", "negatives", "negative_targets"
+
+
+@dataclass(frozen=True, eq=False)
+class LinkSplit:
+    """The links of one split of a relation.
+
+    Attributes:
+        index: [2, n] int32 or int64, sources above targets, by ids within their types.
+        tables: the attributes of the links by name, [n, ...] each, such as "year".
+        negatives: [2, m] pairs that are no links, which all links of the split are ranked among, or
+            None.
+        negative_targets: [n, k] nodes, for each link the targets that its own target is ranked
+            among, or None.
+    """
+
+    index: Tensor
+    tables: dict[str, Tensor] = field(default_factory=dict)
+    negatives: Tensor | None = None
+    negative_targets: Tensor | None = None
+
+    def __len__(self) -> int:
+        return int(self.index.shape[-1])
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Tensor]) -> LinkSplit:
+        """Makes a split of what `arrays` returns.
+
+        Raises:
+            KeyError: there are no links.
+        """
+        known = (INDEX, NEGATIVES, NEGATIVE_TARGETS)
+        tables = {name: table for name, table in arrays.items() if name not in known}
+        return cls(arrays[INDEX], tables, arrays.get(NEGATIVES), arrays.get(NEGATIVE_TARGETS))
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Returns everything that is written of the split, by name."""
+        fixed = {INDEX: self.index, NEGATIVES: self.negatives, NEGATIVE_TARGETS: self.negative_targets}
+        return {**{name: one for name, one in fixed.items() if one is not None}, **self.tables}
+
+
+# Sets #############################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSet:
+    """The nodes of one type.
+
+    Attributes:
+        name: the node type.
+        num_nodes: the number of nodes N_t; their ids are 0 to N_t - 1.
+        tables: the attributes by name, one tensor each: [N_t, ...], any dtype and shape. By
+            convention "x" are the features and "y" the labels (class numbers 0 to C - 1, or -1
+            where a node has none).
+        splits: the node ids of each split, int64. "train", "val" and "test" are disjoint.
+        num_classes: the number of classes C; 0 where the labels "y" are no class numbers, or are
+            absent.
+    """
+
+    name: str
+    num_nodes: int
+    tables: dict[str, Tensor] = field(default_factory=dict)
+    splits: dict[str, Tensor] = field(default_factory=dict)
+    num_classes: int = 0
+
+    @property
+    def group(self) -> Group:
+        """The group of the rows of the attributes."""
+        return Group(RowKind.NODE, self.name)
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of each attribute, which is that of nodes."""
+        return self.num_nodes
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeSet:
+    """The edges of one relation.
+
+    Attributes:
+        relation: the names of the source type, of the relation and of the target type.
+        edge_index: [2, E_r] int32 or int64, (source, destination) of each edge, by ids within their
+            types. An edge's position is its id.
+        tables: the attributes by name, one tensor each: [E_r, ...], any dtype and shape. By
+            convention "edge_attr" are the features.
+        links: the links of each split. Those of "train", "val" and "test" are for learning and for
+            measuring; the edges that a model sees are those of `edge_index` alone.
+    """
+
+    relation: Relation
+    edge_index: Tensor
+    tables: dict[str, Tensor] = field(default_factory=dict)
+    links: dict[str, LinkSplit] = field(default_factory=dict)
+
+    @property
+    def group(self) -> Group:
+        """The group of the rows of the attributes."""
+        return Group(RowKind.EDGE, self.relation)
+
+    @property
+    def num_edges(self) -> int:
+        """The number of stored (directed) edges E_r."""
+        return int(self.edge_index.shape[-1])
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of each attribute, which is that of edges."""
+        return self.num_edges
+
+
+# Labels ###########################################################################################
+
+
+def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
+    """Returns the labels "y" as [N] int64 if they are class numbers, otherwise None.
+
+    Integers of shape [N] or [N, 1] are class numbers. Floating-point targets, booleans and several
+    labels per node are not.
+    """
+    y = tables.get(LABELS)
+    if y is None or y.dtype is torch.bool or y.is_floating_point() or y.is_complex():
+        return None
+    if y.dim() == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    return y.to(torch.int64) if y.dim() == 1 else None
+
+
+def count_classes(tables: Mapping[str, Tensor]) -> int:
+    """Returns the largest class number + 1; 0 where the labels "y" are no class numbers, or are
+    absent."""
+    labels = class_numbers(tables)
+    return 0 if labels is None or not labels.numel() else max(int(labels.max()) + 1, 0)
+
+
+# Dataset ##########################################################################################
+
 
 #: The splits that training uses.
 SPLITS = ("train", "val", "test")

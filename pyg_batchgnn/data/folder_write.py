@@ -15,15 +15,16 @@ from pyg_batchgnn.data.check import check_node_counts
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError
 from pyg_batchgnn.data.files import rename_whole, sync_tree, write_tensor, writing
-from pyg_batchgnn.data.layout import (
+from pyg_batchgnn.data.meta import (
     FOLDERS,
     SPLITS_FOLDER,
     LinkArray,
+    Meta,
     attribute_array,
     edge_array,
     split_array,
+    write_meta,
 )
-from pyg_batchgnn.data.meta import Meta, write_meta
 from pyg_batchgnn.data.pyg import as_dataset
 
 if TYPE_CHECKING:

@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import Dataset, DatasetError, GeneratorSpec, generate, generate_folder, read_folder
-from pyg_batchgnn.data.generator.communities import coprime_strides, make_communities
-from pyg_batchgnn.data.generator.edges import BLOCK_NODES
-from pyg_batchgnn.data.generator.permutation import IdPermutation
+from pyg_batchgnn.data.generator.edges import BLOCK_NODES, IdPermutation, coprime_strides, make_communities
 from pyg_batchgnn.data.generator.write import ProgressBar
 from tests.support.tiny_datasets import same
 

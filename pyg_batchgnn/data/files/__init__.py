@@ -5,20 +5,34 @@ and `verify_tensor` compare a file with it.
 """
 
 from pyg_batchgnn.data.errors import broken, missing
-from pyg_batchgnn.data.files.array_file import (
+from pyg_batchgnn.data.files.durable import (
+    check_sha256,
+    file_sha256,
+    read_json,
+    rename_whole,
+    sync_file,
+    sync_folder,
+    sync_tree,
+    system_message,
+    write_bytes,
+    write_json,
+    writing,
+)
+from pyg_batchgnn.data.files.npy import (
     META_FILE,
     ArrayPromise,
+    EdgeAppender,
+    NpyAppender,
+    NpyHeader,
+    as_tensor,
     map_tensor,
+    npy_header,
+    open_npy,
     promise_of,
+    read_header,
     verify_tensor,
     write_tensor,
 )
-from pyg_batchgnn.data.files.checksum import check_sha256, file_sha256
-from pyg_batchgnn.data.files.durable import rename_whole, sync_file, sync_folder, sync_tree
-from pyg_batchgnn.data.files.file_write import system_message, write_bytes, write_json, writing
-from pyg_batchgnn.data.files.json_file import read_json
-from pyg_batchgnn.data.files.npy_read import NpyHeader, as_tensor, open_npy, read_header
-from pyg_batchgnn.data.files.npy_write import EdgeAppender, NpyAppender, npy_header
 
 __all__ = [
     "META_FILE",

@@ -3,10 +3,66 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
+import json
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO, Any
 
-from pyg_batchgnn.data.files.file_write import writing
+import numpy as np
+
+from pyg_batchgnn.data.errors import DatasetError, broken
+
+# File write #######################################################################################
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns errors of the system that the block meets into a DatasetError that names the path."""
+    try:
+        yield
+    except DatasetError:
+        raise
+    except OSError as error:
+        cause, remedy = _cause_and_remedy(path, error)
+        raise DatasetError(f"{path}: cannot be written ({cause}); {remedy}") from error
+
+
+def system_message(error: OSError) -> str:
+    """Returns what an error of the system says: the file and the cause, without its number."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}; give another path"
+
+
+def _cause_and_remedy(path: Path, error: OSError) -> tuple[str, str]:
+    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
+        return error.strerror or str(error), "free space on the disk, or choose another folder"
+    there = next((one for one in path.absolute().parents if one.exists()), Path("/"))
+    cause = "takes no new files and folders" if there.is_dir() else "is no folder"
+    return f"{there} {cause}", "choose another path"
+
+
+def write_bytes(stream: IO[bytes], path: Path, values: np.ndarray) -> None:
+    """Writes the elements of an array in C order. `tofile` would not tell why it failed."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    with writing(path):
+        stream.write(flat.view(np.uint8).data if flat.size else b"")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes a JSON object.
+
+    Raises:
+        DatasetError: the file cannot be written.
+    """
+    with writing(path):
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+# Durable ##########################################################################################
 
 
 def sync_file(path: Path) -> None:
@@ -47,3 +103,68 @@ def rename_whole(temporary: Path, path: Path) -> None:
     """Gives a folder, all of which is on disk, its name for good."""
     temporary.rename(path)
     sync_folder(path.parent)
+
+
+# Json file ########################################################################################
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+        DatasetError: the file is damaged, is not an object, or holds NaN or infinity, which are not
+            JSON.
+    """
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"it holds {constant}")
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}: not valid JSON ({error}); restore the file") from error
+    if not isinstance(content, dict):
+        raise DatasetError(
+            f"{path}: holds a {type(content).__name__}, expected a JSON object; restore the file"
+        )
+    return content
+
+
+# Checksum #########################################################################################
+
+# Path, bytes, mtime and sha256 of the files that this process has hashed.
+_verified: set[tuple[str, int, int, str]] = set()
+
+
+def check_sha256(path: Path, array: str, expected: str, says: str, remedy: str) -> None:
+    """Raises unless a file's sha256 is `expected`.
+
+    A file that was found right is not hashed again by this process.
+
+    Args:
+        path: the file.
+        array: what it holds, for the error.
+        expected: 64 hexadecimal digits.
+        says: what promises the checksum, for the error.
+        remedy: what the user can do.
+
+    Raises:
+        DatasetError: the checksum differs.
+    """
+    stat = path.stat()
+    key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, expected)
+    if key in _verified:
+        return
+    seen = file_sha256(path)
+    if seen != expected:
+        raise broken(path, array, f"sha256 is {seen[:16]}..., {says} says {expected[:16]}...", remedy)
+    _verified.add(key)
+
+
+def file_sha256(path: Path) -> str:
+    """Returns the sha256 of a file, as 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 22):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -11,12 +11,158 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 
-from pyg_batchgnn.data.generator.communities import Communities, coprime_strides
-from pyg_batchgnn.data.generator.permutation import IdPermutation
+from pyg_batchgnn.data.files import write_bytes, writing
 from pyg_batchgnn.data.generator.spec import GeneratorSpec, RandomStream
+
+# Communities ######################################################################################
+
+
+_NODES_PER_GROUP = 2048
+_NODES_PER_LEAF = 96
+
+
+@dataclass(frozen=True)
+class Communities:
+    """The communities as consecutive ranges of places.
+
+    A place is a node's number before ids are scattered.
+
+    Attributes:
+        leaf_start: [leaves + 1] int64, first place of each leaf, ending with N.
+        group_start: [groups + 1] int64, first place of each group; a subset of `leaf_start`.
+        group_class: [groups] int64 class of each group; every class has at least one.
+        group_stride: [groups] int64, coprime to the group's size: rank r of the group is its place
+            r * stride mod size, so that hubs are not all in the group's first leaf.
+    """
+
+    leaf_start: np.ndarray
+    group_start: np.ndarray
+    group_class: np.ndarray
+    group_stride: np.ndarray
+
+    def leaf_of(self, place: np.ndarray) -> np.ndarray:
+        """Returns the leaf of each place."""
+        return np.searchsorted(self.leaf_start, place, side="right") - 1
+
+    def group_of(self, place: np.ndarray) -> np.ndarray:
+        """Returns the group of each place."""
+        return np.searchsorted(self.group_start, place, side="right") - 1
+
+
+def make_communities(spec: GeneratorSpec) -> Communities:
+    """Draws communities of about 2,048 nodes per group and 96 per leaf, with lognormal sizes.
+
+    They take N / 10 bytes of memory.
+    """
+    random = spec.random(RandomStream.COMMUNITIES)
+    groups = max(spec.classes, spec.nodes // _NODES_PER_GROUP)
+    leaves = max(groups, spec.nodes // _NODES_PER_LEAF)
+    leaf_start = _starts(random, leaves, spec.nodes)
+    group_start = leaf_start[_starts(random, groups, leaves)]
+    popularity = 1.0 / np.sqrt(1.0 + np.arange(spec.classes))
+    group_class = np.concatenate(
+        [
+            np.arange(spec.classes),
+            random.choice(spec.classes, size=groups - spec.classes, p=popularity / popularity.sum()),
+        ]
+    )
+    return Communities(
+        leaf_start, group_start, random.permutation(group_class), coprime_strides(np.diff(group_start))
+    )
+
+
+def coprime_strides(sizes: np.ndarray) -> np.ndarray:
+    """Returns for each size a number coprime to it, near 0.618 times it.
+
+    Such a stride scatters successive ranks widely.
+    """
+    strides = np.maximum((sizes * 0.6180339887498949).astype(np.int64), 1)
+    shared = np.gcd(strides, sizes) > 1
+    while shared.any():
+        strides[shared] += 1
+        shared = np.gcd(strides, sizes) > 1
+    return strides
+
+
+def _starts(random: np.random.Generator, parts: int, total: int) -> np.ndarray:
+    """Returns [parts + 1] boundaries that cut `total` into parts of lognormal sizes, each at
+    least 1."""
+    weight = random.lognormal(0.0, 0.6, parts)
+    sizes = 1 + random.multinomial(total - parts, weight / weight.sum())
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+# Permutation ######################################################################################
+
+
+_ROUNDS = 4  # enough for a random-looking permutation when the round functions are random (Luby and Rackoff)
+
+
+class IdPermutation:
+    """A permutation of range(n): place -> id and back.
+
+    An unbalanced Feistel network on pairs (left, right) in Z_a x Z_b with a * b >= n, whose round
+    functions are tables of random numbers. A result outside range(n) goes through the network again
+    until it is inside; since a * b - n < a, that is rare.
+
+    Args:
+        spec: gives n and the seed.
+    """
+
+    def __init__(self, spec: GeneratorSpec) -> None:
+        self._size = spec.nodes
+        self._b = math.isqrt(self._size - 1) + 1
+        self._a = -(-self._size // self._b)
+        random = spec.random(RandomStream.PERMUTATION)
+        self._left_tables = [random.integers(0, self._a, self._b, np.int32) for _ in range(_ROUNDS // 2)]
+        self._right_tables = [random.integers(0, self._b, self._a, np.int32) for _ in range(_ROUNDS // 2)]
+
+    def to_id(self, place: np.ndarray) -> np.ndarray:
+        """Returns the ids [n] int64 of places [n]."""
+        return self._walk(place, inverse=False)
+
+    def to_place(self, ids: np.ndarray) -> np.ndarray:
+        """Returns the places [n] int64 of ids [n]."""
+        return self._walk(ids, inverse=True)
+
+    def _walk(self, value: np.ndarray, *, inverse: bool) -> np.ndarray:
+        step = self._backward if inverse else self._forward
+        value = step(np.asarray(value, np.int64))
+        while len(outside := np.flatnonzero(value >= self._size)):
+            value[outside] = step(value[outside])
+        return value
+
+    def _forward(self, value: np.ndarray) -> np.ndarray:
+        left, right = self._split(value)
+        for left_table, right_table in zip(self._left_tables, self._right_tables, strict=True):
+            left += left_table[right]
+            np.subtract(left, self._a, out=left, where=left >= self._a)
+            right += right_table[left]
+            np.subtract(right, self._b, out=right, where=right >= self._b)
+        return left.astype(np.int64) * self._b + right
+
+    def _backward(self, value: np.ndarray) -> np.ndarray:
+        left, right = self._split(value)
+        for left_table, right_table in zip(self._left_tables[::-1], self._right_tables[::-1], strict=True):
+            right -= right_table[left]
+            np.add(right, self._b, out=right, where=right < 0)
+            left -= left_table[right]
+            np.add(left, self._a, out=left, where=left < 0)
+        return left.astype(np.int64) * self._b + right
+
+    def _split(self, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        left = value // self._b
+        right = value - left * self._b
+        return left.astype(np.int32), right.astype(np.int32)
+
+
+# Edges ############################################################################################
 
 # The unit of randomness: fixed, so that how the work is cut into pieces does not change the graph.
 BLOCK_NODES = 1 << 16
@@ -118,3 +264,129 @@ def _scatter(rank: np.ndarray, stride: np.ndarray, size: np.ndarray | np.int64) 
     """Returns the places of ranks inside ranges of the given sizes."""
     whole = np.minimum(rank.astype(np.int64), size - 1)  # the product above may round up to size
     return np.asarray(whole * stride % size)
+
+
+# Buckets ##########################################################################################
+
+# Sorts more edges than fit memory.
+#
+# Keys go to files by range of source; each file is then sorted alone.
+
+
+_MOST_FILES = 256  # all are open at once, and a process may often open only 1,024
+
+
+class EdgeBuckets:
+    """The temporary files of edge keys, one for each range of source ids.
+
+    Args:
+        folder: where to put them; it must exist.
+        num_nodes: number of nodes.
+        piece_nodes: sources per file; more where there would be too many files.
+    """
+
+    def __init__(self, folder: Path, num_nodes: int, piece_nodes: int) -> None:
+        piece_nodes = max(piece_nodes, -(-num_nodes // _MOST_FILES))
+        starts = np.arange(0, num_nodes, piece_nodes, dtype=np.uint64)
+        self._first_keys = starts << np.uint64(ID_BITS)
+        self._paths = [folder / f"edges-{number:04d}.keys" for number in range(len(starts))]
+        with writing(folder):
+            self._files = [path.open("wb") for path in self._paths]
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def add(self, keys: np.ndarray) -> None:
+        """Adds sorted uint64 keys."""
+        cuts = np.append(np.searchsorted(keys, self._first_keys), len(keys))
+        for file, path, start, end in zip(self._files, self._paths, cuts[:-1], cuts[1:], strict=True):
+            if end > start:
+                write_bytes(file, path, keys[start:end])
+
+    def drain(self) -> Iterator[np.ndarray]:
+        """Yields the sorted keys of each range in ascending order, repeats included.
+
+        Each file is removed when it has been read.
+        """
+        self._close()
+        for path in self._paths:
+            keys = np.fromfile(path, np.uint64)
+            path.unlink()
+            keys.sort()
+            yield keys
+
+    def __enter__(self) -> EdgeBuckets:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        for file, path in zip(self._files, self._paths, strict=True):
+            with writing(path):
+                file.close()
+
+
+# Nodes ############################################################################################
+
+# Draws features, labels and splits of a generated graph, block by block.
+#
+# A node's features are its class's mean plus normal noise of variance 1 a column, too much noise
+# for one node's features to tell the class, while the mean over its neighbours, most of them of
+# its class, does.
+
+
+@dataclass(frozen=True)
+class NodeBlock:
+    """The features, labels and splits of a block of consecutive node ids.
+
+    Attributes:
+        x: [n, F] features.
+        y: [n] int64 labels.
+        splits: ids, ascending int64, of the train, val and test nodes among them.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    splits: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def class_means(spec: GeneratorSpec) -> np.ndarray:
+    """Returns [C, F] float32 mean features of length `signal`.
+
+    Their directions are random, and orthogonal where C <= F.
+    """
+    means = spec.random(RandomStream.CLASS_MEANS).standard_normal((spec.classes, spec.features))
+    if spec.classes <= spec.features:
+        means = np.linalg.qr(means.T)[0].T
+    else:
+        means /= np.linalg.norm(means, axis=1, keepdims=True)
+    return (spec.signal * means).astype(np.float32)
+
+
+def make_nodes(
+    spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, means: np.ndarray, block: int
+) -> NodeBlock:
+    """Draws one block of nodes."""
+    random = spec.random(RandomStream.NODES, block)
+    ids = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
+    community_class = communities.group_class[communities.group_of(permutation.to_place(ids))]
+    replaced = random.random(len(ids)) < spec.label_noise
+    labels = np.where(replaced, random.integers(0, spec.classes, len(ids)), community_class)
+    part = random.random(len(ids))
+    ends = np.cumsum([spec.train, spec.val, spec.test])
+    x = random.standard_normal((len(ids), spec.features), dtype=np.float32)
+    x += means[community_class]
+    return NodeBlock(
+        x=x.astype(spec.feature_dtype, copy=False),
+        y=labels,
+        splits=(
+            ids[part < ends[0]],
+            ids[(part >= ends[0]) & (part < ends[1])],
+            ids[(part >= ends[1]) & (part < ends[2])],
+        ),
+    )

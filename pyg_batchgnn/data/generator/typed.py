@@ -17,15 +17,13 @@ import numpy as np
 import torch
 
 from pyg_batchgnn.data.check import check_dataset
-from pyg_batchgnn.data.dataset import SPLITS, Dataset
+from pyg_batchgnn.data.dataset import SPLITS, Dataset, EdgeSet, NodeSet
 from pyg_batchgnn.data.files import EdgeAppender, NpyAppender
 from pyg_batchgnn.data.folder_write import new_folder
-from pyg_batchgnn.data.generator.communities import coprime_strides
-from pyg_batchgnn.data.generator.typed_spec import TypedGeneratorSpec
-from pyg_batchgnn.data.layout import attribute_array, edge_array, split_array
-from pyg_batchgnn.data.meta import Meta, promises_in, write_meta
+from pyg_batchgnn.data.generator.edges import coprime_strides
+from pyg_batchgnn.data.generator.spec import TypedGeneratorSpec
+from pyg_batchgnn.data.meta import Meta, attribute_array, edge_array, promises_in, split_array, write_meta
 from pyg_batchgnn.data.schema import Relation, Schema
-from pyg_batchgnn.data.sets import EdgeSet, NodeSet
 
 #: The arrangement of random numbers: folders made by another one are not taken for this one's.
 TYPED_GENERATOR_VERSION = 1

@@ -17,15 +17,20 @@ from pyg_batchgnn.data.dataset import SPLITS, Dataset
 from pyg_batchgnn.data.errors import DatasetError
 from pyg_batchgnn.data.files import EdgeAppender, NpyAppender
 from pyg_batchgnn.data.folder_write import new_folder
-from pyg_batchgnn.data.generator.buckets import EdgeBuckets
-from pyg_batchgnn.data.generator.communities import Communities, make_communities
-from pyg_batchgnn.data.generator.edges import edge_keys, num_blocks, split_keys
-from pyg_batchgnn.data.generator.nodes import class_means, make_nodes
-from pyg_batchgnn.data.generator.permutation import IdPermutation
+from pyg_batchgnn.data.generator.edges import (
+    Communities,
+    EdgeBuckets,
+    IdPermutation,
+    class_means,
+    edge_keys,
+    make_communities,
+    make_nodes,
+    num_blocks,
+    split_keys,
+)
 from pyg_batchgnn.data.generator.spec import GeneratorSpec
 from pyg_batchgnn.data.groups import FEATURES, LABELS, NODES
-from pyg_batchgnn.data.layout import attribute_array, split_array
-from pyg_batchgnn.data.meta import Meta, promises_in, write_meta
+from pyg_batchgnn.data.meta import Meta, attribute_array, promises_in, split_array, write_meta
 from pyg_batchgnn.data.schema import HOMOGENEOUS
 
 # The arrangement of random numbers: folders made by another one are not taken for this one's.

@@ -1,0 +1,335 @@
+"""Reads and writes .npy files: headers and sizes are checked, nothing is unpickled."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import struct
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data.errors import DatasetError, broken, missing
+from pyg_batchgnn.data.files.durable import check_sha256, file_sha256, write_bytes, writing
+
+# Npy read #########################################################################################
+
+# Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
+# memory.
+_MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+
+
+@dataclass(frozen=True)
+class NpyHeader:
+    """The header of a .npy file.
+
+    Attributes:
+        dtype: type of the elements.
+        shape: sizes.
+        fortran_order: whether the first index varies fastest.
+        offset: bytes before the first element.
+    """
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    fortran_order: bool
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_header(stream: IO[bytes], file: str | Path, array: str) -> NpyHeader:
+    """Reads and checks the header at the start of a .npy stream (a file, or a member of a .npz).
+
+    Raises:
+        DatasetError: not a .npy, a damaged header, or elements that could only be unpickled.
+    """
+    reread = "write the file again with numpy.save"
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
+        elif version == (2, 0):
+            shape, fortran_order, dtype = np.lib.format.read_array_header_2_0(stream)
+        else:
+            raise broken(file, array, f".npy format version is {version}, expected (1, 0) or (2, 0)", reread)
+    except DatasetError:
+        raise
+    except Exception as error:  # NumPy parses the header as Python: damage raises anything
+        raise broken(file, array, f"not a .npy array ({_one_line(error)})", reread) from error
+    if dtype.hasobject:
+        fact = f"dtype is {dtype}: Python objects, which could only be unpickled"
+        raise broken(file, array, fact, "pickles are never read: save a plain numeric array")
+    if dtype.itemsize == 0 or dtype.shape:
+        raise broken(file, array, f"dtype in the header is {dtype}, not one of plain numbers", reread)
+    if any(type(size) is not int or not 0 <= size < 1 << 63 for size in shape):
+        raise broken(file, array, f"shape in the header is {shape}", reread)
+    return NpyHeader(dtype, tuple(shape), fortran_order, stream.tell())
+
+
+def open_npy(path: Path, array: str) -> np.ndarray:
+    """Maps a .npy file; the array can be written to without changing the file (copy on write).
+
+    An array in Fortran order or with foreign byte order is copied into memory in C order instead.
+
+    Raises:
+        DatasetNotFoundError: no such file.
+        DatasetError: not a .npy file, truncated or too long, or an object array.
+    """
+    if not path.is_file():
+        raise missing(path, array, "write it or correct the folder")
+    with path.open("rb") as stream:
+        header = read_header(stream, path, array)
+        size, wanted = path.stat().st_size, header.offset + header.nbytes
+        if size != wanted:
+            state = "truncated" if size < wanted else "too long"
+            fact = f"file is {state}: {size} bytes, its header promises {wanted}"
+            raise broken(path, array, fact, "copy or write the file again")
+        flags = mmap.MAP_PRIVATE | _MAP_NORESERVE
+        mapped = mmap.mmap(stream.fileno(), size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    flat = np.frombuffer(mapped, header.dtype, math.prod(header.shape), header.offset)
+    try:
+        values = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
+    except ValueError as error:  # more dimensions than NumPy has, or larger ones
+        fact = f"shape in the header is {list(header.shape)} ({error})"
+        raise broken(path, array, fact, "copy or write the file again") from error
+    if not values.flags.c_contiguous or not header.dtype.isnative:
+        return np.ascontiguousarray(values, header.dtype.newbyteorder("="))
+    return values
+
+
+def as_tensor(values: np.ndarray, file: str | Path, array: str) -> Tensor:
+    """Returns an array as a tensor that shares its memory.
+
+    Raises:
+        DatasetError: torch has no such type of elements.
+    """
+    try:
+        return torch.from_numpy(values)
+    except TypeError as error:
+        raise broken(file, array, f"dtype is {values.dtype}", "store numbers or booleans") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+# Npy write ########################################################################################
+
+
+_HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place
+_COPY_BYTES = 1 << 20
+
+
+def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """Returns a version 1.0 .npy header of a fixed length (numpy.lib.format describes it)."""
+    text = repr({"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
+    room = _HEADER_BYTES - 10
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", room) + text.encode("latin1").ljust(room - 1) + b"\n"
+
+
+class NpyAppender:
+    """Writes one .npy file by appending; the number of rows is filled in when it is closed.
+
+    Args:
+        path: file to write.
+        dtype: type of the elements, to which every piece is converted.
+        row: shape of one row, () for a flat array.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype | type, row: tuple[int, ...] = ()) -> None:
+        self.dtype = np.dtype(dtype)
+        self.row = row
+        self.rows = 0
+        self._path = path
+        with writing(path):
+            self._stream = path.open("wb")
+            self._stream.write(npy_header(self.dtype, (0, *row)))
+
+    def append(self, piece: np.ndarray) -> None:
+        """Appends rows: [n, *row] of any type."""
+        if piece.shape[1:] != self.row:
+            raise ValueError(f"a piece has rows of shape {piece.shape[1:]}, expected {self.row}")
+        write_bytes(self._stream, self._path, np.asarray(piece, self.dtype))
+        self.rows += len(piece)
+
+    def __enter__(self) -> NpyAppender:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with writing(self._path), self._stream:
+            if error is None:
+                self._stream.seek(0)
+                self._stream.write(npy_header(self.dtype, (self.rows, *self.row)))
+
+
+class EdgeAppender:
+    """Writes edge_index.npy [2, E] by appending edges.
+
+    Sources go straight to their final place; destinations, whose place depends on E, wait in a file
+    beside it and are appended when the writer is closed.
+
+    Args:
+        path: file to write.
+        dtype: int32 or int64.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype | type) -> None:
+        self.dtype = np.dtype(dtype)
+        self.edges = 0
+        self._waiting = path.with_name(path.name + ".destinations")
+        self._path = path
+        with writing(path):
+            self._sources = path.open("wb")
+            self._destinations = self._waiting.open("wb+")
+            self._sources.write(npy_header(self.dtype, (2, 0)))
+
+    def append(self, source: np.ndarray, destination: np.ndarray) -> None:
+        """Appends edges: source [n] and destination [n]."""
+        if source.shape != destination.shape:
+            raise ValueError(f"{source.shape} sources but {destination.shape} destinations")
+        self.append_sources(source)
+        self.append_destinations(destination)
+
+    def append_sources(self, source: np.ndarray) -> None:
+        """Appends sources alone; the matching destinations may come any time before the end."""
+        write_bytes(self._sources, self._path, np.asarray(source, self.dtype))
+        self.edges += len(source)
+
+    def append_destinations(self, destination: np.ndarray) -> None:
+        """Appends destinations alone."""
+        write_bytes(self._destinations, self._waiting, np.asarray(destination, self.dtype))
+
+    def __enter__(self) -> EdgeAppender:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with writing(self._path), self._sources, self._destinations:
+            if error is None:
+                self._destinations.seek(0)
+                while piece := self._destinations.read(_COPY_BYTES):
+                    self._sources.write(piece)
+                self._sources.seek(0)
+                self._sources.write(npy_header(self.dtype, (2, self.edges)))
+        self._waiting.unlink(missing_ok=True)
+
+
+# Array file #######################################################################################
+
+
+META_FILE = "META.json"
+#: Larger files are not hashed when they are opened, only when the whole folder is verified.
+CHECKSUM_BYTES = 1 << 30
+
+_ANEW = "restore it or make the folder again"
+_REMEDY = f"the file was altered or belongs to another folder: {_ANEW}"
+#: Types that NumPy lacks are stored as integers of their width.
+_FLOAT8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
+_STORED_AS = {torch.bfloat16: torch.int16, **dict.fromkeys(_FLOAT8, torch.int8)}
+
+
+@dataclass(frozen=True)
+class ArrayPromise:
+    """The promise of META.json about one file.
+
+    Attributes:
+        dtype: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as
+            integers of their width.
+        shape: the sizes.
+        sha256: the checksum of the whole file, 64 hexadecimal digits.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain JSON values."""
+        return {"dtype": self.dtype, "shape": list(self.shape), "sha256": self.sha256}
+
+    @classmethod
+    def from_json(cls, said: Any) -> ArrayPromise:
+        """Reads what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: an entry is missing or of the wrong type.
+        """
+        return cls(str(said["dtype"]), tuple(map(int, said["shape"])), str(said["sha256"]))
+
+
+def stored_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Returns the type of the elements in a file: the type itself where NumPy has it."""
+    return _STORED_AS.get(dtype, dtype)
+
+
+def write_tensor(path: Path, tensor: Tensor) -> ArrayPromise:
+    """Writes a tensor and returns what to promise of the file."""
+    stored = tensor.detach().contiguous().view(stored_dtype(tensor.dtype))
+    values = stored.numpy()
+    with writing(path), path.open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(values))
+        write_bytes(stream, path, values)
+    return ArrayPromise(_name(tensor.dtype), tuple(tensor.shape), file_sha256(path))
+
+
+def promise_of(path: Path) -> ArrayPromise:
+    """Returns what to promise of a .npy file of one of NumPy's types.
+
+    Raises:
+        DatasetError: the file is not a .npy file.
+    """
+    with path.open("rb") as stream:
+        header = read_header(stream, path, path.stem)
+    return ArrayPromise(header.dtype.name, header.shape, file_sha256(path))
+
+
+def map_tensor(path: Path, array: str, promise: ArrayPromise) -> Tensor:
+    """Maps a file; writing to the tensor changes this process's copy, never the file.
+
+    Raises:
+        DatasetNotFoundError: the file does not exist.
+        DatasetError: the file is damaged, or is not what was promised.
+    """
+    values = open_npy(path, array)
+    dtype = getattr(torch, promise.dtype, None)
+    if not isinstance(dtype, torch.dtype):
+        raise broken(path, array, f"{META_FILE} gives it the unknown dtype {promise.dtype!r}", _REMEDY)
+    if values.dtype.name != _name(stored_dtype(dtype)):
+        fact = f"dtype is {values.dtype}, {META_FILE} says {promise.dtype}"
+        raise broken(path, array, fact, _REMEDY)
+    tensor = as_tensor(values, path, array)
+    if tuple(tensor.shape) != promise.shape:
+        fact = f"shape is {list(tensor.shape)}, {META_FILE} says {list(promise.shape)}"
+        raise broken(path, array, fact, _REMEDY)
+    if path.stat().st_size <= CHECKSUM_BYTES:
+        verify_tensor(path, array, promise)
+    return tensor.view(dtype)
+
+
+def verify_tensor(path: Path, array: str, promise: ArrayPromise) -> None:
+    """Compares a file with its checksum.
+
+    Raises:
+        DatasetNotFoundError: the file does not exist.
+        DatasetError: the checksum differs.
+    """
+    if not path.is_file():
+        raise missing(path, array, _ANEW)
+    check_sha256(path, array, promise.sha256, META_FILE, _REMEDY)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
