@@ -5,12 +5,16 @@ write out of bounds, so all of these are checked here. The entries of an array a
 was found is remembered until torch writes to the array, and arrays that kernels made are known.
 """
 
-from pyg_batchgnn.ops.activation import activate, check_drop, dropout_scale, mask_grad
-from pyg_batchgnn.ops.aggregate import aggregate
+from pyg_batchgnn.ops.aggregate import (
+    BySource,
+    WithTargets,
+    aggregate,
+    aggregate_with_targets,
+    first_rows,
+    transpose,
+)
 from pyg_batchgnn.ops.aggregate_normed import aggregate_normed
-from pyg_batchgnn.ops.aggregate_with_targets import WithTargets, aggregate_with_targets
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
-from pyg_batchgnn.ops.by_source import BySource, transpose
 from pyg_batchgnn.ops.checks import (
     INTEGERS,
     MAP_IDS,
@@ -21,12 +25,17 @@ from pyg_batchgnn.ops.checks import (
     check_matrix,
     check_node_count,
     check_range,
+    check_type,
     check_vector,
+    content_sums,
     extent,
     fits_int32,
     id_dtype,
     is_ascending,
+    is_transforming,
+    prefix,
     too_many_nodes,
+    with_article,
 )
 from pyg_batchgnn.ops.embedding import (
     ROW_DTYPES,
@@ -39,19 +48,17 @@ from pyg_batchgnn.ops.embedding import (
     gather_either,
     update_rows,
 )
-from pyg_batchgnn.ops.first_order import first_order
-from pyg_batchgnn.ops.first_rows import first_rows
-from pyg_batchgnn.ops.folded_norm import Hidden
-from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.graph import (
+    LoopFree,
     build_csc,
     count_unique_nodes,
+    degree_scale,
+    drop_self_loops,
     gather_rows,
     put_rows,
     sum_lists,
     unique_nodes,
 )
-from pyg_batchgnn.ops.hgt import BudgetRules, sample_by_budgets
 from pyg_batchgnn.ops.history import (
     NO_LINE,
     HaloPeers,
@@ -63,6 +70,7 @@ from pyg_batchgnn.ops.history import (
 )
 from pyg_batchgnn.ops.in_edges import InEdges, OwnedEdges
 from pyg_batchgnn.ops.keys import (
+    WordStreams,
     digest_text,
     drawn_key,
     dropout_key,
@@ -72,9 +80,16 @@ from pyg_batchgnn.ops.keys import (
     names_key,
     part_key,
 )
-from pyg_batchgnn.ops.known import content_sums, prefix
-from pyg_batchgnn.ops.library import simd_level, to_signed
-from pyg_batchgnn.ops.linear import LinearInput, RowsOfTable, linear
+from pyg_batchgnn.ops.library import first_order, simd_level, to_signed
+from pyg_batchgnn.ops.linear import (
+    LinearInput,
+    ProductsName,
+    RowsOfTable,
+    compute_dtype,
+    current_products,
+    linear,
+    set_products,
+)
 from pyg_batchgnn.ops.linear_norm import (
     LinearNorm,
     LinearNormHidden,
@@ -85,6 +100,7 @@ from pyg_batchgnn.ops.linear_norm import (
 )
 from pyg_batchgnn.ops.memory import (
     MemoryStats,
+    Turns,
     advise_huge_pages,
     empty,
     empty_cache,
@@ -92,20 +108,19 @@ from pyg_batchgnn.ops.memory import (
     reset_peak,
 )
 from pyg_batchgnn.ops.multilevel import (
+    MergedLists,
     SolvedPartition,
     WeightedGraph,
+    append_neighbours,
     cluster_nodes,
     contract_clusters,
     improve_parts,
-    solve_partition,
-)
-from pyg_batchgnn.ops.neighbour_lists import (
-    MergedLists,
-    append_neighbours,
     merge_neighbours,
     number_ghosts,
+    solve_partition,
 )
-from pyg_batchgnn.ops.norm import BatchNormResult, batch_norm
+from pyg_batchgnn.ops.norm import BatchNormResult, activate, batch_norm, check_drop, dropout_scale, mask_grad
+from pyg_batchgnn.ops.normed_linear import GradientSums, Hidden
 from pyg_batchgnn.ops.partition import (
     UNASSIGNED,
     StreamRules,
@@ -115,24 +130,25 @@ from pyg_batchgnn.ops.partition import (
     group_by_range,
     place_edges,
 )
-from pyg_batchgnn.ops.precision import compute_dtype
-from pyg_batchgnn.ops.products import ProductsName, current_products, set_products
 from pyg_batchgnn.ops.relay import (
+    OwnedGraph,
     QuestionForm,
     Relay,
     RelayAnswers,
+    RelayBook,
     RelayFault,
     RelayQuestions,
     WireError,
     relay_answer,
 )
-from pyg_batchgnn.ops.relay_graph import OwnedGraph, RelayBook
-from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, sample
-from pyg_batchgnn.ops.self_loops import LoopFree, degree_scale, drop_self_loops
-from pyg_batchgnn.ops.transforms import is_transforming
-from pyg_batchgnn.ops.turns import Turns
-from pyg_batchgnn.ops.types import check_type, with_article
-from pyg_batchgnn.ops.words import WordStreams
+from pyg_batchgnn.ops.sample import (
+    BudgetRules,
+    SampledGraph,
+    SampledSeeds,
+    SamplingRules,
+    sample,
+    sample_by_budgets,
+)
 
 __all__ = [
     "INTEGERS",

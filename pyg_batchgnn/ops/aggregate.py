@@ -3,14 +3,142 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.aggregate_checks import check_graph, check_scales, check_size, rows_like
-from pyg_batchgnn.ops.by_source import check_by_source, transpose
-from pyg_batchgnn.ops.checks import check_ids
-from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector, id_dtype, remember
+from pyg_batchgnn.ops.library import fake, first_order, gradient, kernels
+from pyg_batchgnn.ops.memory import empty
+
+# Aggregate checks #################################################################################
+
+
+REDUCTIONS = ("sum", "mean", "max")
+#: The dtypes of stored rows. Results are never float16.
+FLOATS = (torch.float32, torch.float64, torch.bfloat16)
+TABLES = (*FLOATS, torch.float16)
+
+
+def check_graph(
+    x: Tensor, indptr: Tensor, indices: Tensor, row: Tensor | None, reduce: str, dtype: torch.dtype
+) -> None:
+    """Raises unless `aggregate` can read these rows along these edges."""
+    if reduce not in REDUCTIONS:
+        raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+    check_dense("x", x)
+    if x.dim() != 2:
+        raise ValueError(f"x must be [rows, columns], got {list(x.shape)}")
+    if x.dtype not in TABLES:
+        raise TypeError(f"x must be of a floating type, got {x.dtype}; convert it with .float()")
+    if dtype not in FLOATS:
+        raise TypeError(f"results are float32, float64 or bfloat16, not {dtype}")
+    if x.dtype == torch.float64 and dtype != torch.float64:
+        raise TypeError(f"x is float64 and the result {dtype}; convert x with .to({dtype})")
+    check_vector("indices", indices)
+    check_indptr("indptr", indptr, indices.numel())
+    check_ids("indices", indices, x.size(0) if row is None else row.numel(), "sources")
+    if row is not None:
+        check_ids("row", row, x.size(0), "rows of x")
+        if x.requires_grad and torch.is_grad_enabled():
+            raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
+
+
+def rows_like(name: str, rows: Tensor, x: Tensor) -> Tensor:
+    """Returns a matrix as wide as x and of its dtype, with contiguous columns."""
+    check_dense(name, rows)
+    if rows.dim() != 2 or rows.size(1) != x.size(1) or rows.dtype != x.dtype:
+        raise ValueError(
+            f"{name} must be like x, [M, {x.size(1)}] of {x.dtype}, got {list(rows.shape)} of {rows.dtype}"
+        )
+    return rows if rows.stride(-1) == 1 else rows.contiguous()
+
+
+def check_scales(scales: dict[str, Tensor | None], reduce: str, self_input: Tensor | None) -> None:
+    """Raises unless the factors go together with the reduction and with each other."""
+    given = [name for name, scale in scales.items() if scale is not None]
+    if reduce == "max" and (given or self_input is not None):
+        raise ValueError(f"a maximum takes no weights, got {', '.join(given) or 'self_input'}")
+    self_scale = scales["self_scale"]
+    if self_input is not None and self_scale is not None and self_scale.requires_grad:
+        raise ValueError("self_scale gets no gradient together with self_input; scale self_input beforehand")
+    for name in ("source_scale", "target_scale"):
+        scale = scales[name]
+        if scale is not None and scale.requires_grad and torch.is_grad_enabled():
+            raise ValueError(f"{name} gets no gradient; give its product with edge_weight as edge_weight")
+
+
+def check_size(name: str, values: Tensor | None, least: int) -> None:
+    """Raises unless a factor is left out or is a vector of ``least`` entries or more."""
+    if values is None:
+        return
+    check_dense(name, values)
+    if values.dim() != 1 or values.numel() < least:
+        raise ValueError(f"{name} must be a vector of {least} entries or more, got {list(values.shape)}")
+
+
+# By source ########################################################################################
+
+
+class BySource(NamedTuple):
+    """The edges of a layer in a stable order by source.
+
+    Attributes:
+        ptr: [num_sources + 1] int64.
+        targets: [E] int32, the edges' targets.
+        edge: [E] of `id_dtype`, the position of each edge in the order by target.
+    """
+
+    ptr: Tensor
+    targets: Tensor
+    edge: Tensor
+
+
+def transpose(indptr: Tensor, indices: Tensor, num_sources: int, threads: int | None = None) -> BySource:
+    """Sorts the edges of a CSC graph by source.
+
+    Args:
+        indptr: [D + 1] int64, from 0 to E.
+        indices: [E] int32 or int64 in [0, num_sources).
+        num_sources: the number of sources, N.
+        threads: the largest number of threads; torch's own number where None.
+    """
+    check_indptr("indptr", indptr, indices.numel())
+    check_ids("indices", indices, num_sources, "sources")
+    targets = indptr.numel() - 1
+    found = BySource(
+        *kernels.transpose(indptr, indices, targets, num_sources, threads or torch.get_num_threads())
+    )
+    remember(found.ptr, indices.numel() + 1, ascends=True)
+    remember(found.targets, targets)
+    remember(found.edge, indices.numel())
+    return found
+
+
+def check_by_source(by_source: Sequence[Tensor], sources: int, indptr: Tensor, indices: Tensor) -> None:
+    """Raises unless ``by_source`` is empty or fits the checked edges, as `transpose` returns it."""
+    if not by_source:
+        return
+    edges = indices.numel()
+    if len(by_source) != 3 or any(part.numel() != edges for part in by_source[1:]):
+        raise ValueError(
+            f"by_source must be what transpose returned for these {edges} edges, got tensors of "
+            f"{[part.numel() for part in by_source]} entries"
+        )
+    ptr, targets, edge = by_source
+    if ptr.numel() != sources + 1:
+        raise ValueError(
+            f"by_source is of {ptr.numel() - 1} sources, but x has {sources} rows; give "
+            f"ops.transpose(indptr, indices, {sources})"
+        )
+    check_indptr("by_source[0]", ptr, edges)
+    check_vector("by_source[1]", targets, (torch.int32,))
+    check_ids("by_source[1]", targets, indptr.numel() - 1, "targets")
+    check_ids("by_source[2]", edge, edges, "edges")
+
+
+# Aggregate ########################################################################################
 
 
 def aggregate(
@@ -145,4 +273,290 @@ def launch(
         reduce,
         out_dtype,
         threads,
+    )
+
+
+# Aggregate autograd ###############################################################################
+
+# The shapes of aggregation's results, and the gradients of `aggregate`.
+#
+# The gradient of the rows is an aggregation again, along the edges sorted by source.
+
+
+def source_gradient(
+    grad: Tensor,
+    indptr: Tensor,
+    by_source: Sequence[Tensor],
+    out_dtype: torch.dtype,
+    *,
+    edge_weight: Tensor | None = None,
+    edge: Tensor | None = None,
+    source_scale: Tensor | None = None,
+    target_scale: Tensor | None = None,
+    self_input: Tensor | None = None,
+    self_scale: Tensor | None = None,
+    mean: bool = False,
+    threads: int,
+) -> Tensor:
+    """Returns the gradient of x, [N, F]; every row is written once.
+
+    The factors of sources and targets change roles. ``self_input`` is added to the rows below its
+    number of rows: the gradient that arrives there in other ways.
+    """
+    ptr, targets, place = by_source
+    if mean:
+        degree = kernels.degree_scale(indptr, indptr.numel() - 1, 0, False, _wide(grad.dtype))
+        target_scale = degree if target_scale is None else degree * target_scale
+    weight_at = None if edge_weight is None else place if edge is None else edge.index_select(0, place)
+    # In a graph of two node types a target that is not a source has no row for its own part.
+    result = launch(
+        grad,
+        ptr,
+        targets,
+        edge_weight=edge_weight,
+        edge=weight_at,
+        source_scale=target_scale,
+        target_scale=source_scale,
+        self_input=self_input,
+        self_scale=self_scale,
+        out_dtype=torch.float32 if out_dtype == torch.float16 else _result(grad.dtype, out_dtype),
+        threads=threads,
+    )
+    return result if result.dtype == out_dtype else result.to(out_dtype)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _result(grad: torch.dtype, wanted: torch.dtype) -> torch.dtype:
+    return torch.float64 if grad == torch.float64 else wanted
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, indptr, indices, row, edge_weight, edge, source_scale, target_scale, _, self_scale = inputs[:10]
+    by_source, _, ctx.reduce, _, ctx.threads = inputs[10:]
+    ctx.x_dtype, ctx.sources = x.dtype, x.size(0)
+    weights = edge_weight is not None and edge_weight.requires_grad
+    selves = self_scale is not None and self_scale.requires_grad
+    ctx.need_weights = (weights, selves)
+    kept_x = x if weights or selves or ctx.reduce == "max" else None
+    kept_out = output if ctx.reduce == "max" else None
+    ctx.save_for_backward(
+        indptr, indices, row, edge_weight, edge, source_scale, target_scale, self_scale, kept_x, kept_out,
+        *by_source,
+    )  # fmt: skip
+
+
+@gradient("aggregate", _setup)
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    saved = ctx.saved_tensors  # once: torch.utils.checkpoint returns them only once
+    indptr, indices, row, edge_weight, edge, source_scale, target_scale, self_scale, x, out = saved[:10]
+    by_source = saved[10:]
+    no_lists = [None] * len(by_source)
+    grad = grad.contiguous()
+    grad_x = grad_edge = grad_self = None
+    if ctx.needs_input_grad[0]:
+        by_source = by_source or kernels.transpose(
+            indptr, indices, indptr.numel() - 1, ctx.sources, ctx.threads
+        )
+        if ctx.reduce == "max":
+            grad_x = kernels.aggregate_max_grads(
+                grad, out, x, indptr, indices, by_source[0], by_source[1], ctx.threads
+            )
+        else:
+            grad_x = source_gradient(
+                grad,
+                indptr,
+                by_source,
+                ctx.x_dtype,
+                edge_weight=edge_weight,
+                edge=edge,
+                source_scale=source_scale,
+                target_scale=target_scale,
+                self_scale=self_scale,
+                mean=ctx.reduce == "mean",
+                threads=ctx.threads,
+            )
+    if any(ctx.need_weights):
+        need_edge, need_self = ctx.need_weights
+        grad_edge, grad_self = kernels.aggregate_weight_grads(
+            grad, x, indptr, indices, row, source_scale, target_scale, ctx.reduce == "mean", need_edge,
+            self_scale.numel() if need_self else 0, ctx.threads,
+        )  # fmt: skip
+        if need_edge and edge is not None:
+            grad_edge = torch.zeros_like(edge_weight).index_add_(0, edge, grad_edge)
+        grad_edge = grad_edge if need_edge else None
+        grad_self = grad_self.view_as(self_scale) if need_self else None
+    return (grad_x, None, None, None, grad_edge, None, None, None, None, grad_self, no_lists, *[None] * 4)
+
+
+@fake("aggregate")
+def _fake_aggregate(x: Tensor, *rest: Any) -> Tensor:
+    num_targets, _reduce, out_dtype, _threads = rest[-4:]
+    return x.new_empty((num_targets, x.size(1)), dtype=out_dtype)
+
+
+@fake("aggregate_weight_grads")
+def _fake_weight_grads(grad: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    indices: Tensor = rest[2]
+    need_edge, self_size, _threads = rest[-3:]
+    dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
+    edges = indices.numel() if need_edge else 0
+    return grad.new_empty((edges,), dtype=dtype), grad.new_empty((self_size,), dtype=dtype)
+
+
+@fake("aggregate_max_grads")
+def _fake_max_grads(_grad: Tensor, _out: Tensor, x: Tensor, *_rest: Any) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@fake("transpose")
+def _fake_transpose(
+    indptr: Tensor, indices: Tensor, _num_targets: int, num_sources: int, _threads: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    edges = indices.numel()
+    return (
+        indptr.new_empty((num_sources + 1,)),
+        indices.new_empty((edges,), dtype=torch.int32),
+        indices.new_empty((edges,), dtype=id_dtype(edges)),
+    )
+
+
+@fake("degree_scale")
+def _fake_degree_scale(
+    indptr: Tensor, num_nodes: int, _loops: int, _root: bool, dtype: torch.dtype
+) -> Tensor:
+    return indptr.new_empty((num_nodes,), dtype=dtype)
+
+
+# First rows #######################################################################################
+
+
+def first_rows(x: Tensor, rows: int) -> Tensor:
+    """Returns ``x[:rows]``, a view."""
+    if rows == x.size(0) or not (torch.is_grad_enabled() and x.requires_grad):
+        return x[:rows]
+    result: Tensor = _FirstRows.apply(x, rows)
+    return result
+
+
+def padded(grad: Tensor, rows: int) -> Tensor:
+    """Returns the gradient of first rows as that of all rows: zeros follow."""
+    given = grad.size(0)
+    if given == rows:
+        return grad
+    out = empty((rows, grad.size(1)), grad.dtype)
+    out[:given] = grad
+    out[given:].zero_()
+    return out
+
+
+class _FirstRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rows: int) -> Tensor:
+        ctx.rows = x.size(0)
+        return x[:rows]
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return padded(grads[0], ctx.rows), None
+
+
+# Aggregate with targets ###########################################################################
+
+
+class WithTargets(NamedTuple):
+    """The result of `aggregate_with_targets`.
+
+    Attributes:
+        out: [D, F], the reduced in-edges.
+        targets: [T, F] of the dtype of ``x``, its first rows. They share the memory of ``x``.
+    """
+
+    out: Tensor
+    targets: Tensor
+
+
+class _AggregateWithTargets(torch.autograd.Function):
+    """`aggregate` and the first rows.
+
+    Their two gradients are added while the rows are written.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        indptr: Tensor,
+        indices: Tensor,
+        by_source: Sequence[Tensor],
+        reduce: str,
+        out_dtype: torch.dtype,
+        targets: int,
+        threads: int,
+    ) -> tuple[Tensor, Tensor]:
+        ctx.rows, ctx.x_dtype, ctx.reduce, ctx.threads = x.size(0), x.dtype, reduce, threads
+        ctx.save_for_backward(indptr, *by_source)
+        ctx.set_materialize_grads(False)
+        out = aggregate(x, indptr, indices, reduce=reduce, out_dtype=out_dtype, threads=threads)
+        return out, x[:targets]
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, grad: Tensor | None, grad_own: Tensor | None) -> tuple[Tensor | None, ...]:
+        indptr, *by_source = ctx.saved_tensors
+        if grad is None or by_source[1].numel() == 0:
+            if grad is not None and grad_own is None:
+                grad_own = grad.new_zeros(0, grad.size(1))
+            return (None if grad_own is None else padded(grad_own, ctx.rows), *[None] * 7)
+        own = None if grad_own is None else grad_own.to(grad.dtype).contiguous()
+        result = source_gradient(
+            grad.contiguous(),
+            indptr,
+            by_source,
+            ctx.x_dtype,
+            self_input=own,
+            mean=ctx.reduce == "mean",
+            threads=ctx.threads,
+        )
+        return (result, *[None] * 7)
+
+
+def aggregate_with_targets(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    *,
+    by_source: Sequence[Tensor] = (),
+    reduce: str = "sum",
+    out_dtype: torch.dtype | None = None,
+    targets: int | None = None,
+    threads: int | None = None,
+) -> WithTargets:
+    """Computes `aggregate` of the in-edges and returns the first rows ``x[:T]`` with it.
+
+    The results are those of `aggregate` and of slicing ``x``. The two gradients of ``x`` are added
+    in the pass that writes them. The gradient of a slice would be padded with zeros and added in
+    two more passes. The other arguments are those of `aggregate`.
+
+    Args:
+        targets: T, the number of rows; that of the targets where None. With all rows of ``x`` the
+            next relation reads them, and the gradients of both are added in one pass.
+    """
+    targets = indptr.numel() - 1 if targets is None else targets
+    dtype = out_dtype or x.dtype
+    if targets > x.size(0):
+        raise ValueError(f"x has {x.size(0)} rows, but there are {targets} targets")
+    threads = threads or torch.get_num_threads()
+    if reduce == "max" or not (torch.is_grad_enabled() and x.requires_grad):
+        out = aggregate(
+            x, indptr, indices, by_source=by_source, reduce=reduce, out_dtype=dtype, threads=threads
+        )
+        return WithTargets(out, x if targets == x.size(0) else x[:targets])
+    by_source = by_source or transpose(indptr, indices, x.size(0), threads)
+    check_by_source(by_source, x.size(0), indptr, indices)
+    return WithTargets(
+        *_AggregateWithTargets.apply(x, indptr, indices, tuple(by_source), reduce, dtype, targets, threads)
     )

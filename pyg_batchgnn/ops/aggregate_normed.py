@@ -8,13 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.aggregate_autograd import source_gradient
-from pyg_batchgnn.ops.aggregate_checks import check_graph
-from pyg_batchgnn.ops.by_source import check_by_source, transpose
+from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, source_gradient, transpose
 from pyg_batchgnn.ops.checks import check_dense
-from pyg_batchgnn.ops.first_order import first_order
-from pyg_batchgnn.ops.gradient_sums import GradientSums
-from pyg_batchgnn.ops.library import fake, kernels
+from pyg_batchgnn.ops.library import fake, first_order, kernels
+from pyg_batchgnn.ops.normed_linear import GradientSums
 
 
 def aggregate_normed(

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector
+from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector, remember
 from pyg_batchgnn.ops.in_edges import InEdges
-from pyg_batchgnn.ops.known import remember
 from pyg_batchgnn.ops.library import kernels
 
 #: The line of a node that has none.

@@ -8,12 +8,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_dense, check_float
-from pyg_batchgnn.ops.folded_norm import FoldedNorm, Hidden, HiddenGradient
-from pyg_batchgnn.ops.gradient_sums import GradientSums
 from pyg_batchgnn.ops.library import kernels
-from pyg_batchgnn.ops.linear import INPUT_DTYPES
-from pyg_batchgnn.ops.normed_linear import NormedLinear
-from pyg_batchgnn.ops.precision import COMPUTE_DTYPES, compute_dtype
+from pyg_batchgnn.ops.linear import COMPUTE_DTYPES, INPUT_DTYPES, compute_dtype
+from pyg_batchgnn.ops.normed_linear import FoldedNorm, GradientSums, Hidden, HiddenGradient, NormedLinear
 
 
 class LinearNorm(NamedTuple):

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_float, check_matrix
+from pyg_batchgnn.ops.checks import check_dense, check_float, check_matrix, check_vector
 from pyg_batchgnn.ops.library import fake, gradient, kernels
+
+# Norm #############################################################################################
 
 
 class BatchNormResult(NamedTuple):
@@ -132,3 +134,136 @@ def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor
         None if bias is None else found.bias.to(bias.dtype),
         *nothing,
     )
+
+
+# Activation #######################################################################################
+
+
+#: Probabilities of dropout are rounded to multiples of 1 / LEVELS.
+LEVELS = 2**16
+
+
+def check_drop(drop: float) -> None:
+    """Raises ValueError unless ``drop`` is a probability below one."""
+    if not 0.0 <= drop < 1.0 or _kept_levels(drop) == 0:
+        raise ValueError(f"the probability of dropping must be at least 0 and below 1, got {drop}")
+
+
+def dropout_scale(drop: float) -> float:
+    """Returns the factor of kept elements, the inverse of the rounded probability of keeping."""
+    return LEVELS / _kept_levels(drop)
+
+
+def _kept_levels(drop: float) -> int:
+    """Returns the number of levels that are kept, halves rounded up as in
+    csrc/kernels/dropout.h."""
+    return int((1.0 - drop) * LEVELS + 0.5)
+
+
+def activate(
+    x: Tensor,
+    *,
+    relu: bool = False,
+    drop: float = 0.0,
+    key: int = 0,
+    node: Tensor | None = None,
+    threads: int | None = None,
+) -> Tensor:
+    """Computes ``dropout(relu(x))`` in the memory of x.
+
+    The decision to keep an element is a function of the key, the node of its row and its column.
+    The backward pass needs one bit per element and no value of x, so the result may be overwritten
+    in turn.
+
+    Args:
+        x: [..., C] float32, float64 or bfloat16; overwritten if it is contiguous, else copied.
+        relu: sets negative elements to zero.
+        drop: the probability of zeroing an element, in [0, 1), rounded to a multiple of 2^-16.
+        key: the key of the layer, see `dropout_key`.
+        node: [>= rows] int64, the node of each row of x; row numbers where None. All dimensions of
+            x but the last are rows.
+        threads: the largest number of threads; torch's own number where None.
+
+    Returns:
+        x itself if it is contiguous.
+
+    Raises:
+        TypeError, ValueError: an argument has another type, shape or device.
+    """
+    check_float("x", x)
+    check_drop(drop)
+    if not relu and drop == 0.0:
+        return x
+    rows = x.numel() // max(1, x.size(-1)) if x.dim() else 1
+    if node is not None:
+        check_vector("node", node, (torch.int64,))
+        if node.numel() < rows:
+            raise ValueError(
+                f"node has {node.numel()} entries, but x has {rows} rows; give one entry per row"
+            )
+    if x.numel() == 0:
+        return x
+    own = x if x.is_contiguous() else x.contiguous()
+    result: Tensor = _Activate.apply(own, relu, drop, key, node, threads or torch.get_num_threads())
+    return result
+
+
+class _Activate(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, relu: bool, drop: float, key: int, node: Tensor | None, threads: int
+    ) -> Tensor:
+        matrix = x.detach().view(-1, x.size(-1) if x.dim() else 1)
+        mask = kernels.activate_(matrix, relu, drop, key, node, threads)
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(mask)
+        ctx.scale, ctx.threads = dropout_scale(drop), threads
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (mask,) = ctx.saved_tensors
+        return mask_grad(grads[0], mask, ctx.scale, ctx.threads), None, None, None, None, None
+
+
+def mask_grad(grad: Tensor, mask: Tensor, scale: float, threads: int | None = None) -> Tensor:
+    """Returns ``grad * scale`` where the mask has a bit, and zero elsewhere.
+
+    Args:
+        grad: [..., C] float32, float64 or bfloat16.
+        mask: [rows, ceil(C / 8)] uint8, bit c % 8 of byte c / 8.
+        scale: see `dropout_scale`.
+        threads: the largest number of threads; torch's own number where None.
+    """
+    check_float("grad", grad)
+    check_dense("mask", mask)
+    columns = grad.size(-1) if grad.dim() else 1
+    shape = (grad.numel() // max(1, columns), (columns + 7) // 8)
+    if mask.dtype is not torch.uint8 or mask.shape != shape or not mask.is_contiguous():
+        raise ValueError(
+            f"mask must be contiguous uint8 of shape {list(shape)} for a gradient of {list(grad.shape)}, got "
+            f"{mask.dtype} of {list(mask.shape)}"
+        )
+    matrix = grad.contiguous().view(-1, grad.size(-1) if grad.dim() else 1)
+    return kernels.mask_grad(matrix, mask, scale, threads or torch.get_num_threads()).view(grad.shape)
+
+
+@fake("activate_")
+def _fake_mask(x: Tensor, *_: Any) -> Tensor:
+    return x.new_empty(x.size(0), (x.size(1) + 7) // 8, dtype=torch.uint8)
+
+
+@fake("mask_grad")
+def _fake_grad(grad: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(grad)
+
+
+def _save_mask(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001 (torch passes it by name)
+    _, mask, ctx.scale, ctx.threads = inputs
+    ctx.save_for_backward(mask)
+
+
+@gradient("mask_grad", _save_mask)
+def _second(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    (mask,) = ctx.saved_tensors
+    return mask_grad(grad, mask, ctx.scale, ctx.threads), None, None, None

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.ops.known import remember
+from pyg_batchgnn.ops.checks import remember
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 from tests.support.minibatch_checks import check_sampler
