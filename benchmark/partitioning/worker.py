@@ -26,8 +26,8 @@ from pyg_batchgnn.partition import (
     partition_parts,
     report_partition,
 )
-from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
-from pyg_batchgnn.partition.read_edges import read_slice
+from pyg_batchgnn.partition.multilevel.rank_graph import symmetric_graph
+from pyg_batchgnn.partition.reading import read_slice
 
 
 def cut(comm: Communicator, options: Answer) -> list[Answer]:

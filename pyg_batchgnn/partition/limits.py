@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -9,10 +10,63 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.partition.balanced import EDGES, NODES, Balanced
-from pyg_batchgnn.partition.goal import Goal
+from pyg_batchgnn.partition.checks import own_share
+from pyg_batchgnn.partition.loads import unmet_reason
+from pyg_batchgnn.partition.move import add_rows, own_rounds, send
+from pyg_batchgnn.partition.policy import EDGES, NODES, Balanced
 from pyg_batchgnn.partition.reading import ReadingSlice
-from pyg_batchgnn.partition.splits import read_split
+
+# Goal #############################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """The parts that a graph is cut into.
+
+    Attributes:
+        parts: the number of parts.
+        total: [k] int64, the sums of the weights of all nodes.
+        limit: [k] int64, the largest weights of a part. At least the mean rounded up.
+    """
+
+    parts: int
+    total: Tensor
+    limit: Tensor
+
+    @classmethod
+    def of(cls, parts: int, total: Tensor, slack: Tensor) -> Goal:
+        """Allows parts ``slack`` [k] times the mean, or all that there is where that is less."""
+        wanted = torch.minimum(slack * total / parts, total.to(slack.dtype))
+        return cls.within(parts, total, wanted.to(torch.int64))
+
+    @classmethod
+    def within(cls, parts: int, total: Tensor, limit: Tensor) -> Goal:
+        """Allows parts the limits [k], or the mean rounded up where that is more."""
+        return cls(parts, total, torch.maximum(limit, -(-total // parts)))
+
+    @property
+    def slack(self) -> Tensor:
+        """[k] float64, the limits over the means."""
+        mean = self.total.to(torch.float64) / self.parts
+        return torch.where(mean > 0, self.limit / mean, 1.0)
+
+
+# Splits ###########################################################################################
+
+
+def read_split(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
+    """Returns which of this rank's nodes of a type are in a split, [n_t] bool. Collective."""
+    own = part.nodes_of(node_type)
+    found = torch.zeros(len(own), dtype=torch.bool)
+    mine = own_share(comm, dataset.split(name, part.schema.node_types[node_type]))
+    for rows in own_rounds(comm, mine.numel(), 8):
+        piece = mine[rows.start : rows.stop]
+        found[send(comm, piece, part.group(piece, node_type)).rows - own.start] = True
+    return found
+
+
+# Limits ###########################################################################################
+
 
 #: Weights that are no whole numbers, or whose sum is larger, are scaled to this sum.
 _SUM = 1 << 30
@@ -120,3 +174,30 @@ def _whole_numbers(comm: Communicator, table: Tensor, own: range, name: str) -> 
     total = float(comm.all_reduce(mine.sum().view(1), MessageKind.PARTITION))
     scale = 1.0 if not table.is_floating_point() and total <= _SUM else _SUM / max(total, 1e-300)
     return (mine * scale).round().to(torch.int32)
+
+
+# Unmet ############################################################################################
+
+
+def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:
+    """Warns on rank 0 of every load that is not balanced as it should be. Collective.
+
+    Args:
+        comm: the communicator of all ranks.
+        limits: the weights of this rank's nodes and the limits of the parts.
+        owner: [n] int32, the parts of this rank's nodes.
+    """
+    parts = limits.goal.parts
+    load = torch.zeros(parts, len(limits.names), dtype=torch.int64)
+    add_rows(load, owner, limits.weight.to(torch.int64))
+    comm.all_reduce(load, MessageKind.PARTITION)
+    fullest, part = load.max(0)
+    for at in (fullest > limits.goal.limit).nonzero().flatten().tolist():
+        mean = int(limits.goal.total[at]) / parts
+        why = unmet_reason(int(limits.heaviest[at]) / mean, float(limits.slack[at]))
+        if comm.rank == 0:
+            warnings.warn(
+                f"part {int(part[at])} has {int(fullest[at]) / mean:.3f} times the mean of "
+                f"{limits.names[at]}, more than {float(limits.slack[at]):g}: {why}",
+                stacklevel=2,
+            )

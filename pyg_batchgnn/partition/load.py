@@ -3,22 +3,305 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Group, attribute_of, edge_array, split_array, split_of
-from pyg_batchgnn.data.files import verify_tensor
+from pyg_batchgnn.data.files import META_FILE, broken, map_tensor, verify_tensor
 from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.checks import check_comm, with_files
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_partition_meta
 from pyg_batchgnn.partition.part import Part, directory_slices
-from pyg_batchgnn.partition.part_files import PartFiles, PartRows, joined
-from pyg_batchgnn.partition.ranges import Load, balanced_offsets
-from pyg_batchgnn.partition.recut import Recut, overlap
+
+# Part files #######################################################################################
+
+
+_REMEDY = "restore the file or partition again"
+
+
+class PartRows(NamedTuple):
+    """Some rows of an array of a saved part.
+
+    Attributes:
+        number: the number of the part.
+        begin, end: the rows.
+    """
+
+    number: int
+    begin: int
+    end: int
+
+    def moved(self, by: int) -> PartRows:
+        """Returns the piece further down."""
+        return PartRows(self.number, self.begin + by, self.end + by)
+
+
+def joined(pieces: list[PartRows]) -> list[PartRows]:
+    """Returns the same rows with adjacent pieces made one, and one empty piece where there are
+    none."""
+    found: list[PartRows] = []
+    for piece in pieces:
+        if found and found[-1].number == piece.number and found[-1].end == piece.begin:
+            found[-1] = found[-1]._replace(end=piece.end)
+        elif piece.begin < piece.end:
+            found.append(piece)
+    return found or [PartRows(0, 0, 0)]
+
+
+class PartFiles:
+    """A folder that is being read.
+
+    Args:
+        path: the folder.
+        meta: its META.json.
+    """
+
+    def __init__(self, path: Path, meta: PartitionMeta) -> None:
+        self._path, self._meta = path, meta
+        self._kept: dict[str, Tensor] = {}
+
+    def open(self, number: int, name: str) -> Tensor:
+        """Maps an array of a part."""
+        array = f"{part_name(number)}/{name}"
+        if array not in self._kept:
+            promise = self._meta.arrays.get(array)
+            if promise is None:
+                raise broken(self._path / META_FILE, array, "not listed", _REMEDY)
+            self._kept[array] = map_tensor(self._meta.file(self._path, array), array, promise)
+        return self._kept[array]
+
+    def rows(self, name: str, pieces: list[PartRows]) -> Tensor:
+        """Returns rows of an array; a view of the file where they lie in one."""
+        found = []
+        for number, begin, end in pieces:
+            whole = self.open(number, name)
+            if end > len(whole):
+                file = self._meta.file(self._path, f"{part_name(number)}/{name}")
+                raise broken(file, name, f"has {len(whole)} rows, {end} are needed", "partition again")
+            found.append(whole[begin:end])
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def checked(self, name: str, values: Tensor, size: int) -> Tensor:
+        """Returns values, which must lie in [0, size)."""
+        low, high = ops.extent(values)
+        if values.numel() and (low < 0 or high >= size):
+            fact = f"holds {low if low < 0 else high}, which is outside [0, {size})"
+            raise broken(self._path, name, fact, _REMEDY)
+        return values
+
+    def indptr(self, number: int, relation: Group) -> Tensor:
+        """Returns where the in-edges of a part's nodes begin."""
+        name = edge_array("indptr", relation)
+        array = f"{part_name(number)}/{name}"
+        new = array not in self._kept
+        indptr = self.open(number, name)
+        edges = self.num_edges(number, relation)
+        ends = int(indptr[0]), int(indptr[-1])
+        if new and (ends != (0, edges) or not ops.is_ascending(indptr)):
+            fact = f"goes from {ends[0]} to {ends[1]}, expected 0 to {edges}, ascending"
+            raise broken(self._meta.file(self._path, array), name, fact, _REMEDY)
+        return indptr
+
+    def num_edges(self, number: int, relation: Group) -> int:
+        """Returns the number of edges of a relation in a part."""
+        return self._meta.arrays[f"{part_name(number)}/{edge_array('indices', relation)}"].shape[0]
+
+
+# Recut ############################################################################################
+
+# Cuts a saved partition for another number of ranks.
+#
+# The nodes of each type lie in a row, by saved part and then by original id, and each rank gets a
+# range of every such row. So the internal ids stay in a graph of one node type. In one of several
+# types they move by whole ranges.
+
+
+#: The ids that are renumbered at a time.
+_IDS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Recut:
+    """A saved partition and the ranges of its nodes that ranks get.
+
+    Attributes:
+        old: the book of the saved parts.
+        cuts: by node type, [ranks + 1], where each rank's range begins in the row of the type.
+    """
+
+    old: PartitionBook
+    cuts: tuple[Sequence[int], ...]
+
+    @classmethod
+    def none(cls, old: PartitionBook) -> Recut:
+        """Returns the cut that leaves the parts as they are."""
+        return cls(old, tuple(starts.tolist() for starts in _starts(old)))
+
+    @cached_property
+    def book(self) -> PartitionBook:
+        """The book of the ranks."""
+        sizes = torch.stack([torch.tensor(cuts).diff() for cuts in self.cuts], dim=1)
+        return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.cuts))
+
+    @property
+    def is_new(self) -> bool:
+        """True if the ranks get other nodes than the saved parts have."""
+        return self.book != self.old
+
+    def pieces(self, rank: int, node_type: int) -> list[PartRows]:
+        """Returns a rank's nodes of a type as rows of the saved parts' nodes of the type."""
+        own = range(*self.cuts[node_type][rank : rank + 2])
+        held = _ranges(self._starts[node_type])
+        return [PartRows(number, *overlap(own, theirs)) for number, theirs in enumerate(held)]
+
+    def renumbered(self, internal: Tensor) -> Tensor:
+        """Returns the new internal ids of old ones."""
+        if self.book.num_types == 1 or not self.is_new:
+            return internal
+        firsts, shifts = self._shifts
+        found = torch.empty_like(internal)
+        for new, old in zip(found.split(_IDS), internal.split(_IDS), strict=True):
+            new.copy_(old + shifts[torch.searchsorted(firsts, old.to(torch.int64), right=True) - 1])
+        return found
+
+    @cached_property
+    def _starts(self) -> list[Tensor]:
+        return _starts(self.old)
+
+    @cached_property
+    def _shifts(self) -> tuple[Tensor, Tensor]:
+        """The first old id of each range that moves as a whole, ascending, and by how much."""
+        found = []
+        for node_type, cuts in enumerate(self.cuts):
+            for number, theirs in enumerate(_ranges(self._starts[node_type])):
+                for rank, own in enumerate(_ranges(torch.tensor(cuts))):
+                    begin, end = overlap(own, theirs)
+                    if begin < end:
+                        old = self.old.nodes_of(number, node_type).start + begin
+                        place = theirs.start + begin - own.start
+                        found.append((old, self.book.nodes_of(rank, node_type).start + place - old))
+        moves = torch.tensor(sorted(found), dtype=torch.int64).view(-1, 2)
+        return moves[:, 0].contiguous(), moves[:, 1].contiguous()
+
+
+def _starts(book: PartitionBook) -> list[Tensor]:
+    """Returns by type where the nodes of each part begin in the row of the type, [parts + 1]."""
+    zero = torch.zeros(1, dtype=torch.int64)
+    return [torch.cat([zero, sizes.cumsum(0)]) for sizes in book.sizes.t()]
+
+
+def _ranges(starts: Tensor) -> list[range]:
+    bounds = starts.tolist()
+    return [range(*bounds[at : at + 2]) for at in range(len(bounds) - 1)]
+
+
+def overlap(own: range, theirs: range) -> tuple[int, int]:
+    """Returns what two ranges have in common, counted from the beginning of the second."""
+    begin, end = max(own.start, theirs.start), min(own.stop, theirs.stop)
+    return (begin - theirs.start, end - theirs.start) if begin < end else (0, 0)
+
+
+# Ranges ###########################################################################################
+
+
+#: A function that returns the weight of all nodes before a row, for rows 0 to N; ascending.
+Load: TypeAlias = Callable[[int], int]
+
+_PRECISION = 1e-3  # of the bound on the largest load, relative
+
+
+def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]:
+    """Returns ranges whose fullest one is as empty as ranges allow, over all loads and relative to
+    each load's mean.
+
+    The least bound is found by halving: with one given, each range in turn takes all that fits.
+    Within the bound, ends are then put as near as they may to where all loads together are cut
+    evenly, so that one heavy node does not leave the other ranges uneven.
+
+    Args:
+        nodes: N, the number of rows to cut.
+        loads: at least one. A load that is zero everywhere is left out.
+        ranks: R, the number of ranges; some may be empty.
+
+    Returns:
+        The begin of each range, then N: R + 1 numbers.
+    """
+    given = [load for load in loads if load(nodes) > 0]
+    if not given:
+        return [rank * nodes // ranks for rank in range(ranks + 1)]
+    cutter = _Cutter(nodes, given, ranks)
+    return cutter.even(cutter.least_bound())
+
+
+class _Cutter:
+    def __init__(self, nodes: int, loads: Sequence[Load], ranks: int) -> None:
+        self._nodes, self._ranks = nodes, ranks
+        self._loads = [(load, load(nodes) / ranks) for load in loads]
+
+    def least_bound(self) -> float:
+        """Returns the least load of the fullest range, in means, nearly."""
+        low, high = 1.0, float(self._ranks)
+        while high > low * (1 + _PRECISION):
+            bound = (low + high) / 2
+            if self._fits(bound):
+                high = bound
+            else:
+                low = bound
+        return high
+
+    def even(self, bound: float) -> list[int]:
+        """Returns ranges within a bound that can be kept."""
+        least = [self._nodes]  # where each range may begin at the earliest, from the last one on
+        for _ in range(self._ranks - 1):
+            least.append(self._begin(least[-1], bound))
+        offsets = [0]
+        for rank, begin in enumerate(reversed(least[1:]), start=1):
+            wanted = min(self._cut_at(rank / self._ranks), self._end(offsets[-1], bound))
+            offsets.append(max(begin, offsets[-1], wanted))
+        return [*offsets, self._nodes]
+
+    def _fits(self, bound: float) -> bool:
+        end = 0
+        for _ in range(self._ranks):
+            end = self._end(end, bound)
+        return end == self._nodes
+
+    def _end(self, begin: int, bound: float) -> int:
+        """Returns the furthest end of a range within the bound."""
+        rows = range(begin, self._nodes + 1)
+        ends = (
+            bisect.bisect_right(rows, load(begin) + bound * mean, key=load) - 1 + begin
+            for load, mean in self._loads
+        )
+        return max(begin, min(ends))
+
+    def _begin(self, end: int, bound: float) -> int:
+        """Returns the earliest begin of a range within the bound."""
+        rows = range(end + 1)
+        begins = (bisect.bisect_left(rows, load(end) - bound * mean, key=load) for load, mean in self._loads)
+        return min(end, max(begins))
+
+    def _cut_at(self, share: float) -> int:
+        """Returns the row before which there is a share of all loads."""
+        total = share * self._ranks * len(self._loads)
+
+        def weight(row: int) -> float:
+            return sum(load(row) / mean for load, mean in self._loads)
+
+        return min(self._nodes, bisect.bisect_left(range(self._nodes + 1), total, key=weight))
+
+
+# Load #############################################################################################
 
 
 def load_partition(folder: str | Path, comm: Communicator) -> Part:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.partition.balanced import EDGES, NODES
 from pyg_batchgnn.partition.part import Part
+from pyg_batchgnn.partition.policy import EDGES, NODES
 
 #: The loads of every report, in order, before other splits and weights.
 USUAL = (NODES, EDGES, "train", "val", "test")

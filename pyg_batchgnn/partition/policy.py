@@ -2,15 +2,198 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Schema
-from pyg_batchgnn.partition.balanced import Balanced, Metis, Multilevel, Score, Streaming
-from pyg_batchgnn.partition.given import Given
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import Dataset, DatasetError, Schema
+from pyg_batchgnn.partition.checks import with_files
+from pyg_batchgnn.partition.reading import ReadingSlice
+
+# Balanced #########################################################################################
+
+
+#: The loads that every graph has: nodes, and in-edges by the owners of their targets.
+NODES, EDGES = "nodes", "edges"
+
+#: A part gets at most this many times the mean of each load.
+SLACK = 1.05
+
+
+def _usual() -> dict[str, float]:
+    return {NODES: SLACK, EDGES: SLACK, "train": SLACK}
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """The loads that a policy balances.
+
+    Attributes:
+        balance: by load, how many times the mean a part gets at most, where that is possible. A
+            load is "nodes", "edges" (the in-edges of the nodes), the nodes of a split ("train",
+            "val", "test"), or an attribute of nodes that holds one weight per node. Each counts for
+            every node type apart.
+    """
+
+    balance: Mapping[str, float] = field(default_factory=_usual)
+
+    def __post_init__(self) -> None:
+        if not self.balance:
+            raise ValueError('balance must name at least one load; {"nodes": 1.05} balances the nodes')
+        for name, slack in self.balance.items():
+            _check_slack(slack, f"the slack of {name!r}")
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()} ({self._loads})"
+
+    @property
+    def _loads(self) -> str:
+        return ", ".join(f"{name} {slack:g}" for name, slack in self.balance.items())
+
+
+class Score(Enum):
+    """The score by which a stream chooses."""
+
+    LDG = "ldg"
+    FENNEL = "fennel"
+
+
+@dataclass(frozen=True)
+class Streaming(Balanced):
+    """The policy LDG (Stanton and Kliot 2012) or Fennel (Tsourakakis et al. 2014), over any loads.
+
+    Attributes:
+        score: LDG takes the part with the most neighbours, weighted by its room; Fennel subtracts
+            the price of a fuller part.
+        passes: the number of times that the nodes are streamed. In a later pass all neighbours have
+            owners, from this pass or the one before it (restreaming, Nishimura and Ugander 2013).
+    """
+
+    score: Score = Score.LDG
+    passes: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.passes < 1:
+            raise ValueError(f"passes must be at least 1, not {self.passes}")
+
+    def __str__(self) -> str:
+        return f"{self.score.value} ({self.passes} passes, {self._loads})"
+
+
+@dataclass(frozen=True)
+class TwoLevel(Balanced):
+    """A policy that cuts a graph for hosts first, then for the parts of each host.
+
+    Attributes:
+        hosts: the number of hosts that get parts, in order and as many each, so that few edges join
+            hosts. By default the hosts of the ranks if there is a part per rank, otherwise 1.
+    """
+
+    hosts: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hosts is not None and self.hosts < 1:
+            raise ValueError(f"hosts must be at least 1, not {self.hosts}")
+
+    def __str__(self) -> str:
+        hosts = "" if self.hosts is None else f"; {self.hosts} hosts"
+        return f"{type(self).__name__.lower()} ({self._loads}{hosts})"
+
+
+@dataclass(frozen=True)
+class Multilevel(TwoLevel):
+    """The multilevel policy.
+
+    Nodes are joined into clusters again and again, the small graph of clusters is cut, and the cut
+    is refined on the way back. All ranks work together, and no rank holds the graph.
+    """
+
+
+@dataclass(frozen=True)
+class Metis(TwoLevel):
+    """The METIS library (Karypis and Kumar 1998) in the process of rank 0, which holds the graph.
+    The seed is METIS's own.
+
+    The library must be installed; the package ``cmeel-metis`` has it.
+    """
+
+
+def _check_slack(slack: float, name: str) -> None:
+    """Raises ValueError unless a slack is a finite number of at least 1."""
+    if not slack >= 1:
+        raise ValueError(f"{name} must be at least 1, not {slack}; 1.05 allows parts 5 % above the mean")
+    if math.isinf(slack):
+        raise ValueError(
+            f"{name} must be finite, not {slack}; leave out a load that parts may have any amount of"
+        )
+
+
+# Given ############################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The owners of all nodes, from METIS, KaMinPar, DGL or a partitioner of your own.
+
+    Attributes:
+        file: a ``.npy`` file of [N] integers that every rank can read: the part of each node, in
+            order of ids. In a graph of several node types the nodes of the first type come first,
+            then those of the second, and so on.
+    """
+
+    file: Path
+
+    def __str__(self) -> str:
+        return f"owners of {self.file}"
+
+
+def given_owners(
+    comm: Communicator, part: ReadingSlice, dataset: Dataset, given: Given, parts: int
+) -> Tensor:
+    """Returns the owners of the nodes of the slice, [n] int32. Collective.
+
+    Raises:
+        DatasetError: on every rank, where the file is missing, is of another number of nodes, or
+            names a part that there is not.
+    """
+    return with_files(comm, lambda: _read(part, dataset, given.file, parts))
+
+
+def _read(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tensor:
+    try:
+        whole = np.load(file, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise DatasetError(f"{file}: is no array of NumPy ({error})") from None
+    if whole.shape != (dataset.num_nodes,) or whole.dtype.kind not in "iu":
+        raise DatasetError(
+            f"{file}: holds {whole.dtype} {list(whole.shape)}, not one integer for each of the "
+            f"{dataset.num_nodes} nodes of {dataset.name}"
+        )
+    owner, first = torch.empty(part.num_nodes, dtype=torch.int32), 0
+    for number, nodes in enumerate(dataset.node_sets):
+        own = part.nodes_of(number)
+        piece = torch.from_numpy(whole[first + own.start : first + own.stop].astype(np.int64))
+        low, high = ops.extent(piece)
+        if low < 0 or high >= parts:
+            bad = low if low < 0 else high
+            raise DatasetError(f"{file}: names part {bad}, but there are {parts} parts, 0 to {parts - 1}")
+        owner[part.rows_of(number)] = piece.to(torch.int32)
+        first += nodes.num_nodes
+    return owner
+
+
+# Policy ###########################################################################################
 
 
 class Neighbours(NamedTuple):

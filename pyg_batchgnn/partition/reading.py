@@ -1,19 +1,95 @@
 """The topology while it is read: each rank has the in-edges of a range of original ids of each node
-type."""
+type.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Schema
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.data import Dataset, Schema, edge_array
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
-from pyg_batchgnn.partition.joint_ids import JointIds
-from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range
+from pyg_batchgnn.partition.checks import outside, refuse_outside
+from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range, send, shared_rounds
+
+# Joint ids ########################################################################################
+
+
+@dataclass(frozen=True)
+class GroupedIds:
+    """Ids of members of any groups.
+
+    Attributes:
+        id: [n] int64, the id of each member in its group.
+        group: [n] int64, the numbers of the groups.
+    """
+
+    id: Tensor
+    group: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class JointIds:
+    """Numbers the members of several groups by rank, by group and by id.
+
+    A group is a node type, whose members are nodes, or a relation, whose members are the adjacency
+    lists of its targets. Each rank has a range of each group. So it has a range of the joint ids.
+    The joint ids of a single group are its ids.
+
+    Attributes:
+        bounds: by group, [ranks + 1] int64, where each rank's range of ids begins.
+    """
+
+    bounds: list[Tensor]
+
+    @cached_property
+    def book(self) -> PartitionBook:
+        """The ranges of the joint ids, with a rank in the place of a part and a group in that of a
+        type."""
+        sizes = torch.stack([bounds.diff() for bounds in self.bounds], dim=1)
+        return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.bounds))
+
+    @cached_property
+    def rank_bounds(self) -> Tensor:
+        """[ranks + 1] int64, where each rank's range of joint ids begins."""
+        return self.book.part_offsets
+
+    def of(self, ids: Tensor, group: int, dtype: torch.dtype) -> Tensor:
+        """Returns the joint ids of members of a group.
+
+        Args:
+            ids: [n] int32 or int64 ids.
+            group: the number of the group.
+            dtype: the dtype of the joint ids, which they fit.
+        """
+        if len(self.bounds) == 1:
+            return ids.to(dtype)
+        bounds = self.bounds[group]
+        rank = torch.searchsorted(bounds, ids.to(torch.int64), right=True) - 1
+        return ids.to(dtype) + self._shifts[rank, group].to(dtype)
+
+    def apart(self, joint: Tensor) -> GroupedIds:
+        """Returns the ids and the groups of joint ids, [n] int32 or int64."""
+        if len(self.bounds) == 1:
+            return GroupedIds(joint, torch.zeros(joint.numel(), dtype=torch.int64))
+        group, rank = self.book.type_of(joint), self.book.owner(joint)
+        return GroupedIds(joint - self._shifts[rank, group], group)
+
+    @cached_property
+    def _shifts(self) -> Tensor:
+        """[ranks, groups] int64, the joint id of a member minus its id."""
+        begins = torch.stack([bounds[:-1] for bounds in self.bounds], dim=1)
+        return self.book.offsets[:-1].view(-1, len(self.bounds)) - begins
+
+
+# Reading ##########################################################################################
 
 
 @dataclass
@@ -112,3 +188,149 @@ def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
     last = int(torch.searchsorted(in_edges.indptr, edges.stop))
     ends = in_edges.indptr[first : last + 1].clamp(edges.start, edges.stop)
     return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
+
+
+# Read edges #######################################################################################
+
+
+#: The ranges begin at multiples of a power of two, so that a histogram of at most this length
+#: balances them.
+BUCKETS = 1 << 16
+#: The bytes of an edge in an exchange, by which rounds are sized.
+_EDGE_BYTES = 12
+
+
+def read_slice(dataset: Dataset, comm: Communicator) -> ReadingSlice:
+    """Reads the edges once to balance, once to count and once to place them. Collective.
+
+    Args:
+        dataset: the same on every rank; each reads some of its edges.
+        comm: the communicator of all ranks.
+
+    Raises:
+        DatasetError: on every rank, where an edge has a node id outside [0, N).
+    """
+    bounds, schema = _balanced_bounds(dataset, comm), dataset.schema
+    nodes = JointIds(bounds)
+    # A graph without relations has one empty group of lists.
+    lists = JointIds([bounds[target] for target in schema.target_types] or [torch.zeros_like(bounds[0])])
+    in_edges = _Reader(dataset, comm, nodes, lists).read()
+    total = sum(edges.num_edges for edges in dataset.edge_sets)
+    return ReadingSlice(schema, nodes, lists, comm.rank, in_edges, total)
+
+
+class _Reader:
+    """Reads the edges of all relations in rounds. The relations follow each other."""
+
+    def __init__(self, dataset: Dataset, comm: Communicator, nodes: JointIds, lists: JointIds) -> None:
+        self._dataset, self._comm, self._nodes, self._lists = dataset, comm, nodes, lists
+        self._sizes = [edges.num_edges for edges in dataset.edge_sets]
+        self._ids = ops.id_dtype(dataset.num_nodes)
+        self._edge_ids = ops.id_dtype(max(self._sizes, default=0))
+        self._list_ids = ops.id_dtype(lists.book.num_nodes)
+
+    def read(self) -> InEdges:
+        """Returns the in-edges of this rank, one row per list. Collective."""
+        comm, own = self._comm, self._lists.book.nodes_of(self._comm.rank)
+        indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
+        for rows in shared_rounds(comm, sum(self._sizes), _EDGE_BYTES):
+            target = self._targets(rows)
+            found = send(comm, target, group_by_range(target, self._lists.rank_bounds)).rows
+            ops.count_values(found, own.start, indptr[1:])
+        torch.cumsum(indptr, 0, out=indptr)
+        size, cursor = int(indptr[-1]), indptr[:-1].clone()
+        indices, edge_ids = torch.empty(size, dtype=self._ids), torch.empty(size, dtype=self._edge_ids)
+        for array in (indices, edge_ids):  # written to at random
+            ops.advise_huge_pages(array)
+        for rows in shared_rounds(comm, sum(self._sizes), _EDGE_BYTES):
+            columns = self._columns(rows)
+            target = columns[:, 0].contiguous()
+            found = send(comm, columns, group_by_range(target, self._lists.rank_bounds)).rows
+            ops.place_edges(found, own.start, cursor, indices, edge_ids)
+        return InEdges(indptr, indices, edge_ids)
+
+    def _targets(self, rows: range) -> Tensor:
+        """Returns the lists that some edges belong to, [len(rows)]."""
+        target = torch.empty(len(rows), dtype=self._list_ids)
+        for number, edges, at in pieces_of(self._sizes, rows):
+            ids = self._dataset.edge_sets[number].edge_index[1, edges.start : edges.stop]
+            target[at] = self._lists.of(ids, number, self._list_ids)
+        return target
+
+    def _columns(self, rows: range) -> Tensor:
+        """Returns list, source and id of some edges, [len(rows), 3], in a type that holds them."""
+        wide = max(self._ids, self._edge_ids, self._list_ids, key=lambda dtype: dtype.itemsize)
+        columns = torch.empty(len(rows), 3, dtype=wide)
+        columns[:, 0] = self._targets(rows)
+        for number, edges, at in pieces_of(self._sizes, rows):
+            ids = self._dataset.edge_sets[number].edge_index[0, edges.start : edges.stop]
+            columns[at, 1] = self._nodes.of(ids, self._dataset.schema.source_types[number], wide)
+            columns[at, 2] = torch.arange(edges.start, edges.stop)
+        return columns
+
+
+def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice]]:
+    """Cuts a range of the edges of all relations where a relation ends.
+
+    Args:
+        sizes: the number of edges of each relation. The relations follow each other.
+        rows: the range.
+
+    Yields:
+        The number of a relation, a range of its edges, and where these are among ``rows``.
+    """
+    begin = 0
+    for number, size in enumerate(sizes):
+        first, last = max(rows.start, begin), min(rows.stop, begin + size)
+        if first < last:
+            yield number, range(first - begin, last - begin), slice(first - rows.start, last - rows.start)
+        begin += size
+
+
+def _balanced_bounds(dataset: Dataset, comm: Communicator) -> list[Tensor]:
+    """Returns, by node type, ranges of original ids with about as many in-edges and nodes each, and
+    checks the ids of all edges. Collective."""
+    counts = [nodes.num_nodes for nodes in dataset.node_sets]
+    shifts = [max(0, (count // BUCKETS).bit_length()) for count in counts]
+    lengths = [-(-count // (1 << shift)) + 1 for count, shift in zip(counts, shifts, strict=True)]
+    weights = torch.zeros(sum(lengths), dtype=torch.int64)
+    of_types = list(weights.split(lengths))
+    problems = dict[str, str]()
+    for number, target in enumerate(dataset.schema.target_types):
+        problem = _count_targets(dataset, comm, number, shifts[target], of_types[target])
+        problems[edge_array("edge_index", dataset.edge_sets[number].group)] = problem
+    refuse_outside(comm, dataset, problems)
+    comm.all_reduce(weights, MessageKind.PARTITION)
+    return [_even_bounds(*one, comm.size) for one in zip(of_types, shifts, counts, strict=True)]
+
+
+def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: int, weight: Tensor) -> str:
+    """Adds the in-edges of each range of targets to ``weight``. Returns what is wrong with the
+    ids."""
+    edges, schema = dataset.edge_sets[relation], dataset.schema
+    ends = [schema.source_types[relation], schema.target_types[relation]]
+    nodes = [dataset.node_sets[number].num_nodes for number in ends]
+    for rows in shared_rounds(comm, edges.num_edges, _EDGE_BYTES):
+        source, destination = (ids[rows.start : rows.stop].contiguous() for ids in edges.edge_index)
+        problem = outside(source, nodes[0]) or outside(destination, nodes[1])
+        if problem:
+            return problem
+        ops.count_values(destination >> shift, 0, weight)
+    return ""
+
+
+def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
+    """Returns ranges of a type's ids with about as much to do for each rank.
+
+    Args:
+        edges: [buckets + 1], the in-edges of each bucket of ``1 << shift`` ids.
+        shift: see there.
+        nodes: the number of ids.
+        ranks: the number of ranges.
+    """
+    weight = edges[:-1] + (1 << shift)
+    before = torch.cat([torch.zeros(1, dtype=torch.int64), weight.cumsum(0)])
+    target = int(before[-1]) * torch.arange(ranks + 1) // ranks
+    bounds = torch.searchsorted(before, target) * (1 << shift)
+    bounds[0], bounds[-1] = 0, nodes
+    return bounds.clamp_(max=nodes)

@@ -2,22 +2,294 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.partition.balanced import Streaming
-from pyg_batchgnn.partition.limits import read_limits
-from pyg_batchgnn.partition.neighbours import neighbours_of
-from pyg_batchgnn.partition.policy import Policy
-from pyg_batchgnn.partition.reading import ReadingSlice
-from pyg_batchgnn.partition.splits import read_split
-from pyg_batchgnn.partition.type_stream import TypeCount, TypeStream
-from pyg_batchgnn.partition.unmet import warn_of_unmet
+from pyg_batchgnn.ops import InEdges, fold_key, names_key, to_signed
+from pyg_batchgnn.partition.limits import read_limits, read_split, warn_of_unmet
+from pyg_batchgnn.partition.move import add_rows, pull, rows_per_round
+from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
+from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
+
+# Type stream ######################################################################################
+
+
+#: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
+#: per rank.
+ROUNDS, NODES = 64, 32
+
+#: A function that assigns the rows of a slice. It is given the rows, the owners of the neighbours
+#: outside the slice, and the loads.
+_Assign = Callable[[range, Tensor, Tensor], None]
+
+
+class TypeCount(NamedTuple):
+    """The nodes of a type in the whole graph, and their in-edges."""
+
+    nodes: int
+    edges: int
+
+
+@dataclass(frozen=True)
+class TypeStream:
+    """The stream of the nodes of one type.
+
+    Attributes:
+        comm: the communicator of all ranks.
+        part: the nodes that this rank has read.
+        node_type: the number of the type.
+        in_edges: their in-neighbours by joint ids, one row per node of the slice.
+        owner: [n] int32, the part of every node of the slice, written to.
+        weight: [n, k] int32, what every node of the slice adds to the k loads of its part.
+        count: the nodes of the type in the whole graph, and their in-edges.
+        parts: the number of parts.
+        key: signed 64 bits, decides between equally good parts.
+    """
+
+    comm: Communicator
+    part: ReadingSlice
+    node_type: int
+    in_edges: InEdges
+    owner: Tensor
+    weight: Tensor
+    count: TypeCount
+    parts: int
+    key: int
+
+    @property
+    def _first(self) -> int:
+        """The joint id of the slice's first node."""
+        return self.part.book.nodes_of(self.part.rank).start
+
+    def run(self, assign: _Assign, load: Tensor, *, counted: bool = False) -> None:
+        """Gives all nodes of the type parts once. Collective.
+
+        Args:
+            assign: gives some of them parts.
+            load: [k, parts] float64, the loads of the parts, written to.
+            counted: True if the nodes are in ``load`` already.
+        """
+        remote = self.part.remote(self.owner)
+        for rows in self._rounds():
+            found = pull(self.comm, remote, self._outside(rows))
+            before = self._load_of(rows) if counted else 0
+            assign(rows, found, load)
+            load += self.comm.all_reduce(self._load_of(rows) - before, MessageKind.PARTITION)
+
+    def by_score(self, policy: Streaming, limit: Tensor, *, mend: bool = False) -> _Assign:
+        """Returns the assignment of the built-in policies.
+
+        Args:
+            policy: the policy.
+            limit: [k] int64, the largest loads of a part.
+            mend: moves nodes out of parts that have more, and leaves the others where they are.
+        """
+        nodes, edges = self.count
+        rules = ops.StreamRules(
+            limit=limit.to(torch.float64),
+            fennel=policy.score is Score.FENNEL,
+            # The paper's alpha * gamma * load ** (gamma - 1) for gamma = 1.5 and a part that is
+            # full; an undirected edge is there twice.
+            alpha=1.5 * max(policy.balance.values()) ** 0.5 * edges / 2 / max(nodes, 1),
+            step=self.comm.size,
+            key=self.key,
+            mend=mend,
+        )
+
+        def assign(rows: range, found: Tensor, load: Tensor) -> None:
+            csc = (self.in_edges.indptr, self.in_edges.indices, self._first, self.weight)
+            ops.assign_nodes(*csc, self.owner, found, rows, load.clone(), rules)
+
+        return assign
+
+    def by_function(self, policy: Policy, seed: int) -> _Assign:
+        """Returns the assignment of a user's own policy, whose loads are nodes, in-edges and
+        training nodes."""
+        schema = self.part.schema
+        total = self.comm.all_reduce(
+            self.weight[self.part.rows_of(self.node_type)].sum(0, dtype=torch.float64), MessageKind.PARTITION
+        )
+
+        def assign(rows: range, found: Tensor, load: Tensor) -> None:
+            at = slice(rows.start, rows.stop)
+            source = self.in_edges.sources(rows)
+            owner = torch.empty(source.numel(), dtype=torch.int32)
+            outside = self._is_outside(source)
+            owner[outside] = found
+            owner[~outside] = self.owner[(source[~outside] - self._first).to(torch.int64)]
+            begin = self.part.nodes_of(self.node_type).start - self.part.rows_of(self.node_type).start
+            node = torch.arange(begin + rows.start, begin + rows.stop)
+            indptr = self.in_edges.indptr[rows.start : rows.stop + 1]
+            ids = self.part.nodes.apart(source)
+            neighbours = Neighbours(indptr - int(indptr[0]), ids.id, owner, ids.group)
+            state = StreamState(
+                *(self.parts, seed, load.clone(), total.clone(), self.weight[at, 2] > 0),
+                *(schema, schema.node_types[self.node_type]),
+            )
+            self.owner[at] = _checked(policy(node, neighbours, state), len(rows), self.parts)
+
+        return assign
+
+    def _rounds(self) -> Iterator[range]:
+        """Returns the type's rows of the slice in pieces of nearly as many edges, as many pieces on
+        every rank."""
+        own = self.part.rows_of(self.node_type)
+        nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
+        most = rows_per_round(16, self.comm.size)
+        enough = min(ROUNDS, self.count.nodes // (NODES * self.comm.size))
+        rounds = self.comm.max(max(1, enough, -(-edges // most), -(-nodes // most)))
+        weight = self.in_edges.indptr[own.start : own.stop + 1] + torch.arange(nodes + 1)
+        marks = int(weight[-1]) * torch.arange(rounds + 1) // rounds
+        at = (torch.searchsorted(weight, marks) + own.start).tolist()
+        at[0], at[-1] = own.start, own.stop
+        return (range(begin, end) for begin, end in pairwise(at))
+
+    def _outside(self, rows: range) -> Tensor:
+        """Returns the sources of the rows that other ranks have read."""
+        source = self.in_edges.sources(rows)
+        return source[self._is_outside(source)]
+
+    def _is_outside(self, source: Tensor) -> Tensor:
+        return (source < self._first) | (source >= self._first + self.part.num_nodes)
+
+    def _load_of(self, rows: range) -> Tensor:
+        """Returns what the rows add to each part, [k, parts]."""
+        at = slice(rows.start, rows.stop)
+        load = torch.zeros(self.parts, self.weight.size(1), dtype=torch.float64)
+        return add_rows(load, self.owner[at], self.weight[at].double()).t().contiguous()
+
+
+def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
+    if not isinstance(owner, Tensor) or owner.shape != (nodes,) or owner.dtype.is_floating_point:
+        seen = f"{owner.dtype} {list(owner.shape)}" if isinstance(owner, Tensor) else type(owner).__name__
+        raise TypeError(f"the policy must return [{nodes}] integers, one part per node, not {seen}")
+    if nodes and not 0 <= int(owner.min()) <= int(owner.max()) < parts:
+        raise ValueError(
+            f"the policy returned parts {int(owner.min())} to {int(owner.max())}; there are {parts}"
+        )
+    return owner.to(torch.int32)
+
+
+# Hashing ##########################################################################################
+
+
+_UPPER = (1 << 32) - 1
+
+
+def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
+    """Returns a part for every node, which depends on (seed, type, original id, number of parts)
+    alone.
+
+    The part is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the
+    number of parts.
+
+    Args:
+        node: [n] int32 or int64 original ids.
+        parts: the number of parts, below 2**31.
+        seed: any whole number.
+        node_type: the name of the nodes' type; None in a graph of one type, where it adds nothing
+            to the hash.
+
+    Returns:
+        [n] int32.
+    """
+    key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
+    if node_type is not None:
+        key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))
+    upper = (fold_key(key, node.to(torch.int64)) >> 32) & _UPPER
+    return ((upper * parts) >> 32).to(torch.int32)
+
+
+# Owners ###########################################################################################
+
+
+#: The number of nodes hashed at a time.
+_NODES = 1 << 20
+
+
+def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
+    """Returns owners by hash, [n] int32."""
+    owner = torch.empty(part.num_nodes, dtype=torch.int32)
+    for number, name in enumerate(part.schema.node_types):
+        own, kind = part.nodes_of(number), None if part.schema.num_types == 1 else name
+        pieces = zip(
+            owner[part.rows_of(number)].split(_NODES),
+            torch.arange(own.start, own.stop).split(_NODES),
+            strict=True,
+        )
+        for piece, node in pieces:
+            piece.copy_(random_owner(node, parts, seed, kind))
+    return owner
+
+
+def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Tensor:
+    """Returns owners that are ranges of the original ids of each type, [n] int32."""
+    types = range(part.schema.num_types)
+    return torch.cat([_even_ranges(comm, part.degrees(number) + 1, parts) for number in types])
+
+
+def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
+    """Returns owners of one type's nodes. The ranges have equal sums of nodes and in-edges, as
+    nearly as ranges can.
+
+    A node belongs to the part in which the middle of its own weight (1 and its in-edges) lies, when
+    all nodes lie side by side in order of their ids.
+    """
+    end = weight.cumsum(0)
+    mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
+    sums = comm.all_gather(mine, MessageKind.PARTITION).rows
+    middle_twice = 2 * (end + sums[: comm.rank].sum()) - weight
+    # floor(parts * middle / total) without products beyond 64 bits
+    total_twice = 2 * int(sums.sum())
+    bounds = torch.tensor([part * total_twice // parts for part in range(1, parts)], dtype=torch.int64)
+    return torch.bucketize(middle_twice, bounds, right=True).to(torch.int32)
+
+
+# Neighbours #######################################################################################
+
+
+#: The edges that are copied at a time.
+_EDGES = 1 << 17
+
+
+def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
+    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it.
+
+    There is a row for every node that this rank has read; those of other types are empty. The
+    sources are joint ids, relation by relation. The only relation of a graph of one type is
+    returned itself.
+    """
+    into = [part.relations[number] for number in part.schema.relations_into[node_type]]
+    if part.schema.num_types == 1 and len(into) == 1:
+        return into[0]
+    own, ends = part.rows_of(node_type), torch.zeros(len(part.nodes_of(node_type)) + 1, dtype=torch.int64)
+    for edges in into:
+        ends += edges.indptr
+    sources, place = torch.empty(int(ends[-1]), dtype=part.in_edges.indices.dtype), ends[:-1].clone()
+    for number in part.schema.relations_into[node_type]:
+        edges = part.relations[number]
+        shift = place - edges.indptr[:-1]
+        for begin in range(0, edges.num_edges, _EDGES):
+            piece = range(begin, min(begin + _EDGES, edges.num_edges))
+            at = along_edges(edges, shift, piece) + torch.arange(piece.start, piece.stop)
+            sources[at] = edges.indices[piece.start : piece.stop]
+        place += edges.degrees
+    indptr = torch.full((part.num_nodes + 1,), int(ends[-1]))
+    indptr[: own.start] = 0
+    indptr[own.start : own.stop + 1] = ends
+    return InEdges(indptr, sources)
+
+
+# Stream ###########################################################################################
+
 
 #: At most this many passes move nodes out of parts that have more than a limit.
 MENDS = 3

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.partition import bounded
+from pyg_batchgnn.partition import move
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.support import loader_cases
 from tests.support.rank_epochs import assert_same
@@ -161,7 +161,7 @@ def resumed() -> None:
 
 def times_in_pieces() -> None:
     """Times of other ranks' nodes come once, when a loader is made, in pieces of bounded size."""
-    bounded.ROUND_BYTES = 1  # then a piece has 256 rows
+    move.ROUND_BYTES = 1  # then a piece has 256 rows
     data = loader_cases.make_data(nodes=1500, edges=4000, time=torch.arange(1500) * 7 % 1000)
     data.even_mask = torch.arange(1500) % 2 == 0  # of the split
     arguments: dict[str, Any] = {"time_attr": "time", "batch_size": 300, "seed": 3}

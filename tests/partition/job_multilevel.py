@@ -14,21 +14,18 @@ from pyg_batchgnn.data import Dataset, EdgeSet, GeneratorSpec, NodeSet, generate
 from pyg_batchgnn.ops import InEdges, MergedLists
 from pyg_batchgnn.partition import (
     Multilevel,
-    bounded,
+    move,
     partition,
     partition_parts,
     plot_partition,
     release,
     report_partition,
 )
-from pyg_batchgnn.partition.multilevel import cluster, coarse_lists, scheme
-from pyg_batchgnn.partition.multilevel.cluster import find_clusters
-from pyg_batchgnn.partition.multilevel.contract import contract
-from pyg_batchgnn.partition.multilevel.gather import gather_graph
-from pyg_batchgnn.partition.multilevel.heaviest import HeaviestEdges
-from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph
-from pyg_batchgnn.partition.multilevel.symmetrise import symmetric_graph
-from pyg_batchgnn.partition.read_edges import read_slice
+from pyg_batchgnn.partition.multilevel import contract as coarse
+from pyg_batchgnn.partition.multilevel import scheme
+from pyg_batchgnn.partition.multilevel.contract import HeaviestEdges, contract, find_clusters
+from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph, gather_graph, symmetric_graph
+from pyg_batchgnn.partition.reading import read_slice
 from pyg_batchgnn.partition.release import release_memory
 from tests.partition.job_partition import (
     CASES,
@@ -93,7 +90,7 @@ def levels() -> None:
     """The undirected graph and the graph of its clusters are the obvious ones."""
     with Communicator.create("partition", timeout=60) as comm:
         for round_bytes in (1 << 24, 3000):
-            bounded.ROUND_BYTES = round_bytes
+            move.ROUND_BYTES = round_bytes
             for seed, nodes, edges, skew in CASES[:-2]:
                 _check_levels(comm, graph(seed, nodes, edges, skew=skew), seed)
 
@@ -125,8 +122,8 @@ def _check_levels(comm: Communicator, dataset: Dataset, seed: int) -> None:
 def memory(folder: str) -> list[int]:
     """The share in bytes, the symmetric graph included, and the most that a rank took beside what
     there was. Rounds and the least sizes of graphs are small, so that the share tells."""
-    bounded.ROUND_BYTES = 1 << 20
-    cluster.EDGES = coarse_lists.FEWEST = scheme.FEW = release.MUCH = 1 << 16
+    move.ROUND_BYTES = 1 << 20
+    coarse.EDGES = coarse.FEWEST = scheme.FEW = release.MUCH = 1 << 16
     dataset = open_folder(folder)
     with Communicator.create("partition", timeout=60) as comm:
         release_memory()

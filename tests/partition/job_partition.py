@@ -23,13 +23,13 @@ from pyg_batchgnn.partition import (
     Score,
     Streaming,
     StreamState,
-    bounded,
+    move,
     partition,
     partition_parts,
     report_partition,
 )
-from pyg_batchgnn.partition.hashing import random_owner
 from pyg_batchgnn.partition.save import arrays_of
+from pyg_batchgnn.partition.stream import random_owner
 from tests.support.faults import stop_for_good
 from tests.support.reference_partition import split_dataset
 
@@ -121,7 +121,7 @@ def equals_the_obvious(rounds: list[int]) -> dict[str, Any]:
     """Every case and policy, with rounds of several sizes."""
     with Communicator.create("partition", timeout=20) as comm:
         for round_bytes in rounds:
-            bounded.ROUND_BYTES = round_bytes
+            move.ROUND_BYTES = round_bytes
             for seed, nodes, edges, skew in CASES:
                 if edges > 1000 and round_bytes < 10_000:
                     continue
@@ -293,7 +293,7 @@ class Peak(threading.Thread):
 def memory(folder: str, round_bytes: int) -> list[int]:
     """Bytes of this rank's share, and the most that partitioning took on top of what there was."""
     with Communicator.create("partition", timeout=60) as comm:
-        bounded.ROUND_BYTES = round_bytes
+        move.ROUND_BYTES = round_bytes
         peak = Peak()
         peak.start()
         part = partition(open_folder(folder), "ldg", comm=comm)

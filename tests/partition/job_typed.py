@@ -18,16 +18,16 @@ from pyg_batchgnn.partition import (
     Score,
     Streaming,
     StreamState,
-    bounded,
     load_partition,
-    neighbours,
+    move,
     partition,
     partition_parts,
     read_partition_meta,
     report_partition,
     save_partition,
+    stream,
 )
-from pyg_batchgnn.partition.hashing import random_owner
+from pyg_batchgnn.partition.stream import random_owner
 from tests.partition.job_partition import assert_same, contiguous_owner
 from tests.support.reference_partition import graph_of, orders_of, part_in_order, split_dataset
 from tests.support.typed_datasets import CASES, typed_dataset
@@ -79,7 +79,7 @@ def equals_the_obvious(rounds: list[int]) -> None:
     """Every case and policy, with rounds of several sizes."""
     with Communicator.create("partition", timeout=20) as comm:
         for round_bytes in rounds:
-            bounded.ROUND_BYTES = round_bytes
+            move.ROUND_BYTES = round_bytes
             for case in CASES:
                 dataset = typed_dataset(*case)
                 for policy in ("random", "contiguous"):
@@ -89,7 +89,7 @@ def equals_the_obvious(rounds: list[int]) -> None:
 
 
 def streams() -> None:
-    neighbours._EDGES = 64  # several pieces even here
+    stream._EDGES = 64  # several pieces even here
     with Communicator.create("partition", timeout=20) as comm:
         for case in CASES:
             dataset = typed_dataset(*case)

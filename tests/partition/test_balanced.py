@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.partition import Multilevel
-from pyg_batchgnn.partition.goal import Goal
+from pyg_batchgnn.partition.limits import Goal
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.ops import WeightedGraph
-from pyg_batchgnn.partition.multilevel import metis
+from pyg_batchgnn.partition.multilevel import owners
 from tests.support.ranks import run_ranks
 
 #: A path of three nodes.
@@ -22,7 +22,7 @@ PATH = WeightedGraph(
 
 def test_metis_cuts_within_the_limits() -> None:
     try:
-        metis._Library.load()
+        owners._Library.load()
     except ImportError as error:
         pytest.skip(str(error))
     found = run_ranks("tests.partition.job_multilevel:metis", 2)[0].value
@@ -39,16 +39,16 @@ def test_the_package_is_named_where_there_is_no_library(
     folder.mkdir(parents=True)
     for name in ("libGKlib.so", "libmetis.so"):
         (folder / name).write_text("no library")
-    monkeypatch.setattr(metis.sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
-    monkeypatch.setattr(metis, "find_library", lambda _name: system and find_library(system))
+    monkeypatch.setattr(owners.sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
+    monkeypatch.setattr(owners, "find_library", lambda _name: system and find_library(system))
     with pytest.raises(ImportError, match='pip install cmeel-metis, or choose the policy "multilevel"'):
-        metis._Library.load()
-    assert not metis.has_metis()
+        owners._Library.load()
+    assert not owners.has_metis()
 
 
 @pytest.mark.parametrize("integer", [np.int32, np.int64])
 def test_a_code_of_the_library_is_told(integer: type) -> None:
-    library = object.__new__(metis._Library)
+    library = object.__new__(owners._Library)
     library.integer = np.dtype(integer)
     library._library = SimpleNamespace(METIS_PartGraphKway=lambda *_: -4)
     slack = torch.tensor([1.05], dtype=torch.float64)

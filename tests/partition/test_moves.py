@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.partition import bounded
-from pyg_batchgnn.partition.add_rows import add_rows
-from pyg_batchgnn.partition.bounded import own_rounds, rows_per_round, shared_rounds
+from pyg_batchgnn.partition import move
+from pyg_batchgnn.partition.move import add_rows, own_rounds, rows_per_round, shared_rounds
 from pyg_batchgnn.partition.multilevel.rank_graph import Ghosts
 from tests.support.thread_ranks import run_threads
 
@@ -18,7 +17,7 @@ from tests.support.thread_ranks import run_threads
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("rows", [0, 1, 5, 700, 2304, 2305, 4000])
 def test_ranks_share_rows_in_order_and_evenly(rows: int, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "ROUND_BYTES", 1)  # the fewest rows per round, 256
+    monkeypatch.setattr(move, "ROUND_BYTES", 1)  # the fewest rows per round, 256
     rounds = run_threads(lambda comm: list(shared_rounds(comm, rows, 8)), ranks)
     assert len({len(one) for one in rounds}) == 1
     in_turn = [row for turn in zip(*rounds, strict=True) for own in turn for row in own]
@@ -32,7 +31,7 @@ def test_ranks_share_rows_in_order_and_evenly(rows: int, ranks: int, monkeypatch
 def test_ranks_ask_for_the_most_rows_only_if_they_may_not_fit_one_round(
     most: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "ROUND_BYTES", 1)
+    monkeypatch.setattr(move, "ROUND_BYTES", 1)
 
     def run(comm: Communicator) -> tuple[list[range], int]:
         rows = comm.rank * min(most or 1000, 600) // 2

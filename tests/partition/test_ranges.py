@@ -7,7 +7,7 @@ from itertools import accumulate, combinations_with_replacement, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyg_batchgnn.partition.ranges import Load, balanced_offsets
+from pyg_batchgnn.partition.load import Load, balanced_offsets
 
 Weights = list[tuple[int, int]]
 

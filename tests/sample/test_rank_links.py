@@ -16,7 +16,7 @@ from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import HOMOGENEOUS, Group, Relation
-from pyg_batchgnn.partition import Part, bounded
+from pyg_batchgnn.partition import Part, move
 from pyg_batchgnn.sample import (
     Links,
     LinkSeeder,
@@ -240,7 +240,7 @@ def test_pairs_of_other_ranks_come_in_pieces(monkeypatch: pytest.MonkeyPatch) ->
         assert found is not None
         return found.code, found.known
 
-    monkeypatch.setattr(bounded, "ROUND_BYTES", 1)  # then a piece has 256 rows
+    monkeypatch.setattr(move, "ROUND_BYTES", 1)  # then a piece has 256 rows
     monkeypatch.setattr(Communicator, "all_gather", counted)
     wanted = (hubs.view(-1, 1) * nodes + source).view(-1).tolist()
     for rank, (code, known) in enumerate(run_threads(existing, 2)):

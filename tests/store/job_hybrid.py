@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.partition import Part, bounded, share_attributes
+from pyg_batchgnn.partition import Part, move, share_attributes
 from pyg_batchgnn.store import DistGraphStore, HybridTopology, TypedGraph, replicate_topology
 from tests.partition.job_partition import CASES, expected, graph
 from tests.store.job_typed import TYPED, owners
@@ -15,7 +15,7 @@ from tests.support.typed_datasets import typed_dataset
 
 
 def whole_graph_everywhere(round_bytes: int) -> None:
-    bounded.ROUND_BYTES = round_bytes
+    move.ROUND_BYTES = round_bytes
     with Communicator.create("hybrid", timeout=20) as comm:
         for seed, nodes, edges, skew in CASES:
             dataset = graph(seed, nodes, edges, skew=skew)
@@ -36,7 +36,7 @@ def whole_graph_everywhere(round_bytes: int) -> None:
 
 
 def typed_graphs_everywhere(round_bytes: int) -> None:
-    bounded.ROUND_BYTES = round_bytes
+    move.ROUND_BYTES = round_bytes
     with Communicator.create("hybrid", timeout=20) as comm:
         for case in TYPED:
             dataset = typed_dataset(*case)

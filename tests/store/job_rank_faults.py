@@ -10,14 +10,7 @@ from typing import Any
 from unittest import mock
 
 from pyg_batchgnn.comm import CommError, Communicator, host_memory
-from pyg_batchgnn.partition import (
-    load_partition,
-    part_files,
-    partition,
-    save,
-    save_partition,
-    share_attributes,
-)
+from pyg_batchgnn.partition import load, load_partition, partition, save, save_partition, share_attributes
 from pyg_batchgnn.store import hybrid, replicate_topology
 from tests.partition.job_partition import graph
 from tests.support.faults import AwakeClock, stop_for_good
@@ -25,7 +18,7 @@ from tests.support.faults import AwakeClock, stop_for_good
 #: What every rank does, and where one is lost: module, function, and after how many calls of it.
 STAGES: dict[str, tuple[Any, str, int]] = {
     "save": (save, "write_tensor", 4),
-    "load": (part_files, "map_tensor", 3),
+    "load": (load, "map_tensor", 3),
     "topology": (hybrid, "_send_edges", 0),
     "tables": (host_memory, "_hand_out", 0),
 }

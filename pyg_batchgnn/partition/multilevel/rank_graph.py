@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +12,11 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.ops import MergedLists, WeightedGraph
-from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range
+from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range, own_rounds, send
+from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
+from pyg_batchgnn.partition.release import release_memory
+
+# Rank graph #######################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,3 +207,102 @@ def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
     if merged.uniform:
         return torch.full((merged.ids.numel(),), merged.uniform, dtype=torch.int32)
     return merged.weight
+
+
+# Gather ###########################################################################################
+
+
+def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
+    """Gathers the whole graph, in one exchange. Collective.
+
+    Args:
+        graph: the graph.
+        on: the ranks that get it. The others get a graph without nodes.
+    """
+    lists, comm = graph.lists, graph.comm
+    if comm.size == 1:
+        return lists
+    ids = graph.ids().to(torch.int32)[lists.indices.to(torch.int64)]
+    weights = [] if lists.edge_weight is None else [lists.edge_weight]
+    # All are int32: the degrees, the ids of the neighbours, and the weights.
+    own = torch.cat([lists.indptr.diff().to(torch.int32), ids, lists.node_weight.flatten(), *weights])
+    del ids
+    sent = [own if rank in on else own[:0] for rank in range(comm.size)]
+    came = comm.exchange(sent, None, MessageKind.PARTITION).split()
+    del own, sent
+    loads, each = lists.node_weight.size(1), len(weights)
+    sizes = [
+        [nodes, edges, nodes * loads, *[edges] * each] if comm.rank in on else [0] * (3 + each)
+        for nodes, edges in zip(graph.bounds.diff().tolist(), graph.entries, strict=True)
+    ]
+    fields = zip(*(rows.split(of) for rows, of in zip(came, sizes, strict=True)), strict=True)
+    degree, ids, node_weight, *weights = (torch.cat(of_ranks) for of_ranks in fields)
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), degree.cumsum(0)])
+    return WeightedGraph(indptr, ids, node_weight.view(-1, loads), weights[0] if weights else None)
+
+
+# Symmetrise #######################################################################################
+
+# The undirected graph of a data set: all relations together, parallel edges merged into weights.
+
+
+class _Ends(NamedTuple):
+    """The ends of edges, by joint ids."""
+
+    source: Tensor
+    target: Tensor
+
+
+def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor) -> RankGraph:
+    """Returns the undirected graph. Collective.
+
+    Two nodes are neighbours where an edge joins them in any direction and relation. The weight is
+    the number of these edges, so that the weight of a cut is the number of stored edges cut.
+
+    Args:
+        comm: the communicator of all ranks.
+        part: the nodes that this rank has read, and their in-edges.
+        node_weight: [n, k] int32, the weights of these nodes.
+    """
+    bounds, own = part.book.part_offsets, part.book.nodes_of(part.rank)
+    indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
+    for ends in _pieces(comm, part):
+        found = send(comm, ends.source, group_by_range(ends.source, bounds)).rows
+        ops.count_values(found, own.start, indptr[1:])
+        ops.count_values(ends.target, own.start, indptr[1:])
+    torch.cumsum(indptr, 0, out=indptr)
+    ids = _neighbours(comm, part, indptr)
+    release_memory()
+    merged = ops.merge_neighbours(indptr, ids, first=own.start)
+    del indptr, ids
+    release_memory()
+    return RankGraph.of(comm, bounds, merged, node_weight)
+
+
+def _neighbours(comm: Communicator, part: ReadingSlice, indptr: Tensor) -> Tensor:
+    """Returns the other ends of all edges of this rank's nodes, [e], by node. Collective.
+
+    Args:
+        comm: the communicator of all ranks.
+        part: the nodes that this rank has read.
+        indptr: [n + 1], where each node's edges begin.
+    """
+    bounds, own = part.book.part_offsets, part.book.nodes_of(part.rank)
+    ids = torch.empty(int(indptr[-1]), dtype=ops.id_dtype(part.book.num_nodes))
+    ops.advise_huge_pages(ids)  # written to at random
+    cursor = indptr[:-1].clone()
+    for ends in _pieces(comm, part):
+        away = torch.stack([ends.source, ends.target], dim=1)
+        found = send(comm, away, group_by_range(ends.source, bounds)).rows
+        ops.append_neighbours(found, own.start, cursor, ids)
+        ops.append_neighbours(away.flip(1).contiguous(), own.start, cursor, ids)
+    return ids
+
+
+def _pieces(comm: Communicator, part: ReadingSlice) -> Iterator[_Ends]:
+    """Yields the ends of this rank's in-edges in rounds, as many on every rank. Collective."""
+    edges, own = part.in_edges, part.book.nodes_of(part.rank)
+    dtype = edges.indices.dtype
+    target = part.by_list(torch.arange(own.start, own.stop, dtype=dtype))
+    for piece in own_rounds(comm, edges.num_edges, 2 * dtype.itemsize, part.total_edges):
+        yield _Ends(edges.indices[piece.start : piece.stop], along_edges(edges, target, piece))

@@ -132,8 +132,7 @@ def partition(
     The first table at the end has one line per part: its nodes, in-edges,
     training, validation and test nodes and weights, the in-edges from other
     parts (cut) and the distinct nodes that these come from (halo). The second
-    says how even each load is, and what was allowed. Below is advice: another
-    policy or schedule where edges or loads call for one.
+    says how even each load is, and what was allowed.
 
     Run it alone, or under torchrun: then several ranks read, cut and write
     together, to one file system.
@@ -156,8 +155,6 @@ def partition(
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.data import load_dataset, open_folder, with_reverse_relations
     from pyg_batchgnn.partition import (
-        MetisLibrary,
-        advise,
         partition_parts,
         plot_partition,
         refuse_existing,
@@ -195,9 +192,6 @@ def partition(
             report = report_partition(found, comm, hosts, chosen)
         console.print(report.table())
         console.print(report.balance_table())
-        if comm.rank == 0:
-            for sentence in advise(report, chosen, MetisLibrary.here()):
-                console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-            if plot is not None:
-                plot_partition(report, plot)
+        if comm.rank == 0 and plot is not None:
+            plot_partition(report, plot)
         console.print(f"wrote {out} in {time.perf_counter() - begun:.1f} s")
