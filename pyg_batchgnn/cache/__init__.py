@@ -2,7 +2,7 @@
 
 from pyg_batchgnn.cache.aggregation_cache import AggregationCache
 from pyg_batchgnn.cache.all_nodes import AllNodes
-from pyg_batchgnn.cache.bytes import free_bytes, number_of_bytes, parse_bytes
+from pyg_batchgnn.cache.cuts import free_bytes, number_of_bytes, parse_bytes
 from pyg_batchgnn.cache.folder import is_aggregation_cache, verify_aggregation_cache
 from pyg_batchgnn.cache.kinds import Aggregation
 

@@ -10,10 +10,9 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.cache.build import check_features
 from pyg_batchgnn.cache.by_relation import AggregatesByRelation
-from pyg_batchgnn.cache.bytes import check_budget
 from pyg_batchgnn.cache.contexts import context_of, features_of
-from pyg_batchgnn.cache.folder import SavedRows, save_rows
-from pyg_batchgnn.cache.folder_meta import CacheMeta, aggregates_array, check_kinds
+from pyg_batchgnn.cache.cuts import check_budget
+from pyg_batchgnn.cache.folder import CacheMeta, SavedRows, aggregates_array, check_kinds, save_rows
 from pyg_batchgnn.cache.origin import Origin, differences
 from pyg_batchgnn.cache.relation_aggregates import PassSettings, RelationAggregates
 from pyg_batchgnn.cache.relation_context import RelationContext

@@ -11,11 +11,16 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import check_features, in_degrees
-from pyg_batchgnn.cache.bytes import check_budget
 from pyg_batchgnn.cache.contexts import context_of
-from pyg_batchgnn.cache.pieces import PassReads, Piece, ReadableRows, SourceNumbers
-from pyg_batchgnn.cache.progress import progress_bar
-from pyg_batchgnn.cache.source_values import SourceValues
+from pyg_batchgnn.cache.cuts import check_budget
+from pyg_batchgnn.cache.pieces import (
+    PassReads,
+    Piece,
+    ReadableRows,
+    SourceNumbers,
+    SourceValues,
+    progress_bar,
+)
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.ops import InEdges

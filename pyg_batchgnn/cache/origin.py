@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from pyg_batchgnn.cache.contexts import LocalContext
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint, digest_edges, digest_features
-from pyg_batchgnn.cache.local_context import LocalContext
 from pyg_batchgnn.cache.relation_context import RelationContext
 from pyg_batchgnn.store import CscGraph, TypedGraph
 

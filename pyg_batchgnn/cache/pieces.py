@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -12,6 +13,10 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import MessageKind
+from pyg_batchgnn.ops import OwnedEdges
+
+# Pieces ###########################################################################################
+
 
 #: Rows of the nodes of each rank whose memory this one can read, by rank.
 ReadableRows: TypeAlias = Mapping[int, Tensor]
@@ -140,3 +145,73 @@ class Renumbered:
         number = torch.empty_like(order)
         number[order] = torch.arange(order.numel())
         return cls(ids, [ops.gather_rows(number, place) for place in places], order)
+
+
+# Source values ####################################################################################
+
+
+#: Edges that are looked through together.
+_EDGES = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class SourceValues:
+    """Values by id, in the numbering of `OwnedEdges`.
+
+    Attributes:
+        first_node: the id of the first owned node.
+        own: [n] the values of the owned nodes.
+        halo: [h] int64 ids of the halo nodes, ascending.
+        values: [h] their values.
+    """
+
+    first_node: int
+    own: Tensor
+    halo: Tensor
+    values: Tensor
+
+    def of(self, ids: Tensor | None) -> Tensor:
+        """Returns the values of [s] ids; of the owned nodes in order where None."""
+        if ids is None:
+            return self.own
+        row = ids - self.first_node
+        if not len(self.halo):
+            return ops.gather_rows(self.own, row)
+        is_own = (row >= 0) & (row < len(self.own))
+        found = self.own.new_empty(len(ids))
+        found[is_own] = self.own[row[is_own]]
+        found[~is_own] = self.values[torch.searchsorted(self.halo, ids[~is_own])]
+        return found
+
+
+def halo_nodes(own: OwnedEdges) -> Tensor:
+    """Returns the ids of the sources that a process does not own, [h] int64, ascending."""
+    found = [torch.empty(0, dtype=torch.int64)]
+    for sources in own.in_edges.indices.split(_EDGES):
+        row = sources.to(torch.int64) - own.first_node
+        others = row[(row < 0) | (row >= own.node.numel())] + own.first_node
+        found = [ops.unique_nodes([*found, others], own.num_nodes)[0]]
+    return found[0]
+
+
+# Progress #########################################################################################
+
+
+@contextlib.contextmanager
+def progress_bar(title: str, total: int, visible: bool) -> Iterator[Callable[[int], None]]:
+    """Yields a function that takes the number of nodes done since the last call.
+
+    Args:
+        title: stands before the bar.
+        total: the number of nodes.
+        visible: True shows a bar on the standard error.
+    """
+    if not visible:
+        yield lambda _done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.advance(task, done)

@@ -11,11 +11,9 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import SCALE, aggregator, own_scale, result_dtype, wide_dtype
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint, digest_edges, digest_features
-from pyg_batchgnn.cache.folder import load_rows
-from pyg_batchgnn.cache.folder_meta import RelationMeta
+from pyg_batchgnn.cache.folder import RelationMeta, load_rows
 from pyg_batchgnn.cache.kinds import Aggregation
-from pyg_batchgnn.cache.pieces import ReadableRows, RelationPiece
-from pyg_batchgnn.cache.progress import progress_bar
+from pyg_batchgnn.cache.pieces import ReadableRows, RelationPiece, progress_bar
 from pyg_batchgnn.cache.relation_context import RelationContext
 from pyg_batchgnn.data import FEATURES
 

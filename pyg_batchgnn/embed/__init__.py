@@ -1,10 +1,9 @@
 """Embedding tables: learned rows of nodes, which lie with the owners of the nodes."""
 
-from pyg_batchgnn.embed.embedding import Embedding
-from pyg_batchgnn.embed.optimizer import EmbeddingOptimizer
+from pyg_batchgnn.embed.embedding import Embedding, EmbeddingOptimizer
 from pyg_batchgnn.embed.rules import SGD, Adagrad, SparseAdam, UpdateRule
 from pyg_batchgnn.embed.steps import Step
-from pyg_batchgnn.embed.table import EmbeddingTable
+from pyg_batchgnn.embed.tables import EmbeddingTable
 
 __all__ = [
     "SGD",

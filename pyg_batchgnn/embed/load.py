@@ -2,18 +2,193 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import attribute_array
-from pyg_batchgnn.data.files import META_FILE, broken, map_tensor
-from pyg_batchgnn.embed.folder_meta import OTHER, REMEDY, EmbeddingMeta, part_name
-from pyg_batchgnn.embed.table import EmbeddingTable
+from pyg_batchgnn.comm import Communicator, Header, MessageKind
+from pyg_batchgnn.data import DatasetError, attribute_array
+from pyg_batchgnn.data.files import (
+    META_FILE,
+    ArrayPromise,
+    NpyAppender,
+    as_tensor,
+    broken,
+    map_tensor,
+    missing,
+    open_npy,
+    read_json,
+    rename_whole,
+    sync_file,
+    sync_folder,
+    sync_tree,
+    write_json,
+    write_tensor,
+)
+from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.partition import with_files
+
+# Whole ############################################################################################
+
+
+#: Bytes of rows that the first rank receives at once.
+_PIECE = 16 << 20
+_HEADER = Header(MessageKind.EMBEDDINGS)
+
+
+def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
+    """Writes the rows of all nodes of a type, in the order of original ids, to a new file.
+    Collective.
+
+    The first rank receives them in pieces and writes. Only its file system matters.
+
+    Raises:
+        DatasetError: on every rank, if the file cannot be written.
+    """
+    size = max(1, _PIECE // (table.columns * table.weight.element_size()))
+    node, order = table.node.sort()
+    temporary = path.with_name(f".{path.name}.partial")
+    shape = (table.columns,)
+    writer = with_files(
+        comm, lambda: None if comm.rank else NpyAppender(temporary, table.weight.numpy().dtype, shape)
+    )
+    for begin in range(0, num_nodes, size):
+        bounds = torch.tensor([begin, min(begin + size, num_nodes)])
+        first, last = torch.searchsorted(node, bounds).tolist()
+        ids, rows = node[first:last], table.weight[order[first:last]]
+        none = [0] * (comm.size - 1)
+        ids = comm.exchange(ids, [len(ids), *none], _HEADER).rows
+        rows = comm.exchange(rows, [len(rows), *none], _HEADER).rows
+        with_files(comm, lambda: writer.append(_in_order(ids, rows)) if writer else None)  # noqa: B023
+
+    def end() -> None:
+        if writer is not None:
+            writer.__exit__(None, None, None)
+            sync_file(temporary)
+            rename_whole(temporary, path)
+
+    with_files(comm, end)
+
+
+def _in_order(ids: Tensor, rows: Tensor) -> np.ndarray:
+    return rows[ids.argsort()].numpy()
+
+
+def read_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
+    """Overwrites rows by those of a .npy file with one row per node, in the order of original ids.
+    Collective.
+
+    The file is mapped. A pickle is never read.
+
+    Raises:
+        DatasetError: on every rank, if the file is missing or damaged, or has other rows.
+    """
+
+    def read() -> None:
+        saved = as_tensor(open_npy(path, "rows"), path, "rows")
+        if tuple(saved.shape) != (num_nodes, table.columns) or not saved.is_floating_point():
+            expected = [num_nodes, table.columns]
+            fact = f"is {saved.dtype} {list(saved.shape)}, expected floats of shape {expected}"
+            raise broken(path, "rows", fact, "give one row per node, in the order of node ids")
+        size = max(1, _PIECE // (table.columns * saved.element_size()))
+        begin = 0
+        for node in table.node.split(size):
+            table.weight[begin : begin + len(node)] = saved[node]
+            begin += len(node)
+
+    with_files(comm, read)
+
+
+# Folder meta ######################################################################################
+
+# META.json of a folder of tables.
+#
+# A folder has META.json, and for each part its nodes, its rows and what lies beside the rows.
+# Every rank writes its own rows. Any number of ranks, under any partition of the graph, reads
+# them: rows are found by the original ids of their nodes.
+
+
+FORMAT = "pyg_batchgnn.embedding"
+VERSION = 1
+REMEDY = "restore the file or save the tables again"
+OTHER = "give a folder that Embedding.save wrote for tables of these node types"
+
+
+def part_name(number: int) -> str:
+    """Returns the name of the sub-folder of a part."""
+    return f"part-{number:05}"
+
+
+@dataclass(frozen=True)
+class EmbeddingMeta:
+    """The contents of META.json.
+
+    Attributes:
+        columns: the number of columns of each table, by node type.
+        num_nodes: the number of rows of each table, over all parts.
+        state: how many numbers lie beside each weight.
+        steps: the number of steps that the optimizer had made.
+        parts: the number of parts.
+        arrays: what is promised of each array, by part and name.
+    """
+
+    columns: Mapping[str, int]
+    num_nodes: Mapping[str, int]
+    state: int
+    steps: int
+    parts: int
+    arrays: Mapping[str, ArrayPromise]
+
+    def write(self, folder: Path) -> None:
+        """Writes META.json."""
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "columns": dict(self.columns),
+            "num_nodes": dict(self.num_nodes),
+            "state": self.state,
+            "steps": self.steps,
+            "parts": self.parts,
+            "arrays": {name: promise.to_json() for name, promise in sorted(self.arrays.items())},
+        }
+        write_json(folder / META_FILE, content)
+
+    @classmethod
+    def read(cls, folder: Path) -> EmbeddingMeta:
+        """Reads and checks META.json.
+
+        Raises:
+            DatasetNotFoundError: no such file.
+            DatasetError: damaged, or of another format or version.
+        """
+        path = folder / META_FILE
+        if not path.is_file():
+            raise missing(path, "META", "give a folder that Embedding.save wrote")
+        content = read_json(path)
+        if (content.get("format"), content.get("version")) != (FORMAT, VERSION):
+            seen = f"{content.get('format')!r} {content.get('version')!r}"
+            fact = f"and version are {seen}, expected {FORMAT!r} {VERSION}"
+            raise broken(path, "format", fact, OTHER)
+        try:
+            return cls(
+                columns={str(name): int(count) for name, count in content["columns"].items()},
+                num_nodes={str(name): int(count) for name, count in content["num_nodes"].items()},
+                state=int(content["state"]),
+                steps=int(content["steps"]),
+                parts=int(content["parts"]),
+                arrays={name: ArrayPromise.from_json(said) for name, said in content["arrays"].items()},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise broken(path, "contents", f"damaged ({error!r})", REMEDY) from error
+
+
+# Load #############################################################################################
+
 
 #: Rows that are copied at once.
 _ROWS = 1 << 16
@@ -111,3 +286,74 @@ def _common(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
     hit = (place < len(own)).nonzero().view(-1)
     hit = hit[ascending[place[hit]] == theirs[hit]]
     return order[place[hit]], hit
+
+
+# Save #############################################################################################
+
+
+def save_tables(
+    tables: Sequence[EmbeddingTable],
+    num_nodes: Sequence[int],
+    steps: int,
+    folder: str | Path,
+    comm: Communicator,
+) -> Path:
+    """Writes the rows of all ranks to a new folder. Collective.
+
+    Args:
+        tables: this rank's.
+        num_nodes: by table, the number of rows over all ranks.
+        steps: the number of steps that the optimizer has made.
+        folder: the folder to make. All ranks must see the same file system.
+        comm: of all ranks.
+
+    Raises:
+        DatasetError: on every rank, if the folder exists or one of them cannot write.
+    """
+    path = Path(folder).expanduser()
+    temporary = path.with_name(f".{path.name}.partial")
+
+    def begin() -> None:
+        if comm.rank:
+            return
+        if path.exists():
+            raise DatasetError(f"{path}: exists already; remove it or choose another folder")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+
+    def end() -> None:
+        if comm.rank:
+            return
+        names = [str(table.group.name) for table in tables]
+        columns = {name: table.columns for name, table in zip(names, tables, strict=True)}
+        counts = dict(zip(names, num_nodes, strict=True))
+        EmbeddingMeta(columns, counts, len(tables[0].state), steps, comm.size, arrays).write(temporary)
+        sync_file(temporary / META_FILE)
+        sync_folder(temporary)
+        rename_whole(temporary, path)
+
+    try:
+        with_files(comm, begin)
+        promises = with_files(comm, lambda: dict(_write(tables, temporary, comm.rank)))
+        said = comm.all_gather_json({name: promise.to_json() for name, promise in promises.items()})
+        arrays = {name: ArrayPromise.from_json(one) for theirs in said for name, one in theirs.items()}
+        with_files(comm, end)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return path
+
+
+def _write(tables: Sequence[EmbeddingTable], folder: Path, rank: int) -> Iterator[tuple[str, ArrayPromise]]:
+    own = folder / part_name(rank)
+    for table in tables:
+        columns = {"node": table.node, "weight": table.weight}
+        columns |= {f"state{number}": state for number, state in enumerate(table.state)}
+        if table.frozen is not None:
+            columns["frozen"] = table.frozen
+        for name, column in columns.items():
+            array = attribute_array(table.group, name)
+            file = own / f"{array}.npy"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            yield f"{own.name}/{array}", write_tensor(file, column)
+    sync_tree(own)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header
-from pyg_batchgnn.embed.owners import NodeOwners
+from pyg_batchgnn.embed.tables import NodeOwners
 
 #: The internal ids of the nodes of one minibatch, [N_t] int64 by number of the node type.
 WantedRows = Sequence[Tensor]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,271 @@ import torch
 from torch import Tensor
 from torch.utils.weak import TensorWeakRef
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Handle
-from pyg_batchgnn.embed.plan import StepPlan
-from pyg_batchgnn.embed.table import EmbeddingTable
-from pyg_batchgnn.embed.wire import read_rows, update_rows
-from pyg_batchgnn.ops import RowStep
+from pyg_batchgnn.embed.plan import StepPlan, TablePlan
+from pyg_batchgnn.embed.tables import EmbeddingTable
+from pyg_batchgnn.ops import RowChanges, RowGradients, RowStep
+
+# Wire #############################################################################################
+
+# The two exchanges of a step: rows go to the ranks that need them, gradients come back.
+#
+# A message is a vector of the tables' element type: the rows of one table after the other. A
+# message of gradients begins with the weight of the sender and, for each table, whether gradients
+# of it follow.
+
+
+def read_rows(tables: Sequence[EmbeddingTable], plan: StepPlan, comm: Communicator) -> list[Tensor]:
+    """Reads the rows of a step's nodes. Collective, one round.
+
+    Returns:
+        By table, [N, F], one row per node of the minibatch.
+    """
+    ranks = range(comm.size)
+    lengths = [
+        sum(one.served_counts[rank] * table.columns for table, one in _each(tables, plan)) for rank in ranks
+    ]
+    out = ops.empty((sum(lengths),), _dtype(tables))
+    begins = [0] * len(tables)
+    for rank, message in enumerate(out.split(lengths)):
+        for at, (table, one) in enumerate(_each(tables, plan)):
+            count = one.served_counts[rank]
+            rows, message = _take(message, count, table.columns)
+            ops.put_rows(rows, table.weight, one.served[begins[at] : begins[at] + count])
+            begins[at] += count
+    items = [sum(one.served_counts[rank] for one in plan.tables) for rank in ranks]
+    received = comm.exchange(out, lengths, plan.header, ops.empty, items).split()
+    far = _by_table(received, [(table.columns, one.asked) for table, one in _each(tables, plan)])
+    return [
+        ops.gather_either(table.weight, _joined(rows), one.source)
+        for rows, (table, one) in zip(far, _each(tables, plan), strict=True)
+    ]
+
+
+def update_rows(
+    tables: Sequence[EmbeddingTable],
+    plans: Sequence[StepPlan],
+    gradients: Sequence[Sequence[Tensor | None]],
+    weight: float,
+    step: RowStep,
+    comm: Communicator,
+) -> None:
+    """Sends gradients to the owners of the rows, who update them. Collective, one round per plan.
+
+    Args:
+        tables: all tables.
+        plans: of the minibatches whose gradients are added.
+        gradients: by minibatch and table, [N, F] of its nodes; None if there are none, which counts
+            as zeros.
+        weight: of this rank's gradients. They count weight / (the sum of all ranks' weights).
+        step: the numbers of the optimizer's step.
+        comm: of all ranks.
+    """
+    came = []
+    for plan, own in zip(plans, gradients, strict=True):
+        sends = [gradient if weight else None for gradient in own]
+        received = _exchange_gradients(tables, plan, sends, weight, comm)
+        came.append(_CameGradients.of(tables, plan, sends, weight, received, comm.rank))
+    if not came[0].total:
+        return
+    for at, table in enumerate(tables):
+        given = [one.of_table(at, table) for one in came]
+        if len(given) == 1:
+            changes, rows = plans[0].tables[at].changes, given[0]
+        else:
+            changes, rows = _added([plan.tables[at].changes for plan in plans], given)
+        ops.update_rows(table.rows, changes, rows, step)
+
+
+@dataclass(frozen=True, eq=False)
+class _CameGradients:
+    """The gradients of one minibatch, as they came.
+
+    Attributes:
+        plan: of the minibatch.
+        near: by table, [N, F] of this rank; None if there are none.
+        far: by table and rank, [m, F] from the others.
+        said: by rank, its weight, and for each table 1 if its gradients came.
+        rank: this rank.
+    """
+
+    plan: StepPlan
+    near: list[Tensor | None]
+    far: list[list[Tensor]]
+    said: list[list[float]]
+    rank: int
+
+    @classmethod
+    def of(
+        cls,
+        tables: Sequence[EmbeddingTable],
+        plan: StepPlan,
+        near: list[Tensor | None],
+        weight: float,
+        received: Sequence[Tensor],
+        rank: int,
+    ) -> _CameGradients:
+        """Reads the messages of all ranks."""
+        prefix = _prefix(tables)
+        said = [_said(message, prefix, len(tables)) for message in received]
+        said[rank] = [weight, *(float(gradient is not None) for gradient in near)]
+        counts = [
+            [count if flags[1 + at] else 0 for count, flags in zip(one.served_counts, said, strict=True)]
+            for at, one in enumerate(plan.tables)
+        ]
+        bodies = [message[prefix:] for message in received]
+        far = _by_table(bodies, [(table.columns, of) for table, of in zip(tables, counts, strict=True)])
+        return cls(plan, near, far, said, rank)
+
+    @property
+    def total(self) -> float:
+        """The sum of all ranks' weights."""
+        return math.fsum(one[0] for one in self.said)
+
+    def of_table(self, at: int, table: EmbeddingTable) -> RowGradients:
+        """Returns the gradients of the rows of a table."""
+        near, total = self.near[at], self.total
+        share = [flags[0] / total if flags[1 + at] else 0.0 for flags in self.said]
+        counts = self.plan.tables[at].served_counts
+        return RowGradients(
+            table.weight[:0] if near is None else near, self.far[at], counts, share, self.rank
+        )
+
+
+def _added(
+    changes: Sequence[RowChanges], gradients: Sequence[RowGradients]
+) -> tuple[RowChanges, RowGradients]:
+    """Returns the changes of several minibatches as those of one, whose gradients are added.
+
+    The minibatches of other ranks count as those of further ranks. Gradients of a row are added
+    minibatch by minibatch.
+    """
+    nears, fars = 0, 0
+    rows, sources = [], []
+    for change, given in zip(changes, gradients, strict=True):
+        row = change.row.repeat_interleave(change.ptr.diff())
+        source = torch.where(change.source >= 0, change.source + nears, change.source - fars)
+        if not given.share[given.rank]:  # this minibatch has no gradients here
+            row, source = row[change.source < 0], source[change.source < 0]
+        rows.append(row)
+        sources.append(source)
+        nears += len(given.near)
+        fars += sum(given.counts)
+    every, order = torch.cat(rows).sort(stable=True)
+    row, count = every.unique_consecutive(return_counts=True)
+    ptr = torch.cat([torch.zeros(1, dtype=torch.int64), count.cumsum(0)])
+    rank = gradients[0].rank
+    share = [value for given in gradients for value in given.share]
+    share[rank] = max(given.share[rank] for given in gradients)
+    joined = RowGradients(
+        torch.cat([given.near for given in gradients]),
+        [one for given in gradients for one in given.far],
+        [count for given in gradients for count in given.counts],
+        share,
+        rank,
+    )
+    return RowChanges(row, ptr, torch.cat(sources)[order]), joined
+
+
+def _exchange_gradients(
+    tables: Sequence[EmbeddingTable],
+    plan: StepPlan,
+    sends: Sequence[Tensor | None],
+    weight: float,
+    comm: Communicator,
+) -> list[Tensor]:
+    """Returns the messages of all ranks."""
+    said = torch.tensor([weight, *(gradient is not None for gradient in sends)], dtype=torch.float64)
+    head = said.view(_dtype(tables))
+    given = [
+        (table.columns, one, gradient.detach().contiguous())
+        for (table, one), gradient in zip(_each(tables, plan), sends, strict=True)
+        if gradient is not None
+    ]
+    items = [sum(one.asked[rank] for _, one, _ in given) for rank in range(comm.size)]
+    lengths = [
+        0 if rank == comm.rank else len(head) + sum(one.asked[rank] * columns for columns, one, _ in given)
+        for rank in range(comm.size)
+    ]
+    out = ops.empty((sum(lengths),), _dtype(tables))
+    begins = [0] * len(given)
+    for rank, message in enumerate(out.split(lengths)):
+        if rank == comm.rank:
+            continue
+        message[: len(head)] = head
+        left = message[len(head) :]
+        for at, (columns, one, gradient) in enumerate(given):
+            end = begins[at] + one.asked[rank]
+            rows, left = _take(left, one.asked[rank], columns)
+            _put_gradients(rows, gradient, one, range(begins[at], end))
+            begins[at] = end
+    return comm.exchange(out, lengths, plan.header, ops.empty, items).split()
+
+
+def _put_gradients(out: Tensor, gradient: Tensor, plan: TablePlan, which: range) -> None:
+    """Writes the gradients of some rows of other ranks, each the sum over its nodes in order."""
+    if plan.sent_ptr is None:
+        ops.put_rows(out, gradient, plan.sent[which.start : which.stop])
+        return
+    ptr = plan.sent_ptr[which.start : which.stop + 1]
+    first, last = int(ptr[0]), int(ptr[-1])
+    out.copy_(ops.aggregate(gradient, ptr - first, plan.sent[first:last]))
+
+
+def _said(message: Tensor, prefix: int, tables: int) -> list[float]:
+    """Returns what a message of gradients begins with; zeros for an empty one, this rank's own."""
+    if not message.numel():
+        return [0.0] * (1 + tables)
+    return message[:prefix].clone().view(torch.float64).tolist()
+
+
+def _prefix(tables: Sequence[EmbeddingTable]) -> int:
+    """Returns the elements that a message of gradients begins with."""
+    return (1 + len(tables)) * torch.float64.itemsize // _dtype(tables).itemsize
+
+
+def _by_table(messages: Sequence[Tensor], shapes: Sequence[tuple[int, Sequence[int]]]) -> list[list[Tensor]]:
+    """Cuts the messages of all ranks into rows.
+
+    Args:
+        messages: by rank.
+        shapes: by table, the number of columns, and the number of rows from each rank.
+
+    Returns:
+        By table and rank, [m, F], views.
+    """
+    found: list[list[Tensor]] = [[] for _ in shapes]
+    for rank, message in enumerate(messages):
+        left = message
+        for rows, (columns, counts) in zip(found, shapes, strict=True):
+            taken, left = _take(left, counts[rank], columns)
+            rows.append(taken)
+    return found
+
+
+def _take(message: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
+    """Returns the first rows of a message, [rows, columns], and what is left of it."""
+    size = rows * columns
+    return message[:size].view(rows, columns), message[size:]
+
+
+def _joined(rows: Sequence[Tensor]) -> Tensor:
+    """Returns the rows of all ranks, without a copy if they come from one of them."""
+    filled = [one for one in rows if len(one)]
+    return torch.cat(filled) if len(filled) > 1 else (filled or rows)[0]
+
+
+def _dtype(tables: Sequence[EmbeddingTable]) -> torch.dtype:
+    return tables[0].weight.dtype
+
+
+def _each(tables: Sequence[EmbeddingTable], plan: StepPlan) -> list[tuple[EmbeddingTable, TablePlan]]:
+    return list(zip(tables, plan.tables, strict=True))
+
+
+# Steps ############################################################################################
+
 
 T = TypeVar("T")
 

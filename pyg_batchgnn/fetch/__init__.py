@@ -1,12 +1,16 @@
 """The fetchers, which bring attributes to the minibatches that need them."""
 
-from pyg_batchgnn.fetch.block import BlockFetcher
-from pyg_batchgnn.fetch.cache import FeatureCache
-from pyg_batchgnn.fetch.choice import CacheRequest
-from pyg_batchgnn.fetch.fetcher import Fetched, Fetcher, FetchGroup
-from pyg_batchgnn.fetch.in_place import InPlaceFetcher, as_table
-from pyg_batchgnn.fetch.inclusion import SeedShare
-from pyg_batchgnn.fetch.mapped import are_mapped, is_mapped
+from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache, SeedShare
+from pyg_batchgnn.fetch.fetcher import (
+    BlockFetcher,
+    Fetched,
+    Fetcher,
+    FetchGroup,
+    InPlaceFetcher,
+    are_mapped,
+    as_table,
+    is_mapped,
+)
 from pyg_batchgnn.fetch.remote import RemoteFetcher
 
 __all__ = [

@@ -6,11 +6,23 @@ distinct node's once (BatchGNN, appendix D.2.1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
-from pyg_batchgnn.sample import Minibatch, SampledMinibatch
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.data import Group
+from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
+from pyg_batchgnn.store import RowRequest
+
+# Fetcher ##########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,3 +68,217 @@ class Fetcher(Protocol):
 
     def fetch(self, group: FetchGroup) -> Fetched:
         """Fetches the attributes of a group's minibatches together."""
+
+
+# Distinct #########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctNodes:
+    """The nodes of one type in a fetch group, each once.
+
+    Attributes:
+        node: [U] int64, the distinct nodes, ascending.
+        places: for each minibatch, [N] int64, the place of each of its nodes in ``node``.
+    """
+
+    node: Tensor
+    places: list[Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctEdges:
+    """The edges of one relation in a fetch group, each once.
+
+    Attributes:
+        request: the distinct edges, ascending by target.
+        places: for each minibatch, [E] int64, the place of each of its edges in ``request``.
+    """
+
+    request: RowRequest
+    places: list[Tensor]
+
+
+def distinct_nodes(nodes: Sequence[Tensor], num_nodes: int) -> DistinctNodes:
+    """Finds the distinct nodes of one type.
+
+    Args:
+        nodes: for each minibatch, [N] int64 ids.
+        num_nodes: a number above all ids.
+    """
+    # A search takes time that grows with num_nodes.
+    if not any(node.numel() for node in nodes):
+        return DistinctNodes(torch.empty(0, dtype=torch.int64), list(nodes))
+    return DistinctNodes(*ops.unique_nodes(nodes, num_nodes))
+
+
+def distinct_edges(edges: Sequence[Tensor], targets: Sequence[Tensor]) -> DistinctEdges:
+    """Finds the distinct edges of one relation.
+
+    Args:
+        edges: for each minibatch, [E] int64 input edge ids.
+        targets: for each minibatch, [E] int64, the target of each edge by internal id.
+    """
+    none = torch.empty(0, dtype=torch.int64)
+    edge, inverse = torch.unique(torch.cat([none, *edges]), return_inverse=True)
+    target = torch.empty_like(edge)
+    target[inverse] = torch.cat([none, *targets])
+    order = torch.argsort(target, stable=True)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(order.numel())
+    places = place[inverse].split([len(one) for one in edges])
+    return DistinctEdges(RowRequest(target[order], edge[order]), list(places))
+
+
+# In place #########################################################################################
+
+# Attributes that are read where they lie (design, section 4).
+#
+# Layers read a table through `Minibatch.row` and need no copy of it. In a whole table the node ids
+# are the rows, and fetching costs nothing.
+
+
+class InPlaceFetcher:
+    """Points minibatches into whole tables.
+
+    Args:
+        tables: for each group of nodes, and for each group of edges if minibatches have edge ids,
+            its attributes by name, one row per node or edge of the graph.
+    """
+
+    def __init__(self, tables: Mapping[Group, Mapping[str, Tensor]]) -> None:
+        self.tables = {group: dict(named) for group, named in tables.items()}
+        self._unreached = {
+            group: AttributeRows.in_place(named, _NONE) for group, named in self.tables.items()
+        }
+
+    def fetch(self, group: FetchGroup) -> Fetched:
+        """Returns the group's minibatches with the tables; see `Fetcher`.
+
+        Types and relations that a minibatch does not reach share their empty rows and cost nothing.
+        """
+        return Fetched([Minibatch.of(one, self._attributes(one)) for one in group.minibatches])
+
+    def _attributes(self, minibatch: SampledMinibatch) -> Mapping[Group, AttributeRows]:
+        schema, found = minibatch.schema, {}
+        nodes = minibatch.reached_nodes or dict(enumerate(minibatch.nodes))
+        for number, one in nodes.items():
+            found[schema.node_groups[number]] = one.node
+        for number, edges in minibatch.reached_edges.items():
+            if edges.edge is not None:
+                found[schema.edge_groups[number]] = edges.edge
+        reached = {
+            group: AttributeRows.in_place(self.tables[group], ids)
+            for group, ids in found.items()
+            if group in self.tables
+        }
+        return ChainMap(reached, self._unreached)
+
+
+_NONE = torch.empty(0, dtype=torch.int64)
+
+
+def as_table(value: Any, num_nodes: int) -> Tensor | str:
+    """Returns ``value`` as a table that can be read in place, or the reason why it cannot be.
+
+    Returns:
+        ``value`` itself if it is a tensor; a view of it if it is a NumPy array.
+    """
+    if isinstance(value, np.ndarray):
+        try:
+            value = torch.from_numpy(value) if value.flags.writeable else value
+        except (TypeError, ValueError) as error:
+            return f"PyTorch cannot share the array ({error})"
+    if type(value) not in (Tensor, torch.nn.Parameter):
+        return f"it is a {type(value).__name__}"
+    if value.layout is not torch.strided or value.device.type != "cpu":
+        return f"it is not a dense tensor in the computer's own memory ({value.layout}, {value.device})"
+    if value.dim() == 0 or not value.is_contiguous() or value.is_conj() or value.is_neg():
+        return "its rows do not lie one behind the other; use .contiguous()"
+    if value.size(0) < num_nodes:
+        return f"it has {value.size(0)} rows for {num_nodes} nodes"
+    return value
+
+
+# Block ############################################################################################
+
+# Attributes that are copied into blocks for each fetch group.
+#
+# There is one block for each node type. It holds the distinct nodes of the group in ascending
+# order, so that a table on disk is read once from front to back. Minibatches point into it through
+# `AttributeRows.row` and copy nothing.
+
+
+#: Returns attributes by group and name, one row per node, for vectors of node ids by group.
+ReadRows: TypeAlias = Callable[[Mapping[Group, Tensor]], Mapping[Group, Mapping[str, Tensor]]]
+
+
+class BlockFetcher:
+    """Copies the rows of each group's distinct nodes into blocks.
+
+    Args:
+        read: is called once per fetch group, with the distinct nodes of every type, [U_t] int64
+            ascending.
+        num_nodes: the number of nodes of each type.
+    """
+
+    def __init__(self, read: ReadRows, num_nodes: Sequence[int]) -> None:
+        self._read, self._num_nodes = read, num_nodes
+
+    def fetch(self, group: FetchGroup) -> Fetched:
+        """Returns the group's minibatches with blocks for all of them; see `Fetcher`."""
+        minibatches = group.minibatches
+        groups = minibatches[0].schema.node_groups if minibatches else ()
+        found = [self._distinct(number, group) for number in range(len(groups))]
+        blocks = self._read({name: one.node for name, one in zip(groups, found, strict=True)})
+        ready = []
+        for place, minibatch in enumerate(minibatches):
+            attributes = {
+                name: AttributeRows(blocks[name], one.places[place], Placement.BLOCK)
+                for name, one in zip(groups, found, strict=True)
+                if name in blocks
+            }
+            ready.append(Minibatch.of(minibatch, attributes))
+        tables = [table for block in blocks.values() for table in block.values()]
+        return Fetched(ready, sum(table.nbytes for table in tables if isinstance(table, Tensor)))
+
+    def _distinct(self, number: int, group: FetchGroup) -> DistinctNodes:
+        """Returns the distinct nodes of one type."""
+        nodes = [minibatch.nodes[number].node for minibatch in group.minibatches]
+        return distinct_nodes(nodes, self._num_nodes[number])
+
+
+# Mapped ###########################################################################################
+
+
+_MAPS = Path("/proc/self/maps")
+#: begin-end permissions offset device inode path
+_LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ (\d+) *(.*)")
+#: Mappings that have a name and an inode but lie in memory: shared memory, memfd, System V.
+_IN_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
+
+
+def is_mapped(tensor: Tensor) -> bool:
+    """Returns whether the first byte of a CPU tensor lies in a mapped file; see `are_mapped`."""
+    return are_mapped([tensor])[0]
+
+
+def are_mapped(tensors: Sequence[Tensor]) -> list[bool]:
+    """Returns for each CPU tensor whether its first byte lies in a mapped file.
+
+    Such a file may be larger than memory.
+
+    Linux tells so in ``/proc/self/maps``, which is read once; elsewhere the answers are no.
+    """
+    if not any(tensor.numel() for tensor in tensors) or not _MAPS.exists():
+        return [False] * len(tensors)
+    lines = [found for line in _MAPS.read_text(errors="replace").splitlines() if (found := _LINE.match(line))]
+    files = [
+        (int(found[1], 16), int(found[2], 16))
+        for found in lines
+        if found[3] != "0" and not found[4].startswith(_IN_MEMORY)
+    ]
+    return [
+        tensor.numel() > 0 and any(first <= tensor.data_ptr() < end for first, end in files)
+        for tensor in tensors
+    ]

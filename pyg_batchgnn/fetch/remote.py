@@ -14,11 +14,15 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Header, MessageKind
 from pyg_batchgnn.data import Group
-from pyg_batchgnn.fetch.cache import FeatureCache
-from pyg_batchgnn.fetch.cached_rows import CacheSplit
-from pyg_batchgnn.fetch.choice import CacheRequest, choose_rows
-from pyg_batchgnn.fetch.distinct import DistinctEdges, DistinctNodes, distinct_edges, distinct_nodes
-from pyg_batchgnn.fetch.fetcher import Fetched, FetchGroup
+from pyg_batchgnn.fetch.cache import CacheRequest, CacheSplit, FeatureCache, choose_rows
+from pyg_batchgnn.fetch.fetcher import (
+    DistinctEdges,
+    DistinctNodes,
+    Fetched,
+    FetchGroup,
+    distinct_edges,
+    distinct_nodes,
+)
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
 from pyg_batchgnn.store import Columns, DistFeatureStore, RowBlock, RowRequest
 

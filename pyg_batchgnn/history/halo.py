@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,8 +10,15 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind
-from pyg_batchgnn.ops import HaloPeers, InEdges
-from pyg_batchgnn.partition import Part
+from pyg_batchgnn.data import HOMOGENEOUS, NODES
+from pyg_batchgnn.history.embedding_cache import FoundRows
+from pyg_batchgnn.ops import HaloPeers, InEdges, RelayAnswers
+from pyg_batchgnn.partition import Part, PartitionBook
+from pyg_batchgnn.sample import Layout, MacrobatchSeeds, RelayPart, SampledMinibatch, SamplingPlan, Seeds
+from pyg_batchgnn.store import Columns, DistFeatureStore, RowRequest
+
+# Halo #############################################################################################
+
 
 _HEADER = Header(MessageKind.LOOKUP)
 
@@ -95,3 +103,179 @@ def _peers(rows: Tensor, degree: Tensor, counts: list[int], nodes: int) -> HaloP
     ptr = torch.zeros(nodes + 1, dtype=torch.int64)
     torch.cumsum(torch.bincount(rows, minlength=nodes), 0, out=ptr[1:])
     return HaloPeers(ptr, peer[order], degree[order].to(torch.int32), len(counts))
+
+
+# Features #########################################################################################
+
+
+#: The attribute that layer 1 reads.
+FEATURES = "x"
+#: The bytes of rows that are received at once.
+_PIECE = 16 << 20
+
+
+class HaloFeatures:
+    """The features of halo nodes, fetched once from their owners.
+
+    Args:
+        halo: of the rank's part.
+        lines: at most this many nodes have a row, those with the most edges into the part. None:
+            all of them.
+
+    Attributes:
+        fetched: the rows that came from other hosts.
+        fetched_bytes: their bytes, the ids that were asked for included.
+    """
+
+    def __init__(self, halo: Halo, lines: int | None) -> None:
+        chosen = halo.most_needed(lines)
+        self._node = halo.internal[chosen]
+        self._line = torch.full((halo.num_halo,), ops.NO_LINE, dtype=torch.int32)
+        self._line[chosen] = torch.arange(chosen.numel(), dtype=torch.int32)
+        self._rows: Tensor | None = None
+        self._store: DistFeatureStore | None = None
+        self._version = -1
+        self.fetched = self.fetched_bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of rows and of what finds them."""
+        rows = 0 if self._rows is None else self._rows.nbytes
+        return self._node.nbytes + self._line.nbytes + rows
+
+    def fetch(self, store: DistFeatureStore) -> None:
+        """Fetches the rows in bounded pieces, unless they are here as the store has them.
+
+        It is collective.
+
+        Raises:
+            ValueError: the rows came from another store before.
+        """
+        if self._store is not None and store is not self._store:
+            raise ValueError(
+                "history: these caches have the features of halo nodes from another feature store; give "
+                "all loaders that share caches the same feature store, or make other HistoricalCaches"
+            )
+        if store is self._store and store.version == self._version:
+            return
+        self._store, self._version = store, store.version
+        own = store.own.attributes[NODES].get(FEATURES)
+        if own is None:
+            self._rows = None
+            return
+        reader = store.reader({NODES: Columns([FEATURES])})
+        wire = reader.format(NODES).wire_bytes
+        self._rows = own.new_empty(self._node.numel(), *own.shape[1:])
+        size = max(1, _PIECE // max(1, wire))
+        for number in range(int(store.comm.max(-(-self._node.numel() // size)))):
+            at = slice(number * size, (number + 1) * size)
+            read = reader.read({NODES: RowRequest(self._node[at])}, Header(MessageKind.FEATURES))
+            self._rows[at] = read.blocks[NODES].attributes[FEATURES]
+            self.fetched += read.fetched[NODES]
+            self.fetched_bytes += read.fetched[NODES] * (wire + self._node.element_size())
+
+    def search(self, number: Tensor) -> FoundRows:
+        """Finds the rows of halo nodes.
+
+        Args:
+            number: [n] int64, their numbers among the halo nodes of the part, from 0.
+        """
+        line = ops.gather_rows(self._line, number)
+        return FoundRows.of(line)
+
+    def load(self, found: FoundRows) -> Tensor:
+        """Returns a copy of the rows that a search found, [f, F]."""
+        if self._rows is None:
+            raise ValueError(f"the graph has no node attribute {FEATURES!r}, which layer 1 reads")
+        return ops.gather_rows(self._rows, found.line)
+
+    def check(self, table: Tensor) -> None:
+        """Raises ValueError unless a table has the features of own nodes as the store has them."""
+        store = self._store
+        own = None if store is None else store.own.attributes[NODES].get(FEATURES)
+        if own is None or own.data_ptr() != table.data_ptr() or own.shape[1:] != table.shape[1:]:
+            raise ValueError(
+                f"layer 1 reads the attribute {FEATURES!r} as the store has it, because that of halo nodes "
+                f"was fetched from there, but it got other rows [{', '.join(map(str, table.shape))}]; "
+                f"change the rows of the store with put_tensor, or add a layer"
+            )
+
+
+# Sampler ##########################################################################################
+
+
+class HaloSampler:
+    """Samples the minibatches of a rank without asking other ranks.
+
+    Neighbours of the part's own nodes are drawn as `PartitionedSampler` draws them. Halo nodes get
+    no in-edges. Without halo nodes the minibatches are, bit for bit, those of the whole graph.
+
+    Args:
+        part: this rank's part.
+        halo: its halo.
+        plan: fanouts and the rules of picking.
+        seed: any integer, taken modulo 2**64.
+        threads: at most this many threads work; torch's number if None.
+    """
+
+    def __init__(
+        self, part: Part, halo: Halo, plan: SamplingPlan, seed: int = 0, threads: int | None = None
+    ) -> None:
+        self.plan, self.seed, self.threads = plan, seed, threads
+        self._own = part.nodes_of(0)
+        book = PartitionBook([0, halo.num_own, halo.original.numel()])
+        node, outside = halo.original.split([halo.num_own, halo.num_halo])
+        nothing = torch.empty(0, dtype=book.id_dtype)
+        no_edges = InEdges(torch.zeros(halo.num_halo + 1, dtype=torch.int64), nothing, nothing)
+        self._sides = [
+            RelayPart(_local_part(book, number, node_of, edges, part), plan, Layout.CSC)
+            for number, (node_of, edges) in enumerate([(node, halo.in_edges), (outside, no_edges)])
+        ]
+
+    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
+        """Samples one minibatch for each list of seeds; see `Sampler`. ``node`` holds local ids."""
+        if seeds.internal is None:
+            raise ValueError("a partitioned graph is sampled by internal ids; give the seeds' internal ids")
+        threads = threads or self.threads or torch.get_num_threads()
+        named = [_seeds(nodes, ops.minibatch_key(nodes)) for nodes in seeds.nodes]
+        local = [
+            _seeds(self._local(number, internal), one.key)
+            for number, (internal, one) in enumerate(zip(seeds.internal, named, strict=True))
+        ]
+        own, _ = self._sides
+        relay = own.begin(local, self.seed, seeds.epoch)
+        for hop in range(own.relays):
+            asked = relay.ask(threads)
+            words, counts = self._answer(1, asked.words, [asked.words.numel(), 0], hop, threads)
+            answer, _ = self._answer(0, asked.own, [asked.own.numel()], hop, threads)
+            fault = relay.merge(answer, words, counts[::-1], threads)
+            assert fault is None, fault
+        return own.finish(relay, named, self.seed, seeds.epoch)
+
+    def _answer(
+        self, side: int, words: Tensor, counts: Sequence[int], hop: int, threads: int
+    ) -> tuple[Tensor, list[int]]:
+        answers = self._sides[side].answer(words, counts, hop, threads)
+        assert isinstance(answers, RelayAnswers), answers
+        return answers.words, answers.counts
+
+    def _local(self, number: int, internal: Tensor) -> Tensor:
+        """Returns the local ids of seeds."""
+        low, high = ops.extent(internal)
+        if internal.numel() and (low not in self._own or high not in self._own):
+            raise ValueError(
+                f"seeds of minibatch {number} hold {high if low in self._own else low}, but this rank owns "
+                f"{self._own.start} to {self._own.stop - 1}; sampling within a part takes own seeds only"
+            )
+        return internal - self._own.start
+
+
+def _seeds(nodes: Tensor, key: int) -> Seeds:
+    return Seeds((nodes.contiguous(),), (0,), key)
+
+
+def _local_part(book: PartitionBook, number: int, node: Tensor, edges: InEdges, part: Part) -> Part:
+    """Returns one of two parts: the own nodes of a rank, or its halo nodes."""
+    return Part(
+        HOMOGENEOUS, book, number, node, (edges,), part.edge_counts, torch.empty(0, dtype=book.id_dtype)
+    )

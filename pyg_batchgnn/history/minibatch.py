@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.data import NODES
+from pyg_batchgnn.fetch import Fetched, FetchGroup
 from pyg_batchgnn.history.caches import HistoricalCaches
-from pyg_batchgnn.history.forward_pass import HistoricalPass
+from pyg_batchgnn.history.embedding_cache import FoundRows
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import (
     AttributeRows,
@@ -21,6 +23,127 @@ from pyg_batchgnn.sample import (
     SampledMinibatch,
     SampledNodes,
 )
+from pyg_batchgnn.store import DistFeatureStore
+
+# Forward pass #####################################################################################
+
+
+class PassedMinibatch(Protocol):
+    """The parts of a minibatch that a pass reads; see `HistoricalMinibatch`."""
+
+    @property
+    def halo(self) -> SampledNodes: ...
+    @property
+    def halo_number(self) -> Tensor: ...
+    @property
+    def own(self) -> Tensor: ...
+    @property
+    def in_edges(self) -> InEdges: ...
+    @property
+    def nodes_per_hop(self) -> list[int]: ...
+    @property
+    def edges_per_hop(self) -> list[int]: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def key(self) -> int: ...
+
+
+class HistoricalPass:
+    """The rows of halo nodes, layer by layer; layer 1 is nearest the input.
+
+    The caches are searched when it is made. In the first pass of the step's minibatch the rows of
+    own nodes are noted for the peers, and `push` sends them.
+    """
+
+    def __init__(self, minibatch: PassedMinibatch, caches: HistoricalCaches) -> None:
+        self._minibatch, self._caches = minibatch, caches
+        self._pushes = caches.wants_rows(minibatch.key)
+        layers = len(minibatch.edges_per_hop)
+        self._found = [self._search(layer) for layer in range(1, layers + 1)]
+
+    def own_rows(self, layer: int) -> int:
+        """Returns the number of own nodes that are inputs of a layer."""
+        return sum(self._minibatch.nodes_per_hop[: self._hops(layer) + 1])
+
+    def in_edges(self, layer: int) -> InEdges:
+        """Returns the edges of a layer from sources that have a row.
+
+        Sources are rows: the own ones first, then the cached ones. ``edge_ids`` are the places of
+        the edges in the minibatch, None if they are the first ones in order.
+        """
+        hops, found = self._hops(layer), self._found[layer - 1]
+        whole, targets = self._minibatch.in_edges, sum(self._minibatch.nodes_per_hop[:hops])
+        edges = sum(self._minibatch.edges_per_hop[:hops])
+        if not found.place.numel():
+            kept = InEdges(ops.prefix(whole.indptr, targets + 1), ops.prefix(whole.indices, edges))
+        else:
+            own_nodes = self._minibatch.own.numel()
+            kept = ops.halo_layer(whole, targets, own_nodes, self.own_rows(layer), found.place)
+        self._caches.count_edges(layer - 1, edges, edges - kept.num_edges)
+        return kept
+
+    def cached(self, layer: int) -> Tensor | None:
+        """Returns the cached rows among the inputs of a layer, [f, F], None if there are none."""
+        found = self._found[layer - 1]
+        return self._caches.load(layer - 1, found) if found.found else None
+
+    def num_cached(self, layer: int) -> int:
+        """Returns the number of cached rows among the inputs of a layer."""
+        return self._found[layer - 1].found
+
+    def note(self, layer: int, table: Tensor, row: Tensor | None = None) -> None:
+        """Notes the own rows among the inputs of a layer, which peers may want.
+
+        Call it for each layer in order. Features are not noted, because each rank has fetched them.
+
+        Args:
+            layer: the number of the layer.
+            table: [>= n, F], the own rows; or any table, with ``row``.
+            row: [n], the row of each own node in the table.
+
+        Raises:
+            ValueError: layer 1 reads other rows than the features of the store.
+        """
+        if layer == 1:
+            if self._found[0].found:
+                self._caches.features.check(table)
+            return
+        if not self._pushes:
+            return
+        own = self._without_repeats()[: self.own_rows(layer)]
+        self._caches.note(self._minibatch.seed, own, table, row)
+
+    def push(self) -> None:
+        """Starts to push what was noted."""
+        if self._pushes:
+            self._caches.push()
+            self._pushes = False
+
+    def _hops(self, layer: int) -> int:
+        return len(self._minibatch.edges_per_hop) - layer + 1
+
+    def _search(self, layer: int) -> FoundRows:
+        inputs = sum(self._minibatch.halo.nodes_per_hop[: self._hops(layer) + 1])
+        if layer == 1:
+            return self._caches.search_features(self._minibatch.halo_number[:inputs])
+        return self._caches.search(layer - 1, self._minibatch.halo.node[:inputs])
+
+    def _without_repeats(self) -> Tensor:
+        """Returns the rows of own nodes in the part, -1 for a seed that is a seed already."""
+        own, size = self._minibatch.own, self._minibatch.batch_size
+        seeds, place = own[:size].unique(return_inverse=True)
+        if seeds.numel() == size:
+            return own
+        first = torch.full_like(seeds, size).scatter_reduce_(0, place, torch.arange(size), "amin")
+        repeated = torch.ones(size, dtype=torch.bool)
+        repeated[first] = False
+        return torch.cat([own[:size].masked_fill(repeated, -1), own[size:]])
+
+
+# Minibatch ########################################################################################
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,3 +217,41 @@ def _own_first(is_own: Tensor, own: int) -> Tensor:
     """Returns the new local id of each node, [N] int32, if own nodes come first."""
     rank = is_own.cumsum(0)
     return torch.where(is_own, rank - 1, own + torch.arange(is_own.numel()) - rank).to(torch.int32)
+
+
+# Fetcher ##########################################################################################
+
+# The fetcher of the historical mode: own rows are read where they lie.
+#
+# The features of halo nodes are fetched once.
+
+
+class OwnRowFetcher:
+    """Makes historical minibatches, which read the attributes of own nodes in place.
+
+    Making it is collective: the features of halo nodes are fetched.
+
+    Args:
+        store: the store that has them.
+        names: the node attributes that are wanted.
+        caches: of the rank.
+    """
+
+    def __init__(self, store: DistFeatureStore, names: Sequence[str], caches: HistoricalCaches) -> None:
+        self._tables = {name: store.own.attributes[NODES][name] for name in names}
+        self._store, self._caches = store, caches
+        caches.features.fetch(store)
+
+    @property
+    def row_bytes(self) -> list[int]:
+        """The bytes that a node's attributes take on the wire, by type: none."""
+        return [0]
+
+    def fetch(self, group: FetchGroup) -> Fetched:
+        """Returns the group's minibatches with the attributes of their own nodes; see `Fetcher`.
+
+        It is collective if rows of the store were written.
+        """
+        self._caches.features.fetch(self._store)
+        made = [HistoricalMinibatch.of_part(one, self._caches, self._tables) for one in group.minibatches]
+        return Fetched(list(made))

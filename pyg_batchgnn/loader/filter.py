@@ -8,18 +8,121 @@ between batches.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
+from torch.utils.data import get_worker_info
+from torch_geometric.data import Data, FeatureStore, HeteroData
 from torch_geometric.data.storage import BaseStorage
 from torch_geometric.index import index2ptr
+from torch_geometric.loader.utils import index_select
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from pyg_batchgnn.loader.gather import Gatherer
+from pyg_batchgnn import ops
+from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.sample import put_entry
+from pyg_batchgnn.store import AttributeGroups
+
+# Gather ###########################################################################################
+
+
+class Gatherer:
+    """Selects rows and counts the bytes that it copied.
+
+    Args:
+        threads: at most this many threads copy; one in a worker process.
+    """
+
+    def __init__(self, threads: int | None) -> None:
+        self.threads = threads if get_worker_info() is None else 1
+        self.bytes_gathered = 0
+        self._known: list[tuple[Tensor, int]] = []  # indices met so far, and the rows that each needs
+
+    def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
+        """Selects from ``value`` at ``index`` along ``dim``.
+
+        ``value`` is a tensor, a NumPy array or anything else that PyG can select from.
+
+        Raises:
+            IndexError: ``value`` has fewer rows than the index asks for.
+        """
+        if _is_ours(value, dim) and _is_plain(index):
+            if not index.numel():
+                return value.new_empty((0, *value.shape[1:]))
+            self._check(value, index)
+            out = ops.gather_rows(value, index, self.threads)
+        else:
+            out = _select(value, index, dim)
+        self.count(out)
+        return out
+
+    def count(self, out: Any) -> None:
+        """Adds the bytes of what a feature store selected."""
+        if isinstance(out, Tensor):
+            self.bytes_gathered += out._values().nbytes if out.is_sparse else out.nbytes
+
+    def _check(self, value: Tensor, index: Tensor) -> None:
+        """Checks an index, which kernels trust.
+
+        A script may have shrunk a table, or a user's hook may have made up ids.
+        """
+        needed = next((rows for known, rows in self._known if known is index), None)
+        if needed is None:
+            low, high = ops.extent(index, self.threads)
+            if low < 0:
+                raise IndexError(
+                    f"a sample holds the id {low}, which is below 0: check what transform_sampler_output does"
+                )
+            needed = high + 1
+            self._known.append((index, needed))
+        if value.size(0) < needed:
+            raise IndexError(
+                f"an attribute of shape {list(value.shape)} has no row {needed - 1}, which a sample holds; "
+                f"the graph is that of the loader's construction: make a new loader for another one"
+            )
+
+
+def _is_ours(value: Any, dim: int) -> bool:
+    """Returns whether the package's own kernel may select from ``value``.
+
+    It may not in a worker process, which writes into shared memory at once. It may not if a
+    gradient must flow back, or if an element is more than its bytes.
+    """
+    return (
+        type(value) is Tensor
+        and dim == 0
+        and value.dim() > 0
+        and value.layout is torch.strided
+        and value.device.type == "cpu"
+        and not (value.requires_grad or value.is_conj() or value.is_neg() or value.is_quantized)
+        and get_worker_info() is None
+    )
+
+
+def _is_plain(index: Tensor) -> bool:
+    return (
+        index.dtype in ops.INTEGERS
+        and index.dim() == 1
+        and index.is_contiguous()
+        and index.device.type == "cpu"
+    )
+
+
+def _select(value: Any, index: Tensor, dim: int) -> Any:
+    if isinstance(value, Tensor) and value.requires_grad and get_worker_info() and torch.is_grad_enabled():
+        raise RuntimeError(
+            f"an attribute of shape {list(value.shape)} requires a gradient, which cannot flow back from a "
+            f"worker process; use filter_per_worker=False or num_workers=0, or detach it"
+        )
+    device = value.device if hasattr(value, "device") and not isinstance(value, np.ndarray) else "cpu"
+    return index_select(value, index.to(device), dim)
+
+
+# Filter ###########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,3 +232,91 @@ def _sampled_adj_t(adj_t: Any, sampled: SampledRelation, gather: Gatherer) -> An
     if value is not None:
         value = None if edge is None else gather(value, edge)
     return type(adj_t)(row=col, col=row, value=value, sparse_sizes=size, is_sorted=False, trust_data=True)
+
+
+# Filter stores ####################################################################################
+
+# PyG batches with the attributes of a feature store.
+#
+# PyG reads edge attributes of a homogeneous store by node, leaves out those of a typed one, and
+# knows only node types that have features. Here edge attributes are those of the sampled edges,
+# and every node type has its store.
+
+
+def filter_store(
+    store: FeatureStore,
+    groups: AttributeGroups,
+    out: SamplerOutput,
+    gather: Gatherer,
+    custom_cls: Any = None,
+) -> Data:
+    """Makes a batch with every attribute of a feature store, all read in one request.
+
+    Attributes of nodes are selected by node, those of edges by input edge.
+    """
+    batch = Data() if custom_cls is None else custom_cls()
+    batch.edge_index = edge_index_of(out.row, out.col)
+    batch.num_nodes = out.node.numel()
+    ids = {NODES: out.node} if out.edge is None else {NODES: out.node, EDGES: out.edge}
+    for named in read_store(store, groups, ids, gather).values():
+        for name, tensor in named.items():
+            batch[name] = tensor
+    return batch
+
+
+def filter_hetero_store(
+    store: FeatureStore,
+    groups: AttributeGroups,
+    out: HeteroSamplerOutput,
+    gather: Gatherer,
+    custom_cls: Any = None,
+) -> HeteroData:
+    """Makes a typed batch with every attribute of a feature store, all read in one request."""
+    batch = HeteroData() if custom_cls is None else custom_cls()
+    for node_type, node in out.node.items():
+        batch[node_type].num_nodes = node.numel()
+    for edge_type, row in out.row.items():
+        batch[edge_type].edge_index = edge_index_of(row, out.col[edge_type])
+    schema = groups.schema
+    ids = {group: out.node[group.name] for group in schema.node_groups if group.name in out.node}
+    for group in schema.edge_groups:
+        edge = (out.edge or {}).get(group.name)
+        if edge is not None:
+            ids[group] = edge
+    for group, named in read_store(store, groups, ids, gather).items():
+        for name, tensor in named.items():
+            batch[group.name][name] = tensor
+    return batch
+
+
+def read_store(
+    store: FeatureStore,
+    groups: AttributeGroups,
+    ids: Mapping[Group, Tensor],
+    gather: Gatherer,
+    names: Sequence[str] | None = None,
+) -> dict[Group, dict[str, Tensor]]:
+    """Reads attributes from a feature store in one request.
+
+    Args:
+        store: the feature store.
+        groups: says whose rows each attribute has.
+        ids: the nodes and the edges whose attributes are read, by group.
+        gather: counts the bytes.
+        names: the attributes that are read; None reads all.
+
+    Returns:
+        The attributes of each group by name.
+    """
+    wanted, chosen = [], []
+    for attr in map(copy.copy, store.get_all_tensor_attrs()):
+        group = groups.of(attr)
+        if group in ids and (names is None or attr.attr_name in names):
+            attr.index = ids[group]
+            wanted.append(attr)
+            chosen.append(group)
+    found: dict[Group, dict[str, Tensor]] = {group: {} for group in ids}
+    for group, attr, tensor in zip(chosen, wanted, store.multi_get_tensor(wanted), strict=True):
+        gather.count(tensor)
+        found[group][attr.attr_name] = tensor
+    return found

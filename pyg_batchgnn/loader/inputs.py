@@ -2,16 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import Group, Schema
-from pyg_batchgnn.loader.places import OwnPositions
-from pyg_batchgnn.loader.work import WorkItem
-from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, Seeds
+from pyg_batchgnn.loader.schedule import SeedStep, WorkItem
+from pyg_batchgnn.ops import check_range, check_vector, digest_text, minibatch_key
+from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
+
+# Places ###########################################################################################
+
+
+class Places:
+    """The positions of inputs, of which those of one type come after those of the other.
+
+    Args:
+        parts: the inputs of each type.
+    """
+
+    def __init__(self, parts: Sequence[Sized]) -> None:
+        self._ends = torch.tensor([0, *map(len, parts)]).cumsum(0)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def within(self, positions: Tensor) -> list[Tensor]:
+        """Returns the positions within each type's inputs, in their order.
+
+        Args:
+            positions: [n] int64.
+
+        Raises:
+            IndexError: there is no such position.
+        """
+        check_range("the minibatch", positions, len(self), "positions of the loader's inputs")
+        parts = self._ends.numel() - 1
+        if parts == 1:
+            return [positions]
+        number = self.parts_of(positions)
+        return [positions[number == one] - self._ends[one] for one in range(parts)]
+
+    def parts_of(self, positions: Tensor) -> Tensor:
+        """Returns the number of the part that each position belongs to, [n] int64."""
+        return torch.searchsorted(self._ends[1:], positions, right=True)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnPositions:
+    """The positions of links that are edges of this rank, among all edges of their relation.
+
+    Attributes:
+        position: [m] int64, ascending.
+        total: the number of all links.
+        sum: the sum of the digests of all links; see `links_sum`.
+    """
+
+    position: Tensor
+    total: int
+    sum: int
+
+    def column(self, at: Tensor) -> Tensor:
+        """Returns which of this rank's links are at some positions.
+
+        Raises:
+            IndexError: a link is an edge of another rank.
+        """
+        column = torch.searchsorted(self.position, at)
+        found = torch.cat([self.position, torch.tensor([-1])])[column] == at
+        if not bool(found.all()):
+            raise IndexError(
+                f"link {int(at[~found][0])} is an edge of another rank, the owner of its target: give "
+                f"positions of this rank's own edges, or edge_label_index on every rank"
+            )
+        return column
+
+
+# Inputs ###########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,3 +203,327 @@ class InputsRequest(Protocol[InputsT]):
         Raises:
             TypeError, ValueError, IndexError: the wish does not fit the graph.
         """
+
+
+# Node inputs ######################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class TypeInputs:
+    """The input nodes of one type.
+
+    Attributes:
+        name: the node type.
+        node: [n] int64 node ids.
+        input_id: [n] int64; None for the positions in ``node``.
+        time: [n] int64, the times that the user gave; None if there are none.
+    """
+
+    name: str
+    node: Tensor
+    input_id: Tensor | None = None
+    time: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.node.numel()
+
+    def ids(self, at: Tensor) -> Tensor:
+        """Returns what ``input_id`` of a batch holds for some positions."""
+        return at if self.input_id is None else self.input_id[at]
+
+
+class NodeInputs:
+    """The input nodes of a loader: those of one type after those of the other.
+
+    Args:
+        schema: the schema of the graph.
+        parts: the input nodes by type, in the user's order. All have times or none.
+        times: the nodes' own times, which seeds have where the user gives none; None if sampling is
+            not temporal.
+        names: whether the user names node types.
+    """
+
+    excluding = False
+
+    def __init__(
+        self,
+        schema: Schema,
+        parts: Sequence[TypeInputs],
+        times: OwnTimes | None = None,
+        names: Names = Names.NONE,
+    ) -> None:
+        self._schema, self.parts, self._times, self._names = schema, tuple(parts), times, names
+        self._places = Places(self.parts)
+        #: The number of the node type of each part.
+        self.types = tuple(schema.type_number(part.name) for part in self.parts)
+
+    def with_times(self, times: GraphTimes) -> NodeInputs:
+        """Returns the same input nodes for sampling by time; collective over ranks.
+
+        Raises:
+            ValueError: nodes have no time, and the user gave none.
+        """
+        own = times.of_inputs(self.untimed)
+        inputs = NodeInputs(self._schema, self.parts, own, self._names)
+        inputs.step(SeedStep.of(torch.empty(0, dtype=torch.int64)))  # raises here if seeds have no time
+        return inputs
+
+    @property
+    def info(self) -> SampleInfo:
+        """The entries of PyG batches that are about the seeds."""
+        return SeedInfo([part.name for part in self.parts])
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def take(self, item: WorkItem, seed: int) -> list[StepInputs]:  # noqa: ARG002
+        """Returns the inputs of each minibatch; see `Inputs`."""
+        return [self.step(step) for step in item.steps]
+
+    def step(self, step: SeedStep) -> StepInputs:
+        """Returns the inputs of one minibatch. Seeds of one type stay in the order of positions."""
+        places = self._places.within(step.positions)
+        nodes = {part.name: part.node[at] for part, at in zip(self.parts, places, strict=True)}
+        given = [part.time[at] for part, at in zip(self.parts, places, strict=True) if part.time is not None]
+        time = torch.cat(given) if given else None
+        seeds = Seeds.of(self._schema, nodes, time=self._own_times(nodes) if time is None else time)
+        ids = [part.ids(at) for part, at in zip(self.parts, places, strict=True)]
+        return StepInputs(seeds, ids[0] if len(ids) == 1 else torch.cat(ids), time, internal=step.internal)
+
+    @cached_property
+    def node(self) -> Tensor:
+        """[s] int64, the id of each input node within its type."""
+        return self.parts[0].node if len(self.parts) == 1 else torch.cat([part.node for part in self.parts])
+
+    @property
+    def owned_by(self) -> list[OwnerNodes]:
+        """The input nodes themselves."""
+        return [OwnerNodes(part.name, part.node) for part in self.parts]
+
+    @property
+    def untimed(self) -> dict[Group, Tensor]:
+        """The input nodes that the user gave no times for, by group."""
+        groups = self._schema.node_groups
+        parts = zip(self.types, self.parts, strict=True)
+        return {groups[number]: part.node for number, part in parts if part.time is None}
+
+    def type_of(self, positions: Tensor) -> Tensor:
+        """Returns the number of the node type at each position, [n] int64."""
+        return torch.tensor(self.types)[self._places.parts_of(positions)]
+
+    def by_type(self, positions: Tensor) -> Tensor:
+        """Returns positions by node type in the order of the schema, else in their order."""
+        if len(self.parts) == 1:
+            return positions
+        return positions[torch.argsort(self.type_of(positions), stable=True)]
+
+    def for_pyg(self) -> dict[str, Any]:
+        """Returns the arguments of PyG's `NodeLoader` that describe the input nodes.
+
+        PyG knows seeds of one type only. Those of several stand there under the first one's name.
+        """
+        first, nodes = self.parts[0], self.node
+        given = [part.time for part in self.parts if part.time is not None]
+        return {
+            "input_nodes": nodes if self._names is Names.NONE else (first.name, nodes),
+            "input_id": first.input_id if len(self.parts) == 1 else None,
+            "input_time": torch.cat(given) if given else None,
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Returns what tells these input nodes from others; JSON can hold it."""
+        found: dict[str, Any] = {
+            "num_seeds": len(self),
+            "seeds_digest": digest_text(minibatch_key(self.node.contiguous())),
+        }
+        if self._schema.num_types > 1:
+            found["seed_types"] = [[part.name, len(part)] for part in self.parts]
+        if given := [part.time for part in self.parts if part.time is not None]:
+            found["times_digest"] = digest_text(minibatch_key(torch.cat(given)))
+        return found
+
+    def _own_times(self, nodes: dict[str, Tensor]) -> Tensor | None:
+        if self._times is None:
+            return None
+        times = self._times
+        groups = self._schema.node_groups
+        return torch.cat(
+            [times.of_seeds(groups[self._schema.type_number(name)], node) for name, node in nodes.items()]
+        )
+
+
+# Input nodes ######################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class InputRequest:
+    """The user's input nodes, as given to the loader.
+
+    Attributes:
+        nodes: ``input_nodes``.
+        ids: ``input_id``, or None.
+        times: ``input_time``, or None.
+    """
+
+    nodes: Any
+    ids: Any = None
+    times: Any = None
+
+    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> NodeInputs:
+        """Returns the input nodes, checked; see `InputsRequest`."""
+        if names is Names.TYPES:
+            return typed_inputs(self, graph.schema, graph.num_nodes, times)
+        return untyped_inputs(self, graph.schema, graph.num_nodes[0], times)
+
+
+def untyped_inputs(
+    request: InputRequest, schema: Schema, num_nodes: int, times: GraphTimes | None = None
+) -> NodeInputs:
+    """Returns the input nodes of a homogeneous graph.
+
+    Args:
+        request: nodes are None for all, a mask or ids.
+        schema: the schema of the graph.
+        num_nodes: the number of nodes.
+        times: the nodes' own times if sampling is temporal.
+
+    Raises:
+        TypeError, ValueError, IndexError: no node ids, or ids outside the graph.
+    """
+    if _names_a_type(request.nodes):
+        raise ValueError(
+            f"input_nodes={request.nodes!r} names a node type, but the graph is homogeneous; give a mask or "
+            f"node ids"
+        )
+    name = schema.node_types[0]
+    part = _type_inputs("input_nodes", name, request.nodes, request.ids, request.times, num_nodes)
+    return _inputs(schema, [part], times, Names.NONE)
+
+
+def typed_inputs(
+    request: InputRequest, schema: Schema, num_nodes: Sequence[int], times: GraphTimes | None = None
+) -> NodeInputs:
+    """Returns the input nodes of a graph with named node types.
+
+    Args:
+        request: nodes are "type", ("type", None | mask | ids), or a dict of such by type; ids and
+            times of a dict are dicts as well.
+        schema: the schema of the graph.
+        num_nodes: the number of nodes of each type.
+        times: the nodes' own times if sampling is temporal.
+
+    Raises:
+        TypeError, ValueError, IndexError: another form, an unknown type, or ids outside the graph.
+    """
+    if isinstance(request.nodes, Mapping):
+        by_type = dict(request.nodes)
+        ids, input_times = (
+            _by_type(name, given, by_type)
+            for name, given in (("input_id", request.ids), ("input_time", request.times))
+        )
+    else:
+        name, nodes = _type_and_nodes(request.nodes, schema)
+        by_type, ids, input_times = {name: nodes}, {name: request.ids}, {name: request.times}
+    if not by_type:
+        raise ValueError(f"input_nodes names no node type; the graph has {', '.join(schema.node_types)}")
+    parts = []
+    for name, nodes in by_type.items():
+        if name not in schema.node_types:
+            raise ValueError(
+                f"input_nodes names the node type {name!r}; the graph has {', '.join(schema.node_types)}"
+            )
+        count = num_nodes[schema.type_number(name)]
+        what = f"input_nodes of type {name!r}"
+        parts.append(_type_inputs(what, name, nodes, ids.get(name), input_times.get(name), count))
+    return _inputs(schema, parts, times, Names.TYPES)
+
+
+def _inputs(
+    schema: Schema, parts: Sequence[TypeInputs], times: GraphTimes | None, names: Names
+) -> NodeInputs:
+    inputs = NodeInputs(schema, parts, None, names)
+    return inputs if times is None else inputs.with_times(times)
+
+
+def _names_a_type(nodes: Any) -> bool:
+    is_list = isinstance(nodes, (list, tuple)) and len(nodes) > 0
+    return isinstance(nodes, (str, Mapping)) or (is_list and isinstance(nodes[0], str))
+
+
+def _type_and_nodes(nodes: Any, schema: Schema) -> tuple[str, Any]:
+    if isinstance(nodes, str):
+        return nodes, None
+    if _names_a_type(nodes) and len(nodes) == 2:
+        return nodes[0], nodes[1]
+    known = ", ".join(map(repr, schema.node_types))
+    raise ValueError(
+        f"input_nodes must name a node type of the graph ({known}): give 'type', ('type', ids or mask) or a "
+        f"dict of several types, got {_described(nodes)}"
+    )
+
+
+def _described(nodes: Any) -> str:
+    return f"a {type(nodes).__name__}" if isinstance(nodes, (Tensor, list)) else repr(nodes)
+
+
+def _by_type(name: str, given: Any, by_type: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns an argument that goes with a dict of input nodes, by type."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name} must be a dict by node type, as input_nodes is, got {type(given).__name__}")
+    if unknown := set(given) - set(by_type):
+        raise ValueError(f"{name} names the node type {min(unknown)!r}, which input_nodes does not")
+    if name == "input_time" and (missing := set(by_type) - set(given)):
+        raise ValueError(f"input_time lacks the node type {min(missing)!r}: give times for all input_nodes")
+    return given
+
+
+def _type_inputs(what: str, name: str, nodes: Any, ids: Any, times: Any, num_nodes: int) -> TypeInputs:
+    if nodes is None:
+        node, own_ids = torch.arange(num_nodes), None
+    else:
+        node, own_ids = _node_ids(what, nodes, num_nodes)
+    count = node.numel()
+    if ids is not None:
+        own_ids = _aligned("input_id", torch.as_tensor(ids), count, what)
+    if times is not None:
+        times = _aligned("input_time", torch.as_tensor(times), count, what)
+        if times.dtype is not torch.int64:
+            raise TypeError(
+                f"input_time must be torch.int64, as the times of the graph are, got {times.dtype}; use "
+                f".to(torch.int64) in the same unit"
+            )
+    return TypeInputs(name, node, own_ids, times)
+
+
+def _aligned(name: str, values: Tensor, count: int, what: str) -> Tensor:
+    if values.dim() != 1 or values.numel() != count:
+        entries = values.numel() if values.dim() == 1 else f"shape {list(values.shape)}, not {values.numel()}"
+        raise ValueError(f"{name} has {entries} entries for {count} {what}; give one for each")
+    return values.cpu().contiguous()
+
+
+def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+    """Returns node ids, and ``input_id`` if it does not hold positions.
+
+    A mask's are the node ids, as PyG has it.
+    """
+    nodes = given if isinstance(given, Tensor) else torch.as_tensor(given)
+    if nodes.numel() == 0 and nodes.dtype.is_floating_point:
+        nodes = nodes.long()  # an empty list
+    if nodes.dtype is torch.bool:
+        if list(nodes.shape) != [num_nodes]:
+            raise ValueError(
+                f"{what} is a mask of shape {list(nodes.shape)} for a graph of {num_nodes} nodes"
+            )
+        ids = nodes.cpu().nonzero().view(-1)
+        return ids, ids
+    if nodes.dtype.is_floating_point or nodes.dtype.is_complex:
+        raise TypeError(
+            f"{what} must be a mask or integer node ids, got {nodes.dtype}; use .long() or .bool()"
+        )
+    ids = nodes.to("cpu", torch.int64).contiguous()
+    check_vector(what, ids)
+    check_range(what, ids, num_nodes)
+    return ids, None

@@ -13,38 +13,117 @@ from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn.data import FEATURES
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
-from pyg_batchgnn.loader.aggregate_tables import cached_tables, without_cached_hop
-from pyg_batchgnn.loader.arguments import has_edge_attributes
-from pyg_batchgnn.loader.data_source import DataSource
-from pyg_batchgnn.loader.drawn_schedule import DrawnOrder, DrawnSchedule
+from pyg_batchgnn.loader.budget import AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
 from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
-from pyg_batchgnn.loader.link_places import LinkPlace, LinksHere
-from pyg_batchgnn.loader.local_sampler import local_sampler
-from pyg_batchgnn.loader.numbering import as_they_are
-from pyg_batchgnn.loader.options import Export, LoaderOptions
-from pyg_batchgnn.loader.order import Order, order_of
-from pyg_batchgnn.loader.pipeline import Pipeline
-from pyg_batchgnn.loader.probe import AttributeCost, biggest_of
-from pyg_batchgnn.loader.sampling import SamplingRequest
-from pyg_batchgnn.loader.schedule import GlobalSchedule, SeedSchedule
-from pyg_batchgnn.loader.setup import Composition, rules_of, shape_of, step_shape
-from pyg_batchgnn.loader.source import Source, SourceFetcher
+from pyg_batchgnn.loader.link_negatives import LinkPlace, LinksHere
+from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest, has_edge_attributes
+from pyg_batchgnn.loader.pipeline import Composition, Pipeline, as_they_are, rules_of, shape_of, step_shape
+from pyg_batchgnn.loader.position import Order, order_of
+from pyg_batchgnn.loader.prefetch import LocalWorld
+from pyg_batchgnn.loader.schedule import DrawnOrder, DrawnSchedule, GlobalSchedule, SeedSchedule
+from pyg_batchgnn.loader.source import (
+    DataSource,
+    Source,
+    SourceFetcher,
+    StoreSource,
+    cached_tables,
+    without_cached_hop,
+)
 from pyg_batchgnn.loader.stats import count_distinct
-from pyg_batchgnn.loader.store_source import StoreSource
-from pyg_batchgnn.loader.world import LocalWorld
 from pyg_batchgnn.sample import (
     Direction,
     Layout,
     LinkRules,
     MacrobatchSampler,
     MinibatchPlan,
+    Names,
     NeighborChoice,
     Placement,
+    PygNeighborSampler,
     PygNodeSampler,
+    PygParts,
+    Replacement,
     SampledMinibatch,
 )
-from pyg_batchgnn.store import attribute_by_group
+from pyg_batchgnn.store import Sortedness, attribute_by_group
+
+# Local sampler ####################################################################################
+
+
+def local_sampler(
+    data: Any, request: SamplingRequest, threads: int | None, world: LocalWorld
+) -> PygNeighborSampler:
+    """Returns the user's sampler, or makes one for the graph in ``data``."""
+    given = request.sampler
+    if isinstance(given, PygNeighborSampler):
+        _check(given, request, threads)
+        _check_graph(given, data)
+        return given
+    if given is not None:
+        raise TypeError(
+            f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
+            f"use torch_geometric.loader.NodeLoader with samplers of another kind"
+        )
+    parts = PygParts.of(
+        data, request.num_neighbors, request.replace, request.choice, world.seed(request.seed), threads
+    )
+    return PygNeighborSampler.of(parts, request.num_neighbors)
+
+
+def _check(given: PygNeighborSampler, request: SamplingRequest, threads: int | None) -> None:
+    if request.seed is not None or threads is not None:
+        raise ValueError(
+            f"neighbor_sampler has a seed and threads of its own, so seed={request.seed} and "
+            f"threads={threads} would have no effect; give them to PygNeighborSampler"
+        )
+    wanted = {"replace": request.replace, **_fields(request.choice)}
+    own = {
+        "replace": given.macrobatch.plan.replacement is Replacement.WITH,
+        **_fields(given.choice),
+    }
+    default = {"replace": False, **_fields(NeighborChoice())}
+    for name, value in wanted.items():
+        if value not in (default[name], own[name]):
+            raise ValueError(
+                f"{name}={value!r} would have no effect, as neighbor_sampler has {own[name]!r}; give it to "
+                f"PygNeighborSampler"
+            )
+
+
+def _fields(choice: NeighborChoice) -> dict[str, Any]:
+    """Returns the rules by the names of the loader's arguments."""
+    return {
+        "subgraph_type": choice.subgraph.value,
+        "disjoint": choice.disjoint,
+        "temporal_strategy": choice.temporal_strategy,
+        "time_attr": choice.time_attr,
+        "time_window": choice.time_window,
+        "weight_attr": choice.weight_attr,
+        "is_sorted": choice.sortedness is Sortedness.PROMISED,
+    }
+
+
+def _check_graph(given: PygNeighborSampler, data: Any) -> None:
+    """Raises ValueError unless the nodes of ``data`` are those of the sampler's graph."""
+    schema, counts = given.graph.schema, given.graph.num_nodes
+    is_typed = given.form.names is Names.TYPES
+    if isinstance(data, (Data, HeteroData)) and isinstance(data, HeteroData) != is_typed:
+        kind, other = ("typed", "homogeneous") if is_typed else ("homogeneous", "typed")
+        raise ValueError(f"neighbor_sampler is for a {kind} graph, but data is {other}; make it for data")
+    if isinstance(data, HeteroData):
+        expected = dict(zip(schema.node_types, counts, strict=True))
+        found = {name: data[name].num_nodes for name in data.node_types}
+        if found != expected:
+            raise ValueError(f"neighbor_sampler is for a graph of {expected} nodes, but data has {found}")
+    elif isinstance(data, Data) and data.num_nodes != counts[0]:
+        raise ValueError(
+            f"neighbor_sampler is for a graph of {counts[0]} nodes, but data has {data.num_nodes}"
+        )
+
+
+# Local setup ######################################################################################
+
 
 #: The layouts that attributes may have. Native layers read dense rows.
 _LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch.strided,)}

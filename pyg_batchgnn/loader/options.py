@@ -3,17 +3,137 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import inspect
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.cache import AggregationCache, number_of_bytes
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
-from pyg_batchgnn.loader.reading import Features, Reading
+from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.sample import Direction, LinkRules, NeighborChoice, as_integer
+from pyg_batchgnn.store import AttributeGroups, DistFeatureStore, DistGraphStore, TypedGraph
+
+# Sampling #########################################################################################
+
+
+@dataclass(frozen=True)
+class SamplingRequest:
+    """The sampling that a loader is asked for.
+
+    Attributes:
+        num_neighbors: fanouts by hop in one of PyG's forms.
+        replace: True to sample with replacement.
+        seed: the key of every random choice; None draws one.
+        sampler: the user's own sampler, or None.
+        schedule: which minibatches a rank trains; None if the user did not say.
+        choice: the rules by which neighbours are chosen.
+    """
+
+    num_neighbors: Any
+    replace: bool
+    seed: int | None
+    sampler: Any
+    schedule: ScheduleName | None
+    choice: NeighborChoice = field(default_factory=NeighborChoice)
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> SamplingRequest:
+        """Returns what the arguments of a loader, by name, ask for.
+
+        Raises:
+            TypeError, ValueError: an argument is none that there is.
+        """
+        return cls(
+            arguments["num_neighbors"],
+            arguments["replace"],
+            as_seed(arguments["seed"]),
+            arguments["neighbor_sampler"],
+            ScheduleName.of(arguments.get("schedule")),
+            NeighborChoice.of(arguments),
+        )
+
+
+def as_seed(seed: Any) -> int | None:
+    """Returns a seed of Python, NumPy or torch as Python's integer; None stays None.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    number = None if seed is None else as_integer(seed)
+    if seed is not None and number is None:
+        raise TypeError(f"seed must be an integer or None, got {seed!r}")
+    return number
+
+
+# Reading ##########################################################################################
+
+
+class Features(enum.Enum):
+    """The place where the attributes of a native batch lie."""
+
+    AUTO = "auto"  # in place if all of them are in memory, else copied
+    IN_PLACE = "in_place"  # the user's own tensors
+    COPY = "copy"  # a block of the fetch group's distinct nodes
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The user's choice, checked once.
+
+    Attributes:
+        features: where the attributes lie.
+        attributes: their names; None stands for all.
+    """
+
+    features: Features = Features.AUTO
+    attributes: tuple[str, ...] | None = None
+
+    @classmethod
+    def parse(cls, features: Any, attributes: Sequence[str] | None) -> Reading:
+        """Returns the choice that the loader's arguments make.
+
+        Raises:
+            ValueError: an unknown choice.
+            TypeError: attributes that are no list of names.
+        """
+        if features not in [choice.value for choice in Features]:
+            choices = ", ".join(repr(choice.value) for choice in Features)
+            raise ValueError(f"features must be one of {choices}, got {features!r}")
+        if attributes is None:
+            return cls(Features(features))
+        if isinstance(attributes, str) or not isinstance(attributes, Sequence):
+            raise TypeError(f'attributes must be a list of names like ["x", "y"], got {attributes!r}')
+        if wrong := [name for name in attributes if not isinstance(name, str)]:
+            raise TypeError(f"attributes must be names, got {wrong[0]!r}")
+        return cls(Features(features), tuple(attributes))
+
+    def chosen(self, names: Iterable[str]) -> list[str]:
+        """Returns those of ``names`` that are wanted.
+
+        Raises:
+            ValueError: an attribute that is wanted is not among them.
+        """
+        known = list(names)
+        if self.attributes is None:
+            return known
+        if missing := [name for name in self.attributes if name not in known]:
+            held = ", ".join(map(repr, known)) or "none"
+            raise ValueError(
+                f"data has no node attribute {missing[0]!r} and no edge attribute of this name; it has {held}"
+            )
+        return [name for name in known if name in self.attributes]
+
+
+# Options ##########################################################################################
+
 
 _NUMBERS = {"macrobatch_size", "fetch_size", "memory_budget", "feature_cache", "prefetch", "threads"}
 
@@ -199,3 +319,130 @@ def _check_number(name: str, value: Any, least: int, unit: str) -> None:
         raise TypeError(f"{name} must be an integer number of {unit}, got {value!r}")
     if value < least:
         raise ValueError(f"{name} must be a number of {unit}, at least {least}, got {value}")
+
+
+# Arguments ########################################################################################
+
+
+#: Attributes that are the graph itself.
+TOPOLOGY = ("edge_index", "adj_t")
+
+#: The keywords of PyG's loaders and of DataLoader that our signatures leave to ``kwargs``.
+_KEYWORDS = {"input_id", "custom_cls", *inspect.signature(DataLoader).parameters}
+
+_OF_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
+
+
+def refuse_unknown(loader: DataLoader, kwargs: Mapping[str, Any]) -> None:
+    """Raises TypeError for a keyword that neither a loader nor DataLoader takes.
+
+    Args:
+        loader: the loader that is being made.
+        kwargs: the arguments that its signature does not name.
+    """
+    for name in kwargs:
+        if name not in _KEYWORDS:
+            raise TypeError(
+                f"{type(loader).__name__} got an unexpected keyword argument {name!r}: it takes its own and "
+                f"those of torch.utils.data.DataLoader"
+            )
+
+
+def is_partitioned(data: Any) -> bool:
+    """Returns whether a graph is partitioned over ranks."""
+    return isinstance(data, (tuple, list)) and any(
+        isinstance(store, (DistFeatureStore, DistGraphStore)) for store in data
+    )
+
+
+def partitioned_stores(data: Any) -> tuple[DistFeatureStore, DistGraphStore]:
+    """Returns the two stores of a partitioned graph, checked."""
+    features, graph = data
+    if not isinstance(features, DistFeatureStore) or not isinstance(graph, DistGraphStore):
+        raise TypeError(
+            f"data must be (DistFeatureStore, DistGraphStore), got ({type(features).__name__}, "
+            f"{type(graph).__name__})"
+        )
+    if features.comm is not graph.comm:
+        raise ValueError("the feature store and the graph store must be made with the same communicator")
+    return features, graph
+
+
+def refuse_over_ranks(request: SamplingRequest, features: Features, kwargs: dict[str, Any]) -> None:
+    """Raises ValueError for what a loader over ranks cannot do.
+
+    ``kwargs`` are those of DataLoader.
+    """
+    if request.sampler is not None:
+        raise ValueError("neighbor_sampler works in one process; over ranks give num_neighbors and seed")
+    for name in ("generator", "sampler", "batch_sampler"):
+        if kwargs.get(name) is not None:
+            raise ValueError(
+                f"{name} may draw another order on every rank; over ranks use shuffle=True, which is a keyed "
+                f"permutation by seed and epoch"
+            )
+    if features is Features.IN_PLACE:
+        raise ValueError("features='in_place' is for one process; over ranks rows are copied")
+
+
+def without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Returns DataLoader's arguments without those of worker processes, and warns of them."""
+    if kwargs.get("num_workers", 0) > 0:
+        warnings.warn(
+            f"num_workers={kwargs['num_workers']}: worker processes cannot talk to other ranks, so the "
+            f"loader does the work itself; use prefetch=1 to prepare macrobatches beside training",
+            stacklevel=4,
+        )
+    return {name: value for name, value in kwargs.items() if name not in _OF_WORKERS}
+
+
+def with_splits(graph: DistGraphStore, nodes: Any) -> Any:
+    """Returns ``input_nodes`` with node ids for the names of splits; collective.
+
+    In a homogeneous graph a string names a split. In a typed one it names a type, and the nodes of
+    a type may be the name of a split: ("paper", "train"), or a dict with such values.
+    """
+    schema = graph.part.schema
+    if not schema.has_names:
+        return _split_nodes(graph, schema.node_types[0], nodes) if isinstance(nodes, str) else nodes
+    if isinstance(nodes, Mapping):
+        return {name: with_splits(graph, (name, own))[1] for name, own in nodes.items()}
+    is_pair = isinstance(nodes, (tuple, list)) and len(nodes) == 2 and isinstance(nodes[0], str)
+    if is_pair and isinstance(nodes[1], str) and nodes[0] in schema.node_types:
+        return nodes[0], _split_nodes(graph, nodes[0], nodes[1])
+    return nodes
+
+
+def _split_nodes(graph: DistGraphStore, node_type: str, name: str) -> Tensor:
+    """Returns the original ids of a split's nodes, ascending, on every rank; collective."""
+    part = graph.part
+    number = part.schema.type_number(node_type)
+    own = part.splits.get(part.schema.node_groups[number], {})
+    names = sorted({key for keys in graph.comm.all_gather_json(sorted(own)) for key in keys})
+    if name not in names:
+        whose = f"nodes of type {node_type!r} have" if part.schema.has_names else "the graph has"
+        raise ValueError(f"{whose} no split {name!r}; there is {', '.join(names) or 'none'}")
+    nodes = part.original_ids(number)[part.split(name, node_type)]
+    return graph.comm.all_gather(nodes).rows.sort().values
+
+
+def worker_arguments(loader: DataLoader) -> dict[str, Any]:
+    """Returns the arguments that the worker processes' own DataLoader takes over."""
+    return {
+        "num_workers": loader.num_workers,
+        "persistent_workers": loader.persistent_workers,
+        "prefetch_factor": loader.prefetch_factor,
+        "timeout": loader.timeout,
+        "worker_init_fn": loader.worker_init_fn,
+        "multiprocessing_context": loader.multiprocessing_context,
+    }
+
+
+def has_edge_attributes(data: Any, graph: TypedGraph) -> bool:
+    """Returns whether edges have attributes, in a ``Data``, ``HeteroData`` or a pair of stores."""
+    if isinstance(data, (Data, HeteroData)):
+        return any(
+            store.is_edge_attr(key) for store in data.edge_stores for key in store if key not in TOPOLOGY
+        )
+    groups = AttributeGroups(data[0], graph)
+    return any(groups.of(attr).is_edge for attr in data[0].get_all_tensor_attrs())

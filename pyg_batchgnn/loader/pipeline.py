@@ -9,19 +9,186 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias, TypeVar
 
+import torch
+from torch import Tensor
 from torch.utils.data import get_worker_info
+from torch_geometric.loader import NodeLoader
+from torch_geometric.sampler.base import SubgraphType
 
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.embed import Embedding, Step
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
-from pyg_batchgnn.loader.embedding_steps import EmbeddingSteps
+from pyg_batchgnn.loader.budget import MeasureCost
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
-from pyg_batchgnn.loader.inputs import Inputs, StepInputs
-from pyg_batchgnn.loader.prefetch import drain
+from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT, NodeInputs, OwnerNodes, StepInputs
+from pyg_batchgnn.loader.link_negatives import LinkPlace
+from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned, partitioned_stores
+from pyg_batchgnn.loader.position import Remainder, order_of
+from pyg_batchgnn.loader.prefetch import World, drain
+from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep, StepShape, WorkItem
 from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, sampling_counters
-from pyg_batchgnn.loader.work import WorkItem
-from pyg_batchgnn.sample import MacrobatchSeeds, Minibatch, PygOutput, SampledMinibatch, Sampler
+from pyg_batchgnn.partition import Part
+from pyg_batchgnn.sample import (
+    Direction,
+    LinkRules,
+    MacrobatchSeeds,
+    Minibatch,
+    MinibatchPlan,
+    NeighborChoice,
+    PygOutput,
+    SampledMinibatch,
+    Sampler,
+)
+from pyg_batchgnn.store import DistGraphStore, OwnRowFinder
+
+# Numbering ########################################################################################
+
+
+#: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
+NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]
+
+_NONE = torch.empty(0, dtype=torch.int64)
+
+
+def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
+    """Returns the steps: a sampler that holds the whole graph needs no internal ids."""
+    return steps
+
+
+def from_table(inputs: NodeInputs, internal: Tensor) -> NumberSeeds:
+    """Returns a function that finds internal ids in a table.
+
+    Args:
+        inputs: the loader's input nodes.
+        internal: [s] int64, by position in the input.
+    """
+    return lambda steps: (replace(step, internal=internal[inputs.by_type(step.positions)]) for step in steps)
+
+
+def looked_up(inputs: NodeInputs, graph: DistGraphStore) -> NumberSeeds:
+    """Returns a function that asks the ranks for the internal ids of all steps at once; collective.
+
+    It takes two rounds, whatever the number of types.
+
+    Args:
+        inputs: the loader's input nodes, by original id.
+        graph: the partitioned graph.
+    """
+
+    def number(steps: Iterable[SeedStep]) -> list[SeedStep]:
+        steps = list(steps)
+        positions = [inputs.by_type(step.positions) for step in steps]
+        every = torch.cat([_NONE, *positions])
+        ids = graph.comm.run_job(lambda: _internal_ids(inputs, graph, every))
+        parts = ids.split([one.numel() for one in positions])
+        return [replace(step, internal=part) for step, part in zip(steps, parts, strict=True)]
+
+    return number
+
+
+def _internal_ids(inputs: NodeInputs, graph: DistGraphStore, positions: Tensor) -> Tensor:
+    """Returns the internal ids, [n] int64, of the input nodes at some positions. Collective."""
+    node, of_type = inputs.node[positions], inputs.type_of(positions)
+    places = {number: (of_type == number).nonzero().view(-1) for number in inputs.types}
+    found = graph.internal_ids_by_type({number: node[place] for number, place in places.items()})
+    ids = torch.empty_like(positions)
+    for number, place in places.items():
+        ids[place] = found[number]
+    return ids
+
+
+@dataclass(frozen=True, eq=False)
+class OwnSeeds:
+    """The positions of a loader's input that belong to a rank.
+
+    Attributes:
+        positions: [S_r] int64, ascending.
+        internal: [S_r] int64, the internal ids of their nodes.
+    """
+
+    positions: Tensor
+    internal: Tensor
+
+    @classmethod
+    def of(cls, part: Part, nodes: Sequence[OwnerNodes]) -> OwnSeeds:
+        """Finds which positions of a loader's input belong to a part."""
+        finder = OwnRowFinder(part)
+        positions, internal, begin = [_NONE], [_NONE], 0
+        for one in nodes:
+            number = part.schema.type_number(one.node_type)
+            own = finder.find(number, one.node)
+            place = own.position if one.here is None else one.here.position[own.position]
+            positions.append(place + begin)
+            internal.append(own.row + part.nodes_of(number).start)
+            begin += one.node.numel() if one.here is None else one.here.total
+        return cls(torch.cat(positions), torch.cat(internal))
+
+
+# Embedding steps ##################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingSteps:
+    """Plans the steps of a loader's macrobatches, and notes the step of each batch.
+
+    Attributes:
+        embedding: the tables.
+        comm: the communicator that samples; None in one process.
+        internal: returns the internal ids of a minibatch's nodes of a type, given by number.
+    """
+
+    embedding: Embedding
+    comm: Communicator | None
+    internal: Callable[[int, Tensor], Tensor]
+
+    @classmethod
+    def of(cls, data: Any, options: LoaderOptions, num_workers: int) -> EmbeddingSteps | None:
+        """Returns what plans the steps of a loader; None if it has no tables.
+
+        Args:
+            data: the graph of the loader.
+            options: of the loader.
+            num_workers: its worker processes.
+
+        Raises:
+            ValueError: the tables are of another graph, or worker processes make the batches.
+        """
+        embedding = options.embedding
+        if embedding is None:
+            return None
+        if num_workers:
+            raise ValueError(
+                f"embedding is for the loader's own thread; with num_workers={num_workers} the steps of the "
+                f"tables would be planned in other processes: use prefetch=1 and threads"
+            )
+        embedding.check_graph(data)
+        if not is_partitioned(data):
+            return cls(embedding, None, embedding.owners.internal_ids)
+        graph = partitioned_stores(data)[1]
+        if graph.topology is None:
+            return cls(embedding, graph.comm, lambda _, node: node)
+        return cls(embedding, graph.comm, lambda number, node: graph.internal_ids(node, number))
+
+    def plan(self, minibatches: Sequence[SampledMinibatch], item: WorkItem) -> list[Step]:
+        """Tells the owners which rows the steps of a macrobatch need; collective."""
+        wanted = [
+            [self.internal(number, one.node) for number, one in enumerate(minibatch.nodes)]
+            for minibatch in minibatches
+        ]
+        return self.embedding.plan(wanted, self.comm, item.epoch, item.number)
+
+    def noted(self, batch: Any, step: Step) -> Any:
+        """Notes the step of a batch, and returns the batch."""
+        self.embedding.attach(batch, step)
+        return batch
+
+
+# Pipeline #########################################################################################
+
 
 T = TypeVar("T")
 
@@ -164,3 +331,166 @@ class Pipeline:
             )
         )
         return fetched.minibatches
+
+
+# Setup ############################################################################################
+
+
+class StepFollower(Protocol):
+    """A listener to what a loader hands out, on the thread of the user."""
+
+    def begin_step(self, epoch: int, step: int, key: int) -> None:
+        """Hears that a minibatch is handed out.
+
+        Args:
+            epoch: the number of the epoch.
+            step: the number of the step in the epoch.
+            key: the key of the minibatch.
+        """
+
+    def end_epoch(self) -> None:
+        """Hears that the last step of an epoch has ended."""
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """The parts that a loader is composed of.
+
+    Attributes:
+        schedule: which seeds the steps of an epoch have.
+        number: finds the internal ids of the seeds of the schedule's steps.
+        pipeline: makes the batches of an epoch.
+        number_any: finds the internal ids of any seeds.
+        calls: makes the batches of ``loader(index)``, whose seeds may be any.
+        cost: measures what attributes take.
+        samplers: all samplers; they have one seed.
+        shape: returns what decides, beside seed, epoch and schedule, which minibatches a loader
+            has.
+        follower: is told of every step, or None.
+    """
+
+    schedule: SeedSchedule
+    number: NumberSeeds
+    pipeline: Pipeline
+    number_any: NumberSeeds
+    calls: Pipeline
+    cost: MeasureCost
+    samplers: Sequence[Sampler]
+    shape: Callable[[NodeLoader], dict[str, Any]]
+    follower: StepFollower | None = None
+
+
+class Setup(Protocol):
+    """Composes a loader of a graph that is held whole, or of one partitioned over ranks."""
+
+    @property
+    def world(self) -> World:
+        """The processes that make macrobatches together."""
+
+    @property
+    def choice(self) -> NeighborChoice:
+        """The rules by which neighbours are chosen."""
+
+    @property
+    def plan(self) -> MinibatchPlan:
+        """The plan that the user asked for, with its last hop where aggregates stand for it."""
+
+    @property
+    def direction(self) -> Direction:
+        """The direction in which neighbours are looked for."""
+
+    @property
+    def node_sampler(self) -> Any:
+        """The sampler that PyG's own code finds; None if no process samples alone."""
+
+    @property
+    def link_rules(self) -> LinkRules:
+        """The rules of the user's sampler by which links are sampled."""
+
+    @property
+    def link_place(self) -> LinkPlace:
+        """The place of the graph whose links are visited."""
+
+    def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Returns those arguments of DataLoader that mean something here.
+
+        Raises:
+            ValueError: an argument that is not possible here.
+        """
+
+    def take_inputs(self, request: InputsRequest[InputsT]) -> InputsT:
+        """Returns what the loader's minibatches begin with, checked, and keeps it."""
+
+    def compose(self, loader: NodeLoader) -> Composition:
+        """Makes the parts of a loader whose arguments PyG's constructor has stored."""
+
+    def graph(self, data: Any) -> Any:
+        """Returns the graph with its features ``x`` as `AllNodes` takes them.
+
+        Args:
+            data: the object that attributes are read from.
+        """
+
+    def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
+        """Lets the pipeline read attributes from another object, ``loader.data``.
+
+        Raises:
+            AttributeError: the loader can only read what it was made with.
+        """
+
+
+def step_shape(loader: NodeLoader) -> StepShape:
+    """Returns what the minibatches of a loader are cut by."""
+    assert loader.batch_size is not None
+    remainder = Remainder.DROP if loader.drop_last else Remainder.KEEP
+    return StepShape(loader.batch_size, remainder, order_of(loader))
+
+
+def shape_of(
+    plan: MinibatchPlan,
+    rules: dict[str, Any],
+    num_nodes: Sequence[int],
+    num_edges: int,
+    inputs: Inputs,
+    loader: NodeLoader,
+) -> dict[str, Any]:
+    """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has.
+
+    Args:
+        plan: what is sampled.
+        rules: what else the sampler goes by; see `rules_of`.
+        num_nodes: the number of nodes of each type.
+        num_edges: the number of edges of all relations.
+        inputs: the seeds.
+        loader: has the rule by which they are cut.
+
+    Returns:
+        Values that JSON can hold.
+    """
+    return {
+        "num_nodes": list(num_nodes),
+        "num_edges": num_edges,
+        **inputs.settings(),
+        "batch_size": loader.batch_size,
+        "drop_last": loader.drop_last,
+        **plan.settings(),
+        **rules,
+        "order": order_of(loader).value,
+    }
+
+
+def rules_of(choice: NeighborChoice, direction: Direction) -> dict[str, Any]:
+    """Returns the rules of a sampler that its plan does not say, without those of the default.
+
+    JSON can hold them.
+    """
+    found: dict[str, Any] = {}
+    if choice.time_attr is not None:
+        found["time_attr"] = choice.time_attr
+    if choice.weight_attr is not None:
+        found["weight_attr"] = choice.weight_attr
+    if choice.subgraph is not SubgraphType.directional:
+        found["subgraph_type"] = choice.subgraph.value
+    if direction is not Direction.FORWARD:
+        found["sample_direction"] = direction.value
+    return found

@@ -2,10 +2,190 @@
 
 from __future__ import annotations
 
+import contextlib
+import enum
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from pyg_batchgnn.loader.generators import is_list_of_states
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Sampler, SequentialSampler
+
+from pyg_batchgnn.ops import keyed_permutation
+
+# Order ############################################################################################
+
+
+#: Positions made Python integers at a time; a whole permutation as a list would take 40 bytes per
+#: entry.
+CHUNK = 1 << 16
+
+#: Returns the positions in the loader's input that are visited from one place of the order to
+#: another.
+Visit: TypeAlias = Callable[[int, int], Tensor]
+
+
+class Order(enum.Enum):
+    """The one who decides in which order seeds are visited."""
+
+    SEQUENTIAL = "sequential"
+    KEYED = "keyed"  # shuffled by (seed, epoch)
+    DRAWN = "drawn"  # by the user's generator, sampler or batch sampler
+
+    def visit(self, count: int, seed: int, epoch: int) -> Visit:
+        """Returns the order of an epoch over range(count). A drawn order is not known here."""
+        if self is Order.KEYED:
+            permutation = keyed_permutation(count, seed, epoch)
+            return lambda begin, end: permutation[begin:end]
+        return torch.arange
+
+
+class Remainder(enum.Enum):
+    """The fate of an epoch's last seeds if they do not fill a minibatch."""
+
+    KEEP = "keep"
+    DROP = "drop"
+
+
+class KeyedShuffleSampler(Sampler[int]):
+    """Visits range(n) in an order that depends on (seed, epoch) alone, computed on request."""
+
+    def __init__(self, n: int, seed: int, epoch: int = 0) -> None:
+        self.n = n
+        self.seed = seed
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        for chunk in keyed_permutation(self.n, self.seed, self.epoch).split(CHUNK):
+            yield from chunk.tolist()
+
+    def __len__(self) -> int:
+        return self.n
+
+
+def with_keyed_shuffle(kwargs: dict[str, Any], num_seeds: int) -> dict[str, Any]:
+    """Turns ``shuffle=True`` into a keyed permutation, unless other arguments decide the order.
+
+    The permutation's seed is set when the loader's is known.
+    """
+    decided = any(kwargs.get(name) is not None for name in ("generator", "sampler", "batch_sampler"))
+    if not kwargs.get("shuffle") or decided:
+        return kwargs
+    return {**kwargs, "shuffle": False, "sampler": KeyedShuffleSampler(num_seeds, 0)}
+
+
+def order_of(loader: DataLoader) -> Order:
+    """Returns who decides the order of a loader, or of the loader of a `DrawnOrder`."""
+    if loader.batch_size is None:  # then batch_sampler is the user's, else DataLoader's own
+        return Order.DRAWN
+    if isinstance(loader.sampler, KeyedShuffleSampler):
+        return Order.KEYED
+    return Order.SEQUENTIAL if type(loader.sampler) is SequentialSampler else Order.DRAWN
+
+
+def as_positions(index: object) -> Tensor:
+    """Returns positions in the loader's input as [n] int64.
+
+    ``index``: a list, or a tensor of any integer type.
+    """
+    if isinstance(index, Tensor):
+        return index.view(-1).to("cpu", torch.int64)
+    return torch.tensor([int(position) for position in index], dtype=torch.int64)  # type: ignore[attr-defined]
+
+
+# Generators #######################################################################################
+
+
+def generator_states(loader: Any) -> list[str]:
+    """Returns the present states of the generators that decide the order.
+
+    Torch's default generator is not among them.
+    """
+    return [_to_text(generator.get_state()) for generator in _generators(loader)]
+
+
+def all_states(loader: Any) -> list[str]:
+    """Returns the state of torch's default generator, then those of `generator_states`."""
+    return [_to_text(torch.get_rng_state()), *generator_states(loader)]
+
+
+def check_states(loader: Any, states: list[str]) -> None:
+    """Raises ValueError unless the generators that decide the order can take these states."""
+    generators = _generators(loader)
+    if len(generators) != len(states):
+        raise ValueError(
+            f"the loader's state is of {len(states)} generators, but this loader and its samplers have "
+            f"{len(generators)}; make the loader with the same generator, sampler and batch_sampler to resume"
+        )
+    for state in states:
+        _check_state(state)
+
+
+def set_generators(loader: Any, states: list[str]) -> None:
+    """Brings the generators that decide the order back to what `generator_states` returned.
+
+    Raises:
+        ValueError: there are not as many generators as states, or a state is of no generator.
+    """
+    check_states(loader, states)
+    generators = _generators(loader)
+    for generator, state in zip(generators, states, strict=True):
+        generator.set_state(_from_text(state))
+
+
+@contextlib.contextmanager
+def restored(loader: Any, states: list[str]) -> Iterator[None]:
+    """Brings all generators back to what `all_states` returned.
+
+    The default generator, which training uses too, is put back as it was found when the context
+    ends.
+    """
+    set_generators(loader, states[1:])
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(_from_text(states[0]))
+        yield
+
+
+def _generators(loader: Any) -> list[torch.Generator]:
+    """Returns the generators that the loader and its samplers hold, each once."""
+    if order_of(loader) is not Order.DRAWN:
+        return []
+    inner = getattr(loader.batch_sampler, "sampler", None)
+    owners = (loader, loader.sampler, loader.batch_sampler, inner)
+    held = (getattr(owner, "generator", None) for owner in owners)
+    return list({id(one): one for one in held if isinstance(one, torch.Generator)}.values())
+
+
+def is_list_of_states(states: Any) -> bool:
+    """Returns whether a value is a list of texts as `generator_states` returns them."""
+    return isinstance(states, list) and all(
+        isinstance(text, str) and len(text) % 2 == 0 and set(text) <= set("0123456789abcdef")
+        for text in states
+    )
+
+
+def _check_state(state: str) -> None:
+    """Raises ValueError unless a generator takes a state."""
+    try:
+        torch.Generator().set_state(_from_text(state))
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"the loader's state was altered: {len(state) // 2} bytes of a generator: {error}"
+        ) from error
+
+
+def _to_text(state: Tensor) -> str:
+    """Returns a generator's state, [S] uint8, as hexadecimal digits, which JSON can hold."""
+    return state.numpy().tobytes().hex()
+
+
+def _from_text(text: str) -> Tensor:
+    return torch.frombuffer(bytearray(bytes.fromhex(text)), dtype=torch.uint8)
+
+
+# Position #########################################################################################
+
 
 VERSION = 1
 

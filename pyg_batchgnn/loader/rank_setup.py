@@ -4,42 +4,287 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeGuard
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias, TypeGuard
 
 import torch
+from torch import Tensor
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.data import Group
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import NODES, Group
 from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
-from pyg_batchgnn.history import OwnRowFetcher
-from pyg_batchgnn.loader.aggregate_tables import cached_store, without_cached_hop
-from pyg_batchgnn.loader.arguments import (
+from pyg_batchgnn.history import HaloSampler, OwnRowFetcher
+from pyg_batchgnn.loader.budget import AttributeCost
+from pyg_batchgnn.loader.export import BlockExporter, Exporter, NativeExporter
+from pyg_batchgnn.loader.inputs import InputRequest, Inputs, InputsRequest, InputsT, NodeInputs
+from pyg_batchgnn.loader.link_negatives import LinksOverRanks
+from pyg_batchgnn.loader.options import (
+    Export,
+    LoaderOptions,
+    SamplingRequest,
     partitioned_stores,
     refuse_over_ranks,
     with_splits,
     without_workers,
 )
-from pyg_batchgnn.loader.block_export import BlockExporter
-from pyg_batchgnn.loader.export import Exporter, NativeExporter
-from pyg_batchgnn.loader.input_nodes import InputRequest
-from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
-from pyg_batchgnn.loader.link_places import LinksOverRanks
-from pyg_batchgnn.loader.local_schedule import LocalSchedule
-from pyg_batchgnn.loader.node_inputs import NodeInputs
-from pyg_batchgnn.loader.numbering import NumberSeeds, OwnSeeds, as_they_are, from_table, looked_up
-from pyg_batchgnn.loader.options import Export, LoaderOptions
-from pyg_batchgnn.loader.pipeline import Pipeline
-from pyg_batchgnn.loader.probe import AttributeCost
-from pyg_batchgnn.loader.rank_sampling import RankSamplers, RankSampling
-from pyg_batchgnn.loader.sampling import SamplingRequest
-from pyg_batchgnn.loader.schedule import GlobalSchedule, ScheduleName, SeedSchedule
-from pyg_batchgnn.loader.setup import Composition, rules_of, shape_of, step_shape
-from pyg_batchgnn.loader.trained_seeds import TrainedSeeds
-from pyg_batchgnn.loader.world import RankWorld
-from pyg_batchgnn.ops import digest_text, minibatch_key
-from pyg_batchgnn.sample import Direction, Layout, LinkRules, Names, PygForm, SampledMinibatch
-from pyg_batchgnn.store import Sortedness
+from pyg_batchgnn.loader.pipeline import (
+    Composition,
+    NumberSeeds,
+    OwnSeeds,
+    Pipeline,
+    as_they_are,
+    from_table,
+    looked_up,
+    rules_of,
+    shape_of,
+    step_shape,
+)
+from pyg_batchgnn.loader.prefetch import RankWorld
+from pyg_batchgnn.loader.schedule import GlobalSchedule, LocalSchedule, ScheduleName, SeedSchedule
+from pyg_batchgnn.loader.source import cached_store, without_cached_hop
+from pyg_batchgnn.ops import digest_text, keyed_permutation, minibatch_key
+from pyg_batchgnn.partition import send_rows
+from pyg_batchgnn.sample import (
+    Direction,
+    Layout,
+    LinkRules,
+    MacrobatchSampler,
+    Names,
+    NeighborChoice,
+    PartitionedSampler,
+    PygForm,
+    SampledMinibatch,
+    SamplingPlan,
+)
+from pyg_batchgnn.store import (
+    DistFeatureStore,
+    DistGraphStore,
+    PartTimes,
+    Sortedness,
+    TimeOrder,
+    Times,
+    TypedGraph,
+    WeightSums,
+    own_sums,
+    replicate_attribute,
+    sum_weights,
+)
+
+# Rank sampling ####################################################################################
+
+
+RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler | HaloSampler
+#: The times of a rank's part, or of the whole graph if the rank has the whole topology.
+RankTimes: TypeAlias = PartTimes | Times
+
+
+@dataclass(frozen=True, eq=False)
+class RankSamplers:
+    """The samplers of one loader on one rank.
+
+    Attributes:
+        scheduled: samples the seeds of the schedule.
+        any: samples seeds of any rank.
+    """
+
+    scheduled: RankSampler
+    any: RankSampler
+
+
+@dataclass(frozen=True, eq=False)
+class RankSampling:
+    """The rules by which ranks sample a graph together, and the arrays that the rules need.
+
+    Attributes:
+        graph: the partitioned graph.
+        choice: the rules by which neighbours are chosen.
+        plan: the plan that the user asked for.
+        times: the times of the graph if sampling is temporal.
+        orders: by relation, the time order of the edges that the rank samples, or None: of its own
+            in-edges, or of all edges if it has the whole topology.
+        weights: by relation, the sums of the weights of these edges, or None.
+    """
+
+    graph: DistGraphStore
+    choice: NeighborChoice
+    plan: SamplingPlan
+    times: RankTimes | None = None
+    orders: Sequence[TimeOrder | None] = ()
+    weights: Sequence[WeightSums | None] = ()
+
+    @classmethod
+    def of(cls, features: DistFeatureStore, graph: DistGraphStore, request: SamplingRequest) -> RankSampling:
+        """Reads what the rules need from the stores. Collective.
+
+        Raises:
+            TypeError, ValueError: the rules do not fit the graph.
+        """
+        choice, schema = request.choice, graph.part.schema
+        plan = choice.plan(request.num_neighbors, request.replace, schema)
+        rules = _OwnRules(features) if graph.topology is None else _HostRules(features, graph.topology.graph)
+        times: RankTimes | None = None
+        orders: Sequence[TimeOrder | None] = (None,) * schema.num_relations
+        if choice.time_attr is not None:
+            times, orders = rules.times(choice.time_attr, choice.sortedness)
+        weights = () if choice.weight_attr is None else rules.weights(choice.weight_attr, orders)
+        return cls(graph, choice, plan, times, orders, weights)
+
+    def samplers(
+        self,
+        plan: SamplingPlan,
+        seed: int,
+        threads: int | None,
+        layout: Layout,
+        *,
+        own: bool,
+        excluding: bool,
+    ) -> RankSamplers:
+        """Makes the samplers.
+
+        Args:
+            plan: the plan that is sampled by.
+            seed: the key of every random choice.
+            threads: at most this many threads work; torch's number if None.
+            layout: the form of the edges.
+            own: True if every seed of the schedule is a node of its rank's own part.
+            excluding: True if seeds may have excluded pairs.
+        """
+        if self.graph.topology is not None:
+            whole = MacrobatchSampler(
+                self.graph.topology.graph,
+                plan,
+                seed,
+                threads,
+                layout,
+                times=self.orders,
+                weights=self.weights,
+            )
+            return RankSamplers(whole, whole)
+        sampler = PartitionedSampler(
+            self.graph.part,
+            self.graph.comm,
+            plan,
+            seed,
+            threads,
+            layout,
+            times=self.orders,
+            weights=self.weights,
+            seeds_are_own=own,
+            excluding=excluding,
+        )
+        return RankSamplers(sampler, sampler.of_any_seeds())
+
+
+@dataclass(frozen=True)
+class _OwnRules:
+    """The times and weights of a rank's own in-edges. All methods are collective."""
+
+    features: DistFeatureStore
+
+    def times(self, name: str, sortedness: Sortedness) -> tuple[RankTimes, Sequence[TimeOrder | None]]:
+        """Returns the times in an attribute, and the order of the edges of each relation."""
+        times = PartTimes.of(self.features, name)
+        return times, times.orders(sortedness)
+
+    def weights(self, name: str, orders: Sequence[TimeOrder | None]) -> Sequence[WeightSums | None]:
+        """Returns the sums of the weights in an attribute by relation."""
+        return own_sums(self.features, name, orders)
+
+
+@dataclass(frozen=True)
+class _HostRules:
+    """The times and weights of all edges; see `_OwnRules`."""
+
+    features: DistFeatureStore
+    graph: TypedGraph
+
+    def times(self, name: str, sortedness: Sortedness) -> tuple[RankTimes, Sequence[TimeOrder | None]]:
+        times = Times.of(name, replicate_attribute(self.features, name), self.graph.rows_by_group)
+        return times, times.orders(self.graph, sortedness)
+
+    def weights(self, name: str, orders: Sequence[TimeOrder | None]) -> Sequence[WeightSums | None]:
+        return sum_weights(name, replicate_attribute(self.features, name), self.graph, orders)
+
+
+# Trained seeds ####################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedSeeds:
+    """A rank's seeds, and who trains those that it owns.
+
+    Attributes:
+        seeds: the seeds that this rank trains.
+        own: the seeds that it owns.
+        trainer: [S_r] int64, the rank that trains each of its own.
+    """
+
+    seeds: OwnSeeds
+    own: OwnSeeds
+    trainer: Tensor
+
+    @classmethod
+    def by_owners(cls, own: OwnSeeds, rank: int) -> TrainedSeeds:
+        """Returns the seeds that a rank owns: it trains all of them."""
+        return cls(own, own, torch.full_like(own.positions, rank))
+
+    @classmethod
+    def balanced(cls, own: OwnSeeds, comm: Communicator) -> TrainedSeeds:
+        """Returns equally many seeds on every rank, most of them the rank's own. Collective."""
+        counts = comm.all_gather_json(own.positions.numel())
+        trainer = balanced_trainers(counts, comm.hosts, comm.rank)
+        rows = send_rows(comm, torch.stack([own.positions, own.internal], dim=1), trainer)
+        rows = rows[torch.argsort(rows[:, 0])]
+        return cls(OwnSeeds(rows[:, 0].contiguous(), rows[:, 1].contiguous()), own, trainer)
+
+
+def balanced_trainers(counts: Sequence[int], hosts: Sequence[int], rank: int) -> Tensor:
+    """Returns the rank that trains each of a rank's own seeds, [S_r] int64.
+
+    Ranks with too many give some to ranks with too few, to those of the same host first. It is a
+    keyed choice, so those that are given away are of all types and from everywhere. It does not
+    depend on the loader's seed.
+
+    Args:
+        counts: the number of seeds that each rank owns.
+        hosts: the host of each rank.
+        rank: the owner.
+    """
+    given = torch.tensor(moved_seeds(counts, hosts)[rank])
+    trainer = torch.full((counts[rank],), rank)
+    away = keyed_permutation(counts[rank], 0, rank)[: int(given.sum())]
+    trainer[away] = torch.repeat_interleave(torch.arange(len(counts)), given)
+    return trainer
+
+
+def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:
+    """Returns how many seeds each rank gives to each other rank.
+
+    Afterwards their numbers differ by at most 1. As few seeds move as possible. Ranks of one host
+    give to each other first.
+
+    Args:
+        counts: the number of seeds that each rank owns.
+        hosts: the host of each rank.
+    """
+    ranks, every = range(len(counts)), sum(counts)
+    richest = sorted(ranks, key=lambda rank: -counts[rank])[: every % len(counts)]
+    excess = [count - every // len(counts) - (rank in richest) for rank, count in enumerate(counts)]
+    moved = [[0] * len(counts) for _ in ranks]
+    for one_host in (True, False):
+        for giver, taker in itertools.product(ranks, ranks):
+            count = min(excess[giver], -excess[taker])
+            if count > 0 and (hosts[giver] == hosts[taker] or not one_host):
+                moved[giver][taker] = count
+                excess[giver] -= count
+                excess[taker] += count
+    return moved
+
+
+# Rank setup #######################################################################################
 
 
 class RankSetup:
@@ -255,3 +500,54 @@ def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMin
     biggest = max(sampled, key=attributes)
     row = -(-attributes(biggest) // max(1, biggest.num_nodes))
     return AttributeCost(row=2 * row + 8, batch=attributes(biggest) if export is Export.PYG else 0)
+
+
+# Historical setup #################################################################################
+
+
+class HistoricalSetup(RankSetup):
+    """Composes a loader that samples within a rank's part and its halo; see `Setup`."""
+
+    def __init__(self, data: Any, request: SamplingRequest, options: LoaderOptions) -> None:
+        super().__init__(data, request, options)
+        assert options.history is not None
+        self._history = options.history
+        because = self._refusal(request, options)
+        if because is not None:
+            raise ValueError(f"history is not possible: {because}")
+
+    def compose(self, loader: NodeLoader) -> Composition:
+        """Makes the parts of a loader; see `Setup`."""
+        return dataclasses.replace(super().compose(loader), follower=self._history)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "history": repr(self._history.settings)}
+
+    def _fetcher(self) -> OwnRowFetcher:
+        names = self._attributes()[NODES]
+        return self.world.now(lambda: OwnRowFetcher(self._features, names, self._history))
+
+    def _samplers(self, seed: int) -> RankSamplers:
+        plan = dataclasses.replace(self._plan, edge_ids=False)
+        sampler = HaloSampler(self._graph.part, self._history.halo, plan, seed, self._options.threads)
+        return RankSamplers(sampler, sampler)
+
+    def _refusal(self, request: SamplingRequest, options: LoaderOptions) -> str | None:
+        """Returns why historical embeddings do not go with the other arguments, None if they do."""
+        if self._history.part is not self._graph.part:
+            return "the caches are of another graph; make them with this DistGraphStore"
+        if options.export is not Export.NATIVE:
+            return "PyG batches have no caches for halo nodes; use export='native'"
+        if request.schedule not in (None, ScheduleName.LOCAL):
+            return "a rank samples from the nodes that it owns; use schedule='local'"
+        if request.choice != NeighborChoice():
+            return f"neighbours are drawn uniformly within a part, without {request.choice}"
+        if options.aggregation_cache is not None:
+            return "aggregates have no rows of halo nodes; leave aggregation_cache out"
+        if options.embedding is not None:
+            return "learned rows of halo nodes are not pushed; leave embedding out"
+        if options.feature_cache is not None:
+            return "features of halo nodes come from caches; leave feature_cache out"
+        if any(group.is_edge for group in self._attributes()):
+            return "edge attributes are not carried; give the names of node attributes as attributes"
+        return None

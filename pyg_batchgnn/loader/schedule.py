@@ -8,15 +8,21 @@ process is the only rank of the global schedule.
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
+from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.loader.order import Order, Remainder
-from pyg_batchgnn.loader.position import Run
+from pyg_batchgnn.loader.position import Order, Remainder, Run, all_states, as_positions, restored
+from pyg_batchgnn.ops import digest_text, minibatch_key, part_key
+
+# Schedule #########################################################################################
 
 
 class ScheduleName(str, enum.Enum):
@@ -176,3 +182,194 @@ class GlobalSchedule(AllSeeds):
         """Returns the places in the order where a minibatch begins and ends."""
         begin = min(number * self._shape.batch_size, self._count)
         return begin, min(begin + self._shape.batch_size, self._count)
+
+
+# Local schedule ###################################################################################
+
+
+class LocalSchedule:
+    """The minibatches of each rank's own list of seed nodes (BatchGNN, DistDGL, FastSample).
+
+    The lists have the seed nodes that a rank owns, or equally many on every rank.
+
+    Ranks with fewer minibatches than the rank with the most cut their nodes into as many, whose
+    sizes differ by at most one.
+
+    Args:
+        own: [S_r] positions of this rank's seed nodes in the loader's input, in its order.
+        counts: S_r of every rank.
+        rank: this rank.
+        shape: how minibatches are cut.
+        lists: what decides, with the number of ranks, which list each rank has; JSON can hold it.
+    """
+
+    stride = 1
+
+    def __init__(
+        self,
+        own: Tensor,
+        counts: Sequence[int],
+        rank: int,
+        shape: StepShape,
+        lists: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.own, self._counts, self._rank, self._shape = own, list(counts), rank, shape
+        self._lists = dict(lists or {})
+        self._steps = max(map(shape.batches, self._counts), default=0)
+
+    def length(self, skip: int = 0) -> int:
+        """Returns the number of steps after ``skip`` minibatches."""
+        return max(self._steps - skip, 0)
+
+    def end(self, skip: int) -> int:  # noqa: ARG002
+        """Returns the number of steps."""
+        return self._steps
+
+    def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
+        """Returns the steps of a run."""
+        # In a world of one rank the order is that of one process.
+        key = seed if self._rank == 0 else part_key(seed, f"r{self._rank}")
+        count = self.own.numel()
+        order = self.own[self._shape.order.visit(count, key, run.epoch)(0, count)]
+        sizes = [self._sizes(count) for count in self._counts]
+        mine = sizes[self._rank]
+        parts = order[: sum(mine)].split(mine) if mine else ()
+        seeds = [sum(step) for step in zip(*sizes, strict=True)]
+        return map(SeedStep, parts[run.skip :], seeds[run.skip :])
+
+    def num_candidates(self) -> int:
+        """Returns the number of the rank's own seeds."""
+        return self.own.numel()
+
+    def candidates(self, which: Tensor) -> Tensor:
+        """Returns the positions of some of the rank's own seeds."""
+        return self.own[which]
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the number of ranks, and what else decides their lists."""
+        return {"ranks": len(self._counts), **self._lists}
+
+    def _sizes(self, count: int) -> list[int]:
+        """Returns the sizes of the minibatches of a rank with ``count`` seeds."""
+        steps, size = self._steps, self._shape.batch_size
+        if self._shape.batches(count) == steps:
+            return [min(size, count - step * size) for step in range(steps)]
+        return [count // steps + (step < count % steps) for step in range(steps)]
+
+
+# Drawn schedule ###################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnOrder:
+    """The objects that draw the order of a loader.
+
+    The loader itself is not among them: that would be a reference cycle.
+
+    Attributes:
+        sampler, batch_sampler: the loader's.
+        batch_size: the loader's; None if the user gave the batch sampler.
+        generator: the loader's, or None.
+    """
+
+    sampler: Any
+    batch_sampler: Any
+    batch_size: int | None
+    generator: torch.Generator | None
+
+    @classmethod
+    def of(cls, loader: NodeLoader) -> DrawnOrder:
+        """Returns what draws a loader's order."""
+        return cls(loader.sampler, loader.batch_sampler, loader.batch_size, loader.generator)
+
+
+class DrawnSchedule(AllSeeds):
+    """The minibatches that a loader's own batch sampler draws, in one process.
+
+    A whole epoch is drawn at once. So neither training nor the size of a macrobatch comes in
+    between.
+
+    Args:
+        order: what draws the minibatches.
+        count: the number of seed nodes in the loader's input.
+    """
+
+    stride = 1
+
+    def __init__(self, order: DrawnOrder, count: int) -> None:
+        super().__init__(count)
+        self._order = order
+
+    def length(self, skip: int = 0) -> int | None:
+        """Returns the number of steps, or None if the user's batch sampler has no length."""
+        sampler = self._order.batch_sampler
+        return max(len(sampler) - skip, 0) if isinstance(sampler, Sized) else None
+
+    def end(self, skip: int) -> int | None:  # noqa: ARG002
+        """Returns the number of minibatches of an epoch, or None if it cannot be known."""
+        return self.length()
+
+    def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:  # noqa: ARG002
+        """Draws the steps of a run.
+
+        Raises:
+            ValueError: the run is to go on after minibatches that another process handed out, but
+                the sampler draws another order, or has no length.
+        """
+        if self.length() is None:
+            if run.skip:
+                raise ValueError(
+                    "a batch_sampler without len() cannot be resumed inside an epoch; give it a __len__"
+                )
+            return map(SeedStep.of, map(as_positions, self._order.batch_sampler))
+        saved, before = run.drawn, all_states(self._order)
+        with contextlib.nullcontext() if saved is None else restored(self._order, saved["states"]):
+            batches = [as_positions(batch) for batch in self._order.batch_sampler]
+        digest = _digest(batches)
+        if saved is not None and saved.get("digest") != digest:
+            raise ValueError(
+                f"the sampler draws other minibatches than it drew for epoch {run.epoch} before the state "
+                f"was saved; bring it back to where it stood when that epoch began"
+            )
+        run.drawn = saved or {"states": before, "digest": digest}
+        run.num_batches = len(batches)
+        return map(SeedStep.of, batches[run.skip :])
+
+
+def _digest(batches: Sequence[Tensor]) -> str:
+    sizes = torch.tensor([batch.numel() for batch in batches], dtype=torch.int64)
+    return digest_text(minibatch_key(torch.cat([*batches, sizes])))
+
+
+# Work #############################################################################################
+
+
+#: The number of a macrobatch that belongs to no epoch's sequence: of a probe, or of
+#: ``loader(index)``.
+NO_NUMBER = -1
+
+
+@dataclass(frozen=True, eq=False)
+class WorkItem:
+    """One macrobatch to make.
+
+    Attributes:
+        epoch: which a worker process learns from here alone.
+        number: the macrobatch's number in the epoch.
+        steps: the seeds of its minibatches.
+    """
+
+    epoch: int
+    number: int
+    steps: list[SeedStep]
+
+
+def work_items(steps: Iterable[SeedStep], run: Run, macrobatch_size: int) -> Iterator[WorkItem]:
+    """Cuts the steps of a run into macrobatches, and notes in it how many seeds each step has."""
+    left = iter(steps)
+    for number in itertools.count():
+        chosen = list(itertools.islice(left, macrobatch_size))
+        if not chosen:
+            return
+        run.seeds += [step.seeds for step in chosen]
+        yield WorkItem(run.epoch, number, chosen)

@@ -11,23 +11,159 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
+from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn.cache import AllNodes
-from pyg_batchgnn.loader.arguments import worker_arguments
-from pyg_batchgnn.loader.budget import PrefetchDepth, Sizes
-from pyg_batchgnn.loader.embedding_steps import EmbeddingSteps
-from pyg_batchgnn.loader.options import Export, LoaderOptions
-from pyg_batchgnn.loader.order import as_positions
-from pyg_batchgnn.loader.position import Position, Run
+from pyg_batchgnn.loader.budget import (
+    LoaderProbe,
+    PrefetchDepth,
+    Sizes,
+    candidate_positions,
+    choose_sizes,
+    probe_of,
+)
+from pyg_batchgnn.loader.options import Export, LoaderOptions, worker_arguments
+from pyg_batchgnn.loader.pipeline import Composition, EmbeddingSteps, Setup
+from pyg_batchgnn.loader.position import (
+    KeyedShuffleSampler,
+    Position,
+    Run,
+    as_positions,
+    check_states,
+    generator_states,
+    order_of,
+    set_generators,
+)
+from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.prefetch import prefetch as prefetched
-from pyg_batchgnn.loader.resumable import Resumable
-from pyg_batchgnn.loader.schedule import SeedStep
-from pyg_batchgnn.loader.setup import Setup
-from pyg_batchgnn.loader.sizing import resolve_sizes
+from pyg_batchgnn.loader.schedule import NO_NUMBER, SeedStep, WorkItem, work_items
 from pyg_batchgnn.loader.stats import LoaderStats
-from pyg_batchgnn.loader.work import NO_NUMBER, WorkItem, work_items
 from pyg_batchgnn.loader.workers import MakeBatches, Stage, WorkerPool
 from pyg_batchgnn.sample import PygOutput
+
+# Sizing ###########################################################################################
+
+
+def resolve_sizes(
+    options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, world: World
+) -> Sizes:
+    """Resolves "auto": the least B and F of all processes that have seeds to measure with.
+
+    Args:
+        options: the user's choice.
+        parts: the parts of the loader.
+        loader: the loader itself, whose arguments decide the minibatches to measure with.
+        depth: the work that is done before it is asked for.
+        world: the processes that make macrobatches together.
+    """
+    is_automatic = "auto" in (options.macrobatch_size, options.fetch_size)
+    probe = _probe(parts, loader, world) if is_automatic else None
+    num_batches = parts.schedule.length()
+    sizes = choose_sizes(options, probe, num_batches, depth, world.max_macrobatch(num_batches))
+    everyones = world.gather([probe is not None, sizes.macrobatch, sizes.fetch])
+    chosen = [one for measured, *one in everyones if measured] or [one for _, *one in everyones]
+    macrobatch, fetch = (min(column) for column in zip(*chosen, strict=True))
+    return Sizes(macrobatch, min(fetch, macrobatch))
+
+
+def _probe(parts: Composition, loader: NodeLoader, world: World) -> LoaderProbe | None:
+    """Measures a few minibatches; None if there are no seeds. Statistics do not count them."""
+    schedule, pipeline = parts.schedule, parts.pipeline
+    count = schedule.num_candidates()
+    arguments = count, loader.batch_size, schedule.length(), order_of(loader)
+    chosen = candidate_positions(*arguments) if count else []
+    steps = parts.number([SeedStep.of(schedule.candidates(one)) for one in chosen])
+    item = WorkItem(0, NO_NUMBER, list(steps))
+    sampled = world.now(lambda: pipeline.sample_uncounted(item))
+    return probe_of(sampled, pipeline.num_nodes, parts.cost(sampled)) if sampled else None
+
+
+# Resumable ########################################################################################
+
+
+class Resumable:
+    """Epochs and states, for a DataLoader that has these attributes."""
+
+    _position: Position
+    _parts: Composition
+    _pool: WorkerPool | None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch of the next ``iter(loader)`` and of ``loader(index)``."""
+        self._position.set_epoch(epoch)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the latest iterator, of `set_epoch` or of a loaded state.
+
+        The one that came last counts.
+        """
+        return self._position.run.epoch
+
+    @property
+    def upcoming_epoch(self) -> int:
+        """The epoch of the next ``iter(loader)``."""
+        return self._position.upcoming.epoch
+
+    @property
+    def steps_left(self) -> int:
+        """The number of minibatches that the next ``iter(loader)`` hands out.
+
+        It is below ``len(loader)`` after `load_state_dict`.
+
+        Raises:
+            TypeError: the user's batch sampler has no length.
+        """
+        left = self._parts.schedule.length(self._position.upcoming.skip)
+        if left is None:
+            raise TypeError(
+                "the loader's batch_sampler has no len(): how many minibatches are left is unknown"
+            )
+        return left
+
+    @property
+    def seed(self) -> int:
+        """The key of shuffling and sampling, the same on every rank."""
+        return self._parts.pipeline.sampler.seed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the place of the latest iterator, as a plain dictionary that JSON can hold."""
+        return self._position.state_dict(self.seed, self._settings(), generator_states(self))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Lets the next ``iter(loader)`` hand out exactly the minibatches that were left.
+
+        A sampler with a state of its own, other than a ``generator`` attribute, must be brought
+        back by its owner. That it draws the same minibatches again is checked when iterating
+        begins.
+
+        Raises:
+            ValueError: the state is of another loader; the message names the setting that differs.
+        """
+        self._position.check(state, self._settings())
+        if state["drawn"] is not None:  # the first state is that of torch's default generator
+            check_states(self, state["drawn"]["states"][1:])
+        set_generators(self, state["generators"])
+        self._position.load_state_dict(state)
+        if state["seed"] != self.seed:
+            self._reseed(state["seed"])
+            self._pool = None  # persistent workers sample with the old one
+
+    def _reseed(self, seed: int) -> None:
+        """Sets the key of shuffling and sampling."""
+        loader: Any = self
+        for sampler in self._parts.samplers:
+            sampler.seed = seed
+        if isinstance(loader.sampler, KeyedShuffleSampler):
+            loader.sampler.seed = seed
+
+    def _settings(self) -> dict[str, Any]:
+        """Returns what decides, beside seed and epoch, which minibatches there are."""
+        loader: Any = self
+        return {**self._parts.shape(loader), **self._parts.schedule.settings()}
+
+
+# Shell ############################################################################################
 
 
 class MacrobatchShell(Resumable, DataLoader[Any]):

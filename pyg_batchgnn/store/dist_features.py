@@ -6,22 +6,132 @@ import copy
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import FeatureStore, TensorAttr
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind
-from pyg_batchgnn.data import HOMOGENEOUS, Group
+from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 from pyg_batchgnn.partition import Part, PartitionBook
-from pyg_batchgnn.store.row_lookup import lookups_of
-from pyg_batchgnn.store.row_reader import RowReader
-from pyg_batchgnn.store.row_request import Columns
-from pyg_batchgnn.store.shard import LocalShard, shard_of, share_shard
-from pyg_batchgnn.store.tensor_attr import group_name, group_of, ids_of, same_rows
-from pyg_batchgnn.store.write import write_rows
+from pyg_batchgnn.store.directory import edge_targets, internal_ids
+from pyg_batchgnn.store.row_reader import RowReader, write_rows
+from pyg_batchgnn.store.shard import Columns, LocalShard, RowRequest, shard_of, share_shard
+
+# Row lookup #######################################################################################
+
+
+class RowLookup(Protocol):
+    """Turns the ids by which users know the rows of a group into a request to their owners."""
+
+    #: What the ids are called in errors.
+    noun: ClassVar[str]
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of the group, over all ranks."""
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        """Looks up [n] int64 ids that users know; rows come in the order of the ids. Collective."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeLookup:
+    """Looks up nodes of one type by original id."""
+
+    part: Part
+    comm: Communicator
+    node_type: int = 0
+
+    noun: ClassVar[str] = "node ids"
+
+    @property
+    def num_rows(self) -> int:
+        return self.part.book.num_nodes_of(self.node_type)
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        return RowRequest(internal_ids(self.part, self.comm, ids, node_type=self.node_type))
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeLookup:
+    """Looks up edges of one relation by input edge id."""
+
+    part: Part
+    comm: Communicator
+    relation: int = 0
+
+    noun: ClassVar[str] = "edge ids"
+
+    @property
+    def num_rows(self) -> int:
+        return self.part.edge_counts[self.relation]
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        return RowRequest(edge_targets(self.part, self.comm, ids, relation=self.relation), ids)
+
+
+def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
+    """Returns the lookup of every group of a part's graph."""
+    nodes = {group: NodeLookup(part, comm, number) for number, group in enumerate(part.schema.node_groups)}
+    edges = {group: EdgeLookup(part, comm, number) for number, group in enumerate(part.schema.edge_groups)}
+    return {**nodes, **edges}
+
+
+# Tensor attr ######################################################################################
+
+
+#: PyG's name of the edges of a homogeneous graph.
+EDGE_TYPE = EDGES.name
+
+
+def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
+    """Returns the group of an attribute as PyG names it. In a homogeneous graph a relation means
+    edges, and anything else nodes."""
+    if not schema.has_names:
+        return EDGES if isinstance(attr.group_name, tuple) else NODES
+    kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE
+    return Group(kind, attr.group_name)
+
+
+def group_name(group: Group, schema: Schema = HOMOGENEOUS) -> Any:
+    """Returns PyG's name of a group; the inverse of `group_of`."""
+    return None if group.is_node and not schema.has_names else group.name
+
+
+def same_rows(one: TensorAttr, other: TensorAttr) -> bool:
+    """Returns whether two attributes are of the same group and have the same index object."""
+    return one.index is other.index and one.group_name == other.group_name
+
+
+def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:
+    """Returns the index of an attribute as ids, [n] int64, that exist in its group.
+
+    Raises:
+        IndexError, TypeError, ValueError: the index is missing, of another type or out of range.
+    """
+    index = attr.index
+    if index is None:
+        raise ValueError(
+            f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
+            f"store.own.attributes"
+        )
+    if isinstance(index, slice):
+        index = torch.arange(*index.indices(lookup.num_rows))
+    ids = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
+    if ids.dtype is torch.bool:
+        ids = ids.nonzero().view(-1)
+    if ids.numel() and ids.dtype not in ops.INTEGERS:
+        raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
+    ids = ids.to(torch.int64).contiguous().view(-1)
+    ops.check_range("index", ids, lookup.num_rows, lookup.noun)
+    return ids
+
+
+# Dist features ####################################################################################
 
 
 @dataclass

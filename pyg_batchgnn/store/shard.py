@@ -2,18 +2,278 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Communicator, RowLayout
 from pyg_batchgnn.data import Group
-from pyg_batchgnn.partition import Part, share_arrays
-from pyg_batchgnn.store.row_format import RowBlock
-from pyg_batchgnn.store.row_index import EdgeIndex, NodeIndex, RowIndex
-from pyg_batchgnn.store.row_request import Columns, RowRequest
+from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.partition import Part, PartitionBook, share_arrays
+
+# Row format #######################################################################################
+
+
+#: Makes a tensor from its shape and dtype.
+Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
+
+#: Names of a row's columns: original ids and attributes are told apart.
+_ORIGINAL_IDS, _ATTRIBUTE = "original", "attribute/"
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Some rows of one group.
+
+    Attributes:
+        attributes: by name, [n, ...] each.
+        original: [n] int32 or int64, original ids of nodes, where they are read; else None.
+    """
+
+    attributes: dict[str, Tensor]
+    original: Tensor | None = None
+
+    @property
+    def columns(self) -> dict[str, Tensor]:
+        """All tensors, under names that tell attributes from original ids."""
+        named = {_ATTRIBUTE + name: table for name, table in self.attributes.items()}
+        return named if self.original is None else {_ORIGINAL_IDS: self.original, **named}
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Tensor]) -> RowBlock:
+        """Makes a block of `columns`."""
+        names = [name for name in columns if name != _ORIGINAL_IDS]
+        attributes = {name.removeprefix(_ATTRIBUTE): columns[name] for name in names}
+        return cls(attributes, columns.get(_ORIGINAL_IDS))
+
+    def rows(self, begin: int, end: int) -> RowBlock:
+        """Returns the rows from ``begin`` to ``end``, as views."""
+        return RowBlock.of({name: column[begin:end] for name, column in self.columns.items()})
+
+
+class RowFormat:
+    """Copies the rows of one group between blocks and bytes.
+
+    Args:
+        tables: some rows with the columns that are read; only their types and shapes matter.
+        threads: at most this many threads copy; torch's own number where None.
+
+    Attributes:
+        wire_bytes: bytes of a row on the wire, padding included.
+        row_bytes: bytes of a row in a block.
+    """
+
+    def __init__(self, tables: RowBlock, threads: int | None = None) -> None:
+        columns, self._threads = tables.columns, threads
+        self._layout = RowLayout.of(columns) if columns else None
+        fields = self._layout.fields if self._layout is not None else {}
+        self.wire_bytes = self._layout.row_bytes if self._layout is not None else 0
+        self.row_bytes = sum(field.bytes for field in fields.values())
+        self._fields = fields
+
+    def empty(self, rows: int, allocate: Allocate = ops.empty) -> RowBlock:
+        """Makes a block of rows that are not yet written."""
+        made = {name: allocate((rows, *field.shape), field.dtype) for name, field in self._fields.items()}
+        return RowBlock.of(made)
+
+    def gather(self, out: RowBlock, tables: RowBlock, index: Tensor) -> None:
+        """Copies the rows ``index`` [n] of ``tables`` to ``out``."""
+        columns = tables.columns
+        for name, column in out.columns.items():
+            ops.put_rows(column, columns[name], index, self._threads)
+
+    def pack(self, tables: RowBlock, index: Tensor, out: Tensor) -> None:
+        """Writes the rows ``index`` [n] of ``tables`` as bytes. ``out``: [n * wire_bytes] uint8."""
+        columns = tables.columns
+        for name, column in self._columns(out).items():
+            ops.put_rows(column, _bytes_of(columns[name]), index, self._threads)
+        if self.row_bytes < self.wire_bytes:
+            out.view(-1, self.wire_bytes)[:, self.row_bytes :] = 0
+
+    def unpack(self, packed: Tensor, out: RowBlock) -> None:
+        """Reads rows that `pack` wrote, one for each row of ``out``."""
+        columns = out.columns
+        for name, column in self._columns(packed).items():
+            ops.put_rows(_bytes_of(columns[name]), column, None, self._threads)
+
+    def _columns(self, packed: Tensor) -> dict[str, Tensor]:
+        """Returns the bytes of each column of packed rows, [n, bytes] strided, of any alignment."""
+        if self._layout is None or not self.wire_bytes:
+            return {}
+        rows, offsets = packed.view(-1, self.wire_bytes), self._layout.offsets
+        return {
+            name: rows[:, offsets[name] : offsets[name] + field.bytes]
+            for name, field in self._fields.items()
+            if field.bytes
+        }
+
+
+def _bytes_of(table: Tensor) -> Tensor:
+    """Returns the bytes of contiguous rows, [n, bytes] uint8, a view."""
+    rows, width = table.size(0), math.prod(table.shape[1:]) * table.element_size()
+    if not rows or not width:
+        return torch.empty(rows, width, dtype=torch.uint8)
+    return table.view(rows, -1).view(torch.uint8)
+
+
+# Row request ######################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class RowRequest:
+    """Some rows of one group, the nodes of one type or the edges of one relation.
+
+    A rank owns the rows of its nodes and of their in-edges. So a node's row is found by the node's
+    id, and an edge's row by the edge's id among the in-edges of its destination.
+
+    Attributes:
+        node: [n] int64, the nodes themselves or the destinations of the edges. A reader takes
+            ascending internal ids; `split` gives rows of the owners' parts.
+        edge: [n] int64, the input ids of the edges; None for nodes.
+    """
+
+    node: Tensor
+    edge: Tensor | None = None
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return self.node.numel()
+
+    @property
+    def columns(self) -> list[Tensor]:
+        """The ids of the rows, one or two vectors [n]; a request can be made of them again."""
+        return [self.node] if self.edge is None else [self.node, self.edge]
+
+    def take(self, order: Tensor) -> RowRequest:
+        """Returns the rows in another order. ``order``: [n] int64 positions."""
+        return RowRequest(*(column[order] for column in self.columns))
+
+    def split(self, book: PartitionBook, node_type: int = 0) -> list[RowRequest]:
+        """Cuts ascending internal ids of one node type where the owner changes.
+
+        Args:
+            book: the owners.
+            node_type: the number of the type.
+
+        Returns:
+            One request per part, its ``node`` counted from the part's first node of the type.
+        """
+        if not len(self):
+            return [self] * book.parts
+        own = [book.nodes_of(part, node_type) for part in range(book.parts)]
+        ends = torch.searchsorted(self.node, torch.tensor([nodes.stop for nodes in own])).tolist()
+        pieces = zip([0, *ends], ends, own, strict=False)
+        return [
+            RowRequest(
+                self.node[begin:end] - nodes.start, None if self.edge is None else self.edge[begin:end]
+            )
+            for begin, end, nodes in pieces
+        ]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a group's rows that are read.
+
+    Attributes:
+        attributes: names.
+        original_ids: True if the original ids of nodes are read too.
+    """
+
+    attributes: Sequence[str] = ()
+    original_ids: bool = False
+
+
+# Row index ########################################################################################
+
+
+class RowIndex(Protocol):
+    """Finds rows of one group in a shard."""
+
+    #: The numbers that a request has for each row.
+    id_columns: ClassVar[int]
+
+    def find(self, request: RowRequest) -> Tensor:
+        """Returns the positions, [n], of rows in the group's tables.
+
+        Args:
+            request: of rows of this shard, its ``node`` counted from the part's first node.
+        """
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        """The arrays of the index, by the names of the constructor's arguments."""
+
+
+@dataclass(frozen=True)
+class NodeIndex:
+    """Finds the rows of nodes, which lie in the order of the part's nodes."""
+
+    id_columns: ClassVar[int] = 1
+
+    def find(self, request: RowRequest) -> Tensor:
+        return request.node
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeIndex:
+    """Finds the rows of edges, which lie in the order of the in-edges of the part's nodes.
+
+    Attributes:
+        indptr: [n + 1] int64, where each node's in-edges begin; empty where edges have no
+            attributes.
+        edge_ids: [e] input ids of the edges, ascending for each node; empty where edges have no
+            attributes.
+    """
+
+    indptr: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    edge_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+
+    id_columns: ClassVar[int] = 2
+
+    @classmethod
+    def of(cls, in_edges: InEdges) -> EdgeIndex:
+        """Makes the index of some nodes' in-edges, which must be ascending by edge id."""
+        return cls(in_edges.indptr, in_edges.explicit_edge_ids())
+
+    def find(self, request: RowRequest) -> Tensor:
+        """Finds edges by bisection among the in-edges of their destinations.
+
+        Raises:
+            IndexError: an edge is not among the in-edges of its destination.
+        """
+        assert request.edge is not None
+        row, edge = request.node.long(), request.edge.long()
+        low, high = self.indptr[row], self.indptr[row + 1]
+        end, last = high, max(self.edge_ids.numel() - 1, 0)
+        most = int((high - low).max()) if row.numel() else 0
+        for _ in range(most.bit_length()):
+            middle = (low + high) // 2
+            below = (low < high) & (self.edge_ids[middle.clamp(max=last)] < edge)
+            low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
+        if not bool((low < end).all()) or not torch.equal(self.edge_ids[low].to(edge.dtype), edge):
+            raise IndexError(
+                "an edge was asked for that is not among the in-edges of its destination; give all ranks "
+                "parts of the same graph"
+            )
+        return low
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        return {"indptr": self.indptr, "edge_ids": self.edge_ids}
+
+
+# Shard ############################################################################################
+
 
 #: Names of a shard's arrays in shared memory: by group the original ids, the index and the tables.
 _ORIGINAL, _INDEX, _TABLE = "original", "index", "table"

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.store.time_order import TimeOrder
-from pyg_batchgnn.store.weight_sums import WeightSums
+from pyg_batchgnn.store.time_order import TimeOrder, WeightSums
 
 _Part = TypeVar("_Part")
 #: Parts by what tells them apart, for as long as they are used.

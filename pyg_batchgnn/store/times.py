@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,9 +12,11 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.data import Group, Relation
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.store.sharing import shared_order
-from pyg_batchgnn.store.time_order import TimeOrder, first_fall
-from pyg_batchgnn.store.typed_graph import TypedGraph
+from pyg_batchgnn.store.graph import TypedGraph
+from pyg_batchgnn.store.sharing import shared_order, shared_sums
+from pyg_batchgnn.store.time_order import TimeOrder, WeightSums, first_fall
+
+# Times ############################################################################################
 
 
 class TimeLevel(enum.Enum):
@@ -167,3 +169,110 @@ def _checked(name: str, group: Group, time: Tensor, rows: int) -> Tensor:
             f"{name!r} of {group} has shape {list(time.shape)} for {rows} rows; give one time for each"
         )
     return time.detach().cpu().reshape(-1)
+
+
+# Existence ########################################################################################
+
+
+#: The time of nodes that have none: before all others.
+ALWAYS = torch.iinfo(torch.int64).min
+#: Later than all times.
+NEVER = torch.iinfo(torch.int64).max
+
+
+def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
+    """Returns the time from which each node exists, [N_t] int64 for each node type that has times.
+
+    Nodes with times exist from theirs. If edges have times, a node exists from the earliest time of
+    any timed edge at it, in either direction and under any relation. Nodes without a timed edge
+    exist always.
+
+    Args:
+        times: the times of the graph's nodes or edges.
+        graph: the graph.
+    """
+    if times.level is TimeLevel.NODE:
+        return times.by_group
+    schema = graph.schema
+    first = {
+        group: torch.full((count,), NEVER)
+        for group, count in zip(schema.node_groups, graph.num_nodes, strict=True)
+    }
+    for number, edges in enumerate(graph.relations):
+        time = times.by_group.get(schema.edge_groups[number])
+        if time is not None:
+            time = by_position(edges, time)
+            source, target = (types[number] for types in (schema.source_types, schema.target_types))
+            for end, node in ((source, edges.indices.long()), (target, edges.targets())):
+                first[schema.node_groups[end]].scatter_reduce_(0, node, time, "amin")
+    return {group: torch.where(time == NEVER, ALWAYS, time) for group, time in first.items()}
+
+
+# Weights ##########################################################################################
+
+
+def sum_weights(
+    name: str, found: Mapping[Group, Tensor], graph: TypedGraph, orders: Sequence[TimeOrder | None]
+) -> tuple[WeightSums | None, ...]:
+    """Returns the prefix sums of the weights of each relation; None where edges have no weight.
+
+    Args:
+        name: the attribute's name.
+        found: the attribute by group, with all rows; edges are by input edge id.
+        graph: the graph.
+        orders: by relation the time order, in which sums are then taken, or None.
+
+    Raises:
+        ValueError: no relation has the attribute, or a weight is negative or not finite.
+        TypeError: weights are no floating-point numbers.
+    """
+    check_has_edges(name, found)
+    sums: list[WeightSums | None] = []
+    for group, edges, order in zip(graph.schema.edge_groups, graph.relations, orders, strict=True):
+        if group not in found:
+            sums.append(None)
+            continue
+        weight = by_position(edges, checked_weight(name, group, found[group], edges.num_edges))
+        sums.append(shared_sums(name, edges, order, weight))
+    return tuple(sums)
+
+
+def check_has_edges(name: str, found: Collection[Group]) -> None:
+    """Raises ValueError unless an attribute is one of edges. ``found``: the groups that have it."""
+    if not any(group.is_edge for group in found):
+        whose = f"; nodes have it ({', '.join(map(str, found))})" if found else ""
+        raise ValueError(
+            f"weight_attr={name!r} is no attribute of edges{whose}: name an attribute with one "
+            f"floating-point weight for each edge"
+        )
+
+
+def checked_weight(name: str, group: Group, weight: Tensor, rows: int) -> Tensor:
+    """Returns the weights of a relation's edges, [rows].
+
+    Raises:
+        TypeError, ValueError: they are no floating-point numbers or not one for each edge, or one
+            is negative or not finite.
+    """
+    if not isinstance(weight, Tensor):
+        raise TypeError(
+            f"weights must be a tensor, but {name!r} of {group} is a {type(weight).__name__}; use "
+            f"torch.tensor"
+        )
+    if not weight.dtype.is_floating_point:
+        raise TypeError(
+            f"weights must be floating-point numbers, but {name!r} of {group} is {weight.dtype}; use .float()"
+        )
+    if weight.dim() == 0 or weight.numel() != rows or weight.size(0) != rows:
+        raise ValueError(
+            f"{name!r} of {group} has shape {list(weight.shape)} for {rows} edges; give one weight for each"
+        )
+    weight = weight.detach().cpu().reshape(-1)
+    wrong = ~(torch.isfinite(weight) & (weight >= 0))
+    if bool(wrong.any()):
+        at = int(wrong.nonzero()[0])
+        raise ValueError(
+            f"weights must be finite and not negative, but {name!r} of {group} holds {float(weight[at])} at "
+            f"edge {at}; clamp or remove such edges (weight 0 is never picked)"
+        )
+    return weight

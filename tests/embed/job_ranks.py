@@ -18,7 +18,7 @@ from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import CommError, Communicator, KindCounts, MessageKind
 from pyg_batchgnn.data import HOMOGENEOUS, NODES, DatasetError
 from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, SparseAdam, UpdateRule
-from pyg_batchgnn.embed.table import InitialRows, make_table
+from pyg_batchgnn.embed.tables import InitialRows, make_table
 from pyg_batchgnn.nn import SAGE
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole

@@ -10,8 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator, KindCounts, MessageKind
 from pyg_batchgnn.data import Dataset, Group
 from pyg_batchgnn.fetch import CacheRequest, FetchGroup, RemoteFetcher, SeedShare
-from pyg_batchgnn.fetch.cached_rows import bytes_in_cache
-from pyg_batchgnn.fetch.inclusion import inclusion
+from pyg_batchgnn.fetch.cache import bytes_in_cache, inclusion
 from pyg_batchgnn.sample import (
     Layout,
     MacrobatchSampler,

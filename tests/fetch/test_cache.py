@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from pyg_batchgnn.fetch.cached_rows import CachedRows
+from pyg_batchgnn.fetch.cache import CachedRows
 from pyg_batchgnn.sample import Replacement, taken_probability
 from tests.support.ranks import run_ranks
 

@@ -15,9 +15,9 @@ import torch
 from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader, ops
-from pyg_batchgnn.loader.order import Order
-from pyg_batchgnn.loader.probe import probe_batches
-from pyg_batchgnn.loader.world import MAX_AUTO
+from pyg_batchgnn.loader.budget import probe_batches
+from pyg_batchgnn.loader.position import Order
+from pyg_batchgnn.loader.prefetch import MAX_AUTO
 from tests.support.loader_cases import make_data, make_loader
 
 MIB = 1 << 20

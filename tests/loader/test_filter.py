@@ -15,7 +15,7 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.utils import to_torch_csr_tensor
 
 from pyg_batchgnn import PygNeighborSampler
-from pyg_batchgnn.loader.gather import Gatherer
+from pyg_batchgnn.loader.filter import Gatherer
 from pyg_batchgnn.store import graph_from_pyg
 from tests.support.loader_cases import EDGES, NODES, assert_same, contents, make_data, make_loader
 

@@ -12,8 +12,7 @@ from torch_geometric.loader.utils import filter_hetero_data as pygs_filter
 from torch_geometric.sampler import HeteroSamplerOutput
 from torch_geometric.utils import to_torch_csr_tensor
 
-from pyg_batchgnn.loader.filter import filter_hetero_data
-from pyg_batchgnn.loader.gather import Gatherer
+from pyg_batchgnn.loader.filter import Gatherer, filter_hetero_data
 from tests.support.hetero_cases import CITES, COUNTS, RELATIONS, assert_same, make_hetero
 
 

@@ -16,8 +16,7 @@ import pytest
 from torch.utils.data import dataloader
 from torch.utils.data._utils import signal_handling
 
-from pyg_batchgnn.loader.worker_context import WorkerContext
-from pyg_batchgnn.loader.workers import _lost_worker
+from pyg_batchgnn.loader.workers import WorkerContext, _lost_worker
 from tests.support.leftovers import nothing_is_left
 from tests.support.loader_cases import make_data, make_loader
 

@@ -7,12 +7,9 @@ import itertools
 import pytest
 import torch
 
-from pyg_batchgnn.loader.local_schedule import LocalSchedule
-from pyg_batchgnn.loader.order import Order, Remainder
-from pyg_batchgnn.loader.position import Run
-from pyg_batchgnn.loader.schedule import GlobalSchedule, StepShape
-from pyg_batchgnn.loader.trained_seeds import moved_seeds
-from pyg_batchgnn.loader.work import work_items
+from pyg_batchgnn.loader.position import Order, Remainder, Run
+from pyg_batchgnn.loader.rank_setup import moved_seeds
+from pyg_batchgnn.loader.schedule import GlobalSchedule, LocalSchedule, StepShape, work_items
 
 SEED = 3
 
