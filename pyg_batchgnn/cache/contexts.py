@@ -12,7 +12,6 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn.cache.distributed_context import DistributedContext
 from pyg_batchgnn.cache.local_context import LocalContext
 from pyg_batchgnn.cache.pieces import PassReads, Piece, ReadableRows
-from pyg_batchgnn.cache.source_values import SourceValues
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.data import FEATURES, Schema
 from pyg_batchgnn.ops import OwnedEdges
@@ -23,6 +22,7 @@ from pyg_batchgnn.store import (
     TypedGraph,
     typed_graph_from_pyg,
 )
+from pyg_batchgnn.types import SourceValues
 
 T = TypeVar("T")
 

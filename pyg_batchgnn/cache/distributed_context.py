@@ -14,13 +14,14 @@ from pyg_batchgnn.cache.bytes import free_bytes
 from pyg_batchgnn.cache.cuts import Cut, PieceLimits, cut_pieces
 from pyg_batchgnn.cache.folder import work_with_files
 from pyg_batchgnn.cache.pieces import PassReads, Piece, PieceNodes, ReadableRows, Renumbered, SourceNumbers
-from pyg_batchgnn.cache.source_values import SourceValues, halo_nodes
+from pyg_batchgnn.cache.source_values import halo_nodes
 from pyg_batchgnn.cache.targets import owned_targets
 from pyg_batchgnn.comm import Header, MessageKind
 from pyg_batchgnn.data import FEATURES, Group
 from pyg_batchgnn.ops import OwnedEdges
 from pyg_batchgnn.partition import ArraySpec, allocate_on_host, share_arrays
 from pyg_batchgnn.store import Columns, DistFeatureStore, RowReader, RowRequest
+from pyg_batchgnn.types import SourceValues
 
 T = TypeVar("T")
 

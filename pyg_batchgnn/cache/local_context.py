@@ -15,11 +15,11 @@ from pyg_batchgnn.cache.bytes import free_bytes
 from pyg_batchgnn.cache.cuts import Cut, OwnedTargets, PieceLimits, cut_pieces
 from pyg_batchgnn.cache.folder import work_with_files
 from pyg_batchgnn.cache.pieces import PassReads, Piece, PieceNodes, ReadableRows, Renumbered, SourceNumbers
-from pyg_batchgnn.cache.source_values import SourceValues
 from pyg_batchgnn.cache.targets import owned_targets
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import OwnedEdges
 from pyg_batchgnn.store import DistFeatureStore, TypedGraph
+from pyg_batchgnn.types import SourceValues
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.linear import is_watched
-from pyg_batchgnn.nn.models.norms import fused_norm
-from pyg_batchgnn.nn.update import Update
+from pyg_batchgnn.nn.norm import fused_norm
+from pyg_batchgnn.nn.terms import Update
 
 
 def fuses_relu(act: Any) -> bool:

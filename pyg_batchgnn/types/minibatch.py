@@ -1,19 +1,189 @@
-"""A minibatch before its attributes are fetched."""
+"""A sampled minibatch, and its parts: the nodes of a type, the edges of a relation, the links."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import enum
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar, overload
 
+import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import HOMOGENEOUS, Relation, Schema
-from pyg_batchgnn.sample.links import SampledLinks
-from pyg_batchgnn.sample.parts import Parts
-from pyg_batchgnn.sample.sampled_parts import SampledEdges, SampledNodes
+from pyg_batchgnn.types.layer_prefix import layers_sampled
+from pyg_batchgnn.types.schema import HOMOGENEOUS, Relation, Schema
+
+
+class Layout(enum.Enum):
+    """The form of a minibatch's edges."""
+
+    CSC = "csc"  # int32 sources by destination: what native layers read
+    COO = "coo"  # int64 sources and destinations as well: what PyG's edge_index is
+
+
+@dataclass(frozen=True, eq=False)
+class SampledNodes:
+    """The sampled nodes of one type.
+
+    Attributes:
+        node: [N_t] int64, node ids within the type in order of discovery, seeds first.
+        nodes_per_hop: the number of seeds, then of the nodes discovered at hop 0, 1, ...; one more
+            entry than there are hops.
+        example: [N_t] int64, in disjoint sampling the number of each node's example, else None.
+    """
+
+    node: Tensor
+    nodes_per_hop: list[int]
+    example: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the tensors."""
+        return self.node.nbytes + (0 if self.example is None else self.example.nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledEdges:
+    """The sampled edges of one relation, as one CSC by target that holds every layer.
+
+    Attributes:
+        indptr: [D_t + 1] int64, where the in-edges of each of the D_t expanded rows of the target
+            type begin.
+        indices: [E_r] local ids of the sources within their type, int32 in native batches and int64
+            in those for PyG.
+        edge: [E_r] int64 input edge ids, or None if the plan does not ask for them.
+        edges_per_hop: the number of edges of hop 0, 1, ...; empty in an induced subgraph, which has
+            no hops.
+        coo: [2, E_r] int64, local sources above local targets, if sampled for PyG, else None.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    edge: Tensor | None
+    edges_per_hop: list[int]
+    coo: Tensor | None = None
+
+    @property
+    def num_edges(self) -> int:
+        """The number of edges, E_r."""
+        return self.indices.numel()
+
+    @property
+    def destination(self) -> Tensor:
+        """[E_r] int64, the local target of each edge."""
+        if self.coo is not None:
+            return self.coo[1]
+        degrees = self.indptr[1:] - self.indptr[:-1]
+        return torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
+
+    @property
+    def edge_index(self) -> Tensor:
+        """[2, E_r] int64, local sources above local targets, by target in hop order."""
+        return torch.stack([self.indices.long(), self.destination]) if self.coo is None else self.coo
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the tensors."""
+        edges = self.indices if self.coo is None else self.coo
+        return sum(one.nbytes for one in (self.indptr, edges, self.edge) if one is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledLinks:
+    """The links of one relation in a sampled minibatch, and negatives behind them.
+
+    Attributes:
+        relation: the relation.
+        input_id: [P] int64, the positions of the links in the loader's input.
+        index: [2, P + N] int64, local ids of sources above targets, links first.
+        label: [P + N, ...], zeros for negatives; None if there are neither labels nor negatives.
+        time: [P + N] int64, a negative has the time of its link; None without times.
+    """
+
+    relation: Relation
+    input_id: Tensor
+    index: Tensor
+    label: Tensor | None
+    time: Tensor | None
+
+    @property
+    def metadata(self) -> tuple[Any, ...]:
+        """The entries of PyG's ``SamplerOutput.metadata``."""
+        return self.input_id, self.index, self.label, self.time
+
+
+@dataclass(frozen=True, eq=False)
+class TripletLinks:
+    """The links of one relation in a sampled minibatch, and other targets for their sources.
+
+    Attributes:
+        relation: the relation.
+        input_id: [P] int64, the positions of the links in the loader's input.
+        source, target: [P] int64, local ids.
+        negative: [P], or [P, K] for K > 1 negatives per link: int64, local ids within the target
+            type.
+        time: [P] int64, or None without times.
+    """
+
+    relation: Relation
+    input_id: Tensor
+    source: Tensor
+    target: Tensor
+    negative: Tensor
+    time: Tensor | None
+
+    @property
+    def metadata(self) -> tuple[Any, ...]:
+        """The entries of PyG's ``SamplerOutput.metadata``."""
+        return self.input_id, self.source, self.target, self.negative, self.time
+
+
+SampledLinks: TypeAlias = LabelledLinks | TripletLinks
+
 
 _Part = TypeVar("_Part")
+
+
+class ByNumber(Sequence[_Part]):
+    """The parts of a minibatch by number of the node type or relation.
+
+    A minibatch of many types reaches few of them. The parts that it does not reach are one and the
+    same object, and take no time.
+
+    Args:
+        length: the number of types or relations.
+        reached: by number, in ascending order, the parts that the minibatch reaches.
+        rest: every other part; ignored if there is none.
+    """
+
+    __slots__ = ("_length", "_rest", "reached")
+
+    def __init__(self, length: int, reached: Mapping[int, _Part], rest: _Part | None = None) -> None:
+        self._length, self.reached, self._rest = length, reached, rest
+
+    @classmethod
+    def of(cls, parts: Sequence[_Part]) -> ByNumber[_Part]:
+        """Returns the parts of a list that has all of them."""
+        return parts if isinstance(parts, ByNumber) else cls(len(parts), dict(enumerate(parts)))
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, number: int) -> _Part: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[_Part]: ...
+    def __getitem__(self, number: int | slice) -> Any:
+        if isinstance(number, slice):
+            return tuple(self)[number]
+        at = range(self._length)[number]
+        return self.reached.get(at, self._rest)
+
+    def __iter__(self) -> Iterator[_Part]:
+        get, rest = self.reached.get, self._rest
+        return (get(number, rest) for number in range(self._length))  # type: ignore[misc]
+
+
 _Minibatch = TypeVar("_Minibatch", bound="SampledMinibatch")
 
 
@@ -61,8 +231,8 @@ class SampledMinibatch:
     links: tuple[SampledLinks, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "nodes", Parts.of(self.nodes))
-        object.__setattr__(self, "edges", Parts.of(self.edges))
+        object.__setattr__(self, "nodes", ByNumber.of(self.nodes))
+        object.__setattr__(self, "edges", ByNumber.of(self.edges))
 
     @classmethod
     def homogeneous(cls, nodes: SampledNodes, edges: SampledEdges, key: int) -> SampledMinibatch:
@@ -94,7 +264,7 @@ class SampledMinibatch:
     @property
     def reached_nodes(self) -> Mapping[int, SampledNodes]:
         """The sampled nodes by number of the type; types that are not reached may be left out."""
-        return Parts.of(self.nodes).reached
+        return ByNumber.of(self.nodes).reached
 
     @property
     def reached_edges(self) -> Mapping[int, SampledEdges]:
@@ -102,7 +272,7 @@ class SampledMinibatch:
 
         Relations into a type that is not reached may be left out.
         """
-        return Parts.of(self.edges).reached
+        return ByNumber.of(self.edges).reached
 
     @property
     def batch_size(self) -> int:
@@ -120,10 +290,23 @@ class SampledMinibatch:
         return sum(one.num_edges for one in self.reached_edges.values())
 
     @property
+    def num_layers(self) -> int | None:
+        """The number of layers that the minibatch was sampled for, one per hop.
+
+        None for an induced subgraph, on which a model may have any number of layers.
+        """
+        edges_per_hop = self.edges[0].edges_per_hop if len(self.edges) > 0 else None
+        return layers_sampled(self.nodes[0].nodes_per_hop, edges_per_hop)
+
+    @property
     def has_layers(self) -> bool:
         """True if edges are counted by hop, which they are not in an induced subgraph."""
-        hops = len(self.nodes[0].nodes_per_hop) - 1
-        return not self.edges or len(self.edges[0].edges_per_hop) == hops
+        return self.num_layers is not None
+
+    @property
+    def has_one_type(self) -> bool:
+        """True if there is one node type and one relation, whose arrays are the minibatch's own."""
+        return len(self.nodes) == 1 and len(self.edges) == 1
 
     @property
     def nbytes(self) -> int:

@@ -1,4 +1,4 @@
-"""The rows and edges of a minibatch that one layer takes."""
+"""The part of a minibatch that one layer takes: its first rows and edges (design, section 3)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 
-def num_layers(nodes_per_hop: Sequence[int], edges_per_hop: Sequence[int] | None) -> int | None:
+def layers_sampled(nodes_per_hop: Sequence[int], edges_per_hop: Sequence[int] | None) -> int | None:
     """Returns the number of layers that a minibatch was sampled for.
 
     Args:
-        nodes_per_hop: the number of seeds, then of the nodes of each hop.
-        edges_per_hop: the number of edges of each hop, None without relations.
+        nodes_per_hop: the number of seeds, then of the nodes that each hop found.
+        edges_per_hop: the number of edges of each hop; None in a graph without relations.
 
     Returns:
         The number of hops; None for an induced subgraph, whose edges are not counted by hop.
@@ -23,10 +23,10 @@ def num_layers(nodes_per_hop: Sequence[int], edges_per_hop: Sequence[int] | None
 
 @dataclass(frozen=True)
 class LayerHops:
-    """The first rows and edges of a minibatch, or all of an induced subgraph.
+    """The hops whose edges a layer takes. Layer l of L takes those of the first L - l + 1 hops.
 
     Attributes:
-        hops: the layer takes the edges of the first ``hops`` hops. None: it takes all edges, and
+        hops: the number of hops. None in an induced subgraph: every layer takes all edges, and
             every node is source and target.
     """
 
@@ -34,10 +34,11 @@ class LayerHops:
 
     @classmethod
     def of(cls, layers: int | None, layer: int) -> LayerHops:
-        """Returns the hops of a layer.
+        """Returns the prefix of a layer.
 
         Args:
-            layers: the number of layers that were sampled for; None for an induced subgraph.
+            layers: the number of layers that the minibatch was sampled for; None for an induced
+                subgraph.
             layer: the number of the layer, from 1 at the input.
 
         Raises:
@@ -60,5 +61,6 @@ class LayerHops:
         return sum(nodes_per_hop[: None if self.hops is None else self.hops + 1])
 
     def edges(self, edges_per_hop: Sequence[int], every: int) -> int:
-        """Returns the number of edges that the layer takes, of ``every`` edge of the minibatch."""
+        """Returns the number of edges that the layer takes, ``every`` edge of an induced
+        subgraph."""
         return every if self.hops is None else sum(edges_per_hop[: self.hops])
