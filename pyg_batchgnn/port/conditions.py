@@ -7,6 +7,7 @@ import torch_geometric.nn
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn import nn
+from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port.modules import (
     AcceleratedBatchNorm1d,
     AcceleratedGATConv,
@@ -32,16 +33,6 @@ def is_row_wise(act: torch.nn.Module) -> bool:
     if type(act) in _SOFTMAX:
         return act.dim in (None, 1, -1)  # of two dimensions torch chooses the last one
     return type(act) in _BY_ELEMENT
-
-
-def is_row_wise_norm(norm: torch.nn.Module) -> bool:
-    """Returns whether a norm is known to compute each row by itself, and to keep no result for its
-    gradient."""
-    if type(norm) is torch.nn.LayerNorm:
-        return len(norm.normalized_shape) == 1
-    if type(norm) is torch_geometric.nn.LayerNorm:
-        return bool(norm.mode == "node")
-    return type(norm) is torch.nn.Identity
 
 
 #: What follows the layers, by its name in a model.

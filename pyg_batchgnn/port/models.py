@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +15,7 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.port.chain import EdgeValues, compute_layer, run
+from pyg_batchgnn.nn.models import LayerEnd, last_rows, run_layers, wrong_hops
 from pyg_batchgnn.port.conditions import can_run, drops, left_to_pyg, takes_row_statistics
 from pyg_batchgnn.port.inputs import (
     Accelerated,
@@ -26,53 +28,80 @@ from pyg_batchgnn.port.inputs import (
 )
 from pyg_batchgnn.port.prefixes import PrefixEdges, known_prefixes, sorted_prefixes, with_drawn_keys
 
+# The loop over the layers #########################################################################
 
-def infer(model: BasicGNN, loader: Any, memory_budget: int | str | None, progress: bool) -> Tensor | None:
-    """Returns the output of all nodes, or None if PyG's method computes it.
+
+@dataclass(frozen=True)
+class EdgeValues:
+    """Weights or features of the edges, in the order of ``edge_index``.
+
+    Attributes:
+        weight: [E], for GCN.
+        attr: [E, edge_dim], for GAT.
+    """
+
+    weight: Tensor | None = None
+    attr: Tensor | None = None
+
+    def of(self, graph: nn.LayerGraph) -> dict[str, Tensor]:
+        """Returns the arguments of a convolution on a layer."""
+        found = {}
+        if self.weight is not None:
+            found["edge_weight"] = self.weight[: (graph.whole or graph).num_edges]
+        if self.attr is not None:
+            found["edge_attr"] = self.attr[: graph.num_edges]
+        return found
+
+
+def run(
+    model: BasicGNN, x: Tensor | nn.RowView, graphs: Sequence[nn.LayerGraph], values: EdgeValues
+) -> Tensor:
+    """Returns the model's output for the targets of the last layer.
 
     Args:
-        model: an accelerated model.
-        loader: PyG's method is for PyG's loaders, and for models of which a part is left to PyG.
-        memory_budget: bytes of the pieces that are computed at once; chosen where None.
-        progress: shows the progress.
-
-    Raises:
-        TypeError: ``loader`` is no loader.
-        ValueError: a module looks at all rows of a call, or PyG's method cannot use the loader.
+        model: a model for which `can_run` is true.
+        x: the rows of the sources of the first layer.
+        graphs: the edges of each layer. The targets of one are the sources of the next.
+        values: of all edges.
     """
-    if not hasattr(loader, "all_nodes"):
-        if not isinstance(loader, NeighborLoader):
-            raise TypeError(
-                f"inference takes a MacrobatchNeighborLoader or PyG's NeighborLoader, got "
-                f"{type(loader).__name__}"
-            )
-        return None
-    nn.check_row_wise(model.modules())
-    left = left_to_pyg(model)
-    if left is not None:
-        _check_for_pyg(model, loader, left)
-        return None
-    nodes = nn.nodes_of(loader, memory_budget, progress)
-    return nn.infer_model(model, nodes, functools.partial(compute_layer, model)).rows
+
+    def compute(index: int, rows: Tensor | nn.RowView) -> Tensor:
+        return compute_layer(model, index, rows, graphs[index], values.of(graphs[index]))
+
+    knowledge = getattr(model, "jk", None)
+    _, results = run_layers(compute, len(graphs), x, keep_all=knowledge is not None)
+    out = last_rows(results, graphs[-1].num_targets, knowledge)
+    return model.lin(out) if hasattr(model, "lin") else out
 
 
-def _check_for_pyg(model: BasicGNN, loader: NeighborLoader, left: str) -> None:
-    """Refuses what PyG's ``inference`` cannot compute; it only asserts what it needs."""
-    hops, seeds, nodes = len(loader.node_sampler.num_neighbors), len(loader.dataset), loader.data.num_nodes
-    if model.jk_mode not in (None, "last"):
-        raise ValueError(
-            f"{left}, and PyG's inference knows no jk={model.jk_mode!r}; call the model on the whole graph"
-        )
-    if hops != 1 or seeds != nodes:
-        raise ValueError(
-            f"{left}, and PyG's inference needs a loader of all {nodes} nodes and of one hop, but this one "
-            f"has {seeds} seed nodes and {hops} hops; give it num_neighbors=[-1] and input_nodes=None"
-        )
-    if model.training:
-        raise ValueError(f"{left}, and PyG's inference needs evaluation mode; call model.eval() before")
+def compute_layer(
+    model: BasicGNN,
+    index: int,
+    x: Tensor | nn.RowView,
+    graph: nn.LayerGraph,
+    values: Mapping[str, Tensor] = MappingProxyType({}),
+) -> Tensor:
+    """Returns the rows of layer ``index``, counted from 0, with what follows it.
+
+    Norms, activations and dropouts of other classes than torch's own are called as they are.
+    ``values`` are arguments of the convolution.
+    """
+    conv = model.convs[index]
+
+    def convolve(update: nn.Update | None) -> Tensor:
+        rows: Tensor = conv(x, graph, **({} if update is None else {"update": update}), **values)
+        return rows
+
+    if index == model.num_layers - 1 and model.jk_mode is None:
+        return convolve(None)
+    is_torchs = type(model.dropout) is torch.nn.Dropout
+    drop = model.dropout.p if is_torchs and model.dropout.training else 0.0
+    end = LayerEnd(model.norms[index], model.act, model.act_first, drop, conv.training)
+    out = end.apply(convolve, lambda: (graph.dropout_key(), graph.node))
+    return out if is_torchs else model.dropout(out)
 
 
-# Outputs of all nodes of a batch whose gradient comes from the seed nodes alone.
+# Outputs of all nodes of a batch whose gradient comes from the seed nodes alone ###################
 #
 # Most scripts compute the output of every node of a batch and keep the rows of the seeds. The rows
 # of the seeds are computed with what the backward pass needs. The other rows are values only. If a
@@ -142,6 +171,57 @@ class _SeedRows(torch.autograd.Function):
         others = torch.cat([torch.zeros_like(seeds), rest])
         found = torch.autograd.grad(out, ctx.leaves, others, allow_unused=True)
         return None, seeds, None, None, *found
+
+
+# The inference of all nodes #######################################################################
+
+
+def infer(model: BasicGNN, loader: Any, memory_budget: int | str | None, progress: bool) -> Tensor | None:
+    """Returns the output of all nodes, or None if PyG's method computes it.
+
+    Args:
+        model: an accelerated model.
+        loader: PyG's method is for PyG's loaders, and for models of which a part is left to PyG.
+        memory_budget: bytes of the pieces that are computed at once; chosen where None.
+        progress: shows the progress.
+
+    Raises:
+        TypeError: ``loader`` is no loader.
+        ValueError: a module looks at all rows of a call, or PyG's method cannot use the loader.
+    """
+    if not hasattr(loader, "all_nodes"):
+        if not isinstance(loader, NeighborLoader):
+            raise TypeError(
+                f"inference takes a MacrobatchNeighborLoader or PyG's NeighborLoader, got "
+                f"{type(loader).__name__}"
+            )
+        return None
+    nn.check_row_wise(model.modules())
+    left = left_to_pyg(model)
+    if left is not None:
+        _check_for_pyg(model, loader, left)
+        return None
+    nodes = nn.nodes_of(loader, memory_budget, progress)
+    return nn.infer_model(model, nodes, functools.partial(compute_layer, model)).rows
+
+
+def _check_for_pyg(model: BasicGNN, loader: NeighborLoader, left: str) -> None:
+    """Refuses what PyG's ``inference`` cannot compute; it only asserts what it needs."""
+    hops, seeds, nodes = len(loader.node_sampler.num_neighbors), len(loader.dataset), loader.data.num_nodes
+    if model.jk_mode not in (None, "last"):
+        raise ValueError(
+            f"{left}, and PyG's inference knows no jk={model.jk_mode!r}; call the model on the whole graph"
+        )
+    if hops != 1 or seeds != nodes:
+        raise ValueError(
+            f"{left}, and PyG's inference needs a loader of all {nodes} nodes and of one hop, but this one "
+            f"has {seeds} seed nodes and {hops} hops; give it num_neighbors=[-1] and input_nodes=None"
+        )
+    if model.training:
+        raise ValueError(f"{left}, and PyG's inference needs evaluation mode; call model.eval() before")
+
+
+# Models ###########################################################################################
 
 
 class AcceleratedModel(Accelerated, BasicGNN):
@@ -286,8 +366,7 @@ class AcceleratedModel(Accelerated, BasicGNN):
         for place in range(self.num_layers):
             hops = prefixes.hops - place
             whole = all_rows or place == self.num_layers - 1
-            rows = prefixes.padded(hops) if whole else prefixes.expanded(hops)
-            graphs.append(prefixes.graph(place + 1, rows))
+            graphs.append(prefixes.graph(place + 1, hops, padded=whole))
         return run(self, x, self._keyed(graphs)[0], values)
 
     def _of_all_rows(self, x: Tensor, edge_index: Tensor, values: EdgeValues) -> Tensor:
@@ -296,8 +375,7 @@ class AcceleratedModel(Accelerated, BasicGNN):
         if prefixes is None or prefixes.num_nodes != x.size(0):
             graph = nn.whole_graph(edge_index, x.size(0), x.size(0))
             return run(self, x, [graph] * self.num_layers, values)
-        whole = prefixes.padded(prefixes.hops)
-        graphs = [prefixes.graph(place + 1, whole) for place in range(self.num_layers)]
+        graphs = [prefixes.graph(place + 1, prefixes.hops, padded=True) for place in range(self.num_layers)]
         fits = prefixes.hops == self.num_layers
         graphs, seed_graphs = self._keyed(graphs, _seed_layers(prefixes, self.num_layers) if fits else [])
         every: Callable[[Tensor], Tensor] = functools.partial(run, self, graphs=graphs, values=values)
@@ -335,7 +413,7 @@ class AcceleratedModel(Accelerated, BasicGNN):
         if self._takes(x, edge_index, values):
             counts = getattr(batch, "num_sampled_nodes", None), getattr(batch, "num_sampled_edges", None)
             prefixes = _prefixes(x, edge_index, *counts)
-        if prefixes is None or prefixes.hops != self.num_layers or seeds > prefixes.nodes(0):
+        if prefixes is None or prefixes.hops != self.num_layers or seeds > prefixes.nodes_per_hop[0]:
             return self.forward(x, edge_index, values.weight, values.attr)[:seeds]
         out = run(self, x, self._keyed(_seed_layers(prefixes, self.num_layers))[0], values)
         return out if out.size(0) == seeds else ops.first_rows(out, seeds)
@@ -347,10 +425,7 @@ class AcceleratedModel(Accelerated, BasicGNN):
             raise ValueError("the minibatch carries no features 'x'; give them to the loader's data")
         hops, layers = nn.num_sampled_layers(minibatch), self.num_layers
         if hops not in (None, layers):
-            raise ValueError(
-                f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
-                f"give the loader {layers} entries in num_neighbors"
-            )
+            raise wrong_hops(layers, hops)
         rows = nn.RowView(minibatch.block["x"], minibatch.row)
         if is_traced() or not self._runs(values):
             return self.forward(rows.gather(), minibatch.edge_index, values.weight, values.attr)[
@@ -377,9 +452,10 @@ def _prefixes(x: Tensor, edge_index: Tensor, nodes: Any, edges: Any) -> PrefixEd
 
 def _seed_layers(prefixes: PrefixEdges, layers: int) -> list[nn.LayerGraph]:
     """Returns the layers with the rows that the seeds need, normalised as the whole batch is."""
-    whole = prefixes.padded(prefixes.hops)
+    hops = prefixes.hops
     return [
-        prefixes.graph(place + 1, prefixes.expanded(prefixes.hops - place), whole) for place in range(layers)
+        prefixes.graph(place + 1, hops - place, padded=False, normalised_by_batch=True)
+        for place in range(layers)
     ]
 
 

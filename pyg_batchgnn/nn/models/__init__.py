@@ -1,6 +1,14 @@
 """The models SAGE, GCN, GIN and GAT of their papers, built from native layers."""
 
 from pyg_batchgnn.nn.gin import Perceptron
+from pyg_batchgnn.nn.layer_loop import (
+    LayerEnd,
+    ModelOutput,
+    is_row_wise_norm,
+    last_rows,
+    run_layers,
+    wrong_hops,
+)
 from pyg_batchgnn.nn.models.native import (
     GAT,
     GCN,
@@ -11,7 +19,6 @@ from pyg_batchgnn.nn.models.native import (
     GINStack,
     LayerEdges,
     LayerStack,
-    ModelOutput,
     NativeModel,
 )
 from pyg_batchgnn.nn.models.typed import TypedModel, to_hetero
@@ -25,10 +32,15 @@ __all__ = [
     "GATStack",
     "GINStack",
     "LayerEdges",
+    "LayerEnd",
     "LayerStack",
     "ModelOutput",
     "NativeModel",
     "Perceptron",
     "TypedModel",
+    "is_row_wise_norm",
+    "last_rows",
+    "run_layers",
     "to_hetero",
+    "wrong_hops",
 ]

@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,9 +23,17 @@ from pyg_batchgnn.nn.gin import GINConv, NativePerceptron, Perceptron
 from pyg_batchgnn.nn.graph import LayerGraph, all_nodes, has_halo, is_sampled, layer_graph, num_sampled_layers
 from pyg_batchgnn.nn.halo import HaloPass
 from pyg_batchgnn.nn.inference import HasNodes, check_cpu, infer_model, nodes_of
-from pyg_batchgnn.nn.inputs import Edges, NormedRows, Rows, features_of, head
+from pyg_batchgnn.nn.inputs import Edges, NormedRows, Rows, features_of
+from pyg_batchgnn.nn.layer_loop import (
+    LayerEnd,
+    ModelOutput,
+    fuses_relu,
+    model_output,
+    run_layers,
+    wide,
+    wrong_hops,
+)
 from pyg_batchgnn.nn.linear import Linear, is_watched
-from pyg_batchgnn.nn.models.after import After, fuses_relu
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability
 from pyg_batchgnn.nn.norm import NormOnRead, fused_norm, native_norm
 from pyg_batchgnn.nn.sage import SAGEConv
@@ -33,20 +41,6 @@ from pyg_batchgnn.nn.terms import Update
 from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
 
 _JK_MODES = ("last", "cat", "max", "lstm")
-
-
-class ModelOutput(NamedTuple):
-    """The result of a forward pass. Its rows are the seed nodes of a minibatch or all nodes of a
-    graph.
-
-    Attributes:
-        logits: [S, out_channels] float32, or float64 from float64 weights.
-        hidden: [S, C], the input of the last layer, which is the last linear layer if there is
-            jumping knowledge. In a model of one layer these are the features.
-    """
-
-    logits: Tensor
-    hidden: Tensor
 
 
 class LayerStack(BasicGNN):
@@ -143,17 +137,13 @@ class LayerStack(BasicGNN):
             rows: the number of first rows that are wanted; all that the last layer computes if
                 None.
         """
-        hidden, states = x, []
-        for index, of_layer in enumerate(edges):
-            hidden, x = x, self._compute_rows(index, self._inputs(x, of_layer), of_layer)
-            states.append(x)
-        rows = x.size(0) if rows is None else rows
-        x = head(x, rows)
-        if self.jk_mode is None:
-            return ModelOutput(wide(x), values(hidden, rows))
-        if self.keeps_all_layers:
-            x = self.jk([state[:rows] for state in states])
-        return ModelOutput(wide(self.lin(x)), x)
+
+        def compute(index: int, before: Any) -> Any:
+            return self._compute_rows(index, self._inputs(before, edges[index]), edges[index])
+
+        before, results = run_layers(compute, len(edges), x, keep_all=self.keeps_all_layers)
+        rows = results[-1].size(0) if rows is None else rows
+        return model_output(before, results, rows, *(self._modules.get(name) for name in ("jk", "lin")))
 
     @property
     def keeps_all_layers(self) -> bool:
@@ -184,17 +174,6 @@ def _check_modules(act: Any, norm: Any, jk: Any) -> None:
         raise TypeError(f"norm must be a name of torch_geometric.nn.norm, a module or None, got {norm!r}")
     if jk is not None and jk not in _JK_MODES:
         raise ValueError(f"jk must be None or one of {', '.join(_JK_MODES)}, got {jk!r}")
-
-
-def values(x: Rows | NormedRows, rows: int) -> Tensor:
-    """Returns the first rows as values."""
-    first = x.head(rows) if isinstance(x, NormedRows) else head(x, rows)
-    return first if isinstance(first, Tensor) else first.gather()
-
-
-def wide(x: Tensor) -> Tensor:
-    """Returns the rows in float32 if they are bfloat16."""
-    return x.float() if x.dtype == torch.bfloat16 else x
 
 
 @dataclass(frozen=True)
@@ -264,8 +243,9 @@ class NativeModel(LayerStack):
             result: Tensor = edges.apply(conv, x, **({} if update is None else {"update": update}))
             return result
 
-        after = After(self.norms[index], self.act, self.act_first, self.dropout.p, self.training)
-        return after.of(convolve, edges.dropout, lambda: self._normed(index, x, edges))
+        drop = self.dropout.p if self.training else 0.0
+        end = LayerEnd(self.norms[index], self.act, self.act_first, drop, conv.training)
+        return end.apply(convolve, edges.dropout, lambda: self._normed(index, x, edges))
 
     def _normed(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
         """Computes a layer with the batch normalisation and ReLU that follow it."""
@@ -429,10 +409,7 @@ class NativeModel(LayerStack):
                 "give the features of its nodes as x"
             )
         if hops is not None and (hops != layers or isinstance(x, Aggregated)):
-            raise ValueError(
-                f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
-                f"give the loader {layers} entries in num_neighbors{self._order_hint(hops)}"
-            )
+            raise wrong_hops(layers, hops, self._order_hint(hops))
         return features_of(source) if x is None else x, source
 
     def _order_hint(self, hops: int) -> str:

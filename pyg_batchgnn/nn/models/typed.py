@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch_geometric.utils.hetero import check_add_self_loops
 
-from pyg_batchgnn import ops
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.graph import is_typed, num_sampled_layers
 from pyg_batchgnn.nn.hetero import (
@@ -35,8 +34,8 @@ from pyg_batchgnn.nn.inference import (
     states_kept,
 )
 from pyg_batchgnn.nn.inputs import Rows, features_by_type
-from pyg_batchgnn.nn.models.after import After
-from pyg_batchgnn.nn.models.native import ModelOutput, NativeModel, values, wide
+from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, model_output, run_layers, wide, wrong_hops
+from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.native_conv import layer_name
 from pyg_batchgnn.nn.terms import Update
 from pyg_batchgnn.types import OwnedNodes, Relation, SampledMinibatch
@@ -73,10 +72,7 @@ def typed_inputs(
     if hops == num_layers - 1 and (known := aggregates_by_relation(source, x)):
         return known, source
     if hops not in (None, num_layers):
-        raise ValueError(
-            f"a model of {num_layers} layers needs minibatches of {num_layers} hops, but this one has "
-            f"{hops}; give the loader {num_layers} entries in num_neighbors"
-        )
+        raise wrong_hops(num_layers, hops)
     return features_by_type(source) if x is None else x, source
 
 
@@ -203,18 +199,28 @@ class TypedModel(torch.nn.Module):
         `forward`."""
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
         values: EdgeValues = {name: one for name, one in given.items() if one is not None}
-        rows: Mapping[Any, Any]
         rows, edges = typed_inputs(source, edge_index, x, self.relations, self.num_layers)
-        states: list[Mapping[str, Rows]] = [{} if is_aggregated(rows) else rows]
-        sampled = 0 if is_aggregated(rows) else 1  # the layer of the minibatch that comes first
-        for index in range(self.num_layers):
-            layer = index + sampled if is_typed(edges) else None
-            rows = self._layer(index, rows, edges, layer, values)
-            states.append(rows)
-        wanted = {name: len(one) for name, one in rows.items()}
+        first = 0 if is_aggregated(rows) else 1  # the layer of the minibatch that comes first
+
+        def compute(index: int, before: Mapping[Any, Any]) -> dict[str, Tensor]:
+            return self._layer(index, before, edges, first + index if is_typed(edges) else None, values)
+
+        before, results = run_layers(compute, self.num_layers, rows, keep_all=hasattr(self, "jk"))
+        before = {} if is_aggregated(before) else before
+        wanted = {name: len(one) for name, one in results[-1].items()}
         if is_typed(edges):
-            wanted = {name: edges.nodes[edges.schema.type_number(name)].nodes_per_hop[0] for name in rows}
-        return {name: self._output(name, states, wanted[name]) for name in self.node_types if name in rows}
+            wanted = {name: edges.nodes_of(name).nodes_per_hop[0] for name in wanted}
+        return {
+            name: model_output(
+                before.get(name),
+                [one[name] for one in results],
+                wanted[name],
+                self._optional("jk", name),
+                self._optional("lin", name),
+            )
+            for name in self.node_types
+            if name in wanted
+        }
 
     def inference(
         self,
@@ -315,9 +321,9 @@ class TypedModel(torch.nn.Module):
 
     def _finished(self, name: str, kept: Sequence[Mapping[str, Tensor]]) -> ModelOutput:
         """Returns the output of a type from the rows of the last layers."""
-        jumps, last = (self._part(path, name) if hasattr(self, path) else None for path in ("jk", "lin"))
         out = kept[-1][name]
-        found = finished([rows.get(name, out[:, :0]) for rows in kept], jumps, last)
+        layers = [rows.get(name, out[:, :0]) for rows in kept]
+        found = finished(layers, self._optional("jk", name), self._optional("lin", name))
         return ModelOutput(wide(found.rows), found.hidden)
 
     def _layer(
@@ -339,10 +345,9 @@ class TypedModel(torch.nn.Module):
 
         if index == self.num_layers - 1 and self.jk_mode is None:
             return convolve(None)
-        act = self._part("act", name) if hasattr(self, "act") else None
         norm, drop = self._part(f"norms.{index}", name), self._part("dropout", name).p
-        after = After(norm, act, self.act_first, drop, self.training)
-        return after.of(convolve, lambda: (terms.rows.dropout_key(), terms.rows.node))
+        end = LayerEnd(norm, self._optional("act", name), self.act_first, drop if self.training else 0.0)
+        return end.apply(convolve, lambda: (terms.rows.dropout_key(), terms.rows.node))
 
     def conv(self, index: int, relation: Relation) -> torch.nn.Module:
         """Returns the convolution of a relation in layer ``index`` (from 0)."""
@@ -361,17 +366,9 @@ class TypedModel(torch.nn.Module):
         parts: Any = self.get_submodule(path)
         return parts[module_key(names)]
 
-    def _output(self, name: str, states: Sequence[Mapping[str, Any]], rows: int) -> ModelOutput:
-        """Returns the first rows of the output of a type, from the features and the layers."""
-        last: Tensor = states[-1][name]
-        out: Tensor = last if len(last) == rows else ops.first_rows(last, rows)
-        before = states[-2].get(name)
-        if hasattr(self, "jk"):
-            out = self._part("jk", name)([state[name][: out.size(0)] for state in states[1:]])
-        if not hasattr(self, "lin"):
-            hidden = out[:, :0] if before is None else values(before, out.size(0))
-            return ModelOutput(wide(out), hidden)
-        return ModelOutput(wide(self._part("lin", name)(out)), out)
+    def _optional(self, path: str, name: str) -> Any:
+        """Returns the module of a type, or None if the model has no such modules."""
+        return self._part(path, name) if hasattr(self, path) else None
 
 
 Metadata = tuple[Sequence[str], Sequence[Relation]]
