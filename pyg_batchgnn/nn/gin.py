@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch_geometric.nn
@@ -19,13 +19,6 @@ from pyg_batchgnn.nn.linear import Linear, is_watched, linear_of
 from pyg_batchgnn.nn.native_conv import NativeConv, refuse
 from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead, fused_norm, native_norm
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
-
-
-@runtime_checkable
-class EndsInProduct(Protocol):
-    """A module whose last step is a product, which a sum over relations computes."""
-
-    def terms(self, input: Tensor) -> Terms: ...
 
 
 class GINConv(NativeConv, torch_geometric.nn.GINConv):
@@ -104,7 +97,7 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
     def _terms(self, sums: Tensor) -> Terms:
         """Applies the module to the sums."""
         module = self.get_submodule("nn")
-        if not is_watched(module) and isinstance(module, EndsInProduct):
+        if not is_watched(module) and isinstance(module, NativePerceptron):
             return module.terms(sums)
         return Terms(values=module(sums))
 

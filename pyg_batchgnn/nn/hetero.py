@@ -1,4 +1,5 @@
-"""A convolution per relation (Schlichtkrull et al. 2018), summed by node type."""
+"""A layer of several relations: a convolution for each (Schlichtkrull et al. 2018), summed by node
+type in as few passes as possible."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from pyg_batchgnn.nn.aggregated import KINDS, Aggregated, attribute_of, refuse_a
 from pyg_batchgnn.nn.graph import LayerGraph, LayerRows, is_typed, layer_graph, layer_rows, whole_graph
 from pyg_batchgnn.nn.inputs import ConvInput, NodeRows, Rows, RowView, check_matrix, features_by_type, head
 from pyg_batchgnn.nn.linear import is_watched
-from pyg_batchgnn.nn.native_conv import check_called, layer_name, refuse
-from pyg_batchgnn.nn.terms import HasTerms, Terms, Update, total, update_arguments
-from pyg_batchgnn.types import Relation, SampledMinibatch
+from pyg_batchgnn.nn.native_conv import NativeConv, check_called, layer_name, refuse
+from pyg_batchgnn.nn.terms import Terms, Update, total, update_arguments
+from pyg_batchgnn.types import NodePiece, Relation, SampledMinibatch
 
 
 @dataclass(frozen=True)
-class OfMinibatch:
+class MinibatchEdges:
     """A layer of a minibatch."""
 
     minibatch: SampledMinibatch
@@ -40,7 +41,7 @@ class OfMinibatch:
 
 
 @dataclass(frozen=True)
-class OfWholeGraph:
+class WholeGraphEdges:
     """PyG's edges of a graph held whole.
 
     Attributes:
@@ -63,34 +64,33 @@ class OfWholeGraph:
 
 
 @dataclass(frozen=True)
-class OfPiece:
-    """A layer of some nodes of a graph with all their in-edges, for inference.
+class PieceEdges:
+    """A layer of a piece of all nodes, for inference.
 
     Attributes:
-        targets: the nodes that are computed, by type.
-        sources: the number of nodes that are read, by type. The targets are the first ones.
-        edges: the in-edges of the targets, by relation.
-        degrees: see `LayerGraph.degree`, by relation.
+        piece: some nodes with all their in-edges. The targets are the first sources.
+        degrees: by relation, the degrees of the sources in the whole graph (`LayerGraph.degree`).
     """
 
-    targets: Mapping[str, range]
-    sources: Mapping[str, int]
-    edges: Mapping[Relation, ops.InEdges]
+    piece: NodePiece
     degrees: Mapping[Relation, Tensor]
 
     def graph(self, relation: Relation) -> LayerGraph | None:
-        if relation not in self.edges:
+        edges = self.piece.edges.get(relation)
+        if edges is None:
             return None
-        sources = self.sources.get(relation[0], 0)
-        return LayerGraph(self.edges[relation], sources, degree=self.degrees.get(relation))
+        return LayerGraph(edges, self._sources(relation[0], 0), degree=self.degrees.get(relation))
 
     def rows(self, name: str) -> LayerRows:
-        targets = self.targets.get(name, range(0))
-        return LayerRows(len(targets), self.sources.get(name, len(targets)))
+        targets = len(self.piece.targets.get(name, range(0)))
+        return LayerRows(targets, self._sources(name, targets))
+
+    def _sources(self, name: str, otherwise: int) -> int:
+        return self.piece.nodes[name].num_nodes if name in self.piece.nodes else otherwise
 
 
 #: The edges of a layer by relation, and its rows by node type.
-TypedEdges: TypeAlias = OfMinibatch | OfWholeGraph | OfPiece
+TypedEdges: TypeAlias = MinibatchEdges | WholeGraphEdges | PieceEdges
 
 
 def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEdges:
@@ -112,24 +112,26 @@ def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEd
         if layer is None:
             raise ValueError("give the number of the layer with a minibatch: conv(x_dict, minibatch, layer)")
         for name, rows in x.items():
-            nodes = edges.nodes[edges.schema.type_number(name)].node.numel()
+            nodes = edges.nodes_of(name).node.numel()
             if rows.size(0) > nodes:
                 raise ValueError(
                     f"x_dict[{name!r}] has {rows.size(0)} rows, but the minibatch has {nodes} nodes of the "
                     f"type; give the rows of its nodes: pyg_batchgnn.nn.features_by_type(minibatch)"
                 )
-        return OfMinibatch(edges, layer)
+        return MinibatchEdges(edges, layer)
     if layer is not None:
         raise ValueError(f"layer={layer} belongs to a minibatch, got edges of {type(edges).__name__}")
-    if isinstance(edges, OfPiece):
+    if isinstance(edges, PieceEdges):
         return edges
     if not isinstance(edges, Mapping):
         raise TypeError(
             f"expected a minibatch or a dict of edges by relation, got {type(edges).__name__}; a loader with "
             f"export='native' yields minibatches"
         )
-    return OfWholeGraph(edges, {name: rows.size(0) for name, rows in x.items()})
+    return WholeGraphEdges(edges, {name: rows.size(0) for name, rows in x.items()})
 
+
+# Terms by node type ###############################################################################
 
 #: Values of edges by the name of the argument of a layer, and by relation.
 EdgeValues = Mapping[str, Mapping[Relation, Tensor]]
@@ -209,7 +211,7 @@ def terms_by_type(
 
 def _rows_of(graph: LayerGraph, edges: TypedEdges, name: str) -> LayerRows:
     """Returns the rows of a type whose own rows are not known."""
-    return edges.rows(name) if isinstance(edges, (OfMinibatch, OfPiece)) else LayerRows(graph.num_targets, 0)
+    return LayerRows(graph.num_targets, 0) if isinstance(edges, WholeGraphEdges) else edges.rows(name)
 
 
 def _input(
@@ -247,9 +249,9 @@ def _terms(conv: Any, given: ConvInput, values: Mapping[str, Tensor], relation: 
     return result
 
 
-# The input of a first layer of several relations whose aggregations were computed in advance.
+# Aggregations computed in advance #################################################################
 #
-# See `aggregated` for a layer of one relation. Every node of the minibatch is a target.
+# As `Aggregated` for a layer of one relation. Every node of the minibatch is a target.
 
 
 def aggregates_by_relation(
@@ -364,7 +366,7 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
         if aggr not in _AGGREGATIONS:
             raise ValueError(f"aggr must be one of {', '.join(map(str, _AGGREGATIONS))}, got {aggr!r}")
         for relation, conv in self.convs.items():
-            if not isinstance(conv, HasTerms):
+            if not isinstance(conv, NativeConv):
                 kind = f"{type(conv).__module__}.{type(conv).__name__}"
                 raise TypeError(
                     f"the layer of {relation} is a {kind}; give one of pyg_batchgnn.nn, or use "

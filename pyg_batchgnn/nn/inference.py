@@ -12,14 +12,16 @@ import torch
 import torch_geometric.nn
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
+from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.graph import LayerGraph
-from pyg_batchgnn.nn.hetero import OfPiece, TypedEdges
+from pyg_batchgnn.nn.hetero import PieceEdges, TypedEdges
 from pyg_batchgnn.nn.inputs import Rows, RowView
+from pyg_batchgnn.nn.layer_loop import last_rows
 from pyg_batchgnn.nn.linear import widest
 from pyg_batchgnn.nn.native_conv import layer_name
-from pyg_batchgnn.types import NodePiece, OwnedNodes, ReadableRows, Relation, SourceValues
+from pyg_batchgnn.types import OwnedNodes, ReadableRows, Relation, Schema, SourceValues
 
 #: Arrays of a layer's width that a layer holds for each node: sums, products and two between.
 _ARRAYS = 4
@@ -140,7 +142,7 @@ def _infer_steps(
     keep: int,
     inputs: ComputeInputs | None,
 ) -> list[dict[str, Tensor]]:
-    """Computes the first layers of a model; see `infer_layers`.
+    """Computes the first layers of a model, as `infer_layers` does.
 
     Args:
         steps: the layers to compute, possibly none.
@@ -236,32 +238,21 @@ def _infer_layer(
     made: dict[str, ReadableRows] = {}
     for piece in nodes.pieces(before, relations, step.result_bytes(columns, relations), title):
         degree = {one: values.of(piece.nodes[one[0]].ids) for one, values in degrees.items()}
-        found = step.compute(_rows(piece), OfPiece(piece.targets, _counts(piece), piece.edges, degree))
+        read: dict[str, Rows] = {
+            name: one.table if one.order is None else RowView(one.table, one.order)
+            for name, one in piece.nodes.items()
+        }
+        found = step.compute(read, PieceEdges(piece, degree))
         for name, own in piece.targets.items():
             if name not in made:
                 made[name] = nodes.allocate(name, found[name].size(1), found[name].dtype)
             made[name][nodes.rank][own.start : own.stop] = found[name]
-        del piece, found, degree
+        del piece, read, found, degree
     return made
 
 
-def _rows(piece: NodePiece) -> dict[str, Rows]:
-    """Returns the rows of the layer before that a piece reads, by node type."""
-    return {
-        name: one.table if one.order is None else RowView(one.table, one.order)
-        for name, one in piece.nodes.items()
-    }
+# Models ###########################################################################################
 
-
-def _counts(piece: NodePiece) -> dict[str, int]:
-    """Returns the number of nodes of each type that a piece reads."""
-    return {
-        name: len(one.table) if one.order is None else len(one.order) for name, one in piece.nodes.items()
-    }
-
-
-#: Rows that jumping knowledge and the last linear layer compute together.
-_ROWS = 1 << 16
 #: Normalisations that take statistics over the rows of a call, in evaluation too.
 _OVER_ROWS = (
     torch_geometric.nn.GraphNorm,
@@ -279,20 +270,7 @@ class HasNodes(Protocol):
     def all_nodes(self, memory_budget: int | str | None, progress: bool) -> OwnedNodes: ...
 
 
-class Evaluated(Protocol):
-    """A model that can be set to evaluation mode."""
-
-    def modules(self) -> Iterator[torch.nn.Module]: ...
-    def eval(self) -> Any: ...
-
-
-class StackedModel(Evaluated, Protocol):
-    """A model with the attributes of PyG's `BasicGNN`; ``jk`` and ``lin`` where it has them."""
-
-    convs: torch.nn.ModuleList
-
-
-#: Computes a layer: see `infer_model`.
+#: Computes a layer from its number, the rows before and the edges (`infer_model`).
 ComputeLayer = Callable[[int, Rows, LayerGraph], Tensor]
 
 
@@ -309,7 +287,7 @@ class LayerwiseOutput(NamedTuple):
     hidden: Tensor
 
 
-def infer_model(model: StackedModel, nodes: OwnedNodes, compute: ComputeLayer) -> LayerwiseOutput:
+def infer_model(model: BasicGNN, nodes: OwnedNodes, compute: ComputeLayer) -> LayerwiseOutput:
     """Computes all nodes with a model that is built as PyG's `BasicGNN`. Collective over ranks.
 
     Args:
@@ -337,7 +315,7 @@ def infer_model(model: StackedModel, nodes: OwnedNodes, compute: ComputeLayer) -
         return finished([rows[name] for rows in kept], knowledge, last)
 
 
-def _only_relation(schema: Any) -> Relation:
+def _only_relation(schema: Schema) -> Relation:
     """Returns the only relation of a graph of one node type."""
     if not schema.is_plain:
         raise ValueError(
@@ -345,12 +323,11 @@ def _only_relation(schema: Any) -> Relation:
             f"{list(schema.node_types)} and the relations {list(schema.relations)}; use "
             f"pyg_batchgnn.nn.to_hetero(model, metadata)"
         )
-    relation: Relation = schema.relations[0]
-    return relation
+    return schema.relations[0]
 
 
 @contextlib.contextmanager
-def evaluating(model: Evaluated) -> Iterator[None]:
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
     """Sets a model to evaluation mode for the duration of a block.
 
     Raises:
@@ -367,7 +344,7 @@ def evaluating(model: Evaluated) -> Iterator[None]:
 
 
 def states_kept(num_layers: int, knowledge: torch.nn.Module | None) -> int:
-    """Returns the number of layers whose rows `finished` takes."""
+    """Returns how many of the last layers `finished` reads."""
     return 2 if knowledge is None else num_layers
 
 
@@ -378,15 +355,15 @@ def finished(
     """Computes what follows the layers, some rows at a time.
 
     Args:
-        layers: [n, C] after each of the last layers; see `states_kept`.
+        layers: [n, C] after each of the last layers, `states_kept` of them.
         knowledge: the jumping knowledge over all layers, or None.
         last: the last linear layer, or None.
     """
     if last is None:
         return LayerwiseOutput(layers[-1], layers[0])
     found = []
-    for rows in zip(*(layer.split(_ROWS) for layer in layers), strict=True):
-        hidden = rows[-1] if knowledge is None else knowledge(list(rows))
+    for rows in zip(*(layer.split(_CHUNK) for layer in layers), strict=True):
+        hidden = last_rows(rows, len(rows[-1]), knowledge)
         found.append(LayerwiseOutput(last(hidden), hidden))
     if len(found) == 1:
         return found[0]

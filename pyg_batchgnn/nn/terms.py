@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, Protocol, TypedDict, runtime_checkable
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.graph import Targets
-from pyg_batchgnn.nn.inputs import ConvInput, Rows
+from pyg_batchgnn.nn.inputs import Rows
 
 
 @dataclass(frozen=True)
@@ -106,26 +106,6 @@ class Terms:
             tuple(replace(one, weight=one.weight / by) for one in self.products),
             *(None if one is None else one / by for one in (self.root, self.bias, self.values)),
         )
-
-
-@runtime_checkable
-class HasTerms(Protocol):
-    """A native convolution.
-
-    Attributes:
-        edge_values: the name of the argument that takes values of edges; None if there is none.
-    """
-
-    edge_values: str | None
-
-    def terms(self, given: ConvInput, **values: Any) -> Terms:
-        """Returns the terms of the rows of the targets.
-
-        Args:
-            given: the rows and edges.
-            **values: values of edges, as the layer takes them.
-        """
-        ...
 
 
 def total(
