@@ -1,4 +1,6 @@
-"""Graph attention (Velickovic et al. 2018), aggregating before it multiplies."""
+"""Graph attention (Velickovic et al. 2018), aggregating before it multiplies.
+
+`AttentionConv` and `Slots` are what GATv2 shares with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The convolution of GIN (Xu et al. 2019): sums over neighbours, then a multilayer perceptron."""
+"""GIN (Xu et al. 2019): sums over neighbours, then a perceptron of two layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments of a convolution, from PyG's form or from a minibatch, in one form."""
+"""The rows that layers read, and the arguments of a convolution in one form."""
 
 from __future__ import annotations
 

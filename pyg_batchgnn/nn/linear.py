@@ -1,4 +1,4 @@
-"""A torch.nn.Linear on the matrix products of the package."""
+"""Linear layers on the matrix products of the package: torch's, and PyG's one per node type."""
 
 from __future__ import annotations
 

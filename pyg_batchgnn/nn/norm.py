@@ -1,4 +1,4 @@
-"""Batch normalisation of the rows of a layer."""
+"""The modules that follow a product: batch normalisation, ReLU and dropout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Norms, activations and perceptrons of PyG and torch, computed by native operators."""
+"""Modules of PyG and torch that `accelerate` makes native: convolutions, norms, perceptrons."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Replaced:
 
 
 @dataclass(frozen=True)
-class Left:
+class NotReplaced:
     """A module that PyG or torch still computes.
 
     Attributes:
@@ -153,7 +153,7 @@ class AccelerationReport:
     """The modules of a model that were replaced, and those that were left with the reason."""
 
     replaced: list[Replaced] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    left: list[NotReplaced] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [f"{len(self.replaced)} modules replaced, {len(self.left)} left"]
@@ -216,7 +216,7 @@ def _visit(module: torch.nn.Module, name: str, places: Counter[int], report: Acc
     if concerns(module) and kind not in NATIVE.values():
         why = reason_against(module, places[id(module)])
         if why is not None:
-            report.left.append(Left(name, kind.__name__, why))
+            report.left.append(NotReplaced(name, kind.__name__, why))
             if isinstance(module, CONVS):
                 return
         else:

@@ -1,4 +1,8 @@
-"""Sampling the minibatches of a macrobatch together (BatchGNN, section 3 and appendix D.1)."""
+"""Sampling the minibatches of a macrobatch together (BatchGNN, section 3 and appendix D.1).
+
+`MacrobatchSampler` samples by fanouts, `HGTSampler` by budgets (Hu, Dong, Wang and Sun 2020,
+section 4.1).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes that negatives are drawn from."""
+"""The nodes that negatives are drawn from, and the pairs of them that edges join."""
 
 from __future__ import annotations
 

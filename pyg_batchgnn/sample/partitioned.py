@@ -199,7 +199,8 @@ class PartitionedSampler:
         """
         if len(internal) != len(seed_lists):
             raise ValueError(f"{len(internal)} lists of seeds came with {len(seed_lists)} of original ids")
-        named = named_seeds(self.part.schema, seed_lists)
+        schema = self.part.schema
+        named = [named_seeds(schema, number, one) for number, one in enumerate(seed_lists)]
         seeds = [
             self._checked(number, *pair) for number, pair in enumerate(zip(named, internal, strict=True))
         ]

@@ -1,4 +1,8 @@
-"""The plan by which a minibatch grows from its seed nodes."""
+"""The plans by which minibatches grow from their seeds: fanouts by hop, or budgets by node type.
+
+The arguments of PyG are read here: ``num_neighbors``, ``num_samples``, and those that say which
+neighbours may be chosen (`NeighborChoice`).
+"""
 
 from __future__ import annotations
 
@@ -328,8 +332,11 @@ def _checked_fanout(fanout: Any) -> Fanout:
     return value
 
 
-#: The arguments of PyG's that are attributes of a choice.
-_AS_THEY_ARE = ("disjoint", "temporal_strategy", "time_attr", "time_window", "weight_attr")
+#: The arguments of PyG's that make a choice.
+_PYGS = (
+    *("subgraph_type", "directed", "disjoint", "temporal_strategy", "time_attr", "time_window"),
+    *("weight_attr", "is_sorted"),
+)
 
 
 @dataclass(frozen=True)
@@ -355,26 +362,53 @@ class NeighborChoice:
     sortedness: Sortedness = Sortedness.UNKNOWN
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> NeighborChoice:
-        """Returns the choice that the arguments of a loader or of a sampler make.
+    def from_pyg(
+        cls,
+        *,
+        subgraph_type: SubgraphType | str,
+        directed: bool,
+        disjoint: bool,
+        temporal_strategy: str,
+        time_attr: str | None,
+        time_window: int | None,
+        weight_attr: str | None,
+        is_sorted: bool,
+        stacklevel: int = 2,
+    ) -> NeighborChoice:
+        """Returns the choice that the arguments of PyG's loaders and samplers make.
 
         Args:
-            arguments: by their names in PyG. ``subgraph_type`` is a `SubgraphType` or its name,
-                ``directed`` PyG's deprecated word for a subgraph that is not induced, and
-                ``is_sorted`` the user's promise about edges. A loader of nodes has ``input_time``.
+            subgraph_type: a `SubgraphType`, or its name.
+            directed: False is PyG's deprecated word for an induced subgraph.
+            disjoint, temporal_strategy, time_attr, time_window, weight_attr: see the attributes.
+            is_sorted: the user's promise about the order of edges.
+            stacklevel: that of the warning, counted from the caller.
+
+        Raises:
+            ValueError: an unknown name.
+        """
+        if not directed:
+            what = "directed=False is deprecated; use subgraph_type='induced'"
+            warnings.warn(what, stacklevel=stacklevel + 1)
+            subgraph_type = SubgraphType.induced
+        return cls(
+            _subgraph(subgraph_type),
+            disjoint,
+            temporal_strategy,
+            time_attr,
+            time_window,
+            weight_attr,
+            Sortedness.PROMISED if is_sorted else Sortedness.UNKNOWN,
+        )
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> NeighborChoice:
+        """Returns the choice that the arguments of a loader make, given by name.
 
         Raises:
             ValueError: an unknown name, or ``input_time`` without ``time_attr``.
         """
-        subgraph_type = arguments["subgraph_type"]
-        if not arguments["directed"]:
-            warnings.warn("directed=False is deprecated; use subgraph_type='induced'", stacklevel=4)
-            subgraph_type = SubgraphType.induced
-        choice = cls(
-            subgraph=_subgraph(subgraph_type),
-            sortedness=Sortedness.PROMISED if arguments["is_sorted"] else Sortedness.UNKNOWN,
-            **{name: arguments[name] for name in _AS_THEY_ARE},
-        )
+        choice = cls.from_pyg(**{name: arguments[name] for name in _PYGS}, stacklevel=4)
         if arguments.get("input_time") is not None and choice.time_attr is None:
             raise ValueError(
                 "input_time is set while time_attr is not: name the attribute that holds the times"

@@ -1,4 +1,4 @@
-"""The macrobatch sampler as PyG's `BaseSampler`."""
+"""Our samplers in the form of PyG's `BaseSampler`: of neighbours, of links, and by budgets."""
 
 from __future__ import annotations
 
@@ -433,7 +433,7 @@ class PygNeighborSampler(PygNodeSampler):
         time_attr: str | None = None,
         weight_attr: str | None = None,
         is_sorted: bool = False,
-        share_memory: bool = False,
+        share_memory: bool = False,  # noqa: ARG002  (nothing is copied for workers)
         directed: bool = True,
         sample_direction: str = "forward",
         *,
@@ -442,7 +442,16 @@ class PygNeighborSampler(PygNodeSampler):
         threads: int | None = None,
         epoch: int | Callable[[], int] = 0,
     ) -> None:
-        choice = NeighborChoice.of(locals())
+        choice = NeighborChoice.from_pyg(
+            subgraph_type=subgraph_type,
+            directed=directed,
+            disjoint=disjoint,
+            temporal_strategy=temporal_strategy,
+            time_attr=time_attr,
+            time_window=time_window,
+            weight_attr=weight_attr,
+            is_sorted=is_sorted,
+        )
         direction = Direction.parse(sample_direction)
         self._begin(
             PygParts.of(data, num_neighbors, replace, choice, seed, threads, direction), num_neighbors

@@ -1,4 +1,8 @@
-"""Finding the ends of links, and drawing negatives, of a graph that is spread over ranks."""
+"""Negatives and the ends of links in a graph that is spread over ranks.
+
+`RankPlanner` makes the rules by which negatives are drawn, `EdgeQuestions` asks other ranks whether
+a candidate is an edge, and `RankFinder` finds the ids of all ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seeds of one minibatch."""
+"""The seeds of minibatches, as users give them and as kernels take them."""
 
 from __future__ import annotations
 
@@ -119,30 +119,37 @@ _NONE = torch.empty(0, dtype=torch.int64)
 _ALL_EXAMPLES = -1
 
 
-def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seeds:
-    """Returns the seeds of a minibatch, whose nodes are checked.
+def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
+    """Returns the seeds of minibatch ``number``; node ids are those of the only node type.
 
-    Args:
-        graph: the graph.
-        number: the number of the minibatch, for errors.
-        seeds: the seeds; in a graph of one node type [S] int64 node ids do.
+    Raises:
+        TypeError, ValueError: the ids are no [S] int64, or there are several types that they could
+            be of.
+    """
+    if isinstance(seeds, Seeds):
+        return seeds
+    name = f"seeds of minibatch {number}"
+    if schema.num_types != 1:
+        raise TypeError(
+            f"{name}: the graph has the node types {list(schema.node_types)}; give Seeds, for instance "
+            f"Seeds.of(schema, {{{schema.node_types[0]!r}: ids}})"
+        )
+    ids = seeds.contiguous() if isinstance(seeds, Tensor) else seeds
+    ops.check_vector(name, ids, (torch.int64,))
+    return Seeds((ids,), (0,), ops.minibatch_key(ids))
+
+
+def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seeds:
+    """Returns the seeds of minibatch ``number``, whose nodes are checked.
 
     Raises:
         TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph.
     """
-    schema, name = graph.schema, f"seeds of minibatch {number}"
-    if not isinstance(seeds, Seeds):
-        if schema.num_types != 1:
-            raise TypeError(
-                f"{name}: the graph has the node types {list(schema.node_types)}; give Seeds, for instance "
-                f"Seeds.of(schema, {{{schema.node_types[0]!r}: ids}})"
-            )
-        ids = seeds.contiguous() if isinstance(seeds, Tensor) else seeds
-        ops.check_vector(name, ids, (torch.int64,))
-        seeds = Seeds((ids,), (0,), ops.minibatch_key(ids))
-    for type_number in seeds.types:
-        ops.check_range(name, seeds.nodes[type_number], graph.num_nodes[type_number])
-    return seeds
+    found = named_seeds(graph.schema, number, seeds)
+    for type_number in found.types:
+        nodes, most = found.nodes[type_number], graph.num_nodes[type_number]
+        ops.check_range(f"seeds of minibatch {number}", nodes, most)
+    return found
 
 
 def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.SampledSeeds:
@@ -240,30 +247,6 @@ def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
         table = table[:, torch.argsort(table[row], stable=True)]
     table = table[:, torch.argsort(table[1], stable=True)]
     return table[:, torch.argsort(table[0], stable=True)].contiguous()
-
-
-def named_seeds(schema: Schema, seeds: Sequence[Tensor | Seeds]) -> list[Seeds]:
-    """Returns the seeds of minibatches by original id.
-
-    Args:
-        schema: the schema of the graph.
-        seeds: of each minibatch; [S_b] int64 node ids do where there is one node type.
-
-    Raises:
-        TypeError: node ids came without a type that they could be of.
-    """
-    named = []
-    for number, one in enumerate(seeds):
-        if isinstance(one, Seeds):
-            named.append(one)
-            continue
-        what = f"original ids of seeds of minibatch {number}"
-        if schema.num_types != 1:
-            raise TypeError(f"{what}: the graph has the node types {list(schema.node_types)}; give Seeds")
-        ids = one.contiguous() if isinstance(one, Tensor) else one
-        ops.check_vector(what, ids, (torch.int64,))
-        named.append(Seeds((ids,), (0,), ops.minibatch_key(ids)))
-    return named
 
 
 def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> Seeds:

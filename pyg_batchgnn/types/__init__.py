@@ -1,15 +1,16 @@
 """The ground floor: the types that every room may import (design, section 1)."""
 
-from pyg_batchgnn.types.layer_prefix import LayerHops, layers_sampled
 from pyg_batchgnn.types.minibatch import (
     ByNumber,
     LabelledLinks,
+    LayerHops,
     Layout,
     SampledEdges,
     SampledLinks,
     SampledMinibatch,
     SampledNodes,
     TripletLinks,
+    layers_sampled,
 )
 from pyg_batchgnn.types.node_pieces import NodePiece, NodePieceRows, OwnedNodes, ReadableRows, SourceValues
 from pyg_batchgnn.types.schema import (

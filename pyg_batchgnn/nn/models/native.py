@@ -1,4 +1,4 @@
-"""The base of the four native models: native layers on a minibatch or on a whole graph."""
+"""The native models SAGE, GCN, GIN and GAT, on a minibatch or on a whole graph."""
 
 from __future__ import annotations
 
