@@ -30,9 +30,9 @@ ROOMS = (
     "planner",
     "train",
 )
-#: The compiled operators, which every room may import.
-EVERYBODYS = {"ops"}
-#: Layers know nothing but the operators; training builds models from them.
+#: The ground floor, which every room may import: the compiled operators, and the types.
+EVERYBODYS = {"ops", "types"}
+#: Layers know nothing but the ground floor; training builds models from them.
 MAY_IMPORT = {room: {*ROOMS[:at], *EVERYBODYS, "comm"} for at, room in enumerate(ROOMS)}
 MAY_IMPORT["data"] = {"comm", *EVERYBODYS}
 MAY_IMPORT["comm"] = {*EVERYBODYS}
@@ -42,6 +42,7 @@ MAY_IMPORT["train"] |= {"doctor", "nn"}
 MAY_IMPORT["planner"] |= {"nn"}
 MAY_IMPORT["port"] |= {"nn"}
 MAY_IMPORT["ops"] = set()
+MAY_IMPORT["types"] = {"ops"}
 MAY_IMPORT["__main__"] = {"train", "spinning"}
 MAY_IMPORT["registration"] = {"comm"}
 MAY_IMPORT["versions"] = set()
@@ -95,6 +96,8 @@ def test_a_room_imports_only_rooms_to_its_left(module: str) -> None:
         ("store", "from pyg_batchgnn.data import Dataset", set()),
         ("data", "from pyg_batchgnn.store import CscGraph", {"store"}),
         ("nn", "from pyg_batchgnn.sample import Minibatch\nfrom pyg_batchgnn.ops import x", {"sample"}),
+        ("nn", "from pyg_batchgnn.types import SampledMinibatch\nfrom pyg_batchgnn.ops import x", set()),
+        ("types", "from pyg_batchgnn.sample import Minibatch\nfrom pyg_batchgnn.ops import x", {"sample"}),
         ("comm", "from pyg_batchgnn.data import Dataset", {"data"}),
         ("ops", "from pyg_batchgnn.sample import Minibatch", {"sample"}),
         ("loader", "from pyg_batchgnn.train import cli", {"train"}),

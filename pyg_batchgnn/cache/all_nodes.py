@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,46 +17,14 @@ from pyg_batchgnn.cache.pieces import (
     Piece,
     ReadableRows,
     SourceNumbers,
-    SourceValues,
     progress_bar,
 )
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.types import NodePiece, NodePieceRows, SourceValues
 
 _ROWS = "rows"
-
-
-@dataclass(frozen=True, eq=False)
-class NodePieceRows:
-    """The nodes of one type that a piece reads. Those that it computes are the first ones.
-
-    Attributes:
-        table: [u, F] rows of the layer before.
-        order: [s] the table row of each node; None where nodes are table rows.
-        ids: [s] int64, the id of each node, by which `SourceValues` finds a value; None where each
-            node is its own id.
-    """
-
-    table: Tensor
-    order: Tensor | None
-    ids: Tensor | None
-
-
-@dataclass(frozen=True, eq=False)
-class NodePiece:
-    """Some owned nodes with all their in-edges, and the rows of the layer before that these read.
-
-    Attributes:
-        targets: by node type, the owned nodes that are computed; an empty range where there are
-            none.
-        nodes: by node type, the nodes that are read.
-        edges: by relation, the in-edges of the targets. Sources are numbers of ``nodes``.
-    """
-
-    targets: Mapping[str, range]
-    nodes: Mapping[str, NodePieceRows]
-    edges: Mapping[Relation, InEdges]
 
 
 class AllNodes:

@@ -22,7 +22,6 @@ from pyg_batchgnn.cache.pieces import (
     ReadableRows,
     Renumbered,
     SourceNumbers,
-    SourceValues,
     halo_nodes,
 )
 from pyg_batchgnn.comm import Header, MessageKind
@@ -39,6 +38,7 @@ from pyg_batchgnn.store import (
     TypedGraph,
     typed_graph_from_pyg,
 )
+from pyg_batchgnn.types import SourceValues
 
 # Targets ##########################################################################################
 

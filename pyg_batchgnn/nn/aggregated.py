@@ -11,15 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 
-from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import LayerGraph
-from pyg_batchgnn.nn.refusals import layer_name, refuse
-from pyg_batchgnn.nn.rows import RowView
-from pyg_batchgnn.nn.sampled import Relation, SampledBatch, dropout_node, is_sampled
+from pyg_batchgnn.nn.graph import LayerGraph, all_nodes, is_sampled
+from pyg_batchgnn.nn.inputs import RowView
+from pyg_batchgnn.nn.native_conv import layer_name, refuse
+from pyg_batchgnn.types import Relation, SampledMinibatch
 
 #: The prefix of the attributes that carry aggregates in a minibatch.
 _PREFIX = "x_"
@@ -103,7 +101,7 @@ def refuse_aggregated(conv: MessagePassing, why: str) -> ValueError:
     return refuse(conv, f"aggregates made beforehand: {why}", "leave the loader's cache out")
 
 
-def aggregated_of(minibatch: SampledBatch) -> Aggregated | None:
+def aggregated_of(minibatch: SampledMinibatch) -> Aggregated | None:
     """Returns the aggregates that a minibatch carries, read in place; None if it carries none."""
     row: Tensor | None = getattr(minibatch, "row", None)
     block: Mapping[str, Tensor] = getattr(minibatch, "block", {})
@@ -112,15 +110,3 @@ def aggregated_of(minibatch: SampledBatch) -> Aggregated | None:
         return None
     own = RowView(block["x"], row) if "x" in block else None
     return Aggregated(kind, RowView(block[_PREFIX + kind], row), own)
-
-
-def all_nodes(minibatch: SampledBatch) -> LayerGraph:
-    """Returns the layer below the lowest sampled one: every node is a target, and there are no
-    edges."""
-    nodes = minibatch.node.numel()
-    return LayerGraph(
-        ops.InEdges(torch.zeros(nodes + 1, dtype=torch.int64), minibatch.indices[:0]),
-        num_sources=nodes,
-        node=dropout_node(minibatch.node, getattr(minibatch, "example", None), nodes),
-        key=ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, 0),
-    )

@@ -1,24 +1,216 @@
-"""Graph attention (Velickovic et al. 2018), aggregating before it multiplies."""
+"""Graph attention (Velickovic et al. 2018), aggregating before it multiplies.
+
+`AttentionConv` and `Slots` are what GATv2 shares with it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
 import torch_geometric.nn
 from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.utils import scatter
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import Aggregated
-from pyg_batchgnn.nn.arguments import input_columns, positive, probability
-from pyg_batchgnn.nn.attention import AttentionCall, AttentionConv
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows
-from pyg_batchgnn.nn.lazy import set_width
-from pyg_batchgnn.nn.precision import check_input
-from pyg_batchgnn.nn.rows import RowView
-from pyg_batchgnn.nn.slots import Fill
-from pyg_batchgnn.nn.terms import RowProduct, Terms, total
-from pyg_batchgnn.nn.update import Update
+from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
+from pyg_batchgnn.nn.graph import LayerGraph
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input
+from pyg_batchgnn.nn.linear import set_width
+from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, probability, refuse
+from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+
+#: The features of an added loop: a number, a tensor [edge_dim], or the name of a reduction of the
+#: features of the target's edges.
+Fill = float | Tensor | str
+#: The names of the reductions.
+FILLS = ("add", "sum", "mean", "min", "max", "mul")
+
+
+def edge_rows(graph: LayerGraph, edge_attr: Tensor, columns: int | None) -> Tensor:
+    """Returns the features of the edges of a layer in its order, [E, columns].
+
+    Args:
+        graph: the edges of the layer.
+        edge_attr: [>= E, columns] or [>= E], in the user's order.
+        columns: the number of columns that the layer takes.
+
+    Raises:
+        ValueError: ``edge_attr`` has another shape.
+    """
+    features = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
+    if features.dim() != 2 or features.size(1) != columns:
+        raise ValueError(f"edge_attr must be [E, {columns}], got {list(edge_attr.shape)}")
+    features = graph.edge_prefix(features, "edge_attr")
+    return features if graph.edge is None else features.index_select(0, graph.edge)
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slots of the edges of a layer.
+
+    Attributes:
+        graph: the edges of the layer.
+        loops: replaces self loops by one for each of the first ``loops`` targets; None takes the
+            edges as they are.
+    """
+
+    graph: LayerGraph
+    loops: int | None
+
+    @property
+    def count(self) -> int:
+        return self.graph.num_edges + (self.loops or 0)
+
+    @cached_property
+    def of_edges(self) -> Tensor:
+        """[E] int64, the slot of each edge."""
+        places = torch.arange(self.graph.num_edges)
+        return places + self.graph.targets.clamp(max=self.loops) if self.loops else places
+
+    @cached_property
+    def of_loops(self) -> Tensor:
+        """[loops] int64, the slot of each added loop."""
+        ids = torch.arange(self.loops or 0)
+        return self.graph.indptr[1 : ids.numel() + 1] + ids
+
+    @cached_property
+    def kept(self) -> Tensor:
+        """[E] bool, True for edges that are not replaced."""
+        if self.loops is None:
+            return torch.ones(self.graph.num_edges, dtype=torch.bool)
+        return self.graph.indices != self.graph.targets
+
+    def spread(self, edges: Tensor, loops: Tensor | None) -> Tensor:
+        """Returns the values of edges [E, H] and loops [loops, H] in their slots;
+        differentiable."""
+        if not self.loops or loops is None:
+            return edges.contiguous()
+        order = torch.cat([self.of_edges, self.of_loops])
+        return edges.new_zeros(self.count, edges.size(1)).index_copy(0, order, torch.cat([edges, loops]))
+
+    def loop_features(self, features: Tensor, fill: Fill) -> Tensor | None:
+        """Returns the features of the added loops [loops, edge_dim], as PyG's `add_self_loops`
+        does.
+
+        Args:
+            features: [E, edge_dim], of the edges by target.
+            fill: see `Fill`; reductions are those of `torch_geometric.utils.scatter`.
+        """
+        if not self.loops:
+            return None
+        if isinstance(fill, str):
+            kept, targets = features[self.kept], self.graph.targets[self.kept]
+            return scatter(kept, targets, 0, dim_size=self.graph.num_targets, reduce=fill)[: self.loops]
+        if isinstance(fill, Tensor):
+            row = fill.to(features.device, features.dtype).view(1, -1)
+            return row.expand(self.loops, features.size(1))
+        return features.new_full((self.loops, features.size(1)), fill)
+
+    def pyg_form(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns edges [2, E'] int64 and their values [E', H] in the order of PyG's layer.
+
+        These are the edges of the user without the replaced self loops, then the added loops.
+        """
+        order = torch.arange(self.graph.num_edges)
+        if self.graph.edge is not None:
+            order = torch.empty_like(order).scatter_(0, self.graph.edge.long(), order)
+        order = order[self.kept[order]]
+        ids = torch.arange(self.loops or 0)
+        edges = torch.stack([self.graph.indices.long(), self.graph.targets])[:, order]
+        slots = torch.cat([self.of_edges[order], self.of_loops])
+        return torch.cat([edges, torch.stack([ids, ids])], dim=1), values.index_select(0, slots)
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """The arguments of a call.
+
+    Attributes:
+        given: the rows and edges.
+        slots: the slots of the edges and of the added loops.
+        edge_attr: the features of the edges as the user gave them, or None.
+        drop: the probability of dropping an attention weight in this call.
+        key: the key of the dropout; 0 if nothing is dropped.
+    """
+
+    given: ConvInput
+    slots: Slots
+    edge_attr: Tensor | None
+    drop: float
+    key: int
+
+
+@dataclass(frozen=True)
+class EdgeFeatures:
+    """The features of the edges of a layer.
+
+    Attributes:
+        edges: [E, edge_dim], in the order of the layer.
+        loops: [loops, edge_dim], of the added loops; None if there are none.
+    """
+
+    edges: Tensor
+    loops: Tensor | None
+
+
+class AttentionConv(NativeConv):
+    """The base of the attention layers, beside PyG's class, whose attributes it reads."""
+
+    edge_values: ClassVar[str | None] = "edge_attr"
+    pygs_node_dim: ClassVar[int] = 0
+    add_self_loops: bool
+    dropout: float
+    fill_value: Fill
+    lin_edge: Any
+
+    @classmethod
+    def check(cls, conv: MessagePassing) -> None:
+        """Raises ValueError if the native layer cannot compute what one of PyG's does."""
+        ops.check_drop(conv.dropout)
+        if isinstance(conv.fill_value, str) and conv.fill_value not in FILLS:
+            remedy = f"give a number or one of {', '.join(FILLS)}"
+            raise refuse(conv, f"fill_value={conv.fill_value!r}", remedy)
+        super().check(conv)
+
+    def _call(
+        self,
+        x: Rows | Aggregated | tuple[Rows, Rows | None],
+        edge_index: Edges,
+        layer: int | Tensor | None,
+        edge_attr: Tensor | None,
+        size: tuple[int, int] | None = None,
+    ) -> AttentionCall:
+        """Checks the arguments of a call and brings them to one form."""
+        self.check_call()
+        if isinstance(layer, Tensor):
+            layer, edge_attr = None, layer
+        if isinstance(x, Aggregated):
+            raise refuse_aggregated(self, "attention weighs neighbours by learned weights")
+        return self._call_of(conv_input(x, edge_index, layer, size), edge_attr)
+
+    def _call_of(self, given: ConvInput, edge_attr: Tensor | None) -> AttentionCall:
+        """Returns the arguments of a call with what follows from them."""
+        both = min(given.graph.num_sources, given.graph.num_targets)
+        slots = Slots(given.graph, both if self.add_self_loops else None)
+        drop = self.dropout if self.training else 0.0
+        key = ops.attention_key(given.graph.dropout_key()) if drop > 0 else 0
+        return AttentionCall(given, slots, edge_attr, drop, key)
+
+    def _edge_features(self, call: AttentionCall, dtype: torch.dtype) -> EdgeFeatures | None:
+        """Returns the features of the edges and of the added loops, or None if there are none.
+
+        Raises:
+            ValueError: the layer takes none, or others.
+        """
+        if call.edge_attr is None:
+            return None
+        if self.lin_edge is None:
+            raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
+        features = edge_rows(call.slots.graph, call.edge_attr, self.lin_edge.weight.size(1)).to(dtype)
+        return EdgeFeatures(features, call.slots.loop_features(features, self.fill_value))
 
 
 class GATConv(AttentionConv, torch_geometric.nn.GATConv):
@@ -217,3 +409,84 @@ def _logits(rows: Tensor, weight: Tensor) -> Tensor:
     """Returns rows . w[h], [rows, H] of the dtype of the weight, regardless of autocast."""
     with torch.autocast("cpu", enabled=False):
         return rows.to(weight.dtype) @ weight.t()
+
+
+class ActivatedGATConv(GATConv):
+    """The graph attention of DistGNN-MB (section 2, equation 2).
+
+    Each source u has the row z(u) = ReLU(W x(u) + b). Logits are linear in z, and the result is the
+    sum of z over the neighbours, weighted by attention. So the product has a row for every source.
+
+    The arguments are those of `GATConv`, without features of edges and residuals. The bias has
+    ``heads * out_channels`` numbers, also without ``concat``.
+
+    Raises:
+        ValueError: features of edges, a residual, or inputs of two types.
+    """
+
+    bias: torch.nn.Parameter | None
+
+    def __init__(
+        self, in_channels: int, out_channels: int, heads: int = 1, concat: bool = True, **kwargs: Any
+    ) -> None:
+        super().__init__(in_channels, out_channels, heads, concat, **kwargs)
+        if self.edge_dim is not None or self.res is not None or self.lin is None:
+            what = "features of edges, residuals or inputs of two types"
+            raise refuse(self, what, "take GATConv")
+        if self.bias is not None and not concat:
+            self.bias = torch.nn.Parameter(torch.zeros(heads * out_channels))
+
+    def forward(
+        self,
+        x: Rows | Aggregated | tuple[Rows, Rows | None],
+        edge_index: Edges,
+        layer: int | Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        size: tuple[int, int] | None = None,
+        return_attention_weights: bool | None = None,
+        *,
+        update: Update | None = None,
+    ) -> Tensor:
+        """Returns the rows of the targets of the layer; see `GATConv.forward`."""
+        if return_attention_weights:
+            raise refuse(self, "return_attention_weights", "take GATConv")
+        call = self._call(x, edge_index, layer, edge_attr, size)
+        return total([Terms(values=self._values(call))], None, call.given.graph, update, self.training)
+
+    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
+        """Returns the terms of the rows of the targets."""
+        return Terms(values=self._values(self._call_of(given, edge_attr)))
+
+    def _values(self, call: AttentionCall) -> Tensor:
+        """Returns the rows of the targets, [D, heads * out_channels or out_channels]."""
+        given = call.given
+        if not given.targets_in_sources or call.edge_attr is not None:
+            raise refuse(self, "features of edges or inputs of two types", "take GATConv")
+        self._initialise(given)
+        dtype = ops.compute_dtype(self.att_src)
+        check_input(given.x, self.lin.weight.size(1), dtype)
+        rows = torch.relu(
+            ops.linear([given.x], [self.lin.weight], self.bias, num_rows=given.x.size(0), out_dtype=dtype)
+        )
+        by_head = rows.view(-1, self.heads, self.out_channels).unbind(1) if self.heads > 1 else [rows]
+        heads = [self._attended(head, z, call) for head, z in enumerate(by_head)]
+        return torch.cat(heads, dim=1) if self.concat else torch.stack(heads).mean(dim=0)
+
+    def _attended(self, head: int, z: Tensor, call: AttentionCall) -> Tensor:
+        """Returns the weighted sums of one head, [D, out_channels]."""
+        graph = call.given.graph
+        wide = torch.float64 if z.dtype == torch.float64 else torch.float32
+        source, target = (one.view(self.heads, -1)[head : head + 1] for one in (self.att_src, self.att_dst))
+        return ops.attention(
+            z,
+            graph.indptr,
+            graph.indices,
+            source.to(wide),
+            target_weight=target.to(wide),
+            node=graph.node,
+            by_source=graph.by_source if z.requires_grad and torch.is_grad_enabled() else (),
+            loops=call.slots.loops,
+            negative_slope=self.negative_slope,
+            drop=call.drop,
+            key=ops.part_key(call.key, f"head {head}") if call.drop > 0 else 0,
+        ).out

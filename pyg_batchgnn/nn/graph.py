@@ -1,24 +1,24 @@
-"""The edges and the rows of one layer."""
+"""The edges and the rows of one layer: of a sampled minibatch, or of a whole graph.
+
+One CSC by destination holds every layer of a minibatch. Layer l of L, counted from 1 nearest the
+input, takes a prefix of its rows and edges (`LayerHops`). In an induced subgraph every layer
+takes all.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, TypeAlias, TypeGuard
+from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from pyg_batchgnn import ops
-
-
-class Targets(Protocol):
-    """The rows that a layer computes."""
-
-    @property
-    def num_targets(self) -> int: ...
-    @property
-    def node(self) -> Tensor | None: ...
-    def dropout_key(self) -> int: ...
+from pyg_batchgnn.types import LayerHops, Relation, SampledMinibatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class LayerRows:
     key: int | None = None
 
     def dropout_key(self) -> int:
-        """Returns the key of the dropout after the layer; see `LayerGraph.dropout_key`."""
+        """Returns the key of the dropout after the layer, as `LayerGraph.dropout_key` does."""
         return ops.drawn_key() if self.key is None else self.key
 
 
@@ -123,3 +123,228 @@ class HaloGraph(LayerGraph):
 
     The degrees of the sources in the minibatch are unknown, because halo nodes are not expanded.
     """
+
+
+#: The rows that a layer computes, with the ids and the key of their dropout.
+Targets: TypeAlias = LayerRows | LayerGraph
+
+# Layers of minibatches ############################################################################
+
+
+def is_sampled(edges: Any) -> TypeGuard[SampledMinibatch]:
+    """Returns whether ``edges`` are a minibatch of one node type and one relation."""
+    return isinstance(edges, SampledMinibatch) and edges.has_one_type
+
+
+def is_typed(edges: Any) -> TypeGuard[SampledMinibatch]:
+    """Returns whether ``edges`` are a minibatch, whose types and relations can be named."""
+    return isinstance(edges, SampledMinibatch)
+
+
+def has_halo(minibatch: Any) -> bool:
+    """Returns whether a minibatch reads rows of halo nodes from caches."""
+    return hasattr(minibatch, "begin_pass")
+
+
+def num_sampled_layers(minibatch: SampledMinibatch) -> int | None:
+    """Returns the number of layers that a minibatch was sampled for.
+
+    Returns None for an induced subgraph, on which a model may have any number of layers.
+    """
+    return minibatch.num_layers
+
+
+_Stamp: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+#: For each minibatch and relation: the stamp of its edges, and the layers that were made of them.
+_layers: WeakKeyDictionary[SampledMinibatch, dict[Relation | None, tuple[_Stamp, dict[int, LayerGraph]]]] = (
+    WeakKeyDictionary()
+)
+
+
+def layer_graph(minibatch: SampledMinibatch, layer: int, relation: Relation | None = None) -> LayerGraph:
+    """Returns a layer of a minibatch, the same object on every call; layer 1 is nearest the input.
+
+    If the edges of the minibatch are changed, the layers are made again.
+
+    Args:
+        minibatch: the minibatch.
+        layer: the number of the layer, from 1.
+        relation: the relation whose edges are wanted; None if there is only one.
+
+    Raises:
+        KeyError: the minibatch has no such relation.
+        TypeError: ``minibatch`` is no minibatch, or it has several relations.
+        ValueError: there is no such layer, or the counts of the minibatch do not fit its arrays.
+    """
+    number = _relation_number(minibatch, relation)
+    edges = minibatch.edges[number]
+    stamp = _stamp(edges.indptr), _stamp(edges.indices)
+    of_minibatch = _layers.setdefault(minibatch, {})
+    known, made = of_minibatch.get(relation, (None, {}))
+    if known != stamp:
+        made = {}
+        of_minibatch[relation] = (stamp, made)
+    if layer not in made:
+        made[layer] = _layer_graph(minibatch, number, layer, relation)
+    return made[layer]
+
+
+def _relation_number(minibatch: SampledMinibatch, relation: Relation | None) -> int:
+    if not isinstance(minibatch, SampledMinibatch):
+        raise TypeError(
+            f"expected a minibatch, got {type(minibatch).__name__}; a loader with export='native' yields "
+            "minibatches"
+        )
+    if relation is not None:
+        return minibatch.schema.relation_number(relation)
+    if not minibatch.has_one_type:
+        raise TypeError(
+            f"the minibatch has the relations {list(minibatch.schema.relations)}, but the layer takes "
+            "one; use pyg_batchgnn.nn.HeteroConv"
+        )
+    return 0
+
+
+def _stamp(values: Tensor) -> tuple[int, int]:
+    """Returns what changes when the tensor is replaced, or when torch writes to it."""
+    return id(values), 0 if values.is_inference() else values._version
+
+
+def _layer_graph(
+    minibatch: SampledMinibatch, number: int, layer: int, relation: Relation | None
+) -> LayerGraph:
+    if has_halo(minibatch):
+        raise ValueError(
+            "what this minibatch's layers read of halo nodes depends on caches: take their edges and inputs "
+            "from HaloPass(minibatch), or call a native model, which does"
+        )
+    schema, edges = minibatch.schema, minibatch.edges[number]
+    sources, targets = (minibatch.nodes[ends[number]] for ends in (schema.source_types, schema.target_types))
+    key = _dropout_key(minibatch, layer, relation)
+    whole = None if layer == 1 else layer_graph(minibatch, 1, relation)
+    prefix = LayerHops.of(minibatch.num_layers, layer)
+    if prefix.hops is None and whole is not None:
+        return replace(whole, key=key, whole=whole)
+    num_targets = prefix.targets(targets.nodes_per_hop)
+    num_edges = prefix.edges(edges.edges_per_hop, edges.num_edges)
+    if edges.indptr.numel() <= num_targets or edges.num_edges < num_edges:
+        raise ValueError(
+            f"layer {layer} has {num_targets} targets and {num_edges} edges by the minibatch's counts, but "
+            f"indptr has {edges.indptr.numel()} entries and indices {edges.num_edges}"
+        )
+    return LayerGraph(
+        ops.InEdges(ops.prefix(edges.indptr, num_targets + 1), ops.prefix(edges.indices, num_edges)),
+        num_sources=prefix.sources(sources.nodes_per_hop),
+        node=dropout_node(targets.node, targets.example, num_targets),
+        key=key,
+        whole=whole,
+    )
+
+
+def layer_rows(minibatch: SampledMinibatch, layer: int, name: str) -> LayerRows:
+    """Returns the nodes of a type that a layer of a minibatch computes.
+
+    Args:
+        minibatch: the minibatch.
+        layer: the number of the layer, from 1. 0 is the layer below the lowest sampled one, which
+            computes all nodes.
+        name: the node type.
+
+    Raises:
+        KeyError: the minibatch has no such type.
+        ValueError: there is no such layer.
+    """
+    nodes = minibatch.nodes_of(name)
+    count = sources = nodes.node.numel()
+    if layer != 0:
+        prefix = LayerHops.of(minibatch.num_layers, layer)
+        count, sources = prefix.targets(nodes.nodes_per_hop), prefix.sources(nodes.nodes_per_hop)
+    node = dropout_node(nodes.node, nodes.example, count)
+    return LayerRows(count, sources, node, _dropout_key(minibatch, layer, (name,)))
+
+
+def all_nodes(minibatch: SampledMinibatch) -> LayerGraph:
+    """Returns the layer below the lowest sampled one: every node is a target, and there are no
+    edges."""
+    nodes = minibatch.node.numel()
+    return LayerGraph(
+        ops.InEdges(torch.zeros(nodes + 1, dtype=torch.int64), minibatch.indices[:0]),
+        num_sources=nodes,
+        node=dropout_node(minibatch.node, minibatch.example, nodes),
+        key=_dropout_key(minibatch, 0, None),
+    )
+
+
+def dropout_node(node: Tensor, example: Tensor | None, rows: int) -> Tensor:
+    """Returns the ids of rows for dropout; those of two examples of a node differ."""
+    return node[:rows] if example is None else ops.fold_key(node[:rows], example[:rows])
+
+
+def _dropout_key(minibatch: SampledMinibatch, layer: int, names: tuple[str, ...] | None) -> int:
+    """Returns the key of the dropout of a layer, of the type or the relation with these names.
+
+    Names are no part of the key where there is one node type and one relation.
+    """
+    key = ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, layer)
+    if names is None or minibatch.schema.is_plain:
+        return key
+    return ops.to_signed(ops.fold_key(key & _WORD, _digest(names)))
+
+
+_WORD = (1 << 64) - 1
+_digest = functools.lru_cache(maxsize=4096)(ops.names_key)
+
+
+# Whole graphs #####################################################################################
+
+#: For each edge_index: its version and sizes when it was sorted, the sums of its contents, and the
+#: graph.
+_whole: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> LayerGraph:
+    """Returns a whole graph from edges in any order.
+
+    The edges of a tensor are sorted once, as long as the tensor is not modified. Its contents are
+    compared by sums, because writes through ``.data``, NumPy or DLPack do not change its version.
+
+    Args:
+        edge_index: [2, E] int64 (or int32), sources above targets, checked here.
+        num_sources: the number of sources, N.
+        num_targets: the number of targets, D.
+
+    Raises:
+        TypeError: ``edge_index`` is not a dense integer tensor.
+        ValueError, IndexError: it has another shape, or it names nodes that do not exist.
+    """
+    edge_index = _dense_edges(edge_index)
+    stamp = (None if edge_index.is_inference() else edge_index._version, num_sources, num_targets)
+    if stamp[0] is not None and edge_index in _whole:
+        known, sums, graph = _whole[edge_index]
+        if known == stamp and torch.equal(sums, ops.content_sums(edge_index)):
+            return graph
+    if edge_index.size(1):
+        ops.check_range("edge_index[0]", edge_index[0].contiguous(), num_sources, "sources")
+        ops.check_range("edge_index[1]", edge_index[1].contiguous(), num_targets, "targets")
+    found = ops.build_csc(edge_index, max(num_sources, num_targets))
+    graph = LayerGraph(
+        ops.InEdges(ops.prefix(found.indptr, num_targets + 1), found.indices, found.edge_ids),
+        num_sources,
+    )
+    if stamp[0] is not None:
+        _whole[edge_index] = (stamp, ops.content_sums(edge_index), graph)
+    return graph
+
+
+def _dense_edges(edge_index: Tensor) -> Tensor:
+    if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+        kind = edge_index.layout if isinstance(edge_index, Tensor) else type(edge_index).__name__
+        raise TypeError(
+            f"edges must be a [2, E] tensor or a minibatch, got {kind}; for a sparse matrix use "
+            f"torch_geometric.utils.to_edge_index(adj_t), for a SparseTensor torch.stack(adj_t.t().coo()[:2])"
+        )
+    if type(edge_index) is not Tensor:  # PyG's EdgeIndex
+        edge_index = edge_index.as_subclass(Tensor)
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"edge_index must have shape [2, num_edges], got {list(edge_index.shape)}")
+    return edge_index

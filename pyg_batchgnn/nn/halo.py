@@ -7,38 +7,14 @@ the caches have. Edges from halo nodes without a row are left out. Cached rows g
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import HaloGraph
-from pyg_batchgnn.nn.inputs import Rows
-from pyg_batchgnn.nn.rows import RowView
-from pyg_batchgnn.nn.sampled import SampledBatch
-
-
-class CachedInputs(Protocol):
-    """The parts of a `HistoricalPass` that layers read. Layer 1 is nearest the input."""
-
-    def own_rows(self, layer: int) -> int:
-        """Returns the number of own nodes that are inputs of a layer."""
-
-    def num_cached(self, layer: int) -> int:
-        """Returns the number of cached rows among the inputs of a layer."""
-
-    def in_edges(self, layer: int) -> ops.InEdges:
-        """Returns the edges of a layer from sources that have a row, the cached ones last."""
-
-    def cached(self, layer: int) -> Tensor | None:
-        """Returns the cached rows among the inputs of a layer, None if there are none."""
-
-    def note(self, layer: int, table: Tensor, row: Tensor | None = None) -> None:
-        """Takes the own rows among the inputs of a layer, which other ranks may want."""
-
-    def push(self) -> None:
-        """Sends other ranks what was noted."""
+from pyg_batchgnn.nn.graph import HaloGraph, has_halo
+from pyg_batchgnn.nn.inputs import Rows, RowView
+from pyg_batchgnn.types import SampledMinibatch
 
 
 class HaloPass:
@@ -56,13 +32,14 @@ class HaloPass:
         minibatch: one of a loader with historical embeddings.
     """
 
-    def __init__(self, minibatch: SampledBatch) -> None:
+    def __init__(self, minibatch: SampledMinibatch) -> None:
         if not has_halo(minibatch):
             raise TypeError(
                 f"a {type(minibatch).__name__} has no halo nodes; loaders with historical embeddings make "
                 f"minibatches that do"
             )
         batch: Any = minibatch
+        # A `pyg_batchgnn.history.HistoricalPass`: own rows are noted, cached ones returned.
         self._minibatch, self._rows = minibatch, batch.begin_pass()
 
     def graph(self, layer: int) -> HaloGraph:
@@ -84,7 +61,7 @@ class HaloPass:
             x: the result of the layer before for the own nodes; for layer 1 a `RowView` of the
                 attribute ``x`` of the minibatch.
         """
-        rows: CachedInputs = self._rows
+        rows = self._rows
         if x.size(0) != rows.own_rows(layer):
             raise ValueError(
                 f"layer {layer} reads {rows.own_rows(layer)} own rows, but {x.size(0)} were given; call the "
@@ -103,8 +80,3 @@ class HaloPass:
     def finish(self) -> None:
         """Ends the pass: rows that other ranks want are sent."""
         self._rows.push()
-
-
-def has_halo(minibatch: Any) -> bool:
-    """Returns whether a minibatch reads rows of halo nodes from caches."""
-    return hasattr(minibatch, "begin_pass")

@@ -1,24 +1,342 @@
-"""A convolution per relation (Schlichtkrull et al. 2018), summed by node type."""
+"""A layer of several relations: a convolution for each (Schlichtkrull et al. 2018), summed by node
+type in as few passes as possible."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch_geometric.nn
 from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.conv.hetero_conv import group
 
-from pyg_batchgnn.nn.aggregated import Aggregated
-from pyg_batchgnn.nn.inputs import Rows
-from pyg_batchgnn.nn.sampled import Relation, TypedBatch
-from pyg_batchgnn.nn.terms import HasTerms
-from pyg_batchgnn.nn.typed import EdgeValues, TypeTerms, terms_by_type
-from pyg_batchgnn.nn.typed_aggregates import is_aggregated, terms_of_aggregates
-from pyg_batchgnn.nn.typed_edges import typed_edges
-from pyg_batchgnn.nn.update import Update
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn.aggregated import KINDS, Aggregated, attribute_of, refuse_aggregated
+from pyg_batchgnn.nn.graph import LayerGraph, LayerRows, is_typed, layer_graph, layer_rows, whole_graph
+from pyg_batchgnn.nn.inputs import ConvInput, NodeRows, Rows, RowView, check_matrix, features_by_type, head
+from pyg_batchgnn.nn.linear import is_watched
+from pyg_batchgnn.nn.native_conv import NativeConv, check_called, layer_name, refuse
+from pyg_batchgnn.nn.terms import Terms, Update, total, update_arguments
+from pyg_batchgnn.types import NodePiece, Relation, SampledMinibatch
+
+
+@dataclass(frozen=True)
+class MinibatchEdges:
+    """A layer of a minibatch."""
+
+    minibatch: SampledMinibatch
+    layer: int
+
+    def graph(self, relation: Relation) -> LayerGraph | None:
+        if relation not in self.minibatch.schema.relations:
+            return None
+        return layer_graph(self.minibatch, self.layer, relation)
+
+    def rows(self, name: str) -> LayerRows:
+        return layer_rows(self.minibatch, self.layer, name)
+
+
+@dataclass(frozen=True)
+class WholeGraphEdges:
+    """PyG's edges of a graph held whole.
+
+    Attributes:
+        edge_index: [2, E], sources above targets, by relation.
+        sizes: the number of nodes of each type whose rows are known.
+    """
+
+    edge_index: Mapping[Relation, Tensor]
+    sizes: Mapping[str, int]
+
+    def graph(self, relation: Relation) -> LayerGraph | None:
+        edges, (source, _, target) = self.edge_index.get(relation), relation
+        if edges is None:
+            return None
+        sources = self.sizes.get(source, 0)
+        return whole_graph(edges, sources, self.sizes.get(target, sources))
+
+    def rows(self, name: str) -> LayerRows:
+        return LayerRows(self.sizes[name], self.sizes[name])
+
+
+@dataclass(frozen=True)
+class PieceEdges:
+    """A layer of a piece of all nodes, for inference.
+
+    Attributes:
+        piece: some nodes with all their in-edges. The targets are the first sources.
+        degrees: by relation, the degrees of the sources in the whole graph (`LayerGraph.degree`).
+    """
+
+    piece: NodePiece
+    degrees: Mapping[Relation, Tensor]
+
+    def graph(self, relation: Relation) -> LayerGraph | None:
+        edges = self.piece.edges.get(relation)
+        if edges is None:
+            return None
+        return LayerGraph(edges, self._sources(relation[0], 0), degree=self.degrees.get(relation))
+
+    def rows(self, name: str) -> LayerRows:
+        targets = len(self.piece.targets.get(name, range(0)))
+        return LayerRows(targets, self._sources(name, targets))
+
+    def _sources(self, name: str, otherwise: int) -> int:
+        return self.piece.nodes[name].num_nodes if name in self.piece.nodes else otherwise
+
+
+#: The edges of a layer by relation, and its rows by node type.
+TypedEdges: TypeAlias = MinibatchEdges | WholeGraphEdges | PieceEdges
+
+
+def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEdges:
+    """Returns the edges of a layer in one form.
+
+    Args:
+        edges: a minibatch with ``layer``, [2, E] by relation, or a piece of a whole graph.
+        layer: the number of the layer in the minibatch, from 1; None without a minibatch.
+        x: the rows of each type.
+
+    Raises:
+        TypeError: ``edges`` are neither.
+        ValueError: the layer is missing or not allowed, or a type has more rows than the minibatch
+            has nodes of it.
+    """
+    for name, rows in x.items():
+        check_matrix(f"x_dict[{name!r}]", rows)
+    if is_typed(edges):
+        if layer is None:
+            raise ValueError("give the number of the layer with a minibatch: conv(x_dict, minibatch, layer)")
+        for name, rows in x.items():
+            nodes = edges.nodes_of(name).node.numel()
+            if rows.size(0) > nodes:
+                raise ValueError(
+                    f"x_dict[{name!r}] has {rows.size(0)} rows, but the minibatch has {nodes} nodes of the "
+                    f"type; give the rows of its nodes: pyg_batchgnn.nn.features_by_type(minibatch)"
+                )
+        return MinibatchEdges(edges, layer)
+    if layer is not None:
+        raise ValueError(f"layer={layer} belongs to a minibatch, got edges of {type(edges).__name__}")
+    if isinstance(edges, PieceEdges):
+        return edges
+    if not isinstance(edges, Mapping):
+        raise TypeError(
+            f"expected a minibatch or a dict of edges by relation, got {type(edges).__name__}; a loader with "
+            f"export='native' yields minibatches"
+        )
+    return WholeGraphEdges(edges, {name: rows.size(0) for name, rows in x.items()})
+
+
+# Terms by node type ###############################################################################
+
+#: Values of edges by the name of the argument of a layer, and by relation.
+EdgeValues = Mapping[str, Mapping[Relation, Tensor]]
+
+
+@dataclass
+class TypeTerms:
+    """The terms that the relations of a layer give one node type.
+
+    Attributes:
+        rows: the rows that the layer computes.
+        source: the rows that the layer reads of this type; None if there are none.
+        parts: the terms of each relation.
+    """
+
+    rows: LayerRows
+    source: NodeRows | None
+    parts: list[Terms] = field(default_factory=list)
+
+    def _own(self) -> Rows | None:
+        return None if self.source is None else self.source.own()
+
+    def added(self, update: Update | None, training: bool) -> Tensor:
+        """Returns the sum of the relations, with ReLU and dropout in the same pass."""
+        return total(self.parts, self._own(), self.rows, update, training)
+
+    def mean(self, update: Update | None, training: bool) -> Tensor:
+        """Returns the mean of the relations, with ReLU and dropout in the same pass."""
+        parts = [part.divided(len(self.parts)) for part in self.parts]
+        return total(parts, self._own(), self.rows, update, training)
+
+    def joined(self, join: Callable[[list[Tensor]], Tensor], update: Update | None, training: bool) -> Tensor:
+        """Returns another function of the results of the relations."""
+        own = self._own()
+        out = join([total([part], own, self.rows) for part in self.parts])
+        return out if update is None else ops.activate(out, **update_arguments(update, self.rows, training))
+
+
+def terms_by_type(
+    convs: Mapping[Relation, Any], x: Mapping[str, Rows], edges: TypedEdges, values: EdgeValues
+) -> dict[str, TypeTerms]:
+    """Computes a layer of several relations up to the sum over them.
+
+    Args:
+        convs: the native convolution of each relation. Relations without edges are left out.
+        x: the rows of the sources of each type; the first are those of the targets.
+        edges: the edges of the layer.
+        values: values of edges.
+
+    Returns:
+        The terms of each type that a relation leads to, in the order of the relations.
+
+    Raises:
+        KeyError: a relation leads from a type that has no rows.
+    """
+    graphs = {relation: edges.graph(relation) for relation in convs}
+    found = {relation: graph for relation, graph in graphs.items() if graph is not None}
+    readers = Counter(source for source, _, _ in found)
+    ends = dict.fromkeys(name for source, _, target in found for name in (source, target))
+    layer = {name: edges.rows(name) for name in ends if name in x}
+    rows = {
+        name: NodeRows(head(x[name], min(one.num_sources, x[name].size(0))), one.num_targets, readers[name])
+        for name, one in layer.items()
+    }
+    given = {relation: _input(relation, graph, rows, x) for relation, graph in found.items()}
+    results: dict[str, TypeTerms] = {}
+    for relation, one in given.items():
+        source, _, target = relation
+        if target not in results:
+            targets = layer[target] if target in layer else _rows_of(one.graph, edges, target)
+            results[target] = TypeTerms(targets, rows.get(target))
+        own_values = {name: of[relation] for name, of in values.items() if relation in of}
+        results[target].parts.append(_terms(convs[relation], one, own_values, relation))
+        rows[source].readers -= 1
+    return results
+
+
+def _rows_of(graph: LayerGraph, edges: TypedEdges, name: str) -> LayerRows:
+    """Returns the rows of a type whose own rows are not known."""
+    return LayerRows(graph.num_targets, 0) if isinstance(edges, WholeGraphEdges) else edges.rows(name)
+
+
+def _input(
+    relation: Relation, graph: LayerGraph, rows: Mapping[str, NodeRows], x: Mapping[str, Rows]
+) -> ConvInput:
+    """Returns the rows and edges of a relation.
+
+    Raises:
+        KeyError: there are no rows of its sources.
+        ValueError: there are fewer rows than the layer reads.
+    """
+    source, _, target = relation
+    if source not in rows:
+        raise KeyError(f"relation {relation} reads rows of {source!r}, but x_dict has only {sorted(x)}")
+    for name, count in ((source, graph.num_sources), (target, graph.num_targets)):
+        if name in rows and rows[name].rows.size(0) < count:
+            raise ValueError(
+                f"x_dict[{name!r}] has {rows[name].rows.size(0)} rows, but {relation} has {count} of that "
+                f"type in this layer"
+            )
+    return ConvInput(graph, rows[source], rows.get(target))
+
+
+def _terms(conv: Any, given: ConvInput, values: Mapping[str, Tensor], relation: Relation) -> Terms:
+    """Returns the terms of a relation."""
+    for name in values:
+        if name != conv.edge_values:
+            raise TypeError(f"the {layer_name(conv)} of {relation} takes no {name}_dict; leave it out")
+    check_called(conv)
+    if is_watched(conv):
+        own = given.own_rows()
+        x = given.x if given.targets_in_sources else (given.x, own)
+        return Terms(values=conv(x, given.graph, **values))
+    result: Terms = conv.terms(given, **values)
+    return result
+
+
+# Aggregations computed in advance #################################################################
+#
+# As `Aggregated` for a layer of one relation. Every node of the minibatch is a target.
+
+
+def aggregates_by_relation(
+    minibatch: SampledMinibatch, x_dict: Mapping[str, Rows] | None = None
+) -> dict[Relation, Aggregated]:
+    """Returns the aggregates that a minibatch carries by relation, read in place.
+
+    They are the input of the first `HeteroConv` of a model: ``conv(aggregates, minibatch)``
+    computes all nodes of the minibatch.
+
+    Args:
+        minibatch: the minibatch, of a loader with an aggregation cache.
+        x_dict: the own rows of the nodes by type; those that the minibatch carries if None.
+
+    Returns:
+        Aggregates by relation; none where there are none.
+    """
+    own = features_by_type(minibatch) if x_dict is None else x_dict
+    schema, attributes = minibatch.schema, getattr(minibatch, "attributes", {})
+    found: dict[Relation, Aggregated] = {}
+    for relation, target in zip(schema.relations, schema.target_types, strict=True):
+        rows: Any = attributes.get(schema.node_groups[target])
+        for kind in KINDS if rows is not None else ():
+            name = attribute_of(kind, relation, schema.is_plain)
+            if name in rows.tables:
+                table = rows.tables[name]
+                neighbours = table if rows.row is None else RowView(table, rows.row)
+                found[relation] = Aggregated(kind, neighbours, own.get(relation[2]))
+    return found
+
+
+def is_aggregated(given: Mapping[Any, Any]) -> bool:
+    """Returns whether a layer is given aggregates by relation."""
+    return any(isinstance(one, Aggregated) for one in given.values())
+
+
+def terms_of_aggregates(
+    convs: Mapping[Relation, Any], given: Mapping[Any, Any], minibatch: Any
+) -> dict[str, TypeTerms]:
+    """Computes a first layer of several relations from aggregates, up to the sum over them.
+
+    Args:
+        convs: the native convolution of each relation. Relations that the minibatch does not have
+            are left out.
+        given: the aggregates by relation.
+        minibatch: the minibatch.
+
+    Returns:
+        The terms of each type that a relation leads to, in the order of the relations.
+
+    Raises:
+        TypeError: ``minibatch`` is no minibatch.
+        ValueError: a convolution cannot read aggregates, there are none of its relation, or these
+            are not the rows of the minibatch's nodes.
+    """
+    if not is_typed(minibatch):
+        raise TypeError(f"aggregates belong to a minibatch's nodes, got edges of {type(minibatch).__name__}")
+    results: dict[str, TypeTerms] = {}
+    for relation, conv in convs.items():
+        if relation not in minibatch.schema.relations:
+            continue
+        one, target = given.get(relation), relation[2]
+        if not isinstance(one, Aggregated):
+            raise ValueError(
+                f"the minibatch carries no aggregates of {relation}; name it in AggregationCache.build, "
+                "or leave its convolution out of the first layer"
+            )
+        _check(conv)
+        rows = layer_rows(minibatch, 0, target)
+        one.check_rows(rows.num_targets)
+        if target not in results:
+            own = None if one.own is None else NodeRows(one.own, rows.num_targets)
+            results[target] = TypeTerms(rows, own)
+        results[target].parts.append(conv.known_terms(one, rows))
+    return results
+
+
+def _check(conv: MessagePassing) -> None:
+    """Raises ValueError if a convolution cannot read aggregates."""
+    if not hasattr(conv, "known_terms"):
+        raise refuse_aggregated(conv, "it weighs neighbours by weights that it learns")
+    if is_watched(conv):
+        raise refuse(conv, "hooks beside aggregates made beforehand", "remove the hooks")
+    check_called(conv)
+
 
 _AGGREGATIONS = ("sum", "mean", "min", "max", "cat", None)
 
@@ -48,7 +366,7 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
         if aggr not in _AGGREGATIONS:
             raise ValueError(f"aggr must be one of {', '.join(map(str, _AGGREGATIONS))}, got {aggr!r}")
         for relation, conv in self.convs.items():
-            if not isinstance(conv, HasTerms):
+            if not isinstance(conv, NativeConv):
                 kind = f"{type(conv).__module__}.{type(conv).__name__}"
                 raise TypeError(
                     f"the layer of {relation} is a {kind}; give one of pyg_batchgnn.nn, or use "
@@ -58,7 +376,7 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
     def forward(
         self,
         x_dict: Mapping[str, Rows] | Mapping[Relation, Aggregated],
-        edge_index_dict: TypedBatch | Mapping[Relation, Tensor],
+        edge_index_dict: SampledMinibatch | Mapping[Relation, Tensor],
         layer: int | Mapping[Relation, Tensor] | None = None,
         *,
         update: Update | None = None,

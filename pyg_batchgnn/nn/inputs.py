@@ -1,7 +1,8 @@
-"""The arguments of a convolution, from PyG's form or from a minibatch, in one form."""
+"""The rows that layers read, and the arguments of a convolution in one form."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -9,15 +10,103 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import LayerGraph
-from pyg_batchgnn.nn.rows import RowView
-from pyg_batchgnn.nn.sampled import SampledBatch, is_sampled, is_typed, layer_graph
-from pyg_batchgnn.nn.whole_graph import whole_graph
+from pyg_batchgnn.nn.graph import LayerGraph, is_sampled, is_typed, layer_graph, whole_graph
+from pyg_batchgnn.types import SampledMinibatch
+
+
+@dataclass(frozen=True, eq=False)
+class RowView:
+    """A view of rows of a table: row i is ``table[row[i]]``.
+
+    The first layer takes it as input, so that the features of a minibatch are never copied. It gets
+    no gradient. Rows that are trained, such as those of an embedding, must be gathered first:
+    ``table[row]``.
+
+    Attributes:
+        table: [M, F] float32, float64, float16 or bfloat16 on the CPU, columns contiguous;
+            memory-mapped too.
+        row: [N] int32 or int64 rows of ``table``, checked here.
+    """
+
+    table: Tensor
+    row: Tensor
+
+    def __post_init__(self) -> None:
+        if self.table.dim() != 2:
+            raise ValueError(f"table must be [rows, columns], got shape {list(self.table.shape)}")
+        if self.table.requires_grad:
+            raise ValueError("a RowView gets no gradient; gather the rows first: table[row]")
+        if self.table.numel() and self.table.stride(1) != 1:
+            raise ValueError("the table's columns are not contiguous; call table.contiguous()")
+        ops.check_ids("row", self.row, self.table.size(0), "rows of the table")
+
+    @property
+    def shape(self) -> torch.Size:
+        """[N, F]."""
+        return torch.Size((self.row.numel(), self.table.size(1)))
+
+    def size(self, dim: int) -> int:
+        return self.shape[dim]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.table.dtype
+
+    @property
+    def requires_grad(self) -> bool:
+        return False
+
+    def head(self, rows: int) -> RowView:
+        """Returns the first ``rows`` rows without checking them again."""
+        view = object.__new__(RowView)
+        object.__setattr__(view, "table", self.table)
+        object.__setattr__(view, "row", ops.prefix(self.row, rows))
+        return view
+
+    def gather(self) -> Tensor:
+        """Returns a copy of the rows, [N, F] of the dtype of the table."""
+        return ops.gather_rows(self.table, self.row)
+
+
+@dataclass(frozen=True, eq=False)
+class NormedRows:
+    """The rows ``relu(batch_norm(product))``, which their reader computes (docs/decisions/0022).
+
+    Models pass it from one layer to the next. ``product`` must not be read as a tensor of values.
+    It stands in for the values, and it takes their gradient.
+
+    Attributes:
+        product: [N, F] float32.
+        columns: [3, F] float32, center, scale and shift of the columns (`ops.aggregate_normed`).
+        sums: receives the sums of the gradient from its writer.
+    """
+
+    product: Tensor
+    columns: Tensor
+    sums: ops.GradientSums | None = None
+
+    def size(self, dim: int) -> int:
+        return self.product.size(dim)
+
+    def head(self, rows: int) -> NormedRows:
+        """Returns the first ``rows`` rows."""
+        return NormedRows(self.product[:rows], self.columns)
+
+    def gather(self) -> Tensor:
+        """Returns the values, [N, F] float32, with their gradient."""
+        return ops.aggregate_normed(  # without edges
+            self.product,
+            self.columns,
+            torch.zeros(self.size(0) + 1, dtype=torch.int64),
+            torch.empty(0, dtype=torch.int32),
+            self_scale=torch.ones(1),
+        )
+
 
 #: The rows that a layer reads.
 Rows = Tensor | RowView
 #: The source of the edges of a layer.
-Edges = Tensor | SampledBatch | LayerGraph
+Edges = Tensor | SampledMinibatch | LayerGraph
 
 
 @dataclass(eq=False)
@@ -190,3 +279,43 @@ def _graph(
             raise ValueError(f"size {tuple(size)} does not fit the rows given")
         targets = size[1]
     return whole_graph(cast(Tensor, edges), sources.size(0), targets)
+
+
+def features_of(minibatch: SampledMinibatch) -> RowView:
+    """Returns the features ``x`` of a minibatch of one node type, read in place.
+
+    Raises:
+        ValueError: the minibatch carries no features.
+    """
+    row: Tensor | None = getattr(minibatch, "row", None)
+    block: Mapping[str, Tensor] = getattr(minibatch, "block", {})
+    if row is not None and "x" in block:
+        return RowView(block["x"], row)
+    raise ValueError(
+        "the minibatch carries no features 'x'; give them to the loader's data, or to the model: "
+        "model(minibatch, x=features_of_its_nodes)"
+    )
+
+
+def features_by_type(minibatch: SampledMinibatch) -> dict[str, Rows]:
+    """Returns the features ``x`` of a minibatch by node type, read in place.
+
+    Types without features are left out.
+    """
+    found: dict[str, Rows] = {}
+    for name, group in zip(minibatch.schema.node_types, minibatch.schema.node_groups, strict=True):
+        rows: Any = getattr(minibatch, "attributes", {}).get(group)
+        if rows is not None and "x" in rows.tables:
+            table = rows.tables["x"]
+            found[name] = table if rows.row is None else RowView(table, rows.row)
+    return found
+
+
+def check_input(x: Tensor | RowView, columns: int, dtype: torch.dtype, name: str = "x") -> None:
+    """Raises unless a layer that computes in ``dtype`` can read ``x`` and its number of columns."""
+    if len(x.shape) != 2 or x.shape[1] != columns:
+        raise ValueError(f"{name} must be [rows, {columns}], got {list(x.shape)}")
+    if not x.dtype.is_floating_point or (x.dtype == torch.float64 and dtype != torch.float64):
+        raise TypeError(
+            f"{name} is {x.dtype}, but the layer computes in {dtype}; convert it with .to({dtype})"
+        )

@@ -1,11 +1,17 @@
-"""A torch.nn.Linear on the matrix products of the package."""
+"""Linear layers on the matrix products of the package: torch's, and PyG's one per node type."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
+import torch_geometric.nn
 from torch import Tensor
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.nn.inputs import Rows, check_input
 
 
 class Linear(torch.nn.Linear):
@@ -71,3 +77,88 @@ def is_watched(module: torch.nn.Module) -> bool:
         module._backward_pre_hooks,
     )
     return any(hooks)
+
+
+class LazyLinear(torch.nn.LazyLinear, Linear):
+    """A `Linear` that takes its number of input columns from the first call.
+
+    It is a `Linear` from then on.
+    """
+
+    cls_to_become = Linear
+
+
+def linear_of(in_features: int, out_features: int) -> Linear:
+    """Returns a new `Linear`; -1 columns of the input are those of the first call."""
+    return LazyLinear(out_features) if in_features == -1 else Linear(in_features, out_features)
+
+
+def set_width(linear: torch.nn.Module | None, rows: Rows | None) -> None:
+    """Initialises a linear layer of PyG whose width was unknown, as PyG does at the first call.
+
+    Args:
+        linear: the layer; None does nothing, and so does a layer of known width.
+        rows: its input; None does nothing.
+    """
+    if linear is not None and rows is not None and is_uninitialized_parameter(linear.weight):
+        linear.initialize_parameters(linear, (rows,))  # type: ignore[operator]
+
+
+def widest(module: torch.nn.Module) -> int:
+    """Returns the largest number of columns of what the parameters of a module compute."""
+    found = [1]
+    for part in module.modules():
+        for parameter in part.parameters(recurse=False):
+            if not is_uninitialized_parameter(parameter):
+                found += list(parameter.shape[:1])
+            else:
+                found += [getattr(part, "out_channels", getattr(part, "out_features", 1))]
+    return max(found)
+
+
+class HeteroDictLinear(torch_geometric.nn.HeteroDictLinear):
+    """PyG's `HeteroDictLinear` with the same arguments, initialisation and ``state_dict``; rows are
+    read in place.
+
+    ``project(features_by_type(minibatch))`` brings the features of all types to one width. Nothing
+    is gathered before the products.
+
+    Args:
+        in_channels: the number of columns of all types, or of each; -1 takes it from the first
+            call.
+        out_channels: the number of columns of the results.
+        types: the names of the types, if ``in_channels`` is a number.
+        **kwargs: the other arguments of PyG's `Linear`: ``bias``, ``weight_initializer`` and
+            ``bias_initializer``.
+    """
+
+    def forward(self, x_dict: Mapping[str, Rows], *, relu: bool = False) -> dict[str, Tensor]:
+        """Returns [N, out_channels] by type; types without a layer are left out.
+
+        Args:
+            x_dict: [N, F] by type, tensors or `RowView`.
+            relu: sets negative elements to zero, in the same pass.
+        """
+        return {
+            name: self._product(lin, x_dict[name], relu) for name, lin in self.lins.items() if name in x_dict
+        }
+
+    def _product(self, lin: Any, x: Rows, relu: bool) -> Tensor:
+        if is_watched(lin):
+            out: Tensor = lin(x if isinstance(x, Tensor) else x.gather())
+            return out.relu() if relu else out
+        check_input(x, lin.in_channels, ops.compute_dtype(lin.weight))
+        return ops.linear([x], [lin.weight], lin.bias, num_rows=x.size(0), relu=relu)
+
+    @torch.no_grad()
+    def initialize_parameters(self, module: Any, input: tuple[Mapping[str, Rows], ...]) -> None:
+        """Takes unknown numbers of columns from the rows of the first call."""
+        del module
+        for name, x in input[0].items():
+            if name in self.lins and is_uninitialized_parameter(self.lins[name].weight):
+                self.lins[name].initialize_parameters(None, (x,))
+                self.lins[name].reset_parameters()  # a second time, as PyG does
+        if not any(is_uninitialized_parameter(lin.weight) for lin in self.lins.values()):
+            self._hook.remove()
+            del self._hook
+        self.in_channels = {name: lin.in_channels for name, lin in self.lins.items()}

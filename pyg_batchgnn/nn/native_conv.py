@@ -8,6 +8,7 @@ remembers what was looked at and compares, which takes one.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from operator import attrgetter, itemgetter
 from typing import Any, ClassVar
@@ -19,7 +20,22 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.refusals import layer_name, refuse
+
+
+def layer_name(module: torch.nn.Module) -> str:
+    """Returns the name of the class that the user wrote.
+
+    A module that `pyg_batchgnn.accelerate` made native has the attribute ``stands_for``, the class
+    of PyG or torch.
+    """
+    kind: type = getattr(module, "stands_for", type(module))
+    return kind.__name__
+
+
+def refuse(conv: MessagePassing, what: str, remedy: str) -> ValueError:
+    """Returns the error for a feature that PyG's layer supports."""
+    return ValueError(f"pyg_batchgnn.nn.{layer_name(conv)} does not support {what}; {remedy}")
+
 
 _ON_MODULES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _ON_MESSAGES = tuple(
@@ -282,3 +298,59 @@ def _reason_of(part: torch.nn.Module, name: str) -> str | None:
     if any(found) or len(part._forward_pre_hooks) > (1 if lazy else 0) or "forward" in own:
         return f"{name} has hooks"
     return f"{name} has a method reduce of its own" if "reduce" in own else None
+
+
+def positive(name: str, value: Any) -> int:
+    """Returns a number of columns, layers or heads as an integer.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is not positive.
+    """
+    found = _integer(name, value)
+    if found < 1:
+        raise ValueError(f"{name}={value!r}, but it must be at least 1")
+    return found
+
+
+def input_columns(name: str, value: Any) -> Any:
+    """Returns a number of input columns, or a pair of them for sources and targets.
+
+    -1 leaves a number to the first call.
+
+    Raises:
+        TypeError, ValueError: it is neither.
+    """
+    if isinstance(value, (tuple, list)):
+        if len(value) != 2:
+            raise ValueError(f"{name}={value!r}, but it must be a number or (of sources, of targets)")
+        return tuple(input_columns(name, one) for one in value)
+    found = _integer(name, value)
+    if found < 1 and found != -1:
+        raise ValueError(f"{name}={value!r}, but it must be at least 1, or -1 to come from the first call")
+    return found
+
+
+def probability(name: str, value: Any) -> float:
+    """Returns a probability of dropping.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is not in [0, 1).
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name}={value!r}, but it must be a number in [0, 1)")
+    try:
+        ops.check_drop(value)
+    except ValueError as error:
+        raise ValueError(f"{name}={value!r}: {error}") from None
+    return value
+
+
+def _integer(name: str, value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError(f"{name}={value!r}, but it must be an integer")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={value!r}, but it must be an integer") from None

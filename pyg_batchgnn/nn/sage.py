@@ -11,14 +11,11 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.arguments import input_columns, positive
 from pyg_batchgnn.nn.graph import Targets
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, conv_input
-from pyg_batchgnn.nn.lazy import set_width
-from pyg_batchgnn.nn.native_conv import NativeConv
-from pyg_batchgnn.nn.precision import check_input
-from pyg_batchgnn.nn.terms import RowProduct, Terms, total
-from pyg_batchgnn.nn.update import Update
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, conv_input
+from pyg_batchgnn.nn.linear import set_width
+from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive
+from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 
 
 class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):

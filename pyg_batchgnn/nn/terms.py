@@ -10,15 +10,58 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.graph import Targets
-from pyg_batchgnn.nn.inputs import ConvInput, Rows
-from pyg_batchgnn.nn.update import Update, update_arguments
+from pyg_batchgnn.nn.inputs import Rows
+
+
+@dataclass(frozen=True)
+class Update:
+    """ReLU and dropout in the last pass of a product, after the bias (the fused update of
+    DistGNN-MB).
+
+    ``conv(x, minibatch, layer, update=Update(relu=True, drop=0.5))`` returns
+    ``dropout(relu(conv(...)))``. Dropout is active in training mode, keyed as
+    docs/reference/layers.md says.
+
+    Attributes:
+        relu: sets negative values to zero.
+        drop: the probability of dropping an element, in [0, 1).
+    """
+
+    relu: bool = False
+    drop: float = 0.0
+
+    def __post_init__(self) -> None:
+        ops.check_drop(self.drop)
+
+
+class UpdateArguments(TypedDict):
+    """The arguments of an update for `ops.linear` and `ops.activate`."""
+
+    relu: bool
+    drop: float
+    key: int
+    node: Tensor | None
+
+
+def update_arguments(update: Update | None, targets: Targets, training: bool) -> UpdateArguments:
+    """Returns the arguments of an update of the rows of a layer, without dropout unless
+    ``training``."""
+    if update is None:
+        return {"relu": False, "drop": 0.0, "key": 0, "node": None}
+    drop = update.drop if training else 0.0
+    return {
+        "relu": update.relu,
+        "drop": drop,
+        "key": targets.dropout_key() if drop > 0 else 0,
+        "node": targets.node,
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,26 +106,6 @@ class Terms:
             tuple(replace(one, weight=one.weight / by) for one in self.products),
             *(None if one is None else one / by for one in (self.root, self.bias, self.values)),
         )
-
-
-@runtime_checkable
-class HasTerms(Protocol):
-    """A native convolution.
-
-    Attributes:
-        edge_values: the name of the argument that takes values of edges; None if there is none.
-    """
-
-    edge_values: str | None
-
-    def terms(self, given: ConvInput, **values: Any) -> Terms:
-        """Returns the terms of the rows of the targets.
-
-        Args:
-            given: the rows and edges.
-            **values: values of edges, as the layer takes them.
-        """
-        ...
 
 
 def total(

@@ -7,15 +7,33 @@ import torch_geometric.nn
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port.convs import (
+from pyg_batchgnn.nn.models import is_row_wise_norm
+from pyg_batchgnn.port.modules import (
+    AcceleratedBatchNorm1d,
     AcceleratedGATConv,
     AcceleratedGATv2Conv,
     AcceleratedGCNConv,
     AcceleratedGINConv,
+    AcceleratedMLP,
     AcceleratedSAGEConv,
+    AcceleratedTrim,
+    is_probability,
 )
-from pyg_batchgnn.port.modules import AcceleratedBatchNorm1d, AcceleratedMLP, AcceleratedTrim, is_probability
-from pyg_batchgnn.port.row_wise import is_row_wise, is_row_wise_norm
+
+_BY_ELEMENT = (
+    *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
+    *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
+    *(torch.nn.Hardtanh, torch.nn.Hardswish, torch.nn.LogSigmoid, torch.nn.Identity, torch.nn.PReLU),
+)
+_SOFTMAX = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin)
+
+
+def is_row_wise(act: torch.nn.Module) -> bool:
+    """Returns whether an activation is known to compute each row by itself."""
+    if type(act) in _SOFTMAX:
+        return act.dim in (None, 1, -1)  # of two dimensions torch chooses the last one
+    return type(act) in _BY_ELEMENT
+
 
 #: What follows the layers, by its name in a model.
 _AFTER: dict[str, tuple[type[torch.nn.Module], ...]] = {

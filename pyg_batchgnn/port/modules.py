@@ -1,17 +1,20 @@
-"""Norms, activations and perceptrons of PyG and torch, computed by native operators."""
+"""Modules of PyG and torch that `accelerate` makes native: convolutions, norms, perceptrons."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch_geometric.nn
 from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_geometric.utils._trim_to_layer import TrimToLayer
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.port.inputs import Accelerated, is_plain, is_symbolic, is_traced, traced
+from pyg_batchgnn.port.inputs import Accelerated, is_plain, is_symbolic, is_traced, takes, traced
+from pyg_batchgnn.port.prefixes import layer_edges
 
 
 class AcceleratedBatchNorm1d(Accelerated, nn.BatchNorm):
@@ -125,3 +128,140 @@ def is_probability(p: float) -> bool:
     except ValueError:
         return False
     return True
+
+
+class AcceleratedConv(Accelerated, nn.NativeConv):
+    """A convolution of PyG that `accelerate` made native.
+
+    The class stands before the native one among the bases of each layer. Calls that the native
+    layer does not take go to PyG's ``forward``. Errors name the class that it stands for.
+    """
+
+    stands_for: ClassVar[type[MessagePassing]]
+
+    def forward(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> Any:
+        """Returns what PyG's layer does; the arguments are those of PyG."""
+        if not isinstance(x, Tensor) and is_symbolic(x):
+            return self._traced(x, edge_index, arguments, options)
+        values = arguments[0] if arguments else options.get(str(self.edge_values)) if options else None
+        if len(arguments) > 1 or not self.takes_call(x, edge_index, values):
+            return self.stands_for.forward(self, x, edge_index, *arguments, **options)
+        sized = options.get("size") is not None or any(isinstance(one, (tuple, list)) for one in arguments)
+        if not sized and isinstance(x, Tensor) and isinstance(edge_index, Tensor):
+            known = layer_edges(edge_index, x.size(0))
+            edge_index = edge_index if known is None else known
+        return super().forward(x, edge_index, *arguments, **options)
+
+    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
+        """Returns whether the native layer takes a call, with values of edges."""
+        del values
+        return takes(self, x, edge_index)
+
+    def check_call(self) -> None:
+        """Looks at nothing, because `takes_call` did."""
+
+    def _traced(self, x: Any, edge_index: Any, arguments: Any, options: Any) -> Any:
+        """Returns the proxy of a call that ``torch.fx`` traces."""
+        if is_symbolic(arguments, options):  # the layer itself is traced: PyG's code says why it cannot be
+            arguments, options = (), {}
+        return traced(self, (x, edge_index, *arguments), options)
+
+
+class AcceleratedSAGEConv(AcceleratedConv, nn.SAGEConv):
+    """PyG's `SAGEConv` on a native layer."""
+
+    stands_for = torch_geometric.nn.SAGEConv
+
+
+class AcceleratedGCNConv(AcceleratedConv, nn.GCNConv):
+    """PyG's `GCNConv` on a native layer."""
+
+    stands_for = torch_geometric.nn.GCNConv
+
+    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
+        fits = values is None or (isinstance(values, Tensor) and values.dim() == 1)
+        return fits and not isinstance(x, (tuple, list)) and takes(self, x, edge_index)
+
+
+class AcceleratedGINConv(AcceleratedConv, nn.GINConv):
+    """PyG's `GINConv` on a native layer."""
+
+    stands_for = torch_geometric.nn.GINConv
+
+
+class AcceleratedGATConv(AcceleratedConv, nn.GATConv):
+    """PyG's `GATConv` on a native layer."""
+
+    stands_for = torch_geometric.nn.GATConv
+
+    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
+        return (values is None or self.lin_edge is not None) and takes(self, x, edge_index)
+
+
+class AcceleratedGATv2Conv(AcceleratedConv, nn.GATv2Conv):
+    """PyG's `GATv2Conv` on a native layer."""
+
+    stands_for = torch_geometric.nn.GATv2Conv
+
+
+class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
+    """A `HeteroConv` of PyG that `accelerate` made native.
+
+    Calls are those of PyG, with the same results, or ``conv(x_dict, minibatch, layer)``. A call of
+    which a part is left to PyG is computed relation by relation.
+    """
+
+    stands_for = torch_geometric.nn.HeteroConv
+
+    def forward(self, *args_dict: Any, **kwargs_dict: Any) -> dict[str, Tensor]:
+        """Returns what PyG's layer does; the arguments are those of PyG."""
+        found: dict[str, Tensor]
+        if is_symbolic(args_dict):  # the layer itself is traced: PyG's code says why it cannot be
+            found = torch_geometric.nn.HeteroConv.forward(self, *args_dict)
+        elif is_symbolic(*args_dict):
+            found = traced(self, args_dict, kwargs_dict)
+        elif (len(args_dict) > 1 and nn.is_typed(args_dict[1])) or self._takes(args_dict, kwargs_dict):
+            found = super().forward(*args_dict, **kwargs_dict)
+        else:
+            found = torch_geometric.nn.HeteroConv.forward(self, *args_dict, **kwargs_dict)
+        return found
+
+    def _takes(self, args_dict: tuple[Any, ...], kwargs_dict: Mapping[str, Any]) -> bool:
+        """Returns whether the native layer takes a call.
+
+        These are rows by node type, edges by relation, and values of these edges. PyG's layer takes
+        any dicts by either.
+        """
+        if not 2 <= len(args_dict) <= 3 or not all(isinstance(one, Mapping) for one in args_dict):
+            return False
+        (x, edges), third, values = args_dict[:2], args_dict[2:], kwargs_dict.values()
+        if is_traced() or self.aggr not in ("sum", "mean"):
+            return False
+        names = {name for relation, _ in self.convs.items() for name in (relation[0], relation[2])}
+        found = [relation for relation, _ in self.convs.items() if relation in edges]
+        return (
+            bool(found)
+            and not any(name in edges for name in names)
+            and not any(relation in x for relation, _ in self.convs.items())
+            and all(isinstance(one, Mapping) and set(one) <= set(found) for one in (*third, *values))
+            and all(self._takes_relation(relation, x, edges, third, kwargs_dict) for relation in found)
+        )
+
+    def _takes_relation(
+        self,
+        relation: tuple[str, str, str],
+        x: Mapping[str, Any],
+        edges: Mapping[Any, Any],
+        third: tuple[Mapping[Any, Any], ...],
+        named: Mapping[str, Mapping[Any, Any]],
+    ) -> bool:
+        """Returns whether a native layer takes the edges of a relation."""
+        conv, (source, _, target) = self.convs[relation], relation
+        if not isinstance(conv, AcceleratedConv) or nn.is_watched(conv) or source not in x or target not in x:
+            return False
+        values = {name.removesuffix("_dict"): one[relation] for name, one in named.items() if relation in one}
+        values |= {str(conv.edge_values): one[relation] for one in third if relation in one}
+        if any(name != conv.edge_values for name in values):
+            return False
+        rows = x[source] if source == target else (x[source], x[target])
+        return conv.takes_call(rows, edges[relation], *values.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 import torch
@@ -11,19 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.sample import HandedOut, handed_out
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """The rows and edges of a layer.
-
-    Attributes:
-        hops: the layer takes the edges of the first ``hops`` hops.
-        targets: the number of rows that it computes, at least those with edges.
-    """
-
-    hops: int
-    targets: int
+from pyg_batchgnn.types import LayerHops
 
 
 class PrefixEdges:
@@ -48,7 +36,7 @@ class PrefixEdges:
         self.nodes_per_hop, self.edges_per_hop = list(nodes_per_hop), list(edges_per_hop)
         self._node = None if sample is None else sample.node
         self._keys = None if sample is None else (sample.seed, sample.epoch, sample.key)
-        self._graphs: dict[tuple[int, Prefix, Prefix | None], nn.LayerGraph] = {}
+        self._graphs: dict[tuple[int, int, bool, bool], nn.LayerGraph] = {}
 
     @property
     def hops(self) -> int:
@@ -60,48 +48,48 @@ class PrefixEdges:
         """The number of nodes, N."""
         return sum(self.nodes_per_hop)
 
-    def nodes(self, hops: int) -> int:
-        """Returns the number of nodes that are known after ``hops`` hops."""
-        return sum(self.nodes_per_hop[: hops + 1])
-
     def edges(self, hops: int) -> int:
         """Returns the number of edges of the first ``hops`` hops."""
-        return sum(self.edges_per_hop[:hops])
+        return LayerHops(hops).edges(self.edges_per_hop, self.in_edges.num_edges)
 
-    def expanded(self, hops: int) -> Prefix:
-        """Returns the edges of the first ``hops`` hops with the rows that have edges there."""
-        return Prefix(hops, self.nodes(hops - 1))
+    def targets(self, hops: int) -> int:
+        """Returns the number of nodes that have edges in the first ``hops`` hops."""
+        return LayerHops(hops).targets(self.nodes_per_hop)
 
-    def padded(self, hops: int) -> Prefix:
-        """Returns the edges of the first ``hops`` hops with a row for every node."""
-        return Prefix(hops, self.nodes(hops))
+    def sources(self, hops: int) -> int:
+        """Returns the number of nodes that are known after the first ``hops`` hops."""
+        return LayerHops(hops).sources(self.nodes_per_hop)
 
-    def graph(self, layer: int, prefix: Prefix, normalised_by: Prefix | None = None) -> nn.LayerGraph:
+    def graph(
+        self, layer: int, hops: int, *, padded: bool, normalised_by_batch: bool = False
+    ) -> nn.LayerGraph:
         """Returns a layer, the same object on every call.
 
         Args:
             layer: its number for the keys of dropout, from 1; 0 draws a key at each call.
-            prefix: its rows and edges.
-            normalised_by: the edges whose degrees GCN takes; those of the layer where None.
+            hops: it takes the edges of the first ``hops`` hops.
+            padded: computes a row for each of its sources, not only for nodes that have edges.
+            normalised_by_batch: GCN takes the degrees in the whole batch, not in the layer.
         """
-        place = (layer, prefix, normalised_by)
+        place = (layer, hops, padded, normalised_by_batch)
         if place not in self._graphs:
             self._graphs[place] = self._graph(*place)
         return self._graphs[place]
 
-    def _graph(self, layer: int, prefix: Prefix, normalised_by: Prefix | None) -> nn.LayerGraph:
-        edges = self.edges(prefix.hops)
-        indptr = self.in_edges.indptr[: self.nodes(prefix.hops - 1) + 1]
-        if prefix.targets >= indptr.numel():
-            rest = indptr.new_full((prefix.targets + 1 - indptr.numel(),), edges)
+    def _graph(self, layer: int, hops: int, padded: bool, normalised_by_batch: bool) -> nn.LayerGraph:
+        edges, sources = self.edges(hops), self.sources(hops)
+        indptr = self.in_edges.indptr[: self.targets(hops) + 1]
+        targets = sources if padded else self.targets(hops)
+        if targets >= indptr.numel():
+            rest = indptr.new_full((targets + 1 - indptr.numel(),), edges)
             indptr = torch.cat([indptr, rest])
         keyed = layer > 0 and self._keys is not None
         return nn.LayerGraph(
             ops.InEdges(indptr, self.in_edges.indices[:edges]),
-            num_sources=self.nodes(prefix.hops),
-            node=self._node[: prefix.targets] if keyed and self._node is not None else None,
+            num_sources=sources,
+            node=self._node[:targets] if keyed and self._node is not None else None,
             key=ops.dropout_key(*self._keys, layer) if keyed and self._keys is not None else None,
-            whole=None if normalised_by is None else self.graph(layer, normalised_by),
+            whole=self.graph(layer, self.hops, padded=True) if normalised_by_batch else None,
         )
 
 
@@ -154,10 +142,10 @@ def sorted_prefixes(
         return None
     found = PrefixEdges(whole.in_edges, nodes_per_hop, edges_per_hop)
     for hops in range(1, found.hops + 1):
-        edges, targets = found.edges(hops), found.nodes(hops - 1)
+        edges, targets = found.edges(hops), found.targets(hops)
         if int(whole.indptr[targets]) != edges:
             return None
-        if edges and ops.extent(whole.indices[:edges])[1] >= found.nodes(hops):
+        if edges and ops.extent(whole.indices[:edges])[1] >= found.sources(hops):
             return None
     return found
 
@@ -173,8 +161,9 @@ def layer_edges(edge_index: Tensor, rows: int) -> nn.LayerGraph | None:
     if found is None or (base is not edge_index and not _is_first_part(edge_index, base)):
         return None
     for hops in range(found.hops, -1, -1):
-        if found.edges(hops) == edge_index.size(1) and found.nodes(hops) <= rows:
-            return found.graph(0, Prefix(hops, rows)) if rows == found.nodes(hops) else None
+        sources = found.sources(hops)
+        if found.edges(hops) == edge_index.size(1) and sources <= rows:
+            return found.graph(0, hops, padded=True) if rows == sources else None
     return None
 
 

@@ -5,13 +5,166 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
+import torch_geometric.nn
+from torch.nn.utils import parametrize
+from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
-from pyg_batchgnn.port import modules
-from pyg_batchgnn.port.examine import CONVS, NATIVE, concerns, is_fused, reason_against
-from pyg_batchgnn.port.report import AccelerationReport, Left, Replaced
+from pyg_batchgnn import nn
+from pyg_batchgnn.port import models, modules
+from pyg_batchgnn.port.models import AcceleratedModel
+from pyg_batchgnn.port.modules import AcceleratedHeteroConv
+
+Module = torch.nn.Module
+
+#: The class that each class becomes. An instance keeps its parameters and attributes.
+NATIVE: dict[type[Module], type[Module]] = {
+    torch_geometric.nn.GraphSAGE: models.AcceleratedGraphSAGE,
+    torch_geometric.nn.GCN: models.AcceleratedGCN,
+    torch_geometric.nn.GIN: models.AcceleratedGIN,
+    torch_geometric.nn.GAT: models.AcceleratedGAT,
+    torch_geometric.nn.SAGEConv: modules.AcceleratedSAGEConv,
+    torch_geometric.nn.GCNConv: modules.AcceleratedGCNConv,
+    torch_geometric.nn.GINConv: modules.AcceleratedGINConv,
+    torch_geometric.nn.GATConv: modules.AcceleratedGATConv,
+    torch_geometric.nn.GATv2Conv: modules.AcceleratedGATv2Conv,
+    torch_geometric.nn.HeteroConv: AcceleratedHeteroConv,
+    torch_geometric.nn.MLP: modules.AcceleratedMLP,
+    torch.nn.BatchNorm1d: modules.AcceleratedBatchNorm1d,
+    torch.nn.ReLU: modules.AcceleratedReLU,
+    torch.nn.Dropout: modules.AcceleratedDropout,
+}
+_CHECKS: dict[type[Module], Callable[..., None]] = {
+    torch_geometric.nn.SAGEConv: nn.SAGEConv.check,
+    torch_geometric.nn.GCNConv: nn.GCNConv.check,
+    torch_geometric.nn.GINConv: nn.GINConv.check,
+    torch_geometric.nn.GATConv: nn.GATConv.check,
+    torch_geometric.nn.GATv2Conv: nn.GATv2Conv.check,
+}
+CONVS = tuple(_CHECKS)
+
+
+def concerns(module: Module) -> bool:
+    """Returns whether the report speaks of a module: it can be replaced, or one might expect it."""
+    norm = type(module).__module__.startswith("torch_geometric.nn.norm")
+    wraps = type(module) is torch_geometric.nn.BatchNorm  # its inner module is replaced
+    return isinstance(module, (*NATIVE, MessagePassing)) or (norm and not wraps)
+
+
+def reason_against(module: Module, places: int) -> str | None:
+    """Returns the reason to leave a module, or None if it can be replaced.
+
+    Args:
+        module: one that `concerns`.
+        places: how often it occurs in the model.
+    """
+    kind = type(module)
+    if parametrize.is_parametrized(module):
+        return "it has parametrisations"
+    if kind not in NATIVE:
+        known = next((pygs for pygs in NATIVE if isinstance(module, pygs)), None)
+        return "there is no native one" if known is None else f"it is a subclass of {known.__name__}"
+    if places > 1:
+        return f"the same instance stands in {places} places"
+    if _is_hooked(module):
+        return "it has hooks"
+    if isinstance(module, torch_geometric.nn.MLP):
+        inside = _reason_inside(module)
+        if inside is not None:
+            return inside
+    try:
+        _CHECKS.get(kind, _accept)(module)
+    except ValueError as error:
+        return str(error)
+    except (AttributeError, TypeError, KeyError) as error:  # of attributes that were deleted
+        return f"it is not as PyG made it: {error}"
+    return None
+
+
+def _accept(module: Module) -> None:
+    del module
+
+
+def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
+    """Returns the reason to leave a perceptron because of a part that a native one would not
+    call."""
+    for place, part in enumerate(module.lins):
+        if parametrize.is_parametrized(part):
+            return f"lins.{place} has parametrisations"
+        if type(part) is not torch_geometric.nn.Linear:
+            return f"lins.{place} is a {type(part).__name__}, not PyG's Linear"
+        if _is_hooked(part):
+            return f"lins.{place} has hooks"
+    return None
+
+
+def is_fused(module: Module, name: str) -> bool:
+    """Returns whether a native module computes its part ``name`` itself, which then stays as it
+    is."""
+    return isinstance(module, (AcceleratedModel, modules.AcceleratedMLP)) and name in (
+        "act",
+        "dropout",
+    )
+
+
+def _is_hooked(module: Module) -> bool:
+    """Returns whether hooks wait on a module, but for those by which PyG finds lazy widths."""
+    own = getattr(module, "_hook", None)
+    lazy = own is not None and is_uninitialized_parameter(getattr(module, "weight", None))
+    before = len(module._forward_pre_hooks) - (1 if lazy else 0)
+    after = (module._forward_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return before > 0 or any(after) or "forward" in vars(module)
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A module that is native now.
+
+    Attributes:
+        name: its path in the model; empty for the model itself.
+        kind: the name of PyG's or torch's class.
+    """
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class NotReplaced:
+    """A module that PyG or torch still computes.
+
+    Attributes:
+        name: its path in the model; empty for the model itself.
+        kind: the name of its class.
+        why: the reason.
+    """
+
+    name: str
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True)
+class AccelerationReport:
+    """The modules of a model that were replaced, and those that were left with the reason."""
+
+    replaced: list[Replaced] = field(default_factory=list)
+    left: list[NotReplaced] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.replaced)} modules replaced, {len(self.left)} left"]
+        lines += [f"  replaced {_named(one.name, one.kind)}" for one in self.replaced]
+        lines += [f"  left {_named(one.name, one.kind)}: {one.why}" for one in self.left]
+        return "\n".join(lines)
+
+
+def _named(name: str, kind: str) -> str:
+    return f"{name or 'the model'} ({kind})"
+
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
@@ -63,7 +216,7 @@ def _visit(module: torch.nn.Module, name: str, places: Counter[int], report: Acc
     if concerns(module) and kind not in NATIVE.values():
         why = reason_against(module, places[id(module)])
         if why is not None:
-            report.left.append(Left(name, kind.__name__, why))
+            report.left.append(NotReplaced(name, kind.__name__, why))
             if isinstance(module, CONVS):
                 return
         else:

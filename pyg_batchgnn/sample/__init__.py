@@ -3,47 +3,77 @@
 from pyg_batchgnn.ops import keyed_permutation, minibatch_key
 from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
 from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
-from pyg_batchgnn.sample.choice import NeighborChoice
-from pyg_batchgnn.sample.existing_pairs import ExistingPairs
-from pyg_batchgnn.sample.fanouts import as_integer, fanouts_by_relation
-from pyg_batchgnn.sample.hgt import HGTSampler
-from pyg_batchgnn.sample.hgt_plan import NEIGHBOR_CAP, HGTPlan
-from pyg_batchgnn.sample.layers import MinibatchLayer
-from pyg_batchgnn.sample.link_finder import LinkFinder, LocalFinder
-from pyg_batchgnn.sample.link_seeds import LinkSeeder, LinkStart, links_key
-from pyg_batchgnn.sample.links import LabelledLinks, Links, SampledLinks, TripletLinks
-from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
-from pyg_batchgnn.sample.minibatch import Minibatch
-from pyg_batchgnn.sample.negative_draw import draw_negatives
-from pyg_batchgnn.sample.negative_pools import negative_plan
+from pyg_batchgnn.sample.link_seeds import (
+    LinkFinder,
+    Links,
+    LinkSeeder,
+    LinkStart,
+    LocalFinder,
+    SeedEdges,
+    links_key,
+    named_relation,
+)
+from pyg_batchgnn.sample.macrobatch import (
+    HGTSampler,
+    MacrobatchSampler,
+    MacrobatchSeeds,
+    MinibatchPlan,
+    Sampler,
+)
+from pyg_batchgnn.sample.minibatch import Minibatch, MinibatchLayer
 from pyg_batchgnn.sample.negatives import (
     LateNegatives,
     NegativeMode,
     NegativePlan,
     Negatives,
     check_early_links,
+    draw_negatives,
     negative_key,
+    negative_plan,
 )
-from pyg_batchgnn.sample.node_pool import NodePool
-from pyg_batchgnn.sample.partitioned import PartitionedSampler
-from pyg_batchgnn.sample.plan import Replacement, SamplingPlan, Subgraph, TemporalStrategy
-from pyg_batchgnn.sample.probability import taken_probability
-from pyg_batchgnn.sample.pyg import PygLinkSampler, PygNeighborSampler
-from pyg_batchgnn.sample.pyg_hgt import PygHGTSampler
-from pyg_batchgnn.sample.pyg_info import SampleInfo, SeedInfo, put_entry
-from pyg_batchgnn.sample.pyg_link_info import LinkInfo
-from pyg_batchgnn.sample.pyg_links import LinkRules
-from pyg_batchgnn.sample.pyg_nodes import PygNodeSampler
-from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm, PygOutput
-from pyg_batchgnn.sample.pyg_parts import PygParts
-from pyg_batchgnn.sample.rank_finder import RankFinder
-from pyg_batchgnn.sample.rank_plan import RankPlan, RankPlanner
-from pyg_batchgnn.sample.relay_part import RelayPart
-from pyg_batchgnn.sample.sampled import SampledMinibatch
-from pyg_batchgnn.sample.sampled_parts import Layout, SampledEdges, SampledNodes
-from pyg_batchgnn.sample.sampler import MacrobatchSeeds, MinibatchPlan, Sampler
-from pyg_batchgnn.sample.seed_edges import SeedEdges, named_relation
+from pyg_batchgnn.sample.node_pool import ExistingPairs, NodePool
+from pyg_batchgnn.sample.partitioned import PartitionedSampler, RelayPart
+from pyg_batchgnn.sample.plan import (
+    NEIGHBOR_CAP,
+    HGTPlan,
+    NeighborChoice,
+    Replacement,
+    SamplingPlan,
+    Subgraph,
+    TemporalStrategy,
+    as_integer,
+    fanouts_by_relation,
+    taken_probability,
+)
+from pyg_batchgnn.sample.pyg import (
+    LinkRules,
+    PygHGTSampler,
+    PygLinkSampler,
+    PygNeighborSampler,
+    PygNodeSampler,
+    PygParts,
+)
+from pyg_batchgnn.sample.pyg_output import (
+    Direction,
+    LinkInfo,
+    Names,
+    PygForm,
+    PygOutput,
+    SampleInfo,
+    SeedInfo,
+    put_entry,
+)
+from pyg_batchgnn.sample.rank_finder import RankFinder, RankPlan, RankPlanner
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
+from pyg_batchgnn.types import (
+    LabelledLinks,
+    Layout,
+    SampledEdges,
+    SampledLinks,
+    SampledMinibatch,
+    SampledNodes,
+    TripletLinks,
+)
 
 __all__ = [
     "NEIGHBOR_CAP",

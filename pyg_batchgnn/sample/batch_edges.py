@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.types import SampledMinibatch
 
 
 @dataclass(frozen=True, eq=False)

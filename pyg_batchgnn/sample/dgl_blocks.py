@@ -14,8 +14,7 @@ import torch
 
 from pyg_batchgnn.data import Group
 from pyg_batchgnn.sample.attribute_rows import AttributeRows
-from pyg_batchgnn.sample.layer_extent import LayerExtent
-from pyg_batchgnn.sample.sampled import SampledMinibatch
+from pyg_batchgnn.types import LayerHops, SampledMinibatch
 
 
 def dgl_blocks(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows]) -> list[Any]:
@@ -30,7 +29,8 @@ def dgl_blocks(minibatch: SampledMinibatch, attributes: Mapping[Group, Attribute
     """
     dgl = _dgl()
     indices = [edges.indices.to(torch.int64) for edges in minibatch.edges]
-    blocks = [_block(dgl, minibatch, indices, extent) for extent in LayerExtent.of_all(minibatch)]
+    layers = range(1, len(minibatch.nodes[0].nodes_per_hop))
+    blocks = [_block(dgl, minibatch, indices, LayerHops.of(minibatch.num_layers, layer)) for layer in layers]
     if blocks:
         _put_nodes(minibatch, attributes, blocks)
         _put_edges(minibatch, attributes, blocks)
@@ -48,13 +48,20 @@ def _dgl() -> Any:
     return dgl
 
 
-def _block(dgl: Any, minibatch: SampledMinibatch, indices: list[torch.Tensor], extent: LayerExtent) -> Any:
+def _block(dgl: Any, minibatch: SampledMinibatch, indices: list[torch.Tensor], prefix: LayerHops) -> Any:
     """Returns the block of one layer."""
     schema = minibatch.schema
-    targets = [extent.targets(nodes) for nodes in minibatch.nodes]
-    sources = [extent.sources(nodes) for nodes in minibatch.nodes]
+    targets = [prefix.targets(nodes.nodes_per_hop) for nodes in minibatch.nodes]
+    sources = [prefix.sources(nodes.nodes_per_hop) for nodes in minibatch.nodes]
     csc = [
-        ("csc", (edges.indptr[: targets[target] + 1], own[: extent.edges(edges)], _NO_IDS))
+        (
+            "csc",
+            (
+                edges.indptr[: targets[target] + 1],
+                own[: prefix.edges(edges.edges_per_hop, edges.num_edges)],
+                _NO_IDS,
+            ),
+        )
         for edges, own, target in zip(minibatch.edges, indices, schema.target_types, strict=True)
     ]
     if not schema.has_names:
@@ -73,7 +80,9 @@ def _block(dgl: Any, minibatch: SampledMinibatch, indices: list[torch.Tensor], e
         block.dstnodes[name].data[dgl.NID] = nodes.node[:target]
     for edges, relation in zip(minibatch.edges, _relation_names(minibatch), strict=True):
         if edges.edge is not None:
-            block.edges[relation].data[dgl.EID] = edges.edge[: extent.edges(edges)]
+            block.edges[relation].data[dgl.EID] = edges.edge[
+                : prefix.edges(edges.edges_per_hop, edges.num_edges)
+            ]
     return block
 
 

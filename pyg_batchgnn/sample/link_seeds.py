@@ -3,21 +3,427 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import Relation, Schema
-from pyg_batchgnn.sample.link_ends import LinkEnds, distinct, one_by_one
-from pyg_batchgnn.sample.link_finder import FoundLinks, LinkDraw, LinkFinder, LocalFinder
-from pyg_batchgnn.sample.links import Links, SampledLinks
-from pyg_batchgnn.sample.negative_draw import NegativeDraw
-from pyg_batchgnn.sample.negatives import NegativePlan, negative_key
-from pyg_batchgnn.sample.seed_edges import SeedEdges
-from pyg_batchgnn.sample.seeds import Seeds
+from pyg_batchgnn.data import Relation, Schema, reverse_of, stored_reverse
+from pyg_batchgnn.sample.negatives import NegativeDraw, NegativeMode, NegativePlan, negative_key
+from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds
+from pyg_batchgnn.types import LabelledLinks, SampledLinks, TripletLinks
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """The links of one relation that a minibatch begins with.
+
+    Attributes:
+        relation: the relation. The graph need not have it, only the types of its ends.
+        source, target: [P] int64, ids within their types.
+        input_id: [P] int64, their positions in the loader's input of this relation.
+        label: [P, ...], or None.
+        time: [P] int64, or None.
+    """
+
+    relation: Relation
+    source: Tensor
+    target: Tensor
+    input_id: Tensor
+    label: Tensor | None = None
+    time: Tensor | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of links, P."""
+        return self.source.numel()
+
+
+@dataclass(frozen=True, eq=False)
+class LinkDraw:
+    """The links of one relation in a minibatch, and the drawing of their negatives.
+
+    Attributes:
+        links: the links.
+        negatives: the drawing, or None without negatives.
+    """
+
+    links: Links
+    negatives: NegativeDraw | None
+
+
+@dataclass(frozen=True, eq=False)
+class LinkIds:
+    """The ids of the ends of links and of their negatives, original or internal ones.
+
+    Attributes:
+        source, target: [P] int64, of the links.
+        negative_source: [N] int64; none for triplets, whose sources are those of the links.
+        negative_target: [N] int64, in the order of the draws.
+    """
+
+    source: Tensor
+    target: Tensor
+    negative_source: Tensor
+    negative_target: Tensor
+
+    def sources(self) -> Tensor:
+        """Returns the sources of the links, and those of negatives behind them."""
+        return torch.cat([self.source, self.negative_source])
+
+    def targets(self, order: Tensor) -> Tensor:
+        """Returns the targets of the links, and those of negatives in some order behind them."""
+        return torch.cat([self.target, self.negative_target[order]])
+
+
+@dataclass(frozen=True, eq=False)
+class FoundLinks:
+    """The ends of the links of one relation in a minibatch, and of their negatives.
+
+    Attributes:
+        original: their original ids.
+        internal: their internal ids; None if the whole graph is here.
+    """
+
+    original: LinkIds
+    internal: LinkIds | None = None
+
+
+class LinkFinder(Protocol):
+    """Draws the negatives of a macrobatch, and finds the ids of all ends."""
+
+    def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:
+        """Returns the ends of links; collective over ranks.
+
+        Args:
+            draws: the links of all minibatches and relations.
+            epoch: the epoch.
+            number: the macrobatch's number in the epoch.
+
+        Raises:
+            ValueError: a negative cannot be drawn. The message names its link.
+        """
+
+
+class LocalFinder:
+    """Draws negatives from a graph that is here, by original ids; see `LinkFinder`."""
+
+    def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:  # noqa: ARG002
+        """Returns the ends of links by original ids."""
+        return [FoundLinks(self._ids(draw)) for draw in draws]
+
+    def _ids(self, draw: LinkDraw) -> LinkIds:
+        links, negatives = draw.links, draw.negatives
+        none = links.source[:0]
+        if negatives is None:
+            return LinkIds(links.source, links.target, none, none)
+        drawn = negatives.draw()
+        is_binary = negatives.plan.mode is NegativeMode.BINARY
+        return LinkIds(links.source, links.target, drawn.source if is_binary else none, drawn.target)
+
+
+@dataclass(frozen=True, eq=False)
+class EndNodes:
+    """Nodes of one type that seeds are made of.
+
+    Attributes:
+        node_type: the name of the type.
+        node: [n] int64, ids within the type; they may repeat.
+        link: [n] int64, the number of the link that each belongs to, in the minibatch.
+        internal: [n] int64, their internal ids, or None.
+    """
+
+    node_type: str
+    node: Tensor
+    link: Tensor
+    internal: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedNodes:
+    """Seeds, and where the nodes that they were made of lie among them.
+
+    Attributes:
+        nodes: the seeds by type, [S_t] int64 each.
+        local: the local ids of the nodes of each of the ends.
+        link: [S] int64, the number of each seed's link; None if a seed may belong to several.
+        internal: the internal ids of the seeds by type, where they are known.
+    """
+
+    nodes: dict[str, Tensor]
+    local: list[Tensor]
+    link: Tensor | None
+    internal: dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class LinkEnds:
+    """The ends of one relation's links, with those of their negatives behind them.
+
+    Attributes:
+        links: the links.
+        plan: the rule by which negatives were drawn; None without negatives.
+        positive: [N] int64, the number of the link that each negative belongs to.
+        ends: the sources and the targets.
+    """
+
+    links: Links
+    plan: NegativePlan | None
+    positive: Tensor
+    ends: tuple[EndNodes, EndNodes]
+
+    @classmethod
+    def of(cls, draw: LinkDraw, found: FoundLinks, first: int) -> LinkEnds:
+        """Returns the ends.
+
+        Args:
+            draw: the links, and the drawing of their negatives.
+            found: the ids of all ends.
+            first: the number of the first link in the minibatch.
+        """
+        links, negatives = draw.links, draw.negatives
+        number = torch.arange(links.count)
+        positive = order = number[:0]
+        if negatives is not None:
+            # The first negatives of all links, then the second, ...: as PyG has them.
+            order = torch.arange(negatives.count)
+            if negatives.plan.mode is NegativeMode.TRIPLET:
+                order = order.view(links.count, int(negatives.plan.amount)).t().reshape(-1)
+            positive = negatives.positive[order]
+        belongs = torch.cat([number, positive]) + first
+        original, internal = found.original, found.internal
+        ends = (
+            (original.sources(), None if internal is None else internal.sources()),
+            (original.targets(order), None if internal is None else internal.targets(order)),
+        )
+        source, target = (
+            EndNodes(node_type, node, belongs[: node.numel()], ids)
+            for node_type, (node, ids) in zip((links.relation[0], links.relation[2]), ends, strict=True)
+        )
+        return cls(links, None if negatives is None else negatives.plan, positive, (source, target))
+
+    def sampled(self, source: Tensor, target: Tensor) -> SampledLinks:
+        """Returns the links by local ids, given those of all sources and of all targets."""
+        links, count = self.links, self.links.count
+        if self.plan is not None and self.plan.mode is NegativeMode.TRIPLET:
+            amount = int(self.plan.amount)
+            negative = target[count:].view(amount, count).t()
+            return TripletLinks(
+                links.relation,
+                links.input_id,
+                source,
+                target[:count],
+                negative.reshape(-1) if amount == 1 else negative.contiguous(),
+                links.time,
+            )
+        time = None if links.time is None else torch.cat([links.time, links.time[self.positive]])
+        return LabelledLinks(
+            links.relation, links.input_id, torch.stack([source, target]), self._labels(), time
+        )
+
+    def _labels(self) -> Tensor | None:
+        """Returns the labels of the links, and zeros for their negatives."""
+        label = self.links.label
+        if self.plan is None:
+            return label
+        label = torch.ones(self.links.count) if label is None else label
+        return torch.cat([label, label.new_zeros(self.positive.numel(), *label.shape[1:])])
+
+
+def distinct(ends: Sequence[EndNodes]) -> PlacedNodes:
+    """Makes one seed of each distinct node, in ascending order of ids."""
+    nodes, internal, local = {}, {}, [torch.empty(0)] * len(ends)
+    for node_type, members in _by_type(ends).items():
+        every = torch.cat([ends[at].node for at in members])
+        nodes[node_type], inverse = every.unique(return_inverse=True)
+        if (ids := _internal(ends, members)) is not None:
+            internal[node_type] = torch.empty_like(nodes[node_type])
+            internal[node_type][inverse] = ids
+        sizes = [ends[at].node.numel() for at in members]
+        for at, part in zip(members, inverse.split(sizes), strict=True):
+            local[at] = part
+    return PlacedNodes(nodes, local, None, internal)
+
+
+def one_by_one(ends: Sequence[EndNodes]) -> PlacedNodes:
+    """Makes one seed of each occurrence of a node."""
+    nodes, internal, local, link = {}, {}, [torch.empty(0)] * len(ends), []
+    for node_type, members in _by_type(ends).items():
+        nodes[node_type] = torch.cat([ends[at].node for at in members])
+        if (ids := _internal(ends, members)) is not None:
+            internal[node_type] = ids
+        link += [ends[at].link for at in members]
+        first = 0
+        for at in members:
+            count = ends[at].node.numel()
+            local[at] = torch.arange(first, first + count)
+            first += count
+    return PlacedNodes(nodes, local, torch.cat(link), internal)
+
+
+def _internal(ends: Sequence[EndNodes], members: Sequence[int]) -> Tensor | None:
+    """Returns the internal ids of the nodes of some ends, where they are known."""
+    ids = [ends[at].internal for at in members]
+    known = [one for one in ids if one is not None]
+    return torch.cat(known) if len(known) == len(ids) else None
+
+
+def _by_type(ends: Sequence[EndNodes]) -> dict[str, list[int]]:
+    """Returns the positions of the ends of each type; types in order of their first ends."""
+    members: dict[str, list[int]] = {}
+    for at, one in enumerate(ends):
+        members.setdefault(one.node_type, []).append(at)
+    return members
+
+
+@dataclass(frozen=True)
+class SeedEdges:
+    """The relations whose edges are excluded between the ends of a minibatch's links.
+
+    All parallel edges of a pair are excluded, whatever their ids. In disjoint sampling an example
+    leaves out its own pair alone, otherwise a minibatch leaves out the pairs of all its links.
+
+    Attributes:
+        relations: for each relation that has links, those in which (source, target) is excluded,
+            and those in which (target, source) is.
+    """
+
+    relations: Mapping[Relation, tuple[tuple[Relation, ...], tuple[Relation, ...]]]
+
+    @classmethod
+    def wanted(cls, wanted: Any, schema: Schema, linked: Sequence[Relation]) -> SeedEdges | None:
+        """Returns what ``exclude_seed_edges`` says; None if nothing is excluded.
+
+        Args:
+            wanted: False, True, "reverse" or a dict from relations to their reverses.
+            schema: the node types and relations of the graph.
+            linked: the relations that have links.
+
+        Raises:
+            TypeError, ValueError: another form, or a relation whose reverse is not known.
+        """
+        if wanted is False or wanted is None:
+            return None
+        if wanted is True:
+            return cls.forward(schema, linked)
+        if wanted == "reverse":
+            return cls.both_ways(schema, linked)
+        if isinstance(wanted, Mapping):
+            reverses = {
+                named_relation(schema, one): named_relation(schema, other) for one, other in wanted.items()
+            }
+            if unknown := [one for one in reverses if one not in (*schema.relations, *linked)]:
+                raise ValueError(
+                    f"exclude_seed_edges names {unknown[0]}, which the graph does not have; it has "
+                    f"{list(schema.relations)}"
+                )
+            return cls.both_ways(schema, linked, reverses)
+        raise TypeError(
+            f"exclude_seed_edges must be True, 'reverse', or a dict from edge types to their reverses, "
+            f"got {wanted!r}"
+        )
+
+    @classmethod
+    def forward(cls, schema: Schema, linked: Sequence[Relation]) -> SeedEdges:
+        """Excludes the links in their own relation, if the graph has it."""
+        return cls({one: (_known(schema, one), ()) for one in linked})
+
+    @classmethod
+    def both_ways(
+        cls, schema: Schema, linked: Sequence[Relation], reverse: Mapping[Relation, Relation] | None = None
+    ) -> SeedEdges:
+        """Excludes the links, and their reverses.
+
+        Args:
+            schema: the node types and relations of the graph.
+            linked: the relations that have links.
+            reverse: the relation in which each one's reverses lie. None: the same relation in a
+                graph of one relation, else the one whose name is the same but for "rev_" in front.
+
+        Raises:
+            ValueError: no reverse relation is known for a relation, or one does not fit.
+        """
+        found = {one: _reverse(schema, one, reverse) for one in linked}
+        return cls({one: (_known(schema, one), (found[one],)) for one in linked})
+
+    def reversed(self) -> SeedEdges:
+        """Returns the same exclusions for a sampler that works on the reversed graph.
+
+        Its relations have the numbers that they have in the graph, but lead from the target of a
+        link to its source.
+        """
+        return SeedEdges({one: (backward, forward) for one, (forward, backward) in self.relations.items()})
+
+    def of(self, links: Sequence[Links], is_disjoint: bool) -> dict[Relation, ExcludedPairs]:
+        """Returns what a minibatch of these links leaves out, by relation."""
+        pairs: dict[Relation, list[Tensor]] = defaultdict(list)
+        examples: dict[Relation, list[Tensor]] = defaultdict(list)
+        first = 0
+        for one in links:
+            ends = torch.stack([one.source, one.target])
+            number = torch.arange(first, first + one.count)
+            forward, backward = self.relations[one.relation]
+            for relation, excluded in [*((r, ends) for r in forward), *((r, ends.flip(0)) for r in backward)]:
+                pairs[relation].append(excluded)
+                examples[relation].append(number)
+            first += one.count
+        return {
+            relation: ExcludedPairs(
+                torch.cat(every, dim=1), torch.cat(examples[relation]) if is_disjoint else None
+            )
+            for relation, every in pairs.items()
+        }
+
+
+def named_relation(schema: Schema, names: Sequence[str]) -> Relation:
+    """Returns the relation of two or three names.
+
+    Two names are of its ends: the only relation between them, else the one called "to".
+    """
+    if len(names) == 3:
+        return names[0], names[1], names[2]
+    found = [one for one in schema.relations if (one[0], one[2]) == (names[0], names[1])]
+    return found[0] if len(found) == 1 else (names[0], "to", names[1])
+
+
+def _known(schema: Schema, relation: Relation) -> tuple[Relation, ...]:
+    return (relation,) if relation in schema.relations else ()
+
+
+def _reverse(schema: Schema, relation: Relation, given: Mapping[Relation, Relation] | None) -> Relation:
+    source, _, target = relation
+    if given is None and schema.is_plain:
+        return schema.relations[0]
+    if given is None:
+        stored = stored_reverse(schema, relation)
+        if stored is None:
+            raise ValueError(
+                f"exclude_seed_edges='reverse' finds no relation {reverse_of(relation)} that reverses "
+                f"{relation}; {_instead(schema, relation)}"
+            )
+        return stored
+    if relation not in given:
+        raise ValueError(f"exclude_seed_edges names no reverse of {relation}; it has {list(given)}")
+    found = given[relation]
+    if found not in schema.relations or (found[0], found[2]) != (target, source):
+        raise ValueError(
+            f"exclude_seed_edges says that {found} reverses {relation}, but it is no relation of the graph "
+            f"from {target!r} to {source!r}; its relations are {list(schema.relations)}"
+        )
+    return found
+
+
+def _instead(schema: Schema, relation: Relation) -> str:
+    """Returns what to give for a relation whose reverse is not known by its name."""
+    back = [one for one in schema.relations if (one[0], one[2]) == (relation[2], relation[0])]
+    if not back:
+        return "the graph has none from its target to its source: give True"
+    likely = relation if relation in back else back[0]
+    return f"give a dict that names the relation in which its reverses lie, like {{{relation}: {likely}}}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,22 +1,245 @@
-"""Sampling the minibatches of a macrobatch together (BatchGNN, section 3 and appendix D.1)."""
+"""Sampling the minibatches of a macrobatch together (BatchGNN, section 3 and appendix D.1).
+
+`MacrobatchSampler` samples by fanouts, `HGTSampler` by budgets (Hu, Dong, Wang and Sun 2020,
+section 4.1).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.sample.gather_seeds import checked_seeds, gather_seeds
-from pyg_batchgnn.sample.kernel_graph import kernel_graph, typed_of
-from pyg_batchgnn.sample.plan import SamplingPlan
-from pyg_batchgnn.sample.sampled import SampledMinibatch
-from pyg_batchgnn.sample.sampled_parts import Layout
-from pyg_batchgnn.sample.sampler import MacrobatchSeeds
-from pyg_batchgnn.sample.seeds import Seeds
-from pyg_batchgnn.sample.unpack import Unpacker
+from pyg_batchgnn.data import Schema
+from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.sample.plan import HGTPlan, SamplingPlan, Subgraph
+from pyg_batchgnn.sample.seeds import Seeds, checked_seeds, gather_seeds
 from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph, WeightSums
+from pyg_batchgnn.types import ByNumber, Layout, SampledEdges, SampledMinibatch, SampledNodes
+
+
+def typed_of(graph: CscGraph | TypedGraph) -> TypedGraph:
+    """Returns a graph with types.
+
+    Raises:
+        TypeError: it is no graph of this package.
+    """
+    ops.check_type(
+        "graph",
+        graph,
+        (CscGraph, TypedGraph),
+        "graph_from_pyg(data) makes one of a Data, typed_graph_from_pyg(data) one of a HeteroData",
+    )
+    return graph.typed if isinstance(graph, CscGraph) else graph
+
+
+def kernel_graph(
+    graph: TypedGraph, times: Sequence[TimeOrder | None] = (), weights: Sequence[WeightSums | None] = ()
+) -> ops.SampledGraph:
+    """Returns the arrays of a graph; see `kernel_arrays`."""
+    return kernel_arrays(graph.schema, graph.num_nodes, graph.relations, times, weights)
+
+
+def kernel_arrays(
+    schema: Schema,
+    num_nodes: Sequence[int],
+    relations: Sequence[InEdges],
+    times: Sequence[TimeOrder | None],
+    weights: Sequence[WeightSums | None],
+) -> ops.SampledGraph:
+    """Returns the arrays of the in-edges of some nodes.
+
+    Args:
+        schema: the node types and the relations.
+        num_nodes: the number of nodes of each type that may be targets.
+        relations: the in-edges of each relation.
+        times: by relation, the order of its edges by time, or None; empty if no relation has times.
+        weights: likewise the weights.
+
+    Raises:
+        ValueError: the number of times or weights is wrong.
+    """
+    none = torch.empty(0, dtype=torch.int64)
+    no_weights = torch.empty(0, dtype=torch.float64)
+    for what, given in (("time orders", times), ("lists of weights", weights)):
+        if len(given) not in (0, schema.num_relations):
+            raise ValueError(
+                f"{len(given)} {what} came for {schema.num_relations} relations; give one or None for each"
+            )
+    return ops.SampledGraph(
+        list(num_nodes),
+        [one.indptr for one in relations],
+        [one.indices for one in relations],
+        [none if one.edge_ids is None else one.edge_ids for one in relations],
+        list(schema.source_types),
+        list(schema.target_types),
+        [ops.to_signed(ops.names_key(names)) for names in schema.relations],
+        [array for one in times for array in ((none, none) if one is None else one.arrays)],
+        [
+            array
+            for one in weights
+            for array in ((no_weights, no_weights, none) if one is None else one.arrays)
+        ],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class MacrobatchSeeds:
+    """The seed nodes of the minibatches that are sampled together.
+
+    Attributes:
+        epoch: any integer, taken modulo 2**64.
+        number: the macrobatch's number in the epoch.
+        original: the seeds of each minibatch by original id; [S_b] int64 node ids do where there is
+            one node type.
+        internal: [S_b] int64 ids of the same nodes in the partition, for each minibatch; None if
+            the sampler holds the whole graph.
+    """
+
+    epoch: int
+    number: int
+    original: Sequence[Tensor | Seeds]
+    internal: Sequence[Tensor] | None = None
+
+    @property
+    def nodes(self) -> list[Tensor]:
+        """The original node ids for each minibatch, where there is one node type."""
+        return [one.nodes[0] if isinstance(one, Seeds) else one for one in self.original]
+
+
+class MinibatchPlan(Protocol):
+    """The plan by which a minibatch grows from its seeds."""
+
+    @property
+    def num_hops(self) -> int:
+        """The number of hops."""
+
+    @property
+    def edge_ids(self) -> bool:
+        """True if minibatches carry the input ids of their edges."""
+
+    @property
+    def subgraph(self) -> Subgraph:
+        """The edges of a minibatch."""
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the plan as values that JSON can hold."""
+
+    def summary(self) -> str:
+        """Returns the numbers of neighbours or nodes per hop, as in ``fanouts=[10, 5]``."""
+
+
+class Sampler(Protocol):
+    """Samples the minibatches of a macrobatch together.
+
+    Attributes:
+        seed: the key of every random choice.
+        threads: at most this many threads work; torch's number if None.
+    """
+
+    seed: int
+    threads: int | None
+
+    @property
+    def plan(self) -> MinibatchPlan:
+        """The plan by which minibatches grow."""
+
+    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
+        """Samples one minibatch for each list of seed nodes.
+
+        Args:
+            seeds: the seed nodes.
+            threads: overrides the sampler's number for this call.
+        """
+
+
+class Unpacker:
+    """Makes minibatches of the arrays that a sampling operator returns.
+
+    Types and relations that a minibatch does not reach share the same empty parts and cost nothing.
+
+    Args:
+        schema: the schema of the graph.
+        plan: the plan that was sampled by.
+        layout: the form of the edges.
+        disjoint: True if nodes come with the numbers of their examples.
+    """
+
+    def __init__(self, schema: Schema, plan: MinibatchPlan, layout: Layout, disjoint: bool) -> None:
+        self.schema = schema
+        self.plan = plan
+        self.layout = layout
+        self.disjoint = disjoint
+        none = torch.empty(0, dtype=torch.int64)
+        self._no_nodes = SampledNodes(none, [0] * (plan.num_hops + 1), none if disjoint else None)
+        ends = torch.zeros(1, dtype=torch.int64)
+        coo = torch.empty(2, 0, dtype=torch.int64) if layout is Layout.COO else None
+        sources = torch.empty(0, dtype=torch.int32) if coo is None else coo[0]
+        per_hop = [] if plan.subgraph is Subgraph.INDUCED else [0] * plan.num_hops
+        self._no_edges = SampledEdges(ends, sources, none if plan.edge_ids else None, per_hop, coo)
+
+    def minibatches(
+        self, arrays: Sequence[Tensor], counts: Tensor, seeds: Sequence[Seeds], seed: int, epoch: int
+    ) -> list[SampledMinibatch]:
+        """Returns the minibatches.
+
+        Args:
+            arrays, counts: see `ops.sample`.
+            seeds: the seeds of each minibatch.
+            seed: the seed that they were sampled with.
+            epoch: the epoch that they were sampled in.
+        """
+        following = iter(arrays)
+        return [
+            self._minibatch(following, per_hop, own, seed, epoch)
+            for per_hop, own in zip(counts.tolist(), seeds, strict=True)
+        ]
+
+    def _minibatch(
+        self, arrays: Iterator[Tensor], counts: list[int], seeds: Seeds, seed: int, epoch: int
+    ) -> SampledMinibatch:
+        schema, hops = self.schema, self.plan.num_hops
+        first = schema.num_types * (hops + 1)
+        nodes: dict[int, SampledNodes] = {}
+        into: list[int] = []
+        # A loop over all types would take longer than all the rest.
+        for number in dict.fromkeys(at // (hops + 1) for at in compress(range(first), counts)):
+            per_hop = counts[number * (hops + 1) : (number + 1) * (hops + 1)]
+            nodes[number] = SampledNodes(next(arrays), per_hop, next(arrays) if self.disjoint else None)
+            if self._has_rows(per_hop):
+                into.extend(schema.relations_into[number])
+        edges = {
+            number: self._edges(arrays, counts[first + number * hops : first + (number + 1) * hops])
+            for number in sorted(into)
+        }
+        return SampledMinibatch(
+            schema,
+            ByNumber(schema.num_types, nodes, self._no_nodes),
+            ByNumber(schema.num_relations, edges, self._no_edges),
+            seeds.key,
+            seed=seed,
+            epoch=epoch,
+            seed_types=seeds.types,
+            seed_time=seeds.time,
+        )
+
+    def _has_rows(self, per_hop: list[int]) -> bool:
+        """Returns whether the nodes of a type are targets of edges."""
+        return self.plan.subgraph is Subgraph.INDUCED or any(per_hop[:-1])
+
+    def _edges(self, arrays: Iterator[Tensor], per_hop: list[int]) -> SampledEdges:
+        indptr, edges = next(arrays), next(arrays)
+        edge = next(arrays) if self.plan.edge_ids else None
+        if self.plan.subgraph is Subgraph.INDUCED:
+            per_hop = []
+        if self.layout is Layout.CSC:
+            return SampledEdges(indptr, edges, edge, per_hop)
+        return SampledEdges(indptr, edges[0], edge, per_hop, edges)
 
 
 class MacrobatchSampler:
@@ -96,6 +319,77 @@ class MacrobatchSampler:
         arrays, counts = ops.sample(
             self._arrays,
             gather_seeds(seeds, self._disjoint, self._timed),
+            self._rules,
+            self.seed,
+            epoch,
+            threads or self.threads or torch.get_num_threads(),
+        )
+        return self._unpacker.minibatches(arrays, counts, seeds, self.seed, epoch)
+
+    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
+        """Samples one minibatch for each list of seeds; see `Sampler`."""
+        return self.sample(seeds.original, seeds.epoch, threads)
+
+
+class HGTSampler:
+    """Samples minibatches, each a pure function of (graph, plan, seed, epoch, its seeds).
+
+    Every hop samples a number of nodes of each type among the neighbours of those that are sampled,
+    with a probability that grows with their connections. A minibatch has all edges between its
+    nodes. docs/concepts/sampling-contract.md has the law.
+
+    Args:
+        graph: the whole graph by destination.
+        plan: the number of nodes by type and hop.
+        seed: any integer, taken modulo 2**64.
+        threads: at most this many threads work, on different minibatches; torch's number if None.
+        layout: form of the edges.
+
+    Raises:
+        TypeError: the graph or the plan is of another type.
+        ValueError: the number of threads is wrong, or the plan is for other node types.
+    """
+
+    def __init__(
+        self,
+        graph: CscGraph | TypedGraph,
+        plan: HGTPlan,
+        seed: int = 0,
+        threads: int | None = None,
+        layout: Layout = Layout.COO,
+    ) -> None:
+        typed = typed_of(graph)
+        ops.check_type("plan", plan, HGTPlan, "make one with HGTPlan.from_pyg(num_samples, node_types)")
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be at least 1, got {threads}")
+        self.graph, self.plan = graph, plan
+        self.seed, self.threads, self.layout = seed, threads, layout
+        self.typed, self.schema = typed, typed.schema
+        self._arrays = kernel_graph(typed)
+        self._rules = plan.rules(typed.schema, layout is Layout.COO)
+        self._unpacker = Unpacker(typed.schema, plan, layout, disjoint=False)
+
+    def with_plan(self, plan: HGTPlan, layout: Layout) -> HGTSampler:
+        """Returns a sampler of the same graph with another plan and layout."""
+        return HGTSampler(self.graph, plan, self.seed, self.threads, layout)
+
+    def sample(
+        self, seed_lists: Sequence[Tensor | Seeds], epoch: int, threads: int | None = None
+    ) -> list[SampledMinibatch]:
+        """Samples one minibatch for each list of seeds; see `MacrobatchSampler.sample`.
+
+        Raises:
+            TypeError, ValueError, IndexError: seeds of another dtype or shape, outside the graph,
+                or with pairs to be excluded.
+        """
+        seeds = [checked_seeds(self.typed, number, one) for number, one in enumerate(seed_lists)]
+        if any(one.excluded for one in seeds):
+            raise ValueError("sampling by budgets does not exclude pairs of nodes; use MacrobatchSampler")
+        if not seeds:
+            return []
+        arrays, counts = ops.sample_by_budgets(
+            self._arrays,
+            gather_seeds(seeds, disjoint=False, timed=False),
             self._rules,
             self.seed,
             epoch,

@@ -9,16 +9,18 @@ from __future__ import annotations
 import enum
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.sampler import NegativeSampling
 
-from pyg_batchgnn.data import Relation
-from pyg_batchgnn.ops import fold_key
-from pyg_batchgnn.sample.existing_pairs import ExistingPairs
-from pyg_batchgnn.sample.node_pool import NodePool
+from pyg_batchgnn.data import Group, Relation, RowKind, Schema
+from pyg_batchgnn.ops import WordStreams, fold_key, to_signed
+from pyg_batchgnn.sample.node_pool import ExistingPairs, NodePool
+from pyg_batchgnn.store import TypedGraph
 
 #: Candidates of a negative that must not be an edge, before it is drawn among what is free.
 TRIES = 8
@@ -166,3 +168,282 @@ def negative_key(seed: int, epoch: int, minibatch: int, relation: int | None) ->
     for part in (seed, epoch, minibatch, _NEGATIVE):
         key = fold_key(key, part % 2**64)
     return key if relation is None else fold_key(key, relation)
+
+
+def negative_plan(
+    sampling: NegativeSampling,
+    relation: Relation,
+    graph: TypedGraph,
+    times: Mapping[Group, Tensor] | None,
+    avoids_edges: bool,
+) -> NegativePlan:
+    """Returns the rule by which the negatives of a relation are drawn.
+
+    Args:
+        sampling: PyG's description of them.
+        relation: the relation of the links.
+        graph: the graph.
+        times: by node type, the time from which each node exists; None if links have no times.
+        avoids_edges: True if negatives must not be edges of the relation.
+
+    Raises:
+        TypeError, ValueError: weights that cannot be, or edges of a relation that is not there.
+    """
+    mode = NegativeMode(sampling.mode.value)
+    pools: list[NodePool] = []
+    counts = [graph.num_nodes[graph.schema.type_number(end)] for end in (relation[0], relation[2])]
+    for node_type, count, weight in zip(
+        (relation[0], relation[2]), counts, end_weights(sampling, relation, counts), strict=True
+    ):
+        time = None if times is None else times.get(Group(RowKind.NODE, node_type))
+        pools.append(NodePool.of(count, time, weight))
+    sources, targets = pools
+    existing = None
+    if avoids_edges:
+        check_relation(relation, graph.schema)
+        held_by = ExistingPairs.by_target if mode is NegativeMode.BINARY else ExistingPairs.by_source
+        existing = held_by(graph.in_edges(relation), sources, targets)
+    return NegativePlan(mode, sampling.amount, sources, targets, existing)
+
+
+def end_weights(sampling: NegativeSampling, relation: Relation, counts: Sequence[int]) -> list[Tensor | None]:
+    """Returns the weights of the nodes that sources and targets of negatives are drawn from.
+
+    Args:
+        sampling: PyG's description of the negatives.
+        relation: the relation of the links.
+        counts: the numbers of nodes of the types of its ends.
+
+    Raises:
+        TypeError, ValueError: weights that cannot be.
+    """
+    ends = ("src_weight", relation[0], counts[0]), ("dst_weight", relation[2], counts[1])
+    return [_weight(name, getattr(sampling, name), node_type, count) for name, node_type, count in ends]
+
+
+def check_relation(relation: Relation, schema: Schema) -> None:
+    """Raises ValueError unless the graph has the relation whose edges are avoided."""
+    if relation not in schema.relations:
+        raise ValueError(
+            f"exclude_existing=True avoids edges of {relation}, which the graph does not have; it has "
+            f"{list(schema.relations)}"
+        )
+
+
+def _weight(name: str, weight: Any, node_type: str, count: int) -> Tensor | None:
+    if weight is None:
+        return None
+    if not isinstance(weight, Tensor) or not weight.dtype.is_floating_point:
+        found = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
+        raise TypeError(f"{name} must be a tensor of floating point numbers, got {found}; use .float()")
+    if list(weight.shape) != [count]:
+        raise ValueError(
+            f"{name} has shape {list(weight.shape)} for {count} nodes of type {node_type!r}; give one weight "
+            f"for each"
+        )
+    wrong = (~torch.isfinite(weight) | (weight < 0)).nonzero().view(-1)
+    if wrong.numel():
+        node = int(wrong[0])
+        raise ValueError(
+            f"{name} of node {node} is {float(weight[node])}: weights must be finite and not negative"
+        )
+    return weight.detach().cpu()
+
+
+#: The position where there is nothing to draw.
+NOTHING = -1
+
+
+def draw_partners(plan: NegativePlan, streams: WordStreams, source: Tensor, allowed: Tensor) -> Tensor:
+    """Draws a target for each of some sources, which are the held ends of the existing pairs.
+
+    Args:
+        plan: the rule.
+        streams: [n] streams of the targets.
+        source: [n] int64, their ids.
+        allowed: [n] int64, how many targets are allowed for each.
+
+    Returns:
+        [n] int64 positions; `NOTHING` where an edge leads to every target that is allowed.
+    """
+    pool, existing = plan.targets, plan.existing
+    pending = torch.arange(source.numel())
+    if existing is None:
+        return pool.draw(streams, pending, allowed)
+    target = torch.empty_like(source)
+    for _ in range(TRIES):
+        if not pending.numel():
+            break
+        target[pending] = pool.draw(streams, pending, allowed[pending])
+        pending = pending[existing.contain(source[pending], target[pending])]
+    for number in pending.tolist():
+        taken = existing.others(int(source[number]))
+        found = pool.draw_outside(streams, number, int(allowed[number]), taken)
+        target[number] = NOTHING if found is None else found
+    return target
+
+
+def free_pair(
+    plan: NegativePlan, streams: WordStreams, which: int, target: int, sources: int, targets: int
+) -> tuple[int, int] | None:
+    """Returns a source and a target that no edge joins, by position, or None if there are none.
+
+    The target is the given one, or the first after it in the pool's order that has a source left.
+
+    Args:
+        plan: the rule. Targets are the held ends of its existing pairs.
+        streams: the streams of the sources.
+        which: the position of the negative's stream.
+        target: the target that was drawn last.
+        sources, targets: how many are allowed.
+    """
+    pool, existing = plan.targets, plan.existing
+    assert existing is not None
+    for held in existing.known_from(target, targets):
+        if pool.weight is not None and pool.weight[held] == 0:
+            continue
+        source = plan.sources.draw_outside(streams, which, sources, existing.others(held))
+        if source is not None:
+            return source, held
+    return None
+
+
+def draw_negatives(
+    plan: NegativePlan, source: Tensor, target: Tensor, time: Tensor | None, key: int
+) -> Negatives:
+    """Draws the negatives of a minibatch, where everything is here; see `NegativeDraw`."""
+    return NegativeDraw(plan, source, target, time, key).draw()
+
+
+class NegativeDraw:
+    """The drawing of the negatives of one minibatch and one relation.
+
+    Args:
+        plan: the rule.
+        source, target: [P] int64, the ends of its links.
+        time: [P] int64, the time of each link, or None.
+        key: the key of the draws (`negative_key`).
+
+    Attributes:
+        plan: the rule.
+        positive: [N] int64, the number of the link that each negative belongs to.
+        source: [N] int64, the source of this link.
+        allowed: by end that is drawn, [N] int64: how many nodes are allowed, at least one.
+        late: how many negatives have an end that is later than their link, because no node is
+            earlier. It is the earliest one.
+        keys: by end, [N] int64: the keys of the draws.
+
+    Raises:
+        ValueError: there is no node that a negative can be. The message names its link.
+    """
+
+    def __init__(
+        self, plan: NegativePlan, source: Tensor, target: Tensor, time: Tensor | None, key: int
+    ) -> None:
+        self.plan, self._ends = plan, (source, target)
+        numbers = torch.arange(plan.count(source.numel()))
+        is_binary = plan.mode is NegativeMode.BINARY
+        self.positive = numbers % max(source.numel(), 1) if is_binary else numbers // int(plan.amount)
+        self.source = source[self.positive]
+        time = None if time is None else time[self.positive]
+        found = {end: pool.allowed(time, self.count) for end, pool in plan.drawn.items()}
+        late = {end: (found[end] == 0) & (pool.earliest > 0) for end, pool in plan.drawn.items()}
+        self.late = int(torch.stack(list(late.values())).any(0).sum())
+        self.allowed = {
+            end: found[end].masked_fill(late[end], pool.earliest) for end, pool in plan.drawn.items()
+        }
+        for end in self.allowed:
+            self._refuse_none(end)
+        self.keys = {end: fold_key(torch.tensor(to_signed(fold_key(key, int(end)))), numbers) for end in End}
+
+    @property
+    def count(self) -> int:
+        """The number of negatives, N."""
+        return self.positive.numel()
+
+    def streams(self, end: End) -> WordStreams:
+        """Returns the streams of words of an end, from their beginning."""
+        return WordStreams(self.keys[end])
+
+    def draw(self) -> Negatives:
+        """Draws the negatives, where the nodes of the pools and the existing pairs are here."""
+        if self.plan.mode is NegativeMode.TRIPLET:
+            target = draw_partners(self.plan, self.streams(End.TARGET), self.source, self.allowed[End.TARGET])
+            return Negatives(self.source, self.plan.targets.node(self.found(target)), self.positive)
+        source, target = self.pairs()
+        sources, targets = self.plan.sources, self.plan.targets
+        return Negatives(sources.node(self.found(source)), targets.node(target), self.positive)
+
+    def found(self, position: Tensor) -> Tensor:
+        """Returns the positions of an end, [N] int64.
+
+        Raises:
+            ValueError: there is `NOTHING` among them. The message names the link.
+        """
+        nothing = (position == NOTHING).nonzero()
+        if not nothing.numel():
+            return position
+        number = int(nothing[0, 0])
+        why, remedy = "every pair of nodes that is allowed is an edge", ""
+        if self.plan.mode is NegativeMode.TRIPLET:
+            source = int(self.source[number])
+            why = f"an edge leads from node {source} to every node that is allowed"
+            remedy = ", or leave the link out"
+        raise ValueError(
+            f"link {self._named(number)} has no negative: {why}; leave exclude_existing out{remedy}"
+        )
+
+    def candidates(self) -> tuple[Tensor, Tensor, WordStreams]:
+        """Draws the candidates of binary negatives that must not be edges, all at once.
+
+        Returns:
+            [TRIES, N] positions of sources and of targets, and the streams of the sources after
+            them.
+        """
+        heads, tails, every = self.streams(End.SOURCE), self.streams(End.TARGET), torch.arange(self.count)
+        drawn = [self._pair(heads, tails, every) for _ in range(TRIES)]
+        source, target = (torch.stack(ends) for ends in zip(*drawn, strict=True))
+        return source, target, heads
+
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Draws both ends of each negative, by position."""
+        plan, heads, tails = self.plan, self.streams(End.SOURCE), self.streams(End.TARGET)
+        every = torch.arange(self.count)
+        source, target = self._pair(heads, tails, every)
+        pending = self._existing(every, source, target)
+        for _ in range(TRIES - 1):
+            if not pending.numel():
+                return source, target
+            source[pending], target[pending] = self._pair(heads, tails, pending)
+            pending = self._existing(pending, source, target)
+        for number in pending.tolist():
+            limits = int(self.allowed[End.SOURCE][number]), int(self.allowed[End.TARGET][number])
+            pair = free_pair(plan, heads, number, int(target[number]), *limits)
+            source[number], target[number] = (NOTHING, NOTHING) if pair is None else pair
+        return source, target
+
+    def _pair(self, heads: WordStreams, tails: WordStreams, which: Tensor) -> tuple[Tensor, Tensor]:
+        """Draws one candidate for each of some negatives."""
+        sources, targets = (self.allowed[end][which] for end in End)
+        return self.plan.sources.draw(heads, which, sources), self.plan.targets.draw(tails, which, targets)
+
+    def _existing(self, pending: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        """Returns which of the pending binary negatives are edges."""
+        if self.plan.existing is None:
+            return pending[:0]
+        return pending[self.plan.existing.contain(target[pending], source[pending])]
+
+    def _refuse_none(self, end: End) -> None:
+        """Raises ValueError if a negative has no node that this end can be, at any time."""
+        if not self.count or bool(self.allowed[end].all()):
+            return
+        number = int((self.allowed[end] == 0).nonzero()[0, 0])
+        why, remedy = "the graph has no node of its type", ""
+        if self.plan.drawn[end].num_nodes:
+            why, remedy = "no node of positive weight exists", ", or give weights that are positive"
+        what = f"link {self._named(number)} has no negative {end.name.lower()}"
+        raise ValueError(f"{what}: {why}; leave the link out{remedy}")
+
+    def _named(self, number: int) -> str:
+        source, target = (int(end[self.positive[number]]) for end in self._ends)
+        return f"({source}, {target})"

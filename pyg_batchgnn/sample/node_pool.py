@@ -1,7 +1,8 @@
-"""The nodes that negatives are drawn from."""
+"""The nodes that negatives are drawn from, and the pairs of them that edges join."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,8 +10,70 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops import WordStreams
-from pyg_batchgnn.sample.block_sums import BlockSums
+from pyg_batchgnn.ops import InEdges, WordStreams
+
+#: Entries of a block.
+BLOCK = 4096
+_STEPS = BLOCK.bit_length() - 1
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSums:
+    """The prefix sums of weights in float64, which start anew at every block.
+
+    Sums are sequential, so their bits do not depend on who computes them.
+
+    Attributes:
+        inner: [blocks, BLOCK] float64, within each block the sum of its weights up to and with each
+            position. The last block is filled with weights of zero.
+        outer: [blocks] float64, the sum of the blocks up to and with each.
+    """
+
+    inner: Tensor
+    outer: Tensor
+
+    @classmethod
+    def of(cls, weight: Tensor) -> BlockSums:
+        """Returns the sums of [n] weights of any floating point type."""
+        blocks = -(-weight.numel() // BLOCK)
+        padded = np.zeros(blocks * BLOCK)
+        padded[: weight.numel()] = weight.double().numpy()
+        inner = np.cumsum(padded.reshape(blocks, BLOCK), axis=1)
+        return cls(torch.from_numpy(inner), torch.from_numpy(np.cumsum(inner[:, -1])))
+
+    def before(self, count: Tensor) -> Tensor:
+        """Returns the sum of the first ``count`` weights, float64 for each entry of [n] int64."""
+        block = ((count - 1) // BLOCK).clamp(min=0)
+        inner = self.inner.view(-1)[(count - 1).clamp(min=0)]
+        return torch.where(count > 0, self._outer_before(block) + inner, 0.0)
+
+    def find(self, level: Tensor, count: Tensor) -> Tensor:
+        """Returns the positions at which the sum first exceeds ``level``, never of zero weight.
+
+        Args:
+            level: [n] float64, at least 0 and less than ``before(count)``.
+            count: [n] int64, the result is below it.
+        """
+        block = torch.searchsorted(self.outer, level, right=True)
+        end = torch.minimum(count - block * BLOCK, torch.tensor(BLOCK))
+        rest = level - self._outer_before(block)
+        top = self.inner.view(-1)[block * BLOCK + end - 1]
+        # Subtracting may round up to the whole sum, which no position exceeds: then the last
+        # position of positive weight is taken, where the sum first reaches the whole.
+        inside = rest < top
+        target = torch.where(inside, rest, top)
+        return block * BLOCK + self._search(block, target, inside)
+
+    def _outer_before(self, block: Tensor) -> Tensor:
+        return torch.where(block > 0, self.outer[(block - 1).clamp(min=0)], 0.0)
+
+    def _search(self, block: Tensor, target: Tensor, exceed: Tensor) -> Tensor:
+        """Returns the first place in each block whose sum exceeds the target, or reaches it."""
+        sums, found = self.inner.view(-1), torch.zeros_like(block)
+        for step in reversed(range(_STEPS)):
+            value = sums[block * BLOCK + found + (1 << step) - 1]
+            found += ((value < target) | (exceed & (value == target))).long() << step
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,3 +203,71 @@ class NodePool:
         positions = torch.empty_like(self.order)
         positions[self.order] = torch.arange(self.num_nodes)
         return positions
+
+
+@dataclass(frozen=True, eq=False)
+class ExistingPairs:
+    """The distinct pairs (held, other) that are ends of an edge, sorted.
+
+    Ends that negatives are drawn for are positions in their pools. The sources of triplets, which
+    are not drawn, are ids.
+
+    Attributes:
+        code: [n] int64, ``held * num_others + other`` of each pair, ascending.
+        num_others: the number of nodes that the other end may be.
+        known: [k] int64, the held ends whose pairs are all here, ascending; None: all.
+    """
+
+    code: Tensor
+    num_others: int
+    known: Tensor | None = None
+
+    @classmethod
+    def by_target(cls, edges: InEdges, sources: NodePool, targets: NodePool) -> ExistingPairs:
+        """Returns the pairs (target, source) of a relation, both by position."""
+        held, other = targets.position(edges.targets()), sources.position(edges.indices.long())
+        return cls.of(held, other, targets.num_nodes, sources.num_nodes)
+
+    @classmethod
+    def by_source(cls, edges: InEdges, sources: NodePool, targets: NodePool) -> ExistingPairs:
+        """Returns the pairs (source, target) of a relation, sources by id, targets by position."""
+        held, other = edges.indices.long(), targets.position(edges.targets())
+        return cls.of(held, other, sources.num_nodes, targets.num_nodes)
+
+    @classmethod
+    def of(cls, held: Tensor, other: Tensor, num_held: int, num_others: int) -> ExistingPairs:
+        """Returns the distinct ones of [n] pairs.
+
+        Raises:
+            ValueError: there may be too many pairs to number them.
+        """
+        if num_held * num_others >= 2**63:
+            raise ValueError(
+                f"negatives that avoid existing edges number the pairs of {num_held} and {num_others} "
+                f"nodes, which takes more than 63 bits; leave exclude_existing out"
+            )
+        return cls(torch.unique_consecutive((held * num_others + other).sort().values), num_others)
+
+    def contain(self, held: Tensor, other: Tensor) -> Tensor:
+        """Returns for each of [n] pairs whether an edge joins it, [n] bool."""
+        if not self.code.numel():
+            return torch.zeros_like(held, dtype=torch.bool)
+        code = held * self.num_others + other
+        at = torch.searchsorted(self.code, code).clamp(max=self.code.numel() - 1)
+        return self.code[at] == code
+
+    def others(self, held: int) -> Tensor:
+        """Returns the distinct other ends of a node's edges, [n] int64 in ascending order."""
+        first = held * self.num_others
+        begin, end = torch.searchsorted(self.code, torch.tensor([first, first + self.num_others])).tolist()
+        return self.code[begin:end] - first
+
+    def known_from(self, held: int, limit: int) -> Iterator[int]:
+        """Returns the known held ends below a limit, from one of them on, after the last the
+        first."""
+        if self.known is None:
+            yield from ((held + step) % limit for step in range(limit))
+            return
+        below = self.known[: int(torch.searchsorted(self.known, limit))]
+        begin = int(torch.searchsorted(below, held))
+        yield from torch.cat([below[begin:], below[:begin]]).tolist()

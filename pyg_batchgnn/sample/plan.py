@@ -1,18 +1,128 @@
-"""The plan by which a minibatch grows from its seed nodes."""
+"""The plans by which minibatches grow from their seeds: fanouts by hop, or budgets by node type.
+
+The arguments of PyG are read here: ``num_neighbors``, ``num_samples``, and those that say which
+neighbours may be chosen (`NeighborChoice`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import numbers
+import operator
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
+from torch_geometric.sampler import NumNeighbors
+from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.data import HOMOGENEOUS, Relation, Schema
-from pyg_batchgnn.sample.fanouts import ALL_NEIGHBORS, as_integer, fanouts_by_relation
+from pyg_batchgnn.store import Sortedness
+
+#: Of each hop: a number of neighbours, -1 for all, or a fraction of them.
+HopFanouts: TypeAlias = tuple[Any, ...]
+
+#: The fanout that takes all neighbours.
+ALL_NEIGHBORS = -1
+
+#: PyG's name of the relation that a pair of node types stands for.
+_DEFAULT_NAME = "to"
+
+
+def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tuple[HopFanouts, ...]:
+    """Returns the fanouts of each relation, in the order of ``relations``.
+
+    Negative integers become -1, as in PyG. The entries are checked by `SamplingPlan`.
+
+    Args:
+        num_neighbors: a list, which holds for every relation; a dict of lists by relation, whose
+            keys are tuples of three names or of two (the name "to" is added), or texts like
+            "paper__to__paper"; or a `NumNeighbors`.
+        relations: the relations of the graph.
+
+    Raises:
+        TypeError: another form.
+        ValueError: a relation is missing or unknown, or the numbers of hops differ.
+    """
+    values, default = _parts(num_neighbors)
+    if not isinstance(values, Mapping):
+        return tuple(_hops(values, num_neighbors) for _ in relations)
+    named = {_relation(key): _hops(hops, num_neighbors) for key, hops in values.items()}
+    _refuse_unknown(named, relations)
+    if default is not None:
+        named = {**dict.fromkeys(relations, _hops(default, num_neighbors)), **named}
+    if missing := [relation for relation in relations if relation not in named]:
+        raise ValueError(
+            f"Missing number of neighbors for edge type {missing[0]}: num_neighbors names "
+            f"{len(named)} of {len(relations)} edge types; add it (a list of zeros samples nothing), or use "
+            f"NumNeighbors(values, default=...)"
+        )
+    lengths = {relation: len(hops) for relation, hops in named.items()}
+    if len(set(lengths.values())) > 1:
+        one, other = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
+        raise ValueError(
+            f"Number of hops must be the same across all edge types, but {one} has {lengths[one]} and "
+            f"{other} has {lengths[other]}; fill up with zeros"
+        )
+    return tuple(named[relation] for relation in relations)
+
+
+def as_integer(value: Any) -> int | None:
+    """Returns an integer of Python, NumPy or torch as Python's; None for booleans and all else."""
+    if isinstance(value, bool) or getattr(value, "dtype", None) is torch.bool:
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def _parts(num_neighbors: Any) -> tuple[Any, Any]:
+    """Returns the values and the default of a `NumNeighbors`, or the values alone."""
+    if isinstance(num_neighbors, NumNeighbors):
+        return num_neighbors.values, num_neighbors.default
+    return num_neighbors, None
+
+
+def _hops(values: Any, num_neighbors: Any) -> HopFanouts:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
+        raise TypeError(
+            f"num_neighbors must be a list with one entry for each hop, or a dict of such lists by edge "
+            f"type, got {num_neighbors!r}"
+        )
+    return tuple(map(_fanout, values))
+
+
+def _fanout(value: Any) -> Any:
+    number = as_integer(value)
+    return ALL_NEIGHBORS if number is not None and number < 0 else value
+
+
+def _relation(key: Any) -> Relation:
+    """Returns the relation that a key of a dict names."""
+    names = key.split("__") if isinstance(key, str) else list(key) if isinstance(key, tuple) else []
+    if len(names) == 2 and not isinstance(key, str):
+        names.insert(1, _DEFAULT_NAME)
+    if len(names) != 3 or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"num_neighbors has the key {key!r}, which is no edge type; write (source, name, target)"
+        )
+    return names[0], names[1], names[2]
+
+
+def _refuse_unknown(named: Mapping[Relation, Any], relations: Sequence[Relation]) -> None:
+    known = set(relations)
+    if unknown := [relation for relation in named if relation not in known]:
+        raise ValueError(
+            f"Not all edge types specified in 'num_neighbors' exist in the graph: {unknown[0]} does not; "
+            f"it has {', '.join(map(str, relations)) or 'none'}"
+        )
+
 
 #: A number of neighbours, -1 for all; or a share of them, a float in (0, 1].
 Fanout: TypeAlias = int | float
@@ -220,3 +330,292 @@ def _checked_fanout(fanout: Any) -> Fanout:
     if value >= 1 << 31:
         raise ValueError(f"a fanout must be below 2**31, got {value}; -1 picks all neighbours")
     return value
+
+
+#: The arguments of PyG's that make a choice.
+_PYGS = (
+    *("subgraph_type", "directed", "disjoint", "temporal_strategy", "time_attr", "time_window"),
+    *("weight_attr", "is_sorted"),
+)
+
+
+@dataclass(frozen=True)
+class NeighborChoice:
+    """The rules by which neighbours are chosen, beside fanouts and replacement.
+
+    Attributes:
+        subgraph: which edges a sample has.
+        disjoint: True if every seed has a subgraph of its own.
+        temporal_strategy: "uniform" or "last", of the neighbours that a seed's time allows.
+        time_attr: the attribute that holds times, or None.
+        time_window: how much older than the seed a neighbour may be; None for any age.
+        weight_attr: the attribute that holds the weights of edges, or None.
+        sortedness: what the user says of the order of edges.
+    """
+
+    subgraph: SubgraphType = SubgraphType.directional
+    disjoint: bool = False
+    temporal_strategy: str = "uniform"
+    time_attr: str | None = None
+    time_window: int | None = None
+    weight_attr: str | None = None
+    sortedness: Sortedness = Sortedness.UNKNOWN
+
+    @classmethod
+    def from_pyg(
+        cls,
+        *,
+        subgraph_type: SubgraphType | str,
+        directed: bool,
+        disjoint: bool,
+        temporal_strategy: str,
+        time_attr: str | None,
+        time_window: int | None,
+        weight_attr: str | None,
+        is_sorted: bool,
+        stacklevel: int = 2,
+    ) -> NeighborChoice:
+        """Returns the choice that the arguments of PyG's loaders and samplers make.
+
+        Args:
+            subgraph_type: a `SubgraphType`, or its name.
+            directed: False is PyG's deprecated word for an induced subgraph.
+            disjoint, temporal_strategy, time_attr, time_window, weight_attr: see the attributes.
+            is_sorted: the user's promise about the order of edges.
+            stacklevel: that of the warning, counted from the caller.
+
+        Raises:
+            ValueError: an unknown name.
+        """
+        if not directed:
+            what = "directed=False is deprecated; use subgraph_type='induced'"
+            warnings.warn(what, stacklevel=stacklevel + 1)
+            subgraph_type = SubgraphType.induced
+        return cls(
+            _subgraph(subgraph_type),
+            disjoint,
+            temporal_strategy,
+            time_attr,
+            time_window,
+            weight_attr,
+            Sortedness.PROMISED if is_sorted else Sortedness.UNKNOWN,
+        )
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> NeighborChoice:
+        """Returns the choice that the arguments of a loader make, given by name.
+
+        Raises:
+            ValueError: an unknown name, or ``input_time`` without ``time_attr``.
+        """
+        choice = cls.from_pyg(**{name: arguments[name] for name in _PYGS}, stacklevel=4)
+        if arguments.get("input_time") is not None and choice.time_attr is None:
+            raise ValueError(
+                "input_time is set while time_attr is not: name the attribute that holds the times"
+            )
+        return choice
+
+    def __post_init__(self) -> None:
+        for name in ("time_attr", "weight_attr"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise TypeError(
+                    f"{name} must be the name of an attribute, got {value!r}; where several types have one, "
+                    f"give it the same name in each"
+                )
+        if self.temporal_strategy not in ("uniform", "last"):
+            raise ValueError(f"temporal_strategy must be 'uniform' or 'last', got {self.temporal_strategy!r}")
+        if self.time_window is not None:
+            if self.time_attr is None:
+                raise ValueError(f"time_window={self.time_window} needs time_attr, which names the times")
+            object.__setattr__(self, "time_window", checked_time_window(self.time_window))
+
+    def plan(self, num_neighbors: Any, replace: bool, schema: Schema) -> SamplingPlan:
+        """Returns the plan that these rules make for a graph.
+
+        Args:
+            num_neighbors: the fanouts in one of PyG's forms.
+            replace: True if a neighbour may be picked more than once.
+            schema: the schema of the graph.
+        """
+        is_induced = self.subgraph is SubgraphType.induced
+        return SamplingPlan.from_pyg(
+            num_neighbors,
+            replace,
+            schema,
+            disjoint=self.disjoint,
+            temporal=TemporalStrategy(self.temporal_strategy),
+            time_window=self.time_window,
+            subgraph=Subgraph.INDUCED if is_induced else Subgraph.DIRECTIONAL,
+        )
+
+
+def _subgraph(subgraph_type: Any) -> SubgraphType:
+    kind = getattr(subgraph_type, "value", subgraph_type)
+    if kind not in [one.value for one in SubgraphType]:
+        choices = ", ".join(repr(one.value) for one in SubgraphType)
+        raise ValueError(f"subgraph_type must be one of {choices}, got {subgraph_type!r}")
+    return SubgraphType(kind)
+
+
+ALL_CANDIDATES = -1
+
+#: The neighbours of a node that count in a relation, in PyG's `HGTLoader` as well.
+NEIGHBOR_CAP = 50
+
+
+@dataclass(frozen=True)
+class HGTPlan:
+    """The number of nodes of each type that each hop samples, checked once.
+
+    Attributes:
+        samples: for each node type, the nodes to sample by hop; -1 samples all candidates. A
+            mapping may be given.
+        neighbor_cap: at most this many in-edges of a node count in a relation. If a node has more,
+            those that count are drawn once per minibatch. None for no cap.
+        edge_ids: True if minibatches carry the input ids of their edges.
+
+    Raises:
+        TypeError, ValueError: a number that cannot be, no hop, or types with different numbers of
+            hops.
+    """
+
+    samples: tuple[tuple[str, tuple[int, ...]], ...]
+    neighbor_cap: int | None = NEIGHBOR_CAP
+    edge_ids: bool = True
+
+    def __post_init__(self) -> None:
+        given = dict(self.samples).items()
+        samples = tuple((name, tuple(_checked_samples(one, name) for one in hops)) for name, hops in given)
+        object.__setattr__(self, "samples", samples)
+        lengths = {name: len(hops) for name, hops in samples}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(
+                f"num_samples must have one number per hop for every node type, but the numbers of hops are "
+                f"{lengths}; fill up with zeros"
+            )
+        if not any(lengths.values()):
+            raise ValueError("num_samples must have at least one hop, for instance [512, 512]")
+        cap = self.neighbor_cap
+        if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int)):
+            raise TypeError(f"neighbor_cap must be an integer or None, got {cap!r}")
+        if cap is not None and not 1 <= cap < 1 << 31:
+            raise ValueError(
+                f"neighbor_cap must be from 1 to 2**31 - 1, got {cap}; None lets all neighbours count"
+            )
+
+    @property
+    def num_hops(self) -> int:
+        """The number of hops."""
+        return len(self.samples[0][1])
+
+    @property
+    def subgraph(self) -> Subgraph:
+        """The edges of a minibatch: those between its nodes."""
+        return Subgraph.INDUCED
+
+    @classmethod
+    def from_pyg(
+        cls, num_samples: Any, node_types: Sequence[str], neighbor_cap: int | None = NEIGHBOR_CAP
+    ) -> HGTPlan:
+        """Returns the plan that PyG's ``num_samples`` says.
+
+        Args:
+            num_samples: a list for all node types, or a dict of lists by node type.
+            node_types: the node types of the graph.
+            neighbor_cap: see the attribute.
+
+        Raises:
+            TypeError: another form.
+            ValueError: a type is missing or unknown, or the numbers of hops differ.
+        """
+        if not isinstance(num_samples, Mapping):
+            num_samples = dict.fromkeys(node_types, _samples_by_hop(num_samples))
+        if unknown := [name for name in num_samples if name not in node_types]:
+            raise ValueError(
+                f"num_samples names the node type {unknown[0]!r}; the graph has {', '.join(node_types)}"
+            )
+        if missing := [name for name in node_types if name not in num_samples]:
+            raise ValueError(
+                f"num_samples lacks the node type {missing[0]!r}; add it (a list of zeros samples no nodes)"
+            )
+        return cls(tuple((name, _samples_by_hop(num_samples[name])) for name in node_types), neighbor_cap)
+
+    def rules(self, schema: Schema, coo: bool) -> ops.BudgetRules:
+        """Returns the plan for a graph, in the form that the kernel takes.
+
+        Args:
+            schema: the schema of the graph, whose node types are those of the plan.
+            coo: True for edges as in PyG's ``edge_index``.
+
+        Raises:
+            ValueError: the plan is for other node types.
+        """
+        by_type = dict(self.samples)
+        if set(by_type) != set(schema.node_types):
+            raise ValueError(
+                f"the plan is for the node types {list(by_type)}, but the graph has "
+                f"{list(schema.node_types)}; name each of them once"
+            )
+        return ops.BudgetRules(
+            self.num_hops,
+            [one for name in schema.node_types for one in by_type[name]],
+            [ops.to_signed(ops.names_key((name,))) for name in schema.node_types],
+            ALL_CANDIDATES if self.neighbor_cap is None else self.neighbor_cap,
+            self.edge_ids,
+            coo,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the plan as values that JSON can hold."""
+        samples = [[name, list(hops)] for name, hops in self.samples]
+        return {"num_samples": samples, "neighbor_cap": self.neighbor_cap}
+
+    def summary(self) -> str:
+        """Returns the nodes per hop in one line, by node type."""
+        hops = {name: list(numbers) for name, numbers in self.samples}
+        return f"num_samples={hops}"
+
+
+def _samples_by_hop(values: Any) -> tuple[Any, ...]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
+        raise TypeError(
+            f"num_samples must be a list with one number per hop, or a dict of such lists by node type, got "
+            f"{values!r}"
+        )
+    return tuple(values)
+
+
+def _checked_samples(value: Any, name: str) -> int:
+    number = as_integer(value)
+    if number is None:
+        raise TypeError(f"num_samples of {name!r} must be integers, got {value!r}")
+    if not ALL_CANDIDATES <= number < 1 << 31:
+        raise ValueError(f"num_samples of {name!r} must be from -1 (all) to 2**31 - 1, got {number}")
+    return number
+
+
+def taken_probability(degree: Tensor, fanout: Fanout, replacement: Replacement) -> Tensor:
+    """Returns the probability that sampling a node takes a given one of its in-edges.
+
+    Args:
+        degree: [n] floating point, the number of in-edges of each node.
+        fanout: the number of neighbours to pick, -1 for all, or a share of them.
+        replacement: whether a neighbour may be picked more than once.
+
+    Returns:
+        [n], of the same type.
+    """
+    degree = degree.clamp(min=1)
+    if fanout < 0:
+        return torch.ones_like(degree)
+    picks = _share(degree, fanout) if isinstance(fanout, float) else fanout
+    if replacement is Replacement.WITH:
+        return 1 - (1 - 1 / degree) ** picks
+    return (picks / degree).clamp(max=1)
+
+
+def _share(degree: Tensor, fanout: float) -> Tensor:
+    """Returns the picks that a share of the neighbours stands for, as the kernel counts them."""
+    # A product such as 0.1 * 30 may come out a little too large.
+    return (degree.double() * fanout - 1e-9).ceil().clamp(min=1).to(degree.dtype)

@@ -1,22 +1,399 @@
-"""The macrobatch sampler as PyG's `BaseSampler`."""
+"""Our samplers in the form of PyG's `BaseSampler`: of neighbours, of links, and by budgets."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
-from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NumNeighbors
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import (
+    BaseSampler,
+    EdgeSamplerInput,
+    NegativeSampling,
+    NodeSamplerInput,
+    NumNeighbors,
+)
+from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.sample.choice import NeighborChoice
-from pyg_batchgnn.sample.macrobatch import MacrobatchSampler
-from pyg_batchgnn.sample.negatives import LateNegatives
-from pyg_batchgnn.sample.plan import Replacement, SamplingPlan
-from pyg_batchgnn.sample.pyg_links import LinkRules
-from pyg_batchgnn.sample.pyg_nodes import PygNodeSampler
-from pyg_batchgnn.sample.pyg_output import Direction, PygForm, PygOutput
-from pyg_batchgnn.sample.pyg_parts import PygParts
-from pyg_batchgnn.store import Times, TypedGraph
+from pyg_batchgnn.data import Relation
+from pyg_batchgnn.sample.link_seeds import Links, LinkSeeder, LinkStart, SeedEdges
+from pyg_batchgnn.sample.macrobatch import HGTSampler, MacrobatchSampler
+from pyg_batchgnn.sample.negatives import LateNegatives, check_early_links, negative_plan
+from pyg_batchgnn.sample.plan import NEIGHBOR_CAP, HGTPlan, NeighborChoice, Replacement, SamplingPlan
+from pyg_batchgnn.sample.pyg_output import Direction, Names, PygForm, PygOutput
+from pyg_batchgnn.sample.seeds import Seeds
+from pyg_batchgnn.store import (
+    CscGraph,
+    TimeOrder,
+    Times,
+    TypedGraph,
+    WeightSums,
+    attribute_by_group,
+    first_times,
+    is_typed,
+    reversed_graph,
+    reversed_group,
+    sum_weights,
+    typed_graph_from_pyg,
+    weight_by_group,
+)
+from pyg_batchgnn.types import Layout
+
+
+class PygNodeSampler(BaseSampler):
+    """A sampler of macrobatches as PyG's `BaseSampler`.
+
+    Samples also depend on ``epoch``, which PyG's loaders do not know of.
+    """
+
+    _epoch: int | Callable[[], int] = 0
+
+    @property
+    @abstractmethod
+    def macrobatch(self) -> Any:
+        """The sampler that this one stands around."""
+
+    @property
+    @abstractmethod
+    def form(self) -> PygForm:
+        """The form of the samples."""
+
+    @property
+    def choice(self) -> NeighborChoice:
+        """The rules by which neighbours are chosen, beside the plan."""
+        return NeighborChoice()
+
+    @property
+    def times(self) -> Times | None:
+        """The times of the graph if sampling is temporal."""
+        return None
+
+    @property
+    def graph(self) -> TypedGraph:
+        """The graph, with types."""
+        graph: TypedGraph = self.macrobatch.typed
+        return graph
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that samples are keyed by."""
+        return self._epoch() if callable(self._epoch) else self._epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int | Callable[[], int]) -> None:
+        self._epoch = epoch
+
+    def sample_from_nodes(self, inputs: NodeSamplerInput, **_kwargs: Any) -> PygOutput:
+        """Samples one minibatch around ``inputs.node``."""
+        schema = self.macrobatch.schema
+        if inputs.input_type is None and schema.num_types > 1:
+            raise ValueError(
+                f"the seed nodes came without input_type, but the graph has the node types "
+                f"{list(schema.node_types)}; give NodeSamplerInput(..., input_type=...)"
+            )
+        name = inputs.input_type or schema.node_types[0]
+        node, time = inputs.node.long().contiguous(), inputs.time
+        if time is not None and self.times is None:
+            raise ValueError(
+                "seed nodes came with times, but the sampler does not sample by time; give it time_attr, the "
+                "attribute that holds the times"
+            )
+        if time is None and self.times is not None:
+            time = self.times.of_seeds(schema.node_groups[schema.type_number(name)], node)
+        (minibatch,) = self.macrobatch.sample([Seeds.of(schema, {name: node}, time=time)], self.epoch)
+        return self.form.output(
+            dataclasses.replace(minibatch, input_id=inputs.input_id, seed_time=inputs.time)
+        )
+
+    @property
+    def edge_permutation(self) -> Tensor | None:
+        """The permutation of edge ids: None, as a sample carries input edge ids already."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class PygParts:
+    """The parts of a PyG sampler.
+
+    Attributes:
+        graph: the graph as the user knows it.
+        macrobatch: samples it with edges in the layout `Layout.COO`; backward, it samples the
+            reversed graph.
+        form: the form of the samples.
+        choice: the rules by which neighbours are chosen.
+        times: the times of the graph if sampling is temporal.
+    """
+
+    graph: TypedGraph
+    macrobatch: MacrobatchSampler
+    form: PygForm
+    choice: NeighborChoice
+    times: Times | None = None
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        num_neighbors: Any,
+        replace: bool,
+        choice: NeighborChoice,
+        seed: int,
+        threads: int | None,
+        direction: Direction = Direction.FORWARD,
+    ) -> PygParts:
+        """Makes the parts.
+
+        Args:
+            data: a ``Data``, a ``HeteroData``, a pair of stores, or a graph of this package.
+            num_neighbors: the fanouts in one of PyG's forms.
+            replace: True if a neighbour may be picked more than once.
+            choice: the rules by which neighbours are chosen.
+            seed: the key of every random choice.
+            threads: at most this many threads work; torch's number if None.
+            direction: whether the neighbours of a node are the sources of edges into it or the
+                targets of edges from it.
+
+        Raises:
+            NotImplementedError: times backward.
+            TypeError, ValueError, IndexError: arguments that do not fit the graph.
+        """
+        forward = graph_of(data)
+        graph = forward if direction is Direction.FORWARD else reversed_graph(forward)
+        plan = choice.plan(direction.fanouts(num_neighbors), replace, graph.schema)
+        times: Times | None = None
+        orders: tuple[TimeOrder | None, ...] = (None,) * len(graph.relations)
+        if choice.time_attr is not None:
+            if direction is Direction.BACKWARD:
+                raise NotImplementedError(
+                    "times go with sample_direction='forward' only: a seed's time does not bound what "
+                    "comes after it; leave time_attr out"
+                )
+            found = attribute_by_group(data, choice.time_attr, forward)
+            times = Times.of(choice.time_attr, found, graph.rows_by_group)
+            orders = times.orders(graph, choice.sortedness)
+        weights: Sequence[WeightSums | None] = ()
+        if choice.weight_attr is not None:
+            found = weight_by_group(data, choice.weight_attr, forward)
+            if direction is Direction.BACKWARD:
+                found = {reversed_group(group): weight for group, weight in found.items()}
+            weights = sum_weights(choice.weight_attr, found, graph, orders)
+        names = names_of(data)
+        macrobatch = MacrobatchSampler(
+            graph if names is Names.TYPES else CscGraph(graph.relations[0]),
+            plan,
+            seed,
+            threads,
+            Layout.COO,
+            times=orders,
+            weights=weights,
+        )
+        form = PygForm(names, choice.subgraph, index_dtype(data), direction)
+        return cls(forward, macrobatch, form, choice, times)
+
+
+def graph_of(data: Any) -> TypedGraph:
+    """Returns the graph of a ``Data``, a ``HeteroData``, a pair of stores, or of this package."""
+    if isinstance(data, TypedGraph):
+        return data
+    return data.typed if isinstance(data, CscGraph) else typed_graph_from_pyg(data).advise_huge_pages()
+
+
+def names_of(data: Any) -> Names:
+    """Returns whether the samples of a graph name its types."""
+    is_named = not isinstance(data, CscGraph) and (isinstance(data, TypedGraph) or is_typed(data))
+    return Names.TYPES if is_named else Names.NONE
+
+
+def index_dtype(data: Any) -> torch.dtype:
+    """Returns the dtype of the ids in PyG's batches: that of the user's edges, int64 without."""
+    if not isinstance(data, (Data, HeteroData)):
+        return torch.int64
+    for store in data.edge_stores:
+        edges = store.get("edge_index", None)
+        if isinstance(edges, Tensor):
+            return edges.dtype
+    return torch.int64
+
+
+class PygHGTSampler(PygNodeSampler):
+    """PyG's `HGTSampler`, with keyed samples and without torch-sparse.
+
+    Args:
+        data: a ``Data``, a ``HeteroData``, or a ``(FeatureStore, GraphStore)`` pair.
+        num_samples: the nodes of each type that each hop samples: a list by hop for all types, or a
+            dict of lists by type. -1 samples all candidates.
+        is_sorted, share_memory: ignored; edges that are sorted are used where they lie, and worker
+            processes read the same memory.
+        neighbor_cap: at most this many in-edges of a node count in a relation. If a node has more,
+            those that count are drawn once per minibatch. None for no cap.
+        seed: the key of every random choice.
+        threads: at most this many threads work; torch's number if None.
+        epoch: the epoch, or a function that returns it.
+
+    Samples also depend on ``epoch``, which PyG's loaders do not know of. Assign it between epochs,
+    or give a function.
+
+    Raises:
+        TypeError, ValueError, IndexError: arguments that do not fit the graph.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_samples: Any,
+        is_sorted: bool = False,  # noqa: ARG002  (what is sorted is found out)
+        share_memory: bool = False,  # noqa: ARG002  (nothing is copied for workers)
+        *,
+        neighbor_cap: int | None = NEIGHBOR_CAP,
+        seed: int = 0,
+        threads: int | None = None,
+        epoch: int | Callable[[], int] = 0,
+    ) -> None:
+        graph = graph_of(data)
+        plan = HGTPlan.from_pyg(num_samples, graph.schema.node_types, neighbor_cap)
+        self._macrobatch = HGTSampler(graph, plan, seed, threads)
+        self._form = PygForm(names_of(data), SubgraphType.induced, index_dtype(data))
+        self.epoch = epoch
+
+    @property
+    def macrobatch(self) -> HGTSampler:
+        """The sampler that this one stands around."""
+        return self._macrobatch
+
+    @property
+    def form(self) -> PygForm:
+        """The form of the samples."""
+        return self._form
+
+    def sample_from_edges(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Raises NotImplementedError: sampling by budgets begins with nodes."""
+        raise NotImplementedError(
+            "HGT sampling begins with nodes, not with links; use PygNeighborSampler for links"
+        )
+
+
+#: Seeders are kept for at most this many negatives and relations.
+_KEPT = 64
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """A seeder that is kept for the next minibatch.
+
+    Attributes:
+        negatives: what it draws, which the seeder's key names by its address.
+        seeder: the seeder.
+    """
+
+    negatives: NegativeSampling | None
+    seeder: LinkSeeder
+
+
+@dataclass
+class LinkRules:
+    """The rules by which links are sampled.
+
+    Attributes:
+        exclude_existing: True if negatives must not be edges.
+        exclude_seed_edges: False, True, "reverse", or a dict from relations to their reverses.
+        late_negatives: what is done about links that are earlier than every node.
+    """
+
+    exclude_existing: bool = False
+    exclude_seed_edges: Any = False
+    late_negatives: LateNegatives = LateNegatives.WARN
+    _has_warned: bool = field(default=False, repr=False)
+    _parts: PygParts | None = field(default=None, repr=False)
+    _kept: dict[tuple[Relation, int], _Kept] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.exclude_existing, bool):
+            raise TypeError(f"exclude_existing must be True or False, got {self.exclude_existing!r}")
+
+    def joined(self, exclude_existing: bool, exclude_seed_edges: Any, late_negatives: str) -> LinkRules:
+        """Returns these rules with those of a loader that uses their sampler.
+
+        Raises:
+            TypeError: ``exclude_existing`` is no boolean.
+            ValueError: both say which seed edges are excluded, and differ, or there is no such word
+                for late negatives.
+        """
+        own, other = self.exclude_seed_edges or False, exclude_seed_edges or False
+        if own is not False and other is not False and own != other:
+            raise ValueError(
+                f"exclude_seed_edges={exclude_seed_edges!r}, but neighbor_sampler has "
+                f"{self.exclude_seed_edges!r}; leave one of them out"
+            )
+        both = LinkRules(exclude_existing).exclude_existing or self.exclude_existing
+        wanted = exclude_seed_edges if own is False else self.exclude_seed_edges
+        late = LateNegatives.parse(late_negatives)
+        return LinkRules(both, wanted, self.late_negatives if late is LateNegatives.WARN else late)
+
+    def start(
+        self,
+        inputs: EdgeSamplerInput,
+        neg_sampling: NegativeSampling | None,
+        parts: PygParts,
+        epoch: int,
+    ) -> LinkStart:
+        """Returns the seeds of one minibatch of links.
+
+        Args:
+            inputs: the links.
+            neg_sampling: their negatives, or None.
+            parts: the parts of the sampler.
+            epoch: the epoch.
+
+        Raises:
+            ValueError: a negative cannot be drawn, or would be later than its link and must not.
+                The message names its link.
+        """
+        relations = parts.graph.schema.relations
+        if inputs.input_type is None and len(relations) != 1:
+            raise ValueError(
+                f"the links came without input_type, but the graph has the edge types {list(relations)}; "
+                f"give EdgeSamplerInput(..., input_type=...)"
+            )
+        relation = inputs.input_type or relations[0]
+        index = torch.arange(inputs.row.numel()) if inputs.input_id is None else inputs.input_id
+        ends = inputs.row.long(), inputs.col.long()
+        links = Links(relation, *ends, index, inputs.label, inputs.time)
+        seeder = self._seeder(relation, neg_sampling, parts)
+        if not self._has_warned and relation in seeder.negatives:
+            checked = [(relation, inputs.time, seeder.negatives[relation])]
+            self._has_warned = check_early_links(checked, self.late_negatives, stacklevel=3)
+        return seeder.start([links], parts.macrobatch.seed, epoch)
+
+    def _seeder(
+        self, relation: Relation, neg_sampling: NegativeSampling | None, parts: PygParts
+    ) -> LinkSeeder:
+        """Returns the seeder of a relation, which is kept for the next minibatch."""
+        if self._parts is not parts:
+            self._parts, self._kept = parts, {}
+        key = relation, id(neg_sampling)
+        if key not in self._kept:
+            if len(self._kept) == _KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = _Kept(neg_sampling, self._made(relation, neg_sampling, parts))
+        return self._kept[key].seeder
+
+    def _made(self, relation: Relation, neg_sampling: NegativeSampling | None, parts: PygParts) -> LinkSeeder:
+        """Makes the seeder of a relation."""
+        graph, times = parts.graph, parts.times
+        plans = {}
+        if neg_sampling is not None:
+            first = None if times is None else first_times(times, graph)
+            plans[relation] = negative_plan(neg_sampling, relation, graph, first, self.exclude_existing)
+        excluded = SeedEdges.wanted(self.exclude_seed_edges, graph.schema, [relation])
+        if excluded is not None and parts.form.direction is Direction.BACKWARD:
+            excluded = excluded.reversed()
+        is_disjoint = parts.macrobatch.plan.disjoint or times is not None
+        return LinkSeeder(graph.schema, plans, is_disjoint, excluded)
 
 
 class PygNeighborSampler(PygNodeSampler):
@@ -56,7 +433,7 @@ class PygNeighborSampler(PygNodeSampler):
         time_attr: str | None = None,
         weight_attr: str | None = None,
         is_sorted: bool = False,
-        share_memory: bool = False,
+        share_memory: bool = False,  # noqa: ARG002  (nothing is copied for workers)
         directed: bool = True,
         sample_direction: str = "forward",
         *,
@@ -65,7 +442,16 @@ class PygNeighborSampler(PygNodeSampler):
         threads: int | None = None,
         epoch: int | Callable[[], int] = 0,
     ) -> None:
-        choice = NeighborChoice.of(locals())
+        choice = NeighborChoice.from_pyg(
+            subgraph_type=subgraph_type,
+            directed=directed,
+            disjoint=disjoint,
+            temporal_strategy=temporal_strategy,
+            time_attr=time_attr,
+            time_window=time_window,
+            weight_attr=weight_attr,
+            is_sorted=is_sorted,
+        )
         direction = Direction.parse(sample_direction)
         self._begin(
             PygParts.of(data, num_neighbors, replace, choice, seed, threads, direction), num_neighbors

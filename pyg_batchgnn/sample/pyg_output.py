@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import BaseStorage
 from torch_geometric.sampler import HeteroSamplerOutput, NumNeighbors, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.data import Relation
-from pyg_batchgnn.sample.sampled import SampledMinibatch
-from pyg_batchgnn.sample.sampled_parts import SampledEdges
+from pyg_batchgnn.data import FEATURES, Group, Relation
+from pyg_batchgnn.sample.attribute_rows import AttributeRows
+from pyg_batchgnn.sample.negatives import NegativeMode
 from pyg_batchgnn.store import reversed_relation
+from pyg_batchgnn.types import SampledEdges, SampledMinibatch, TripletLinks
 
 PygOutput: TypeAlias = SamplerOutput | HeteroSamplerOutput
 
@@ -180,3 +183,221 @@ def _by_seed_type(minibatch: SampledMinibatch, values: Tensor | None) -> Any:
     counts = [minibatch.nodes[number].nodes_per_hop[0] for number in minibatch.seed_types]
     names = [minibatch.schema.node_types[number] for number in minibatch.seed_types]
     return dict(zip(names, values.split(counts), strict=True))
+
+
+class SampleInfo(Protocol):
+    """Adds the entries of batches that are not attributes of the graph."""
+
+    def add(self, batch: Any, out: PygOutput) -> None:
+        """Adds the ids, the counts, and what the sample began with."""
+
+
+@dataclass(frozen=True)
+class SeedInfo:
+    """The entries of batches that begin with seed nodes.
+
+    Attributes:
+        types: the node types of the loader's seeds, if samples name types.
+    """
+
+    types: Sequence[str] = ()
+
+    def add(self, batch: Any, out: PygOutput) -> None:
+        """Adds the entries; see `SampleInfo`."""
+        add_ids(batch, out)
+        if not isinstance(out, HeteroSamplerOutput):
+            _add_seeds(batch, *out.metadata[:2])
+            return
+        for node_type in self.types:  # metadata hold dicts by type if there are several
+            _add_seeds(batch[node_type], *(_of_type(part, node_type) for part in out.metadata[:2]))
+
+
+def add_ids(batch: Any, out: PygOutput) -> None:
+    """Adds the ids, the counts and the examples of a sample.
+
+    ``n_id`` and ``e_id`` give way to the user's attributes of that name.
+    """
+    if isinstance(out, HeteroSamplerOutput):
+        _add_typed_ids(batch, out)
+    else:
+        _add_ids(batch, out)
+
+
+def put_entry(store: BaseStorage, name: str, value: Any) -> None:
+    """Puts a value into a store of a batch that is being made; None takes it away.
+
+    PyG has cached nothing about such a store. To look for that would take longer than all the rest.
+    """
+    if value is None:
+        store._mapping.pop(name, None)
+    else:
+        store._mapping[name] = value
+
+
+def _add_ids(batch: Data, out: SamplerOutput) -> None:
+    if "n_id" not in batch:
+        batch.n_id = out.node
+    if out.edge is not None and "e_id" not in batch:
+        batch.e_id = out.edge.to(torch.long)
+    batch.batch = out.batch
+    batch.num_sampled_nodes = out.num_sampled_nodes
+    batch.num_sampled_edges = out.num_sampled_edges
+    if out.orig_row is not None and out.orig_col is not None:
+        batch._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
+
+
+def _add_typed_ids(batch: HeteroData, out: HeteroSamplerOutput) -> None:
+    # Looking a store up by name takes PyG as long as there are types.
+    stores: dict[Any, BaseStorage] = {**batch._node_store_dict, **batch._edge_store_dict}
+
+    def store_of(key: Any) -> BaseStorage:
+        return stores[key] if key in stores else batch[key]
+
+    for node_type, node in out.node.items():
+        if "n_id" not in stores.get(node_type, ()):
+            put_entry(store_of(node_type), "n_id", node)
+    for edge_type, edge in (out.edge or {}).items():
+        if edge is not None and "e_id" not in stores.get(edge_type, ()):
+            put_entry(store_of(edge_type), "e_id", edge.to(torch.long))
+    for name in ("batch", "num_sampled_nodes", "num_sampled_edges"):
+        for key, value in (getattr(out, name) or {}).items():
+            put_entry(store_of(key), name, value)
+    for edge_type in out.orig_row or {}:
+        ends = [out.orig_row[edge_type], out.orig_col[edge_type]]
+        store_of(edge_type)._orig_edge_index = torch.stack(ends)
+
+
+def _of_type(part: Any, node_type: str) -> Any:
+    return part[node_type] if isinstance(part, dict) else part
+
+
+def _add_seeds(store: Any, input_id: Any, seed_time: Any) -> None:
+    store.input_id, store.seed_time = input_id, seed_time
+    if input_id is not None:  # otherwise no loader made the minibatch
+        store.batch_size = input_id.numel()
+
+
+@dataclass(frozen=True)
+class LinkInfo:
+    """The entries of batches that begin with links; see `SampleInfo`.
+
+    Attributes:
+        relations: the relations of the links, each with the form of its negatives.
+        timed: True if links have times.
+
+    Raises:
+        ValueError: the triplets of two relations would have the same entries.
+    """
+
+    relations: Sequence[tuple[Relation, NegativeMode | None]]
+    timed: bool = False
+
+    def __post_init__(self) -> None:
+        triplets = [relation for relation, mode in self.relations if mode is NegativeMode.TRIPLET]
+        for number, one in enumerate(triplets):
+            for other in triplets[:number]:
+                _refuse_shared_entries(other, one, self.timed)
+
+    def add(self, batch: Any, out: PygOutput) -> None:
+        """Adds the entries; see `SampleInfo`."""
+        add_ids(batch, out)
+        for relation, mode in self.relations:
+            # Metadata are a dict by relation if there are several.
+            metadata = out.metadata[relation] if isinstance(out.metadata, dict) else out.metadata
+            source = link = target = batch
+            if isinstance(out, HeteroSamplerOutput):
+                source, link, target = batch[relation[0]], batch[relation], batch[relation[2]]
+            link.input_id = metadata[0]
+            if mode is NegativeMode.TRIPLET:
+                _add_triplets(source, target, metadata)
+                _remove(batch, link, relation)
+            else:
+                link.edge_label_index, link.edge_label, link.edge_label_time = metadata[1:4]
+
+
+def _add_triplets(source: Any, target: Any, metadata: Sequence[Any]) -> None:
+    source.src_index, target.dst_pos_index, target.dst_neg_index = metadata[1:4]
+    source.seed_time = target.seed_time = metadata[4]
+
+
+def _refuse_shared_entries(one: Relation, other: Relation, timed: bool) -> None:
+    """Raises ValueError if the triplets of two relations would have the same entries.
+
+    The entries belong to the types of the ends: ``src_index`` to that of the sources, for instance,
+    and ``seed_time`` to both.
+    """
+    shared = {a for a, b in ((one[0], other[0]), (one[2], other[2])) if a == b}
+    if timed:
+        shared |= {one[0], one[2]} & {other[0], other[2]}
+    if shared:
+        raise ValueError(
+            f"two triplet relations share an end type: {one} and {other} have {sorted(shared)}, whose store "
+            f"in a batch holds the triplets of one relation only; use neg_sampling='binary' for one of "
+            f"them, a loader for each, or export='native'"
+        )
+
+
+def _remove(batch: Any, link: Any, relation: Relation) -> None:
+    """Removes attributes of the base data that say what triplets say otherwise."""
+    if link is batch or relation in batch.edge_types:
+        for name in ("edge_label_index", "edge_label_time"):
+            if name in link:
+                del link[name]
+
+
+def pyg_batch(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows]) -> Data | HeteroData:
+    """Returns a minibatch as PyG's batch, with copies of its attributes.
+
+    Args:
+        minibatch: the minibatch, whose node ids are original ones.
+        attributes: the attributes of its nodes and edges by group.
+
+    Returns:
+        A ``Data`` for a homogeneous graph, else a ``HeteroData``.
+
+    Raises:
+        ValueError: an attribute has not one row per node or edge.
+    """
+    schema = minibatch.schema
+    is_plain = not schema.has_names
+    batch: Any = Data() if is_plain else HeteroData()
+    for group, nodes in zip(schema.node_groups, minibatch.nodes, strict=True):
+        store = batch if is_plain else batch[group.name]
+        _put(store, attributes.get(group), nodes.node.numel(), "node")
+        if FEATURES not in store:
+            store.num_nodes = nodes.node.numel()
+    for group, edges in zip(schema.edge_groups, minibatch.edges, strict=True):
+        store = batch if is_plain else batch[group.name]
+        store.edge_index = edges.edge_index
+        _put(store, attributes.get(group), edges.num_edges, "edge")
+    if minibatch.input_id is None and not minibatch.links:
+        for number in minibatch.seed_types:
+            store = batch if is_plain else batch[schema.node_types[number]]
+            store.batch_size = minibatch.nodes[number].nodes_per_hop[0]
+    subgraph = SubgraphType.directional if minibatch.has_layers else SubgraphType.induced
+    form = PygForm(Names.NONE if is_plain else Names.TYPES, subgraph)
+    _info(minibatch).add(batch, form.output(minibatch))
+    return batch
+
+
+def _put(store: Any, rows: AttributeRows | None, count: int, kind: str) -> None:
+    """Copies the attributes of nodes or edges into their store."""
+    for name in () if rows is None else rows.tables:
+        assert rows is not None
+        value = rows.gather(name)
+        if len(value) != count:
+            raise ValueError(
+                f"{kind} attribute {name!r} has {len(value)} rows, but the minibatch has {count} {kind}s"
+            )
+        store[name] = value
+
+
+def _info(minibatch: SampledMinibatch) -> SampleInfo:
+    """Returns what adds the entries about seeds or about links."""
+    if not minibatch.links:
+        return SeedInfo([minibatch.schema.node_types[number] for number in minibatch.seed_types])
+    modes = [
+        (one.relation, NegativeMode.TRIPLET if isinstance(one, TripletLinks) else None)
+        for one in minibatch.links
+    ]
+    return LinkInfo(modes, any(one.time is not None for one in minibatch.links))

@@ -1,24 +1,407 @@
-"""Finding the ends of links, and drawing negatives, of a graph that is spread over ranks."""
+"""Negatives and the ends of links in a graph that is spread over ranks.
+
+`RankPlanner` makes the rules by which negatives are drawn, `EdgeQuestions` asks other ranks whether
+a candidate is an edge, and `RankFinder` finds the ids of all ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import enum
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.data import Relation
-from pyg_batchgnn.partition import Part
-from pyg_batchgnn.sample.edge_questions import EdgeQuestions
-from pyg_batchgnn.sample.free_negatives import draw_partners
-from pyg_batchgnn.sample.link_finder import FoundLinks, LinkDraw, LinkIds
-from pyg_batchgnn.sample.negative_draw import NegativeDraw
-from pyg_batchgnn.sample.negatives import End, NegativeMode
-from pyg_batchgnn.sample.rank_plan import RankPlan
-from pyg_batchgnn.store import NodeOrder, OwnRowFinder, OwnRows, SlicedTables, directory_tables
+from pyg_batchgnn.data import Group, Relation
+from pyg_batchgnn.ops import WordStreams
+from pyg_batchgnn.partition import Part, node_values, own_rounds, send_rows
+from pyg_batchgnn.sample.link_seeds import FoundLinks, LinkDraw, LinkIds
+from pyg_batchgnn.sample.negatives import (
+    NOTHING,
+    TRIES,
+    End,
+    NegativeDraw,
+    NegativeMode,
+    NegativePlan,
+    check_relation,
+    draw_partners,
+    end_weights,
+    free_pair,
+)
+from pyg_batchgnn.sample.node_pool import ExistingPairs, NodePool
+from pyg_batchgnn.store import (
+    NodeOrder,
+    OwnRowFinder,
+    OwnRows,
+    SlicedTables,
+    ask,
+    directory_tables,
+    even_bounds,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class EndNumbers:
+    """The numbers by which existing pairs name the nodes at one end of a relation.
+
+    They are positions in the pool of the end. Where it has no times, these are the original ids.
+
+    Attributes:
+        bounds: [ranks + 1] int64, the slice of the numbers that each rank answers for.
+        own: [n] int64, the number of each of this rank's own nodes of the type, by row.
+    """
+
+    bounds: Tensor
+    own: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class RelationEnds:
+    """The two ends of a relation whose pairs are spread.
+
+    Attributes:
+        relation: the number of the relation.
+        sources, targets: the numbers of the nodes.
+    """
+
+    relation: int
+    sources: EndNumbers
+    targets: EndNumbers
+
+    def pairs(self, part: Part, comm: Communicator) -> tuple[Tensor, Tensor]:
+        """Returns the source and the target of each of a rank's in-edges, by number. Collective."""
+        edges, schema = part.relations[self.relation], part.schema
+        own = torch.empty(part.num_nodes, dtype=torch.int64)
+        own[part.rows_of(schema.source_types[self.relation])] = self.sources.own
+        distinct, (place,) = ops.unique_nodes([edges.indices.to(torch.int64)], part.book.num_nodes)
+        source = node_values(comm, part.book, distinct, own)[place.long()]
+        return source, self.targets.own[edges.targets()]
+
+
+def spread_by_target(
+    ends: RelationEnds, part: Part, comm: Communicator, sources: NodePool, targets: NodePool
+) -> ExistingPairs:
+    """Returns the pairs (target, source) whose targets this rank answers for. Collective.
+
+    With them come the pairs of the few targets of other ranks that a search for a target with a
+    free source may lead to, whatever target and limits it begins with.
+    """
+    source, target = ends.pairs(part, comm)
+    bounds = ends.targets.bounds
+    own = _held(comm, target, source, bounds, targets.num_nodes, sources.num_nodes)
+    slice_of_rank = torch.arange(int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
+    entries = slice_of_rank[_entries(own, slice_of_rank, sources, targets)]
+    codes = torch.cat([own.code[:0], *(_codes_of(own, int(held)) for held in entries)])
+    known, others = (_of_all_ranks(comm, values) for values in (entries, codes))
+    return ExistingPairs(
+        torch.cat([own.code, others]).unique(), own.num_others, torch.cat([slice_of_rank, known]).unique()
+    )
+
+
+def spread_by_source(
+    ends: RelationEnds, part: Part, comm: Communicator, sources: NodePool, targets: NodePool
+) -> ExistingPairs:
+    """Returns the pairs (source, target) whose sources this rank answers for. Collective."""
+    source, target = ends.pairs(part, comm)
+    return _held(comm, source, target, ends.sources.bounds, sources.num_nodes, targets.num_nodes)
+
+
+def _held(
+    comm: Communicator, held: Tensor, other: Tensor, bounds: Tensor, num_held: int, num_others: int
+) -> ExistingPairs:
+    """Sends pairs to the ranks that answer for their held ends."""
+    code = ExistingPairs.of(held, other, num_held, num_others).code
+    to = torch.searchsorted(bounds, code // max(num_others, 1), right=True) - 1
+    return ExistingPairs(send_rows(comm, code, to).unique(), num_others)
+
+
+def _of_all_ranks(comm: Communicator, own: Tensor) -> Tensor:
+    """Returns the values of all ranks, gathered in bounded pieces, in no order. Collective."""
+    pieces = [own[:0]]
+    for rows in own_rounds(comm, own.numel(), own.itemsize):
+        pieces.append(comm.all_gather(own[rows.start : rows.stop], MessageKind.PARTITION).rows)
+    return torch.cat(pieces)
+
+
+def _codes_of(pairs: ExistingPairs, held: int) -> Tensor:
+    return pairs.others(held) + held * pairs.num_others
+
+
+def _entries(pairs: ExistingPairs, held: Tensor, sources: NodePool, targets: NodePool) -> Tensor:
+    """Returns which targets of a slice a search that enters at its first one can end at.
+
+    Such a search looks for a target that may be drawn and has a free source among the first ones of
+    the pool, however many these are. It ends at a target whose first free source comes before those
+    of all targets that the search has passed.
+
+    Args:
+        pairs: the pairs of the slice.
+        held: [n] int64, the targets of the slice, ascending.
+        sources, targets: the pools.
+
+    Returns:
+        [k] int64 places in ``held``, ascending.
+    """
+    if not held.numel():
+        return held
+    first = _first_free(pairs, held, sources)
+    if targets.weight is not None:
+        first[targets.weight[held] == 0] = sources.num_nodes
+    least = first.cummin(0).values
+    before = torch.cat([torch.tensor([sources.num_nodes]), least[:-1]])
+    return (first < before).nonzero().view(-1)
+
+
+def _first_free(pairs: ExistingPairs, held: Tensor, sources: NodePool) -> Tensor:
+    """Returns how many sources that may be drawn lie before the first free one of each target."""
+    begin, num_others = int(held[0]), max(pairs.num_others, 1)
+    at, other = pairs.code // num_others - begin, pairs.code % num_others
+    if sources.weight is not None:
+        may_be_drawn = sources.weight > 0
+        kept = may_be_drawn[other]
+        at, other = at[kept], (may_be_drawn.long().cumsum(0) - 1)[other[kept]]
+    count = torch.bincount(at, minlength=held.numel())
+    rank = torch.arange(at.numel()) - (count.cumsum(0) - count)[at]
+    gap = torch.where(other == rank, num_others, rank)  # the first place where a source is left out
+    return count.scatter_reduce(0, at, gap, "amin")
+
+
+@dataclass(frozen=True, eq=False)
+class RankPlan:
+    """The rule by which the negatives of one relation are drawn over ranks.
+
+    Attributes:
+        plan: the rule. Its existing pairs are those that this rank answers for.
+        orders: by end, the order of the nodes that it is drawn from; None by original id.
+        answers: [ranks + 1] int64, the held ends of existing pairs that each rank answers for; None
+            if negatives may be edges.
+    """
+
+    plan: NegativePlan
+    orders: Mapping[End, NodeOrder | None]
+    answers: Tensor | None
+
+
+class RankPlanner:
+    """Makes the plans of negatives of the links of a loader. All of it is collective.
+
+    Args:
+        part: this rank's.
+        comm: of all ranks.
+        first: by group of nodes, [n] int64: the time from which each own node exists, by row; None
+            if links have no times.
+    """
+
+    def __init__(self, part: Part, comm: Communicator, first: Mapping[Group, Tensor] | None) -> None:
+        self._part, self._comm, self._first = part, comm, first or {}
+        self._orders: dict[int, NodeOrder] = {}
+
+    def plan(
+        self, sampling: NegativeSampling, relation: Relation, time: Tensor | None, avoids_edges: bool
+    ) -> RankPlan:
+        """Returns the rule by which the negatives of a relation are drawn; see `negative_plan`.
+
+        Args:
+            sampling: PyG's description of them.
+            relation: the relation of the links.
+            time: [n] int64, the times of all its links, or None.
+            avoids_edges: True if negatives must not be edges of the relation.
+
+        Raises:
+            TypeError, ValueError: weights that cannot be, or edges of a relation that is not there.
+        """
+        mode, schema = NegativeMode(sampling.mode.value), self._part.schema
+        types = [schema.type_number(name) for name in (relation[0], relation[2])]
+        counts = [self._part.book.num_nodes_of(number) for number in types]
+        weights = end_weights(sampling, relation, counts)
+        drawn = tuple(End) if mode is NegativeMode.BINARY else (End.TARGET,)
+        orders = {end: self._order(types[end]) if end in drawn else None for end in End}
+        sources, targets = (
+            self._pool(orders[end], count, weight, time)
+            for end, count, weight in zip(End, counts, weights, strict=True)
+        )
+        plan = NegativePlan(mode, sampling.amount, sources, targets)
+        if not avoids_edges:
+            return RankPlan(plan, orders, None)
+        check_relation(relation, schema)
+        return self._avoiding(plan, orders, relation, types)
+
+    def _order(self, node_type: int) -> NodeOrder | None:
+        """Returns the nodes of a type by the time from which they exist; None if always."""
+        group = self._part.schema.node_groups[node_type]
+        if group not in self._first:
+            return None
+        if node_type not in self._orders:
+            self._orders[node_type] = NodeOrder.of(self._part, self._comm, node_type, self._first[group])
+        return self._orders[node_type]
+
+    def _pool(
+        self, order: NodeOrder | None, count: int, weight: Tensor | None, time: Tensor | None
+    ) -> NodePool:
+        if order is None or time is None:
+            return NodePool.of(count, weight=weight)
+        moment = time.unique()
+        if weight is not None:  # every rank was given all weights, so it can hold them in this order
+            weight = weight.double()[order.nodes(self._comm)]
+        return NodePool(count, moment, order.reached(self._comm, moment), weight=weight)
+
+    def _avoiding(
+        self,
+        plan: NegativePlan,
+        orders: Mapping[End, NodeOrder | None],
+        relation: Relation,
+        types: Sequence[int],
+    ) -> RankPlan:
+        """Returns a plan with the existing pairs that this rank answers for."""
+        number = self._part.schema.relation_number(relation)
+        sources, targets = (
+            self._numbers(node_type, orders[end]) for end, node_type in zip(End, types, strict=True)
+        )
+        if plan.mode is NegativeMode.TRIPLET:  # the sources are those of links, which have ids
+            sources = self._numbers(types[0], None)
+        spread = spread_by_target if plan.mode is NegativeMode.BINARY else spread_by_source
+        ends = RelationEnds(number, sources, targets)
+        existing = spread(ends, self._part, self._comm, plan.sources, plan.targets)
+        answers = (targets if plan.mode is NegativeMode.BINARY else sources).bounds
+        whole = NegativePlan(plan.mode, plan.amount, plan.sources, plan.targets, existing)
+        return RankPlan(whole, orders, answers)
+
+    def _numbers(self, node_type: int, order: NodeOrder | None) -> EndNumbers:
+        if order is not None:
+            return EndNumbers(order.internal.bounds, order.position)
+        bounds = even_bounds(self._part.book.num_nodes_of(node_type), self._comm.size)
+        return EndNumbers(bounds, self._part.original_ids(node_type))
+
+
+class Column(enum.IntEnum):
+    """The words of a question.
+
+    A question is about a candidate of a binary negative, whose target is the held end, or about a
+    whole triplet negative, whose source is the held end.
+    """
+
+    RELATION = 0  # the number of the relation among those whose negatives avoid edges
+    HELD = 1  # the held end
+    OTHER = 2  # the source of a candidate
+    STREAM = 3  # the key with which the stream of the end to draw goes on
+    SOURCES = 4  # how many sources are allowed
+    TARGETS = 5  # how many targets are allowed; 0 for a candidate that is not the last one
+
+
+class EdgeQuestions:
+    """Draws negatives that must not be edges, with the help of the ranks that know the edges.
+
+    The rank that answers for a candidate's target says whether an edge joins the two. If one joins
+    the last candidate, it also draws another source. A triplet's target is drawn by the rank that
+    answers for its source.
+
+    Args:
+        comm: of all ranks.
+        plans: the plans of negatives by relation.
+    """
+
+    def __init__(self, comm: Communicator, plans: Mapping[Relation, RankPlan]) -> None:
+        self._comm = comm
+        self._plans = {relation: plan for relation, plan in plans.items() if plan.answers is not None}
+        self._numbers = {relation: number for number, relation in enumerate(self._plans)}
+
+    @property
+    def relations(self) -> list[Relation]:
+        """The relations whose negatives must not be edges."""
+        return list(self._plans)
+
+    def ask(
+        self, draws: Sequence[tuple[Relation, NegativeDraw]], header: Header
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Draws negatives. Collective, two rounds.
+
+        Args:
+            draws: the drawings, each with the relation of its links.
+            header: of the exchanges.
+
+        Returns:
+            The positions of sources, none for triplets, and of targets, for each drawing.
+
+        Raises:
+            ValueError: a negative cannot be drawn. The message names its link.
+        """
+        rows, to = [torch.empty(0, len(Column), dtype=torch.int64)], [torch.empty(0, dtype=torch.int64)]
+        for relation, draw in draws:
+            asked = _questions(draw)
+            asked[:, Column.RELATION] = self._numbers[relation]
+            answers = self._plans[relation].answers
+            assert answers is not None
+            rows.append(asked)
+            to.append(torch.searchsorted(answers, asked[:, Column.HELD].contiguous(), right=True) - 1)
+        found = ask(self._comm, torch.cat(rows), torch.cat(to), self._answer, header)
+        parts = found.split([len(one) for one in rows[1:]])
+        return (_chosen(draw, answer) for (_, draw), answer in zip(draws, parts, strict=True))
+
+    def _answer(self, rows: Tensor) -> Tensor:
+        """Returns the held and the other end of a pair that is no edge, for each question.
+
+        They are `NOTHING` where a candidate is an edge, or where nothing is free.
+        """
+        found = torch.empty(len(rows), 2, dtype=torch.int64)
+        for number, plan in enumerate(self._plans.values()):
+            which = (rows[:, Column.RELATION] == number).nonzero().view(-1)
+            answer = _pairs if plan.plan.mode is NegativeMode.BINARY else _partners
+            found[which] = answer(plan.plan, rows[which])
+        return found
+
+
+def _questions(draw: NegativeDraw) -> Tensor:
+    """Returns the questions about the negatives of one drawing, but for their relation."""
+    if draw.plan.mode is NegativeMode.TRIPLET:
+        rows = torch.zeros(draw.count, len(Column), dtype=torch.int64)
+        rows[:, Column.HELD] = draw.source
+        rows[:, Column.STREAM] = draw.keys[End.TARGET]
+        rows[:, Column.TARGETS] = draw.allowed[End.TARGET]
+        return rows
+    source, target, heads = draw.candidates()
+    rows = torch.zeros(*source.shape, len(Column), dtype=torch.int64)
+    rows[..., Column.HELD], rows[..., Column.OTHER] = target, source
+    rows[-1, :, Column.STREAM] = heads.keys
+    rows[-1, :, Column.SOURCES] = draw.allowed[End.SOURCE]
+    rows[-1, :, Column.TARGETS] = draw.allowed[End.TARGET]
+    return rows.view(-1, len(Column))
+
+
+def _chosen(draw: NegativeDraw, answers: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the positions of sources and of targets of one drawing, given the answers."""
+    if draw.plan.mode is NegativeMode.TRIPLET:
+        return draw.positive[:0], draw.found(answers[:, 1].contiguous())
+    tries = answers.view(TRIES, draw.count, 2)
+    first = (tries[..., 0] != NOTHING).to(torch.uint8).argmax(0)
+    target, source = tries[first, torch.arange(draw.count)].t().contiguous()
+    return draw.found(source), target
+
+
+def _pairs(plan: NegativePlan, rows: Tensor) -> Tensor:
+    """Answers questions about candidates of binary negatives."""
+    assert plan.existing is not None
+    found = rows[:, [Column.HELD, Column.OTHER]]
+    is_edge = plan.existing.contain(*found.unbind(1))
+    streams = WordStreams(rows[:, Column.STREAM])
+    found[is_edge] = NOTHING
+    last = (is_edge & (rows[:, Column.TARGETS] > 0)).nonzero().view(-1)
+    questions = rows[last][:, [Column.HELD, Column.SOURCES, Column.TARGETS]]
+    for at, question in zip(last.tolist(), questions.tolist(), strict=True):
+        pair = free_pair(plan, streams, at, *question)
+        if pair is not None:
+            found[at] = torch.tensor([pair[1], pair[0]])
+    return found
+
+
+def _partners(plan: NegativePlan, rows: Tensor) -> Tensor:
+    """Answers questions about triplet negatives."""
+    held = rows[:, Column.HELD]
+    target = draw_partners(plan, WordStreams(rows[:, Column.STREAM]), held, rows[:, Column.TARGETS])
+    return torch.stack([held, target], dim=1)
 
 
 @dataclass(frozen=True, eq=False)

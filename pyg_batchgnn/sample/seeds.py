@@ -1,9 +1,9 @@
-"""The seeds of one minibatch."""
+"""The seeds of minibatches, as users give them and as kernels take them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.data import Relation, Schema
+from pyg_batchgnn.partition import Part
+from pyg_batchgnn.store import TypedGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,3 +114,200 @@ def seeds_key(schema: Schema, nodes: Sequence[Tensor]) -> int:
 
 
 _NONE = torch.empty(0, dtype=torch.int64)
+
+
+_ALL_EXAMPLES = -1
+
+
+def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
+    """Returns the seeds of minibatch ``number``; node ids are those of the only node type.
+
+    Raises:
+        TypeError, ValueError: the ids are no [S] int64, or there are several types that they could
+            be of.
+    """
+    if isinstance(seeds, Seeds):
+        return seeds
+    name = f"seeds of minibatch {number}"
+    if schema.num_types != 1:
+        raise TypeError(
+            f"{name}: the graph has the node types {list(schema.node_types)}; give Seeds, for instance "
+            f"Seeds.of(schema, {{{schema.node_types[0]!r}: ids}})"
+        )
+    ids = seeds.contiguous() if isinstance(seeds, Tensor) else seeds
+    ops.check_vector(name, ids, (torch.int64,))
+    return Seeds((ids,), (0,), ops.minibatch_key(ids))
+
+
+def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seeds:
+    """Returns the seeds of minibatch ``number``, whose nodes are checked.
+
+    Raises:
+        TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph.
+    """
+    found = named_seeds(graph.schema, number, seeds)
+    for type_number in found.types:
+        nodes, most = found.nodes[type_number], graph.num_nodes[type_number]
+        ops.check_range(f"seeds of minibatch {number}", nodes, most)
+    return found
+
+
+def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.SampledSeeds:
+    """Returns the seeds of all minibatches, checked, as one list.
+
+    Args:
+        seeds: the seeds of each minibatch; their nodes are checked already.
+        disjoint: True if every seed belongs to an example.
+        timed: True if every seed has a time.
+
+    Raises:
+        TypeError, ValueError: times or examples that are missing or do not fit the seeds.
+    """
+    parts, ptr = _nodes(seeds)
+    return ops.SampledSeeds(
+        torch.cat(parts) if parts else _NONE,
+        ptr,
+        torch.tensor([ops.to_signed(one.key) for one in seeds], dtype=torch.int64),
+        torch.cat([_NONE, *(_examples(number, one) for number, one in enumerate(seeds))])
+        if disjoint
+        else None,
+        torch.cat([_NONE, *(_times(number, one) for number, one in enumerate(seeds))]) if timed else None,
+        _excluded(seeds, disjoint),
+    )
+
+
+def _nodes(seeds: Sequence[Seeds]) -> tuple[list[Tensor], Tensor]:
+    """Returns the seeds by minibatch and type, and where those of each minibatch and type begin.
+
+    Types without seeds take no time of their own.
+    """
+    parts, places, sizes, first = [], [], [], 1
+    for one in seeds:
+        for number in sorted(one.types):
+            parts.append(one.nodes[number])
+            places.append(first + number)
+            sizes.append(one.nodes[number].numel())
+        first += len(one.nodes)
+    ptr = torch.zeros(first, dtype=torch.int64)
+    ptr[torch.tensor(places, dtype=torch.int64)] = torch.tensor(sizes, dtype=torch.int64)
+    return parts, ptr.cumsum_(0)
+
+
+def _examples(number: int, seeds: Seeds) -> Tensor:
+    if seeds.example is None:
+        return _by_type(torch.arange(seeds.count), seeds)
+    _check_count(f"example numbers of minibatch {number}", seeds.example, seeds.count)
+    ops.check_range(f"example numbers of minibatch {number}", seeds.example, 1 << 31, "examples")
+    return _by_type(seeds.example, seeds)
+
+
+def _times(number: int, seeds: Seeds) -> Tensor:
+    if seeds.time is None:
+        raise ValueError(
+            f"minibatch {number} has no seed times; sampling by time needs one for each seed (input_time)"
+        )
+    _check_count(f"seed times of minibatch {number}", seeds.time, seeds.count)
+    return _by_type(seeds.time, seeds)
+
+
+def _check_count(name: str, values: Tensor, count: int) -> None:
+    ops.check_vector(name, values, (torch.int64,))
+    if values.numel() != count:
+        raise ValueError(f"{name}: {values.numel()} for {count} seeds; give one for each seed")
+
+
+def _by_type(values: Tensor, seeds: Seeds) -> Tensor:
+    """Puts values in the order in which the seeds' types were given into the schema's order."""
+    if all(a < b for a, b in zip(seeds.types, seeds.types[1:], strict=False)):
+        return values
+    parts = values.split([seeds.nodes[number].numel() for number in seeds.types])
+    return torch.cat(
+        [part for _, part in sorted(zip(seeds.types, parts, strict=True), key=lambda one: one[0])]
+    )
+
+
+def _excluded(seeds: Sequence[Seeds], disjoint: bool) -> Tensor | None:
+    columns = []
+    for minibatch, one in enumerate(seeds):
+        for relation, excluded in one.excluded.items():
+            pairs = excluded.pairs
+            if pairs.dtype != torch.int64 or pairs.dim() != 2 or pairs.size(0) != 2:
+                raise ValueError(
+                    f"excluded pairs must be [2, n] int64, got {pairs.dtype} {list(pairs.shape)}"
+                )
+            count = pairs.size(1)
+            own = excluded.example if disjoint else None
+            example = torch.full((count,), _ALL_EXAMPLES) if own is None else own
+            where = torch.tensor([[minibatch], [relation]]).expand(2, count)
+            columns.append(torch.cat([where, example[None], pairs[1:], pairs[:1]]))
+    if not columns:
+        return None
+    table = torch.cat(columns, dim=1)
+    for row in (4, 3, 2):  # minibatches ascend already
+        table = table[:, torch.argsort(table[row], stable=True)]
+    table = table[:, torch.argsort(table[1], stable=True)]
+    return table[:, torch.argsort(table[0], stable=True)].contiguous()
+
+
+def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> Seeds:
+    """Returns the seeds of a minibatch by internal id.
+
+    The ends of excluded pairs are found among the seeds.
+
+    Args:
+        number: the number of the minibatch, for errors.
+        seeds: the seeds by original id.
+        internal: [S] int64, their internal ids, by type in the order of the schema.
+        part: this rank's.
+
+    Raises:
+        TypeError, ValueError, IndexError: the internal ids are of another dtype or number, or not
+            ids of the seeds' types; or an end of an excluded pair is no seed.
+    """
+    what, book = f"seeds of minibatch {number}", part.book
+    internal = internal.contiguous() if isinstance(internal, Tensor) else internal
+    ops.check_vector(what, internal, (torch.int64,))
+    if internal.numel() != seeds.count:
+        raise ValueError(f"{what}: {internal.numel()} with {seeds.count} original ids")
+    ops.check_range(what, internal, book.num_nodes)
+    sizes = [ids.numel() for ids in seeds.nodes]
+    if len(sizes) > 1:
+        wanted = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+        wrong = book.type_of(internal) != wanted
+        if bool(wrong.any()):
+            at = int(wrong.nonzero()[0])
+            raise ValueError(
+                f"{what}: internal id {int(internal[at])} is not of a node of type "
+                f"{part.schema.node_types[int(wanted[at])]!r}; give ids by type in the order of the schema"
+            )
+    nodes = tuple(internal.split(sizes))
+    excluded = _internal_pairs(what, part.schema, seeds, nodes)
+    return replace(seeds, nodes=nodes, excluded=excluded)
+
+
+def _internal_pairs(
+    what: str, schema: Schema, seeds: Seeds, internal: Sequence[Tensor]
+) -> Mapping[int, ExcludedPairs]:
+    found = {}
+    for relation, excluded in seeds.excluded.items():
+        ends = zip(
+            (schema.source_types[relation], schema.target_types[relation]), excluded.pairs, strict=True
+        )
+        ids = [_among(what, seeds.nodes[end], internal[end], original) for end, original in ends]
+        found[relation] = ExcludedPairs(torch.stack(ids), excluded.example)
+    return found
+
+
+def _among(what: str, original: Tensor, internal: Tensor, wanted: Tensor) -> Tensor:
+    """Returns the internal ids of nodes that are seeds, [n] int64."""
+    if not wanted.numel():
+        return wanted
+    ascending, order = original.sort()
+    at = torch.searchsorted(ascending, wanted).clamp(max=max(original.numel() - 1, 0))
+    known = ascending[at] == wanted if original.numel() else torch.zeros(wanted.numel(), dtype=torch.bool)
+    if not bool(known.all()):
+        node = int(wanted[~known][0])
+        raise ValueError(
+            f"{what}: node {node} of an excluded pair is no seed; over ranks both ends of each pair must be"
+        )
+    return internal[order[at]]

@@ -9,7 +9,7 @@ import torch
 import torch_geometric.nn
 from torch import Tensor
 
-from pyg_batchgnn.nn import Aggregated, GATv2Conv, RowView, Update, edge_scores, layer_graph
+from pyg_batchgnn.nn import Aggregated, GATv2Conv, RowView, Update, gatv2, layer_graph
 from tests.nn.test_gat import assert_equal_gradients, gradients
 from tests.support.accuracy import assert_as_pygs
 from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, table
@@ -30,7 +30,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.fixture(autouse=True)
 def _several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_scores, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(gatv2, "_BLOCK_BYTES", 1000)
 
 
 def both(

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.nn.lazy import LazyLinear, linear_of, widest
+from pyg_batchgnn.nn.linear import LazyLinear, linear_of, widest
 from tests.support.layer_cases import FEATURES, sampled, table
 from tests.support.model_pairs import with_features
 

@@ -9,12 +9,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.sample.edge_questions import Column, EdgeQuestions
-from pyg_batchgnn.sample.existing_pairs import ExistingPairs
-from pyg_batchgnn.sample.free_negatives import NOTHING
-from pyg_batchgnn.sample.negatives import NegativeMode, NegativePlan
-from pyg_batchgnn.sample.node_pool import NodePool
-from pyg_batchgnn.sample.rank_plan import RankPlan
+from pyg_batchgnn.sample.negatives import NOTHING, NegativeMode, NegativePlan
+from pyg_batchgnn.sample.node_pool import ExistingPairs, NodePool
+from pyg_batchgnn.sample.rank_finder import Column, EdgeQuestions, RankPlan
 
 NODES = 20
 #: Every pair is an edge but those of this target, and (1, 3).

@@ -18,7 +18,7 @@ from pyg_batchgnn.sample import (
     draw_negatives,
     negative_key,
 )
-from pyg_batchgnn.sample.negative_draw import NegativeDraw
+from pyg_batchgnn.sample.negatives import NegativeDraw
 from tests.support.chi_square import assert_uniform, p_of_cells
 from tests.support.reference_negatives import ReferenceNegatives, ReferencePool, reference_negative_key
 from tests.support.reference_sampler import bounded, words

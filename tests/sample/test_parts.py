@@ -10,19 +10,19 @@ import torch
 
 from pyg_batchgnn.data import Schema
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan, Seeds
-from pyg_batchgnn.sample.parts import Parts
 from pyg_batchgnn.store import CscGraph, TypedGraph
+from pyg_batchgnn.types import ByNumber
 
 
 def test_parts_are_a_sequence() -> None:
-    parts = Parts(4, {1: "one", 3: "three"}, "rest")
+    parts = ByNumber(4, {1: "one", 3: "three"}, "rest")
     whole = ["rest", "one", "rest", "three"]
     assert list(parts) == whole and len(parts) == 4 and parts.reached == {1: "one", 3: "three"}
     assert [parts[at] for at in range(-4, 4)] == whole * 2
     assert list(parts[1:]) == whole[1:] and list(reversed(parts)) == whole[::-1]
     with pytest.raises(IndexError):
         parts[4]
-    assert list(Parts.of(whole)) == whole and Parts.of(parts) is parts
+    assert list(ByNumber.of(whole)) == whole and ByNumber.of(parts) is parts
     assert list(pickle.loads(pickle.dumps(parts))) == whole
 
 

@@ -1,15 +1,27 @@
 """The models SAGE, GCN, GIN and GAT of their papers, built from native layers."""
 
-from pyg_batchgnn.nn.models.gat import GAT, ActivatedGAT, GATStack
-from pyg_batchgnn.nn.models.gcn import GCN
-from pyg_batchgnn.nn.models.gin import GIN, GINStack
-from pyg_batchgnn.nn.models.layer_edges import LayerEdges
-from pyg_batchgnn.nn.models.native import NativeModel
-from pyg_batchgnn.nn.models.perceptron import Perceptron
-from pyg_batchgnn.nn.models.sage import SAGE
-from pyg_batchgnn.nn.models.stack import LayerStack, ModelOutput
-from pyg_batchgnn.nn.models.to_hetero import to_hetero
-from pyg_batchgnn.nn.models.typed import TypedModel
+from pyg_batchgnn.nn.gin import Perceptron
+from pyg_batchgnn.nn.layer_loop import (
+    LayerEnd,
+    ModelOutput,
+    is_row_wise_norm,
+    last_rows,
+    run_layers,
+    wrong_hops,
+)
+from pyg_batchgnn.nn.models.native import (
+    GAT,
+    GCN,
+    GIN,
+    SAGE,
+    ActivatedGAT,
+    GATStack,
+    GINStack,
+    LayerEdges,
+    LayerStack,
+    NativeModel,
+)
+from pyg_batchgnn.nn.models.typed import TypedModel, to_hetero
 
 __all__ = [
     "GAT",
@@ -20,10 +32,15 @@ __all__ = [
     "GATStack",
     "GINStack",
     "LayerEdges",
+    "LayerEnd",
     "LayerStack",
     "ModelOutput",
     "NativeModel",
     "Perceptron",
     "TypedModel",
+    "is_row_wise_norm",
+    "last_rows",
+    "run_layers",
     "to_hetero",
+    "wrong_hops",
 ]

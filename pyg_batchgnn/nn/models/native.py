@@ -1,27 +1,212 @@
-"""The base of the four native models: native layers on a minibatch or on a whole graph."""
+"""The native models SAGE, GCN, GIN and GAT, on a minibatch or on a whole graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+from torch_geometric.nn.resolver import normalization_resolver
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of
-from pyg_batchgnn.nn.features import features_of
-from pyg_batchgnn.nn.graph import LayerGraph
-from pyg_batchgnn.nn.halo import HaloPass, has_halo
+from pyg_batchgnn.nn.gat import ActivatedGATConv, GATConv
+from pyg_batchgnn.nn.gatv2 import GATv2Conv
+from pyg_batchgnn.nn.gcn import GCNConv
+from pyg_batchgnn.nn.gin import GINConv, NativePerceptron, Perceptron
+from pyg_batchgnn.nn.graph import LayerGraph, all_nodes, has_halo, is_sampled, layer_graph, num_sampled_layers
+from pyg_batchgnn.nn.halo import HaloPass
 from pyg_batchgnn.nn.inference import HasNodes, check_cpu, infer_model, nodes_of
-from pyg_batchgnn.nn.inputs import Rows
-from pyg_batchgnn.nn.linear import Linear
-from pyg_batchgnn.nn.models.after import After, fuses_relu
-from pyg_batchgnn.nn.models.layer_edges import LayerEdges
-from pyg_batchgnn.nn.models.norms import native_norm
-from pyg_batchgnn.nn.models.stack import LayerStack, ModelOutput, wide
-from pyg_batchgnn.nn.owned_nodes import OwnedNodes
-from pyg_batchgnn.nn.rows import NormedRows
-from pyg_batchgnn.nn.sampled import SampledBatch, is_sampled, num_sampled_layers
-from pyg_batchgnn.nn.update import Update
+from pyg_batchgnn.nn.inputs import Edges, NormedRows, Rows, features_of
+from pyg_batchgnn.nn.layer_loop import (
+    LayerEnd,
+    ModelOutput,
+    fuses_relu,
+    model_output,
+    run_layers,
+    wide,
+    wrong_hops,
+)
+from pyg_batchgnn.nn.linear import Linear, is_watched
+from pyg_batchgnn.nn.native_conv import input_columns, positive, probability
+from pyg_batchgnn.nn.norm import NormOnRead, fused_norm, native_norm
+from pyg_batchgnn.nn.sage import SAGEConv
+from pyg_batchgnn.nn.terms import Update
+from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
+
+_JK_MODES = ("last", "cat", "max", "lstm")
+
+
+class LayerStack(BasicGNN):
+    """PyG's `BasicGNN` whose layers compute only the rows that are read.
+
+    The constructor and the ``state_dict`` are PyG's. A subclass says how one layer is computed.
+
+    Args:
+        in_channels: the number of columns of the features; -1 takes it from the first call.
+        hidden_channels: the number of columns between layers.
+        num_layers: the number of convolutions.
+        out_channels: the number of columns of the result; `hidden_channels` where None.
+        dropout: the probability of zeroing an element after a layer in training mode, in [0, 1).
+        act: the activation after a layer: a name of ``torch.nn``, a module, or None.
+        act_first: applies the activation before the normalisation, not after it.
+        act_kwargs: the arguments of an activation that is given by name.
+        norm: the normalisation after a layer: a name of ``torch_geometric.nn.norm``, a module of
+            `hidden_channels` columns, or None.
+        norm_kwargs: the arguments of a normalisation that is given by name.
+        jk: jumping knowledge, from the results of all layers to a linear layer: "last", "cat",
+            "max" or "lstm"; None has neither.
+        **kwargs: the other arguments of the convolutions.
+
+    Raises:
+        TypeError, ValueError: an argument is not supported.
+    """
+
+    #: The class of the convolutions.
+    conv: ClassVar[Callable[..., MessagePassing]]
+    supports_edge_weight = False
+    supports_edge_attr = False
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        dropout: float = 0.0,
+        act: str | Callable[[Tensor], Tensor] | None = "relu",
+        act_first: bool = False,
+        act_kwargs: dict[str, Any] | None = None,
+        norm: str | torch.nn.Module | None = None,
+        norm_kwargs: dict[str, Any] | None = None,
+        jk: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        _check_modules(act, norm, jk)
+        with _unknown_names_refused(type(self).__name__, kwargs):
+            super().__init__(
+                input_columns("in_channels", in_channels),
+                positive("hidden_channels", hidden_channels),
+                positive("num_layers", num_layers),
+                None if out_channels is None else positive("out_channels", out_channels),
+                probability("dropout", dropout),
+                act,
+                act_first,
+                act_kwargs,
+                norm,
+                norm_kwargs,
+                jk,
+                **kwargs,
+            )
+
+    def init_conv(self, in_channels: int, out_channels: int, **kwargs: Any) -> MessagePassing:
+        """Returns a new convolution."""
+        return type(self).conv(in_channels, out_channels, **kwargs)
+
+    def compute(self, index: int, x: Any, edges: Any) -> Any:
+        """Computes layer ``index`` (from 0) and what follows it, from its input and its edges."""
+        raise NotImplementedError
+
+    def is_followed(self, index: int) -> bool:
+        """Returns whether normalisation, activation and dropout follow a convolution: all but the
+        last, and that too if there is jumping knowledge."""
+        return index < len(self.convs) - 1 or self.jk_mode is not None
+
+    def _inputs(self, x: Any, edges: Any) -> Any:  # noqa: ARG002
+        """Returns the input of a layer. A model may override it to add rows to the result of the
+        layer before."""
+        return x
+
+    def _compute_rows(self, index: int, x: Any, edges: Any) -> Any:
+        """Calls `compute`. A model may override it to leave a part to the layer that reads the
+        result."""
+        return self.compute(index, x, edges)
+
+    def _run(self, x: Any, edges: Sequence[Any], rows: int | None = None) -> ModelOutput:
+        """Computes all layers.
+
+        Args:
+            x: the input of the first layer.
+            edges: of each layer, the one next to the input first.
+            rows: the number of first rows that are wanted; all that the last layer computes if
+                None.
+        """
+
+        def compute(index: int, before: Any) -> Any:
+            return self._compute_rows(index, self._inputs(before, edges[index]), edges[index])
+
+        before, results = run_layers(compute, len(edges), x, keep_all=self.keeps_all_layers)
+        rows = results[-1].size(0) if rows is None else rows
+        return model_output(before, results, rows, *(self._modules.get(name) for name in ("jk", "lin")))
+
+    @property
+    def keeps_all_layers(self) -> bool:
+        """True if the results of all layers are read at the end."""
+        return hasattr(self, "jk")
+
+
+@contextlib.contextmanager
+def _unknown_names_refused(model: str, given: Mapping[str, Any]) -> Iterator[None]:
+    """Says that a model has no such argument where the base class of PyG's layers complains."""
+    try:
+        yield
+    except TypeError as error:
+        found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if found is None or found[1] not in given:
+            raise
+        raise TypeError(
+            f"{model} has no argument {found[1]!r}; its arguments are PyG's: "
+            f"{model}(in_channels, hidden_channels, num_layers, out_channels, ...)"
+        ) from None
+
+
+def _check_modules(act: Any, norm: Any, jk: Any) -> None:
+    """Checks what may be given by name. PyG refuses names that it does not know."""
+    if act is not None and not isinstance(act, str) and (isinstance(act, type) or not callable(act)):
+        raise TypeError(f"act must be a name of torch.nn, a module or None, got {act!r}")
+    if norm is not None and not isinstance(norm, (str, torch.nn.Module)):
+        raise TypeError(f"norm must be a name of torch_geometric.nn.norm, a module or None, got {norm!r}")
+    if jk is not None and jk not in _JK_MODES:
+        raise ValueError(f"jk must be None or one of {', '.join(_JK_MODES)}, got {jk!r}")
+
+
+@dataclass(frozen=True)
+class LayerEdges:
+    """The edges of one layer of a model, as its convolution takes them.
+
+    Attributes:
+        edges: a minibatch, a `LayerGraph`, or [2, E] int64 with sources above targets.
+        layer: the number of the layer in the minibatch, 0 if its input is `Aggregated`; None
+            without a minibatch.
+        values: the convolution's arguments of one value per edge.
+        halo: the pass that the rows of halo nodes come from, or None without halo nodes.
+    """
+
+    edges: Edges
+    layer: int | None
+    values: Mapping[str, Tensor] = field(default_factory=dict)
+    halo: HaloPass | None = None
+
+    def apply(self, conv: torch.nn.Module, x: Any, **options: Any) -> Any:
+        """Returns the result of the convolution."""
+        layer = None if isinstance(self.edges, LayerGraph) else self.layer
+        return conv(x, self.edges, layer, **self.values, **options)
+
+    def dropout(self) -> tuple[int, Tensor | None]:
+        """Returns the key of the layer's dropout, and the original ids of its targets (None: row
+        numbers)."""
+        if isinstance(self.edges, Tensor):
+            return ops.drawn_key(), None
+        graph = self.edges
+        if not isinstance(graph, LayerGraph):
+            graph = layer_graph(graph, self.layer) if self.layer else all_nodes(graph)
+        return graph.dropout_key(), graph.node
 
 
 class NativeModel(LayerStack):
@@ -58,8 +243,9 @@ class NativeModel(LayerStack):
             result: Tensor = edges.apply(conv, x, **({} if update is None else {"update": update}))
             return result
 
-        after = After(self.norms[index], self.act, self.act_first, self.dropout.p, self.training)
-        return after.of(convolve, edges.dropout, lambda: self._normed(index, x, edges))
+        drop = self.dropout.p if self.training else 0.0
+        end = LayerEnd(self.norms[index], self.act, self.act_first, drop, conv.training)
+        return end.apply(convolve, edges.dropout, lambda: self._normed(index, x, edges))
 
     def _normed(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
         """Computes a layer with the batch normalisation and ReLU that follow it."""
@@ -68,7 +254,7 @@ class NativeModel(LayerStack):
 
     def outputs(
         self,
-        source: Tensor | SampledBatch,
+        source: Tensor | SampledMinibatch,
         edge_index: Tensor | None = None,
         edge_weight: Tensor | None = None,
         edge_attr: Tensor | None = None,
@@ -109,7 +295,7 @@ class NativeModel(LayerStack):
 
     def forward(
         self,
-        source: Tensor | SampledBatch,
+        source: Tensor | SampledMinibatch,
         edge_index: Tensor | None = None,
         edge_weight: Tensor | None = None,
         edge_attr: Tensor | None = None,
@@ -196,8 +382,8 @@ class NativeModel(LayerStack):
         return given
 
     def _arguments(
-        self, source: Tensor | SampledBatch, edge_index: Tensor | None, x: Rows | Aggregated | None
-    ) -> tuple[Rows | Aggregated, Tensor | SampledBatch]:
+        self, source: Tensor | SampledMinibatch, edge_index: Tensor | None, x: Rows | Aggregated | None
+    ) -> tuple[Rows | Aggregated, Tensor | SampledMinibatch]:
         """Returns the features and edges of the three ways to call."""
         if isinstance(source, Tensor):
             if edge_index is None or x is not None:
@@ -223,10 +409,7 @@ class NativeModel(LayerStack):
                 "give the features of its nodes as x"
             )
         if hops is not None and (hops != layers or isinstance(x, Aggregated)):
-            raise ValueError(
-                f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
-                f"give the loader {layers} entries in num_neighbors{self._order_hint(hops)}"
-            )
+            raise wrong_hops(layers, hops, self._order_hint(hops))
         return features_of(source) if x is None else x, source
 
     def _order_hint(self, hops: int) -> str:
@@ -238,3 +421,168 @@ class NativeModel(LayerStack):
             f", or exchange num_layers={self.num_layers} and out_channels={hops}: the order is PyG's, "
             f"{name}(in_channels, hidden_channels, num_layers, out_channels)"
         )
+
+
+class GATStack(LayerStack):
+    """The layers of GAT. The heads of a layer are concatenated to its columns; those of a last
+    layer that has no linear layer behind it are averaged.
+
+    The arguments are those of `LayerStack`, and:
+
+    Args:
+        v2: takes the attention of GATv2 (Brody, Alon and Yahav 2022).
+        heads: the number of heads of every layer; 1 where not given.
+        concat: concatenates heads; where False, every layer averages them.
+        attention_dropout: the probability of dropping an attention weight in training mode;
+            `dropout` where None, as in PyG.
+
+    Raises:
+        ValueError: the columns of a layer are not a multiple of ``heads``.
+    """
+
+    #: The class of the convolutions of GATv2.
+    conv_v2: ClassVar[Callable[..., MessagePassing]]
+    supports_edge_attr = True
+
+    def init_conv(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        v2: bool = False,
+        heads: int = 1,
+        concat: bool = True,
+        attention_dropout: float | None = None,
+        **kwargs: Any,
+    ) -> MessagePassing:
+        """Returns a new convolution."""
+        heads = positive("heads", heads)
+        concat = concat and not getattr(self, "_is_conv_to_out", False)
+        columns = head_channels(out_channels, heads) if concat else out_channels
+        drop = self.dropout.p
+        if attention_dropout is not None:
+            drop = probability("attention_dropout", attention_dropout)
+        conv = type(self).conv_v2 if v2 else type(self).conv
+        return conv(in_channels, columns, heads=heads, concat=concat, dropout=drop, **kwargs)
+
+
+def head_channels(columns: int, heads: int) -> int:
+    """Returns the columns of each attention head; a layer concatenates its heads.
+
+    Raises:
+        ValueError: `columns` is not a multiple of `heads`.
+    """
+    if columns % heads:
+        raise ValueError(
+            f"the columns of a layer ({columns}) must be a multiple of heads ({heads}), "
+            f"because heads are concatenated"
+        )
+    return columns // heads
+
+
+class GAT(GATStack, NativeModel):
+    """PyG's `GAT` on native layers: the same arguments (`GATStack`) and ``state_dict``."""
+
+    conv: ClassVar[Callable[..., MessagePassing]] = GATConv
+    conv_v2 = GATv2Conv
+
+
+class ActivatedGAT(GAT):
+    """The GAT of DistGNN-MB (section 2): bias and ReLU come before the attention.
+
+    Its arguments are those of `GAT`, without ``v2`` and features of edges.
+    """
+
+    conv = ActivatedGATConv
+    supports_edge_attr = False
+
+    def init_conv(
+        self, in_channels: int, out_channels: int, *, v2: bool = False, **kwargs: Any
+    ) -> MessagePassing:
+        """Returns a new convolution."""
+        if v2:
+            raise ValueError("ActivatedGAT is a form of GAT, not of GATv2; leave v2 out, or take GAT")
+        return super().init_conv(in_channels, out_channels, **kwargs)
+
+
+class GCN(NativeModel):
+    """PyG's `GCN` on native layers: the same arguments (`LayerStack`) and ``state_dict``."""
+
+    conv = GCNConv
+    supports_edge_weight = True
+
+
+class SAGE(NativeModel):
+    """PyG's `GraphSAGE` on native layers: the same arguments (`LayerStack`) and ``state_dict``."""
+
+    conv = SAGEConv
+
+
+class GINStack(LayerStack):
+    """The layers of GIN, each with a perceptron of two linear layers.
+
+    A normalisation that is given by name is also inside the perceptrons. The arguments are those
+    of `LayerStack`, and:
+
+    Args:
+        inner_channels: the number of columns inside the perceptrons; that of their result where
+            None, as in PyG.
+    """
+
+    #: The class of the perceptrons.
+    perceptron: ClassVar[Callable[..., Perceptron]]
+
+    def init_conv(
+        self, in_channels: int, out_channels: int, *, inner_channels: int | None = None, **kwargs: Any
+    ) -> MessagePassing:
+        """Returns a new convolution."""
+        inner = out_channels if inner_channels is None else positive("inner_channels", inner_channels)
+        norm = normalization_resolver(self.norm, inner, **(self.norm_kwargs or {})) if self.norm else None
+        made = type(self).perceptron(
+            (in_channels, inner, out_channels), self.act, self.act_first, norm or torch.nn.Identity()
+        )
+        return type(self).conv(made, **kwargs)
+
+
+class GIN(GINStack, NativeModel):
+    """PyG's `GIN` on native layers: the same arguments (`GINStack`) and ``state_dict``.
+
+    Statistics of a normalisation cover exactly the rows of each layer. The model of the paper has
+    ``norm="batch_norm"``.
+    """
+
+    conv = GINConv
+    perceptron = NativePerceptron
+
+    def _normed(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
+        conv, norm = self.convs[index], fused_norm(self.norms[index])
+        if norm is None or type(conv.nn) is not NativePerceptron:
+            return super()._normed(index, x, edges)
+        result: Tensor = edges.apply(conv, x, norm=norm)
+        return result
+
+    def _compute_rows(
+        self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges
+    ) -> Tensor | NormedRows:
+        if edges.halo is not None or not self._is_unseen(index):
+            return self.compute(index, x, edges)
+        norm = fused_norm(self.norms[index])
+        assert norm is not None
+        result: Tensor | NormedRows = edges.apply(self.convs[index], x, norm=NormOnRead(norm))
+        return result
+
+    def _is_unseen(self, index: int) -> bool:
+        """Returns whether only the next layer sees the result of layer ``index`` and can normalise
+        it.
+
+        docs/decisions/0022 lists the conditions.
+        """
+        own = getattr(self.compute, "__func__", None) is GIN.compute
+        if not own or index + 1 >= len(self.convs) or self.keeps_all_layers or self.dropout.p > 0.0:
+            return False
+        if not self.fuses_relu or fused_norm(self.norms[index]) is None:
+            return False
+        here, there = self.convs[index], self.convs[index + 1]
+        ours = type(here) is GINConv and type(there) is GINConv and type(here.nn) is NativePerceptron
+        modules = (here, here.get_submodule("nn"), there) if ours else ()
+        return ours and not any(is_watched(one) for one in modules)

@@ -2,29 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import copy
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils.hetero import check_add_self_loops
 
-from pyg_batchgnn import ops
-from pyg_batchgnn.nn.inference import HasNodes, evaluating, finished, nodes_of, states_kept
-from pyg_batchgnn.nn.inputs import Rows
-from pyg_batchgnn.nn.layerwise import ComputeInputs, LayerStep, infer_last_inputs, infer_layers
-from pyg_batchgnn.nn.models.after import After
-from pyg_batchgnn.nn.models.joined import joined
+from pyg_batchgnn.nn.gcn import GCNConv
+from pyg_batchgnn.nn.graph import is_typed, num_sampled_layers
+from pyg_batchgnn.nn.hetero import (
+    EdgeValues,
+    TypeTerms,
+    aggregates_by_relation,
+    is_aggregated,
+    terms_by_type,
+    terms_of_aggregates,
+    typed_edges,
+)
+from pyg_batchgnn.nn.inference import (
+    ComputeInputs,
+    HasNodes,
+    LayerStep,
+    evaluating,
+    finished,
+    infer_last_inputs,
+    infer_layers,
+    nodes_of,
+    states_kept,
+)
+from pyg_batchgnn.nn.inputs import Rows, features_by_type
+from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, model_output, run_layers, wide, wrong_hops
 from pyg_batchgnn.nn.models.native import NativeModel
-from pyg_batchgnn.nn.models.stack import ModelOutput, values, wide
-from pyg_batchgnn.nn.models.typed_inputs import typed_inputs
-from pyg_batchgnn.nn.models.typed_modules import copies, module_key
-from pyg_batchgnn.nn.owned_nodes import OwnedNodes
-from pyg_batchgnn.nn.sampled import Relation, TypedBatch, is_typed
-from pyg_batchgnn.nn.typed import EdgeValues, TypeTerms, terms_by_type
-from pyg_batchgnn.nn.typed_aggregates import is_aggregated, terms_of_aggregates
-from pyg_batchgnn.nn.typed_edges import typed_edges
-from pyg_batchgnn.nn.update import Update
+from pyg_batchgnn.nn.native_conv import layer_name
+from pyg_batchgnn.nn.terms import Update
+from pyg_batchgnn.types import OwnedNodes, Relation, SampledMinibatch
+
+
+def typed_inputs(
+    source: SampledMinibatch | Mapping[str, Rows],
+    edge_index: Mapping[Relation, Tensor] | None,
+    x: Mapping[str, Rows] | None,
+    relations: Sequence[Relation],
+    num_layers: int,
+) -> tuple[Mapping[Any, Any], SampledMinibatch | Mapping[Relation, Tensor]]:
+    """Returns the features by type, or aggregates by relation, and the edges.
+
+    Args:
+        source, edge_index, x: as in `TypedModel.forward`.
+        relations: those of the model.
+        num_layers: the number of its layers.
+
+    Raises:
+        KeyError: a type has no features.
+        TypeError, ValueError: the arguments do not go together.
+    """
+    if not is_typed(source):
+        if not isinstance(source, Mapping) or edge_index is None or x is not None:
+            raise TypeError(
+                "call model(minibatch), model(minibatch, x=x_dict) or model(x_dict, edge_index_dict); a "
+                "loader with export='native' yields minibatches"
+            )
+        return source, {one: edge_index[one] for one in relations if one in edge_index}
+    if edge_index is not None:
+        raise TypeError("a minibatch has its own edges; give its features as model(minibatch, x=x_dict)")
+    hops = num_sampled_layers(source)
+    if hops == num_layers - 1 and (known := aggregates_by_relation(source, x)):
+        return known, source
+    if hops not in (None, num_layers):
+        raise wrong_hops(num_layers, hops)
+    return features_by_type(source) if x is None else x, source
+
+
+def copies(module: torch.nn.Module, keys: Iterable[str | Relation]) -> torch.nn.ModuleDict:
+    """Returns a copy of a module for each type or relation, with weights of its own."""
+    names = [module_key(key) for key in keys]
+    made: dict[str, torch.nn.Module] = {}
+    for name in names:
+        one: Any = copy.deepcopy(module)
+        if len(names) > 1 and hasattr(module, "reset_parameters"):
+            one.reset_parameters()
+        made[name] = one
+    return torch.nn.ModuleDict(made)
+
+
+def module_key(names: str | Relation) -> str:
+    """Returns the name of the module of a type or relation, as PyG's `to_hetero` forms it."""
+    text = names if isinstance(names, str) else "__".join(names)
+    return text.replace(" ", "_").replace("-", "_").replace(":", "_")
+
+
+#: What joins the results of two relations, for aggregations that are no sums.
+_JOINED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "min": torch.min,
+    "max": torch.max,
+    "mul": torch.mul,
+}
+#: The names of the aggregations.
+AGGREGATIONS = ("sum", "mean", *_JOINED)
+
+
+def joined(terms: TypeTerms, aggr: str, update: Update | None, training: bool) -> Tensor:
+    """Returns the rows of a type after a layer.
+
+    Args:
+        terms: the results of the relations into the type.
+        aggr: one of `AGGREGATIONS`.
+        update: what follows the layer, if it is computed with it.
+        training: whether the model is in training mode.
+    """
+    if aggr == "sum":
+        return terms.added(update, training)
+    if aggr == "mean":
+        return terms.mean(update, training)
+    return terms.joined(partial(_reduced, function=_JOINED[aggr]), update, training)
+
+
+def _reduced(relations: Sequence[Tensor], function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Joins the results of relations by two, as PyG's `to_hetero` does."""
+    queue = list(relations)
+    while len(queue) > 1:
+        first, second, *rest = queue
+        queue = [*rest, function(first, second)]
+    return queue[0]
 
 
 class TypedModel(torch.nn.Module):
@@ -53,7 +155,7 @@ class TypedModel(torch.nn.Module):
 
     def forward(
         self,
-        source: TypedBatch | Mapping[str, Rows],
+        source: SampledMinibatch | Mapping[str, Rows],
         edge_index: Mapping[Relation, Tensor] | None = None,
         edge_weight: Mapping[Relation, Tensor] | None = None,
         edge_attr: Mapping[Relation, Tensor] | None = None,
@@ -86,7 +188,7 @@ class TypedModel(torch.nn.Module):
 
     def outputs(
         self,
-        source: TypedBatch | Mapping[str, Rows],
+        source: SampledMinibatch | Mapping[str, Rows],
         edge_index: Mapping[Relation, Tensor] | None = None,
         edge_weight: Mapping[Relation, Tensor] | None = None,
         edge_attr: Mapping[Relation, Tensor] | None = None,
@@ -97,18 +199,28 @@ class TypedModel(torch.nn.Module):
         `forward`."""
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
         values: EdgeValues = {name: one for name, one in given.items() if one is not None}
-        rows: Mapping[Any, Any]
         rows, edges = typed_inputs(source, edge_index, x, self.relations, self.num_layers)
-        states: list[Mapping[str, Rows]] = [{} if is_aggregated(rows) else rows]
-        sampled = 0 if is_aggregated(rows) else 1  # the layer of the minibatch that comes first
-        for index in range(self.num_layers):
-            layer = index + sampled if is_typed(edges) else None
-            rows = self._layer(index, rows, edges, layer, values)
-            states.append(rows)
-        wanted = {name: len(one) for name, one in rows.items()}
+        first = 0 if is_aggregated(rows) else 1  # the layer of the minibatch that comes first
+
+        def compute(index: int, before: Mapping[Any, Any]) -> dict[str, Tensor]:
+            return self._layer(index, before, edges, first + index if is_typed(edges) else None, values)
+
+        before, results = run_layers(compute, self.num_layers, rows, keep_all=hasattr(self, "jk"))
+        before = {} if is_aggregated(before) else before
+        wanted = {name: len(one) for name, one in results[-1].items()}
         if is_typed(edges):
-            wanted = {name: edges.nodes[edges.schema.type_number(name)].nodes_per_hop[0] for name in rows}
-        return {name: self._output(name, states, wanted[name]) for name in self.node_types if name in rows}
+            wanted = {name: edges.nodes_of(name).nodes_per_hop[0] for name in wanted}
+        return {
+            name: model_output(
+                before.get(name),
+                [one[name] for one in results],
+                wanted[name],
+                self._optional("jk", name),
+                self._optional("lin", name),
+            )
+            for name in self.node_types
+            if name in wanted
+        }
 
     def inference(
         self,
@@ -209,9 +321,9 @@ class TypedModel(torch.nn.Module):
 
     def _finished(self, name: str, kept: Sequence[Mapping[str, Tensor]]) -> ModelOutput:
         """Returns the output of a type from the rows of the last layers."""
-        jumps, last = (self._part(path, name) if hasattr(self, path) else None for path in ("jk", "lin"))
         out = kept[-1][name]
-        found = finished([rows.get(name, out[:, :0]) for rows in kept], jumps, last)
+        layers = [rows.get(name, out[:, :0]) for rows in kept]
+        found = finished(layers, self._optional("jk", name), self._optional("lin", name))
         return ModelOutput(wide(found.rows), found.hidden)
 
     def _layer(
@@ -233,10 +345,9 @@ class TypedModel(torch.nn.Module):
 
         if index == self.num_layers - 1 and self.jk_mode is None:
             return convolve(None)
-        act = self._part("act", name) if hasattr(self, "act") else None
         norm, drop = self._part(f"norms.{index}", name), self._part("dropout", name).p
-        after = After(norm, act, self.act_first, drop, self.training)
-        return after.of(convolve, lambda: (terms.rows.dropout_key(), terms.rows.node))
+        end = LayerEnd(norm, self._optional("act", name), self.act_first, drop if self.training else 0.0)
+        return end.apply(convolve, lambda: (terms.rows.dropout_key(), terms.rows.node))
 
     def conv(self, index: int, relation: Relation) -> torch.nn.Module:
         """Returns the convolution of a relation in layer ``index`` (from 0)."""
@@ -255,14 +366,63 @@ class TypedModel(torch.nn.Module):
         parts: Any = self.get_submodule(path)
         return parts[module_key(names)]
 
-    def _output(self, name: str, states: Sequence[Mapping[str, Any]], rows: int) -> ModelOutput:
-        """Returns the first rows of the output of a type, from the features and the layers."""
-        last: Tensor = states[-1][name]
-        out: Tensor = last if len(last) == rows else ops.first_rows(last, rows)
-        before = states[-2].get(name)
-        if hasattr(self, "jk"):
-            out = self._part("jk", name)([state[name][: out.size(0)] for state in states[1:]])
-        if not hasattr(self, "lin"):
-            hidden = out[:, :0] if before is None else values(before, out.size(0))
-            return ModelOutput(wide(out), hidden)
-        return ModelOutput(wide(self._part("lin", name)(out)), out)
+    def _optional(self, path: str, name: str) -> Any:
+        """Returns the module of a type, or None if the model has no such modules."""
+        return self._part(path, name) if hasattr(self, path) else None
+
+
+Metadata = tuple[Sequence[str], Sequence[Relation]]
+
+
+def to_hetero(model: NativeModel, metadata: Metadata, aggr: str = "sum") -> TypedModel:
+    """Returns the model that PyG's `to_hetero` makes of PyG's model, on native layers.
+
+    Every convolution becomes one per relation, and every other module one per node type. A
+    ``state_dict`` loads both ways. The weights are drawn anew, as in PyG, if there is more than one
+    type or relation.
+
+    Args:
+        model: `SAGE`, `GIN`, `GAT`, or `GCN` if all relations are within one type; not changed.
+        metadata: the node types and the relations, PyG's ``data.metadata()``.
+        aggr: how the results of relations into one type become one: "sum", "mean", "min", "max" or
+            "mul".
+
+    Raises:
+        TypeError: ``model`` is none of these.
+        ValueError: the aggregation is unknown, a layer cannot be used between two types, a type is
+            never updated but read again, or two names are the same for PyG.
+    """
+    if not isinstance(model, NativeModel):
+        raise TypeError(
+            f"to_hetero takes SAGE, GCN, GIN or GAT of pyg_batchgnn.nn, got {layer_name(model)}; for other "
+            f"models use torch_geometric.nn.to_hetero and pyg_batchgnn.accelerate"
+        )
+    if aggr not in AGGREGATIONS:
+        raise ValueError(f"aggr must be one of {', '.join(AGGREGATIONS)}, got {aggr!r}")
+    names, relations = list(metadata[0]), [tuple(one) for one in metadata[1]]
+    _check(model, names, relations)  # type: ignore[arg-type]
+    return TypedModel(model, names, relations, aggr)  # type: ignore[arg-type]
+
+
+def _check(model: NativeModel, names: Sequence[str], relations: Sequence[Relation]) -> None:
+    for kind, keys in (("node types", names), ("relations", relations)):
+        if not keys:
+            raise ValueError(f"the metadata has no {kind}; give data.metadata()")
+        if len(set(map(module_key, keys))) < len(keys):
+            raise ValueError(
+                f"two of the {kind} {list(keys)} have the same name where ' ', '-' and ':' become '_'; "
+                f"rename one"
+            )
+    for conv in model.convs:
+        between = [one for one in relations if one[0] != one[2]]
+        if isinstance(conv, GCNConv) and between:
+            raise ValueError(
+                f"GCNConv does not support relations between two node types, such as {between[0]}; take SAGE"
+            )
+        check_add_self_loops(conv, list(relations))
+    unreached = set(names) - {target for _, _, target in relations}
+    if unreached and (model.num_layers > 1 or model.jk_mode is not None):
+        raise ValueError(
+            f"no relation leads to {sorted(unreached)}, so later layers have no rows of them; add reverse "
+            f"relations (torch_geometric.transforms.ToUndirected), or leave them out"
+        )

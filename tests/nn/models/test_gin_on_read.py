@@ -12,8 +12,8 @@ from torch.utils.checkpoint import checkpoint
 
 from pyg_batchgnn import Minibatch, nn, ops
 from pyg_batchgnn.nn import norm as norm_module
+from pyg_batchgnn.nn.inputs import NormedRows
 from pyg_batchgnn.nn.models import LayerEdges
-from pyg_batchgnn.nn.rows import NormedRows
 from tests.support.layer_cases import FEATURES, table
 from tests.support.model_pairs import (
     CLASSES,

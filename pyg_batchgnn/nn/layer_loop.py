@@ -1,0 +1,189 @@
+"""The loop over the layers of a model, and what follows a convolution, fused where possible.
+
+Native models, typed ones and the models of PyG that were accelerated compute convolutions in ways
+of their own. The loop, the end of a layer and the result are the same, and stand here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch_geometric.nn
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn.inputs import NormedRows, Rows, head
+from pyg_batchgnn.nn.linear import is_watched
+from pyg_batchgnn.nn.norm import BatchNorm, fused_norm
+from pyg_batchgnn.nn.terms import Update
+
+
+class ModelOutput(NamedTuple):
+    """The result of a forward pass. Its rows are the seed nodes of a minibatch or all nodes of a
+    graph.
+
+    Attributes:
+        logits: [S, out_channels] float32, or float64 from float64 weights.
+        hidden: [S, C], the input of the last layer, which is the last linear layer if there is
+            jumping knowledge. In a model of one layer these are the features.
+    """
+
+    logits: Tensor
+    hidden: Tensor
+
+
+def wrong_hops(layers: int, hops: int | None, hint: str = "") -> ValueError:
+    """Returns the error for a minibatch that was sampled for another number of layers.
+
+    Args:
+        layers: the number of layers of the model.
+        hops: the number of hops of the minibatch.
+        hint: further advice, put behind the sentence.
+    """
+    return ValueError(
+        f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
+        f"give the loader {layers} entries in num_neighbors{hint}"
+    )
+
+
+def run_layers(
+    compute: Callable[[int, Any], Any], layers: int, x: Any, *, keep_all: bool
+) -> tuple[Any, list[Any]]:
+    """Computes the layers of a model, each from the result of the one before.
+
+    Args:
+        compute: computes a layer with its end, from its number (from 0) and its input.
+        layers: the number of layers, at least 1.
+        x: the input of the first layer.
+        keep_all: whether the results of all layers are read at the end, as jumping knowledge does.
+
+    Returns:
+        The input of the last layer, and the results of all layers, or of the last one alone.
+    """
+    before: Any = x
+    results: list[Any] = []
+    for index in range(layers):
+        before, x = x, compute(index, x)
+        results = [*results, x] if keep_all else [x]
+    return before, results
+
+
+def last_rows(results: Sequence[Any], rows: int, knowledge: torch.nn.Module | None) -> Tensor:
+    """Returns the first rows of the last layer, or those of jumping knowledge over all layers."""
+    if knowledge is not None:
+        joined: Tensor = knowledge([one[:rows] for one in results])
+        return joined
+    return values(results[-1], rows)
+
+
+def model_output(
+    before: Any, results: Sequence[Any], rows: int, knowledge: torch.nn.Module | None, last: Any
+) -> ModelOutput:
+    """Returns the output of a model for its first rows.
+
+    Args:
+        before: the input of the last layer, or None if it is not known: then there are no hidden
+            columns.
+        results: the results of all layers, or of the last one alone; see `run_layers`.
+        rows: the number of rows.
+        knowledge: the jumping knowledge over all layers, or None.
+        last: the last linear layer, or None.
+    """
+    out = last_rows(results, rows, knowledge)
+    if last is not None:
+        return ModelOutput(wide(last(out)), out)
+    return ModelOutput(wide(out), out[:, :0] if before is None else values(before, rows))
+
+
+def values(x: Rows | NormedRows, rows: int) -> Tensor:
+    """Returns the first rows as values."""
+    first = x.head(rows) if isinstance(x, NormedRows) else head(x, rows)
+    return first if isinstance(first, Tensor) else first.gather()
+
+
+def wide(x: Tensor) -> Tensor:
+    """Returns the rows in float32 if they are bfloat16."""
+    return x.float() if x.dtype == torch.bfloat16 else x
+
+
+def fuses_relu(act: Any) -> bool:
+    """Returns whether an activation is a ReLU that nobody watches, so that others may compute
+    it."""
+    return type(act) is torch.nn.ReLU and not is_watched(act)
+
+
+def is_row_wise_norm(norm: torch.nn.Module) -> bool:
+    """Returns whether a normalisation is known to compute each row by itself, and to keep no result
+    for its gradient."""
+    if type(norm) is torch.nn.LayerNorm:
+        return len(norm.normalized_shape) == 1
+    if type(norm) is torch_geometric.nn.LayerNorm:
+        return bool(norm.mode == "node")
+    return type(norm) is torch.nn.Identity
+
+
+@dataclass(frozen=True)
+class LayerEnd:
+    """The steps that follow a convolution: normalisation, activation and dropout.
+
+    Attributes:
+        norm: the normalisation.
+        act: the activation, or None.
+        act_first: applies the activation before the normalisation, not after it.
+        drop: the probability of zeroing an element; 0 in evaluation mode.
+        fuses_drop: whether the convolution can drop elements in its own pass.
+    """
+
+    norm: torch.nn.Module
+    act: Callable[[Tensor], Tensor] | None
+    act_first: bool
+    drop: float
+    fuses_drop: bool = True
+
+    def apply(
+        self,
+        convolve: Callable[[Update | None], Tensor],
+        dropout: Callable[[], tuple[int, Tensor | None]],
+        normed: Callable[[], Tensor] | None = None,
+    ) -> Tensor:
+        """Returns the rows of a layer after all steps, in as few passes as possible.
+
+        Args:
+            convolve: computes the convolution, with an update in the same pass.
+            dropout: returns the key of the dropout and the ids of the rows (None: row numbers).
+            normed: computes the convolution with a batch normalisation and ReLU after it; by two
+                modules where None.
+        """
+        relu = fuses_relu(self.act)
+        plain = type(self.norm) is torch.nn.Identity and (relu or self.act is None)
+        if plain and (self.fuses_drop or self.drop == 0.0):
+            return convolve(Update(relu=relu, drop=self.drop))
+        relu_is_left = False
+        if relu and self.act_first:
+            out = self.norm(convolve(Update(relu=True)))
+        elif relu and fused_norm(self.norm) is not None:
+            out = self.norm(convolve(None)) if normed is None else normed()
+        else:
+            relu_is_left = relu and self._may_be_overwritten()
+            out = self._by_modules(convolve(None), None if relu_is_left else self.act)
+        if self.drop == 0.0 and not relu_is_left:
+            return out
+        key, node = dropout() if self.drop > 0.0 else (0, None)
+        # Autograd may need the values that dropout alone would overwrite.
+        out = out if relu_is_left else out.clone()
+        return ops.activate(out, relu=relu_is_left, drop=self.drop, key=key, node=node)
+
+    def _may_be_overwritten(self) -> bool:
+        """Returns whether no gradient needs the result of the normalisation."""
+        inside = self.norm.module if type(self.norm) is torch_geometric.nn.BatchNorm else None
+        return isinstance(inside, BatchNorm) or is_row_wise_norm(self.norm)
+
+    def _by_modules(self, x: Tensor, act: Callable[[Tensor], Tensor] | None) -> Tensor:
+        """Applies normalisation and activation, each as a module."""
+        steps: list[Callable[[Tensor], Tensor]] = [self.norm] if act is None else [self.norm, act]
+        for step in reversed(steps) if self.act_first else steps:
+            x = step(x)
+        return x

@@ -1,0 +1,442 @@
+"""A sampled minibatch: its parts by node type and relation, and the prefix that a layer takes
+(design, section 3)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar, overload
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.types.schema import HOMOGENEOUS, Relation, Schema
+
+
+def layers_sampled(nodes_per_hop: Sequence[int], edges_per_hop: Sequence[int] | None) -> int | None:
+    """Returns the number of layers that a minibatch was sampled for.
+
+    Args:
+        nodes_per_hop: the number of seeds, then of the nodes that each hop found.
+        edges_per_hop: the number of edges of each hop; None in a graph without relations.
+
+    Returns:
+        The number of hops; None for an induced subgraph, whose edges are not counted by hop.
+    """
+    hops = len(nodes_per_hop) - 1
+    is_counted = edges_per_hop is None or len(edges_per_hop) > 0 or hops == 0
+    return hops if is_counted else None
+
+
+@dataclass(frozen=True)
+class LayerHops:
+    """The hops whose edges a layer takes. Layer l of L takes those of the first L - l + 1 hops.
+
+    Attributes:
+        hops: the number of hops. None in an induced subgraph: every layer takes all edges, and
+            every node is source and target.
+    """
+
+    hops: int | None
+
+    @classmethod
+    def of(cls, layers: int | None, layer: int) -> LayerHops:
+        """Returns the prefix of a layer.
+
+        Args:
+            layers: the number of layers that the minibatch was sampled for; None for an induced
+                subgraph.
+            layer: the number of the layer, from 1 at the input.
+
+        Raises:
+            ValueError: there is no such layer.
+        """
+        if layer >= 1 and (layers is None or layer <= layers):
+            return cls(None if layers is None else layers - layer + 1)
+        known = "is an induced subgraph" if layers is None else f"was sampled for layers 1 to {layers}"
+        raise ValueError(
+            f"the minibatch {known}, there is no layer {layer}; give as many fanouts as the model has "
+            f"layers, and count layers from 1 at the input"
+        )
+
+    def targets(self, nodes_per_hop: Sequence[int]) -> int:
+        """Returns the number of rows that the layer computes."""
+        return sum(nodes_per_hop[: self.hops])
+
+    def sources(self, nodes_per_hop: Sequence[int]) -> int:
+        """Returns the number of rows that the layer reads."""
+        return sum(nodes_per_hop[: None if self.hops is None else self.hops + 1])
+
+    def edges(self, edges_per_hop: Sequence[int], every: int) -> int:
+        """Returns the number of edges that the layer takes, ``every`` edge of an induced
+        subgraph."""
+        return every if self.hops is None else sum(edges_per_hop[: self.hops])
+
+
+class Layout(enum.Enum):
+    """The form of a minibatch's edges."""
+
+    CSC = "csc"  # int32 sources by destination: what native layers read
+    COO = "coo"  # int64 sources and destinations as well: what PyG's edge_index is
+
+
+@dataclass(frozen=True, eq=False)
+class SampledNodes:
+    """The sampled nodes of one type.
+
+    Attributes:
+        node: [N_t] int64, node ids within the type in order of discovery, seeds first.
+        nodes_per_hop: the number of seeds, then of the nodes discovered at hop 0, 1, ...; one more
+            entry than there are hops.
+        example: [N_t] int64, in disjoint sampling the number of each node's example, else None.
+    """
+
+    node: Tensor
+    nodes_per_hop: list[int]
+    example: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the tensors."""
+        return self.node.nbytes + (0 if self.example is None else self.example.nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledEdges:
+    """The sampled edges of one relation, as one CSC by target that holds every layer.
+
+    Attributes:
+        indptr: [D_t + 1] int64, where the in-edges of each of the D_t expanded rows of the target
+            type begin.
+        indices: [E_r] local ids of the sources within their type, int32 in native batches and int64
+            in those for PyG.
+        edge: [E_r] int64 input edge ids, or None if the plan does not ask for them.
+        edges_per_hop: the number of edges of hop 0, 1, ...; empty in an induced subgraph, which has
+            no hops.
+        coo: [2, E_r] int64, local sources above local targets, if sampled for PyG, else None.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    edge: Tensor | None
+    edges_per_hop: list[int]
+    coo: Tensor | None = None
+
+    @property
+    def num_edges(self) -> int:
+        """The number of edges, E_r."""
+        return self.indices.numel()
+
+    @property
+    def destination(self) -> Tensor:
+        """[E_r] int64, the local target of each edge."""
+        if self.coo is not None:
+            return self.coo[1]
+        degrees = self.indptr[1:] - self.indptr[:-1]
+        return torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
+
+    @property
+    def edge_index(self) -> Tensor:
+        """[2, E_r] int64, local sources above local targets, by target in hop order."""
+        return torch.stack([self.indices.long(), self.destination]) if self.coo is None else self.coo
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the tensors."""
+        edges = self.indices if self.coo is None else self.coo
+        return sum(one.nbytes for one in (self.indptr, edges, self.edge) if one is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledLinks:
+    """The links of one relation in a sampled minibatch, and negatives behind them.
+
+    Attributes:
+        relation: the relation.
+        input_id: [P] int64, the positions of the links in the loader's input.
+        index: [2, P + N] int64, local ids of sources above targets, links first.
+        label: [P + N, ...], zeros for negatives; None if there are neither labels nor negatives.
+        time: [P + N] int64, a negative has the time of its link; None without times.
+    """
+
+    relation: Relation
+    input_id: Tensor
+    index: Tensor
+    label: Tensor | None
+    time: Tensor | None
+
+    @property
+    def metadata(self) -> tuple[Any, ...]:
+        """The entries of PyG's ``SamplerOutput.metadata``."""
+        return self.input_id, self.index, self.label, self.time
+
+
+@dataclass(frozen=True, eq=False)
+class TripletLinks:
+    """The links of one relation in a sampled minibatch, and other targets for their sources.
+
+    Attributes:
+        relation: the relation.
+        input_id: [P] int64, the positions of the links in the loader's input.
+        source, target: [P] int64, local ids.
+        negative: [P], or [P, K] for K > 1 negatives per link: int64, local ids within the target
+            type.
+        time: [P] int64, or None without times.
+    """
+
+    relation: Relation
+    input_id: Tensor
+    source: Tensor
+    target: Tensor
+    negative: Tensor
+    time: Tensor | None
+
+    @property
+    def metadata(self) -> tuple[Any, ...]:
+        """The entries of PyG's ``SamplerOutput.metadata``."""
+        return self.input_id, self.source, self.target, self.negative, self.time
+
+
+SampledLinks: TypeAlias = LabelledLinks | TripletLinks
+
+
+_Part = TypeVar("_Part")
+
+
+class ByNumber(Sequence[_Part]):
+    """The parts of a minibatch by number of the node type or relation.
+
+    A minibatch of many types reaches few of them. The parts that it does not reach are one and the
+    same object, and take no time.
+
+    Args:
+        length: the number of types or relations.
+        reached: by number, in ascending order, the parts that the minibatch reaches.
+        rest: every other part; ignored if there is none.
+    """
+
+    __slots__ = ("_length", "_rest", "reached")
+
+    def __init__(self, length: int, reached: Mapping[int, _Part], rest: _Part | None = None) -> None:
+        self._length, self.reached, self._rest = length, reached, rest
+
+    @classmethod
+    def of(cls, parts: Sequence[_Part]) -> ByNumber[_Part]:
+        """Returns the parts of a list that has all of them."""
+        return parts if isinstance(parts, ByNumber) else cls(len(parts), dict(enumerate(parts)))
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, number: int) -> _Part: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[_Part]: ...
+    def __getitem__(self, number: int | slice) -> Any:
+        if isinstance(number, slice):
+            return tuple(self)[number]
+        at = range(self._length)[number]
+        return self.reached.get(at, self._rest)
+
+    def __iter__(self) -> Iterator[_Part]:
+        get, rest = self.reached.get, self._rest
+        return (get(number, rest) for number in range(self._length))  # type: ignore[misc]
+
+
+_Minibatch = TypeVar("_Minibatch", bound="SampledMinibatch")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SampledMinibatch:
+    """A sampled subgraph, by node type and by relation (design, section 3).
+
+    Layer l of L (1 is nearest the input) computes, for each type, the first
+    ``sum(nodes_per_hop[:L-l+1])`` rows from the first ``sum(edges_per_hop[:L-l+1])`` edges of each
+    relation into it. Its inputs are the rows of the layer before. In an induced subgraph every
+    layer computes all nodes from all edges.
+
+    `node`, `indptr` and the other arrays can be read from the minibatch itself where there is one
+    node type or one relation that they can belong to. Otherwise they raise an error that says what
+    to read.
+
+    Attributes:
+        schema: the node types and the relations.
+        nodes: the sampled nodes of each type. The ids are original ones, but for those from a
+            `PartitionedSampler`, which are internal. Types that are not reached are empty.
+        edges: the sampled edges of each relation. Relations into a type that is not reached are
+            empty and may share their tensors. Any sequence may be given for ``nodes`` and
+            ``edges``.
+        key: the digest of the seeds' original ids, order included, in [0, 2**64).
+        input_id: [S] int64, the positions of the seeds in the loader's input, if a loader made the
+            minibatch.
+        seed: the sampler's seed. Together with ``epoch`` and ``key`` it also keys dropout.
+        epoch: the epoch in which the minibatch was sampled.
+        seed_types: the numbers of the types that seeds were given of, in the order in which they
+            were given; ``input_id`` and ``seed_time`` follow it.
+        seed_time: [S] int64, the time of each seed, if times were given.
+        links: the links of each relation that the seeds are ends of, by local ids; none if the
+            minibatch begins with nodes.
+    """
+
+    schema: Schema
+    nodes: Sequence[SampledNodes]
+    edges: Sequence[SampledEdges]
+    key: int
+    input_id: Tensor | None = None
+    seed: int = 0
+    epoch: int = 0
+    seed_types: tuple[int, ...] = (0,)
+    seed_time: Tensor | None = None
+    links: tuple[SampledLinks, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", ByNumber.of(self.nodes))
+        object.__setattr__(self, "edges", ByNumber.of(self.edges))
+
+    @classmethod
+    def homogeneous(cls, nodes: SampledNodes, edges: SampledEdges, key: int) -> SampledMinibatch:
+        """Returns a minibatch of a homogeneous graph."""
+        return cls(HOMOGENEOUS, (nodes,), (edges,), key)
+
+    def with_ids(self: _Minibatch, ids: Sequence[Tensor]) -> _Minibatch:
+        """Returns the minibatch with other ids of the same nodes, [N_t] int64 by node type."""
+        nodes = tuple(replace(one, node=own) for one, own in zip(self.nodes, ids, strict=True))
+        return replace(self, nodes=nodes)
+
+    def __repr__(self) -> str:
+        sizes = f"batch_size={self.batch_size}, nodes={self.num_nodes}, edges={self.num_edges}"
+        return f"{type(self).__name__}({sizes}, epoch={self.epoch})"
+
+    @property
+    def n_id(self) -> Tensor:
+        """[N] int64, the node ids of the only type, by PyG's name."""
+        return self._only_nodes("n_id", "nodes_of(...).node").node
+
+    def nodes_of(self, name: str) -> SampledNodes:
+        """Returns the sampled nodes of a type."""
+        return self.nodes[self.schema.type_number(name)]
+
+    def edges_of(self, relation: Relation) -> SampledEdges:
+        """Returns the sampled edges of a relation."""
+        return self.edges[self.schema.relation_number(relation)]
+
+    @property
+    def reached_nodes(self) -> Mapping[int, SampledNodes]:
+        """The sampled nodes by number of the type; types that are not reached may be left out."""
+        return ByNumber.of(self.nodes).reached
+
+    @property
+    def reached_edges(self) -> Mapping[int, SampledEdges]:
+        """The sampled edges by number of the relation.
+
+        Relations into a type that is not reached may be left out.
+        """
+        return ByNumber.of(self.edges).reached
+
+    @property
+    def batch_size(self) -> int:
+        """The number of seed nodes, of all types."""
+        return sum(one.nodes_per_hop[0] for one in self.reached_nodes.values())
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of sampled nodes, of all types."""
+        return sum(one.node.numel() for one in self.reached_nodes.values())
+
+    @property
+    def num_edges(self) -> int:
+        """The number of sampled edges, of all relations."""
+        return sum(one.num_edges for one in self.reached_edges.values())
+
+    @property
+    def num_layers(self) -> int | None:
+        """The number of layers that the minibatch was sampled for, one per hop.
+
+        None for an induced subgraph, on which a model may have any number of layers.
+        """
+        edges_per_hop = self.edges[0].edges_per_hop if len(self.edges) > 0 else None
+        return layers_sampled(self.nodes[0].nodes_per_hop, edges_per_hop)
+
+    @property
+    def has_layers(self) -> bool:
+        """True if edges are counted by hop, which they are not in an induced subgraph."""
+        return self.num_layers is not None
+
+    @property
+    def has_one_type(self) -> bool:
+        """True if there is one node type and one relation, whose arrays are the minibatch's own."""
+        return len(self.nodes) == 1 and len(self.edges) == 1
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the minibatch's own tensors."""
+        nodes, edges = self.reached_nodes.values(), self.reached_edges.values()
+        return sum(one.nbytes for one in nodes) + sum(one.nbytes for one in edges)
+
+    @property
+    def node(self) -> Tensor:
+        """[N] int64, the node ids of the only type; the first ``batch_size`` are the seeds."""
+        return self._only_nodes("node").node
+
+    @property
+    def example(self) -> Tensor | None:
+        """[N] int64, in disjoint sampling the example of each node of the only type, else None."""
+        return self._only_nodes("example").example
+
+    @property
+    def nodes_per_hop(self) -> list[int]:
+        """The number of seeds, then of the nodes found by each hop, of the only type."""
+        return self._only_nodes("nodes_per_hop").nodes_per_hop
+
+    @property
+    def indptr(self) -> Tensor:
+        """[D + 1] int64, where the in-edges of each expanded row begin, of the only relation."""
+        return self._only_edges("indptr").indptr
+
+    @property
+    def indices(self) -> Tensor:
+        """[E] int32 or int64, the local sources of the only relation."""
+        return self._only_edges("indices").indices
+
+    @property
+    def edge(self) -> Tensor | None:
+        """[E] int64 input edge ids of the only relation, or None if not asked for."""
+        return self._only_edges("edge").edge
+
+    @property
+    def edges_per_hop(self) -> list[int]:
+        """The number of edges of each hop, of the only relation."""
+        return self._only_edges("edges_per_hop").edges_per_hop
+
+    @property
+    def coo(self) -> Tensor | None:
+        """[2, E] int64, sources above targets of the only relation, if sampled for PyG."""
+        return self._only_edges("coo").coo
+
+    @property
+    def destination(self) -> Tensor:
+        """[E] int64, the local target of each edge of the only relation."""
+        return self._only_edges("destination").destination
+
+    @property
+    def edge_index(self) -> Tensor:
+        """[2, E] int64, local sources above local targets of the only relation, in hop order."""
+        return self._only_edges("edge_index").edge_index
+
+    def _only_nodes(self, name: str, instead: str | None = None) -> SampledNodes:
+        """Returns the nodes of the only type; ``instead`` is what to read if there are several."""
+        return _only(self.nodes, name, instead or f"nodes_of(...).{name}", self.schema.node_types)
+
+    def _only_edges(self, name: str, instead: str | None = None) -> SampledEdges:
+        """Returns the edges of the only relation; see `_only_nodes`."""
+        return _only(self.edges, name, instead or f"edges_of(...).{name}", self.schema.relations)
+
+
+def _only(parts: Sequence[_Part], name: str, instead: str, names: Sequence[object]) -> _Part:
+    if len(parts) != 1:
+        raise AttributeError(
+            f"{name!r} can be read from a minibatch itself only if one node type or relation can be meant, "
+            f"but there are {list(names)}; read minibatch.{instead}"
+        )
+    return parts[0]

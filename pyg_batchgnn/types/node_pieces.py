@@ -1,0 +1,106 @@
+"""All nodes of a graph in pieces, which the inference of all nodes reads and computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.types.schema import Relation, Schema
+
+#: By rank, the rows of the nodes of each rank whose memory this one can read, [n, F].
+ReadableRows: TypeAlias = Mapping[int, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class NodePieceRows:
+    """The nodes of one type that a piece reads. Those that it computes are the first ones.
+
+    Attributes:
+        table: [u, F] rows of the layer before.
+        order: [s] the table row of each node; None where nodes are table rows.
+        ids: [s] int64, the id of each node, by which its degree is found; None where each node is
+            its own id.
+    """
+
+    table: Tensor
+    order: Tensor | None
+    ids: Tensor | None
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes, s."""
+        return len(self.table) if self.order is None else len(self.order)
+
+
+@dataclass(frozen=True, eq=False)
+class NodePiece:
+    """Some owned nodes with all their in-edges, and the rows of the layer before that these read.
+
+    Attributes:
+        targets: by node type, the owned nodes that are computed; an empty range where there are
+            none.
+        nodes: by node type, the nodes that are read.
+        edges: by relation, the in-edges of the targets. Sources are numbers of ``nodes``.
+    """
+
+    targets: Mapping[str, range]
+    nodes: Mapping[str, NodePieceRows]
+    edges: Mapping[Relation, InEdges]
+
+
+@dataclass(frozen=True, eq=False)
+class SourceValues:
+    """Values by id, in the numbering of `OwnedEdges`.
+
+    Attributes:
+        first_node: the id of the first owned node.
+        own: [n] the values of the owned nodes.
+        halo: [h] int64 ids of the halo nodes, ascending.
+        values: [h] their values.
+    """
+
+    first_node: int
+    own: Tensor
+    halo: Tensor
+    values: Tensor
+
+    def of(self, ids: Tensor | None) -> Tensor:
+        """Returns the values of [s] ids; of the owned nodes in order where None."""
+        if ids is None:
+            return self.own
+        row = ids - self.first_node
+        if not len(self.halo):
+            return ops.gather_rows(self.own, row)
+        is_own = (row >= 0) & (row < len(self.own))
+        found = self.own.new_empty(len(ids))
+        found[is_own] = self.own[row[is_own]]
+        found[~is_own] = self.values[torch.searchsorted(self.halo, ids[~is_own])]
+        return found
+
+
+class OwnedNodes(Protocol):
+    """The nodes that a process owns, as inference reads them (`pyg_batchgnn.cache.AllNodes`)."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def features(self) -> Mapping[str, ReadableRows]: ...
+
+    def pieces(
+        self,
+        rows: Mapping[str, ReadableRows],
+        relations: Sequence[Relation],
+        result_bytes: Mapping[str, int],
+        title: str,
+    ) -> Iterator[NodePiece]: ...
+    def finish(self) -> None: ...
+    def allocate(self, node_type: str, columns: int, dtype: torch.dtype) -> ReadableRows: ...
+    def degrees(self, relation: Relation, with_loops: bool) -> SourceValues: ...
