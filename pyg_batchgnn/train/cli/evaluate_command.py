@@ -26,7 +26,6 @@ def evaluate(
     exact: options.Exact = None,
     dataset: options.DatasetName = None,
     threads: options.Threads = None,
-    layers: options.Layers = None,
     partition: options.Partition = None,
     backend: options.Backend = None,
     timeout: options.Timeout = None,
@@ -51,7 +50,7 @@ def evaluate(
     """
     from pyg_batchgnn.train.predict import EvaluateRequest, evaluate_run
 
-    restore = restore_request(run, exact, dataset, threads, layers, partition, backend, timeout)
+    restore = restore_request(run, exact, dataset, threads, partition, backend, timeout)
     names = tuple(name.strip() for name in splits.split(",") if name.strip())
     with restore.join() as ranks:
         found = evaluate_run(EvaluateRequest(restore, names, out), ranks)

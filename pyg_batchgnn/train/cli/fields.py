@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyg_batchgnn.train.cli.quantities import parse_size
-from pyg_batchgnn.train.errors import TrainError
 
 #: The field that each option sets.
 FIELDS: Mapping[str, str] = {
     "model": "model.kind",
-    "layers": "model.layers",
     "num_layers": "model.num_layers",
     "hidden": "model.hidden",
     "dropout": "model.dropout",
@@ -81,15 +79,9 @@ def assignments(given: Mapping[str, Any], settings: list[str]) -> list[str]:
         settings: the texts given with ``--set``. They come last.
 
     Raises:
-        TrainError: a size is not a number of bytes, or ``--layers`` is a number.
+        TrainError: a size is not a number of bytes.
     """
     texts = []
-    layers = str(given.get("layers"))
-    if layers.isdecimal():
-        raise TrainError(
-            f"--layers {layers}: it chooses native or pyg layers; for the number of layers use "
-            f"--num-layers {layers}"
-        )
     if given.get("fanout") is not None and given.get("num_layers") is None:
         texts.append(f"model.num_layers={len(str(given['fanout']).split(','))}")
     for option, value in given.items():

@@ -44,7 +44,6 @@ def predict(
     exact: options.Exact = None,
     dataset: options.DatasetName = None,
     threads: options.Threads = None,
-    layers: options.Layers = None,
     partition: options.Partition = None,
     backend: options.Backend = None,
     timeout: options.Timeout = None,
@@ -89,7 +88,7 @@ def predict(
     """
     from pyg_batchgnn.train.predict import PredictRequest, embed_nodes, predict_links, predict_nodes
 
-    restore = restore_request(run, exact, dataset, threads, layers, partition, backend, timeout)
+    restore = restore_request(run, exact, dataset, threads, partition, backend, timeout)
     if embeddings_of is not None:
         predicts = nodes != "all" or embeddings or pairs is not None or top is not None
         wanted = _of_types(restore, out, embeddings_of, predicts)

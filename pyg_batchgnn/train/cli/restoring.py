@@ -14,7 +14,6 @@ def restore_request(
     exact: bool | None,
     dataset: str | None,
     threads: int | None,
-    layers: str | None,
     partition: str | None,
     backend: str | None,
     timeout: float | None,
@@ -28,4 +27,4 @@ def restore_request(
         evaluation = EvaluationKind.EXACT if exact else EvaluationKind.SAMPLED
     given = {"partition": partition, "backend": backend, "timeout": timeout}
     changes = tuple(f"ranks.{name}={value}" for name, value in given.items() if value is not None)
-    return RestoreRequest(run, dataset, threads, layers, evaluation, changes)
+    return RestoreRequest(run, dataset, threads, evaluation, changes)

@@ -61,7 +61,6 @@ def train(
         ),
     ] = None,
     model: options.Model = None,
-    layers: options.Layers = None,
     num_layers: options.NumLayers = None,
     hidden: options.Hidden = None,
     dropout: options.Dropout = None,
@@ -129,8 +128,6 @@ def train(
       batchgnn train cora --model gcn --batch-size 64 --epochs 30
 
       batchgnn train ogbn-products --threads 16 --prefetch 1 --precision bfloat16
-
-      batchgnn train cora --layers pyg --fanout 15,10 --batch-size 64
 
       batchgnn train cora --cache aggregation --fanout 15,10,5 --batch-size 64
 

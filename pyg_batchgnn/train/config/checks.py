@@ -8,10 +8,7 @@ from typing import Any
 
 from pyg_batchgnn.train.config.choices import (
     CacheKind,
-    EvaluationKind,
-    LayerSource,
     ModelKind,
-    Precision,
     RemoteKind,
     ScheduleKind,
     TaskKind,
@@ -19,7 +16,6 @@ from pyg_batchgnn.train.config.choices import (
 from pyg_batchgnn.train.config.sections import (
     ModelConfig,
     RanksConfig,
-    RunConfig,
     SamplingConfig,
     TaskConfig,
 )
@@ -97,22 +93,16 @@ def check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
         raise TrainError(f"{field} is {shown}; numbers must be 0 or more, or -1 for all neighbours")
 
 
-def check_model(model: ModelConfig, run: RunConfig) -> None:
-    """Checks that the model can be built, and trained in the run's precision.
+def check_model(model: ModelConfig) -> None:
+    """Checks that the model can be built.
 
     Raises:
-        TrainError: the heads cannot share the hidden columns, or the layers do not have the
-            precision.
+        TrainError: the heads cannot share the hidden columns.
     """
     if model.kind is ModelKind.GAT and model.hidden % model.heads:
         raise TrainError(
             f"model.hidden is {model.hidden}, which {model.heads} heads cannot share; "
             "choose a multiple of model.heads"
-        )
-    if run.precision is Precision.BFLOAT16 and model.layers is LayerSource.PYG:
-        raise TrainError(
-            "run.precision is bfloat16, which PyG's layers cannot train in on a CPU; "
-            "choose model.layers=native or run.precision=float32"
         )
 
 
@@ -125,9 +115,7 @@ def check_remote(model: ModelConfig, sampling: SamplingConfig, ranks: RanksConfi
     if ranks.remote is RemoteKind.EXACT:
         return
     because = None
-    if model.layers is LayerSource.PYG:
-        because = "PyG's layers do not read caches of halo nodes; choose --layers native"
-    elif model.kind is ModelKind.GCN:
+    if model.kind is ModelKind.GCN:
         because = (
             "GCN divides by degrees in the minibatch, so a row of one minibatch is none of another; choose "
             "--model sage, gin or gat"
@@ -142,19 +130,6 @@ def check_remote(model: ModelConfig, sampling: SamplingConfig, ranks: RanksConfi
         because = "aggregates have no rows of halo nodes; leave --cache out"
     if because is not None:
         raise TrainError(f"ranks.remote is {ranks.remote.value}, which is not possible: {because}")
-
-
-def check_evaluation(model: ModelConfig, sampling: SamplingConfig) -> None:
-    """Checks that the model can be evaluated as configured.
-
-    Raises:
-        TrainError: exact evaluation is not possible.
-    """
-    if sampling.evaluation is EvaluationKind.EXACT and model.layers is LayerSource.PYG:
-        raise TrainError(
-            "sampling.evaluation is exact, but PyG's layers compute sampled minibatches only; "
-            "choose model.layers=native, which reads the same weights"
-        )
 
 
 def check_task(task: TaskConfig) -> None:
@@ -173,7 +148,7 @@ def check_task(task: TaskConfig) -> None:
             raise TrainError(f"task.class_weights must be positive numbers, got {weight}")
 
 
-def check_links(task: TaskConfig, model: ModelConfig, sampling: SamplingConfig, ranks: RanksConfig) -> None:
+def check_links(task: TaskConfig, sampling: SamplingConfig, ranks: RanksConfig) -> None:
     """Checks the options of links, and those that do not go with them.
 
     Raises:
@@ -187,8 +162,6 @@ def check_links(task: TaskConfig, model: ModelConfig, sampling: SamplingConfig, 
         because = f"task.node_type is {task.node_type}; name a relation with --edge-type"
     elif task.class_weights is not None:
         because = "task.class_weights is given; links have no classes"
-    elif model.layers is LayerSource.PYG:
-        because = "model.layers is pyg; choose --layers native"
     elif sampling.cache is not CacheKind.OFF:
         because = "aggregates hold the edges that a minibatch must not see; leave --cache out"
     elif ranks.remote is not RemoteKind.EXACT:
@@ -219,9 +192,7 @@ def check_cache(model: ModelConfig, sampling: SamplingConfig) -> None:
         _refuse_cache_options(sampling)
         return
     because = None
-    if model.layers is LayerSource.PYG:
-        because = "PyG's layers aggregate sampled neighbours; choose --layers native"
-    elif model.kind is ModelKind.GAT:
+    if model.kind is ModelKind.GAT:
         because = "GAT weighs neighbours by learned values, so nothing can be aggregated before training"
     elif model.num_layers == 1:
         because = "it replaces the last hop, and a model of one layer has no other hop"

@@ -17,13 +17,6 @@ class ModelKind(str, Enum):
     GAT = "gat"
 
 
-class LayerSource(str, Enum):
-    """The library that the layers come from. The `state_dict` keys are the same for both."""
-
-    NATIVE = "native"  # pyg_batchgnn.nn
-    PYG = "pyg"  # torch_geometric.nn
-
-
 class Precision(str, Enum):
     """The type of features, activations and matrix products. Weights and loss are always
     float32."""

@@ -17,6 +17,15 @@ from pyg_batchgnn.train.errors import TrainError
 
 T = TypeVar("T")
 
+#: Fields that there are no more: what nearly every run had there, and what other runs are told.
+_REMOVED = {
+    "model.layers": (
+        "native",
+        "PyG's layers are no longer trained by this command; train anew with native layers, or use "
+        "pyg_batchgnn.accelerate for a model of PyG's in a script of your own",
+    )
+}
+
 
 def config_to_dict(config: Any) -> dict[str, Any]:
     """Returns a dataclass as nested dicts of JSON values: enums by value, tuples as lists."""
@@ -101,6 +110,7 @@ def _merge(base: T, values: Any, where: str) -> T:
     if not isinstance(values, Mapping):
         raise TrainError(f"{where.rstrip('.')} must be an object of fields, got {values!r}")
     hints = typing.get_type_hints(type(base))
+    values = _without_removed(values, where)
     unknown = [f"{where}{key}" for key in values if key not in hints]
     if unknown:
         known = ", ".join(f"{where}{name}" for name in hints)
@@ -113,6 +123,19 @@ def _merge(base: T, values: Any, where: str) -> T:
         else:
             changes[key] = _convert(value, hints[key], f"{where}{key}")
     return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+
+
+def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Returns the values of a section without those of fields that there are no more.
+
+    Raises:
+        TrainError: a run used such a field.
+    """
+    for name, (default, sentence) in _REMOVED.items():
+        key = name.removeprefix(where)
+        if name.startswith(where) and values.get(key, default) != default:
+            raise TrainError(f"{name} is {values[key]}: {sentence}")
+    return {key: value for key, value in values.items() if f"{where}{key}" not in _REMOVED}
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:

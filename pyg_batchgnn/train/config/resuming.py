@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyg_batchgnn.train.config.choices import LayerSource, MatrixProduct, ScheduleKind
+from pyg_batchgnn.train.config.choices import MatrixProduct, ScheduleKind
 from pyg_batchgnn.train.config.json_values import config_from_dict, flat_fields
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
@@ -73,8 +73,7 @@ def is_thread_independent(config: TrainConfig) -> bool:
 
     They are with the native matrix product, and are not with torch's.
     """
-    own_products = config.run.matrix_product is MatrixProduct.NATIVE
-    return config.model.layers is LayerSource.NATIVE and own_products
+    return config.run.matrix_product is MatrixProduct.NATIVE
 
 
 def _resumable(config: TrainConfig) -> frozenset[str]:

@@ -12,7 +12,6 @@ from pyg_batchgnn.train.config.choices import (
     EmbeddingRule,
     EvaluationKind,
     LastMinibatch,
-    LayerSource,
     Malloc,
     MatrixProduct,
     Metric,
@@ -33,7 +32,6 @@ class ModelConfig:
 
     Attributes:
         kind: the convolution that the layers are made of.
-        layers: the library that the layers come from.
         num_layers: the number of layers. Each layer takes one hop.
         hidden: columns between layers.
         dropout: the probability that an element between two layers is set to zero in training. GIN
@@ -42,7 +40,6 @@ class ModelConfig:
     """
 
     kind: ModelKind = ModelKind.SAGE
-    layers: LayerSource = LayerSource.NATIVE
     num_layers: int = 3
     hidden: int = 256
     dropout: float = 0.5
@@ -60,7 +57,7 @@ class SamplingConfig:
         batch_size: training nodes per minibatch on each rank. A step of R ranks has R times as
             many.
         last_batch: drop or keep a last, smaller minibatch. The only minibatch is always kept.
-        evaluation: sampled minibatches, or every node from all its neighbours. Native layers only.
+        evaluation: sampled minibatches, or every node from all its neighbours.
         test_fanout: as `fanout`, for sampled evaluation. None means 20 at each hop; for GIN,
             `fanout`.
         test_batch_size: nodes per minibatch of evaluation. None means `batch_size`.

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields
 
 from pyg_batchgnn.train.config.checks import (
     check_cache,
-    check_evaluation,
     check_fanout,
     check_links,
     check_model,
@@ -47,11 +46,10 @@ class TrainConfig:
         check_fanout("sampling.fanout", self.sampling.fanout, self.model.num_layers)
         check_fanout("sampling.test_fanout", self.test_fanout, self.model.num_layers)
         check_cache(self.model, self.sampling)
-        check_model(self.model, self.run)
+        check_model(self.model)
         check_remote(self.model, self.sampling, self.ranks)
-        check_evaluation(self.model, self.sampling)
         check_task(self.task)
-        check_links(self.task, self.model, self.sampling, self.ranks)
+        check_links(self.task, self.sampling, self.ranks)
 
     @property
     def test_fanout(self) -> tuple[int, ...]:

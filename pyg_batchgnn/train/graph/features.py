@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import is_mapped
-from pyg_batchgnn.train.config import LayerSource, Precision, TrainConfig
+from pyg_batchgnn.train.config import Precision, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 
 #: The share of the free memory that a copy of the features may take.
@@ -52,7 +52,7 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
                 f"free; free some, or store the features as {name}"
             )
         return _copy(x, dtype)
-    return x if config.model.layers is LayerSource.NATIVE else x.to(dtype)
+    return x
 
 
 def feature_type(x: Tensor, config: TrainConfig) -> torch.dtype:
@@ -63,8 +63,7 @@ def feature_type(x: Tensor, config: TrainConfig) -> torch.dtype:
     """
     if config.run.precision is Precision.BFLOAT16:
         return torch.bfloat16
-    is_read = config.model.layers is LayerSource.NATIVE and x.dtype in _NATIVE_TYPES
-    return x.dtype if is_read else torch.float32
+    return x.dtype if x.dtype in _NATIVE_TYPES else torch.float32
 
 
 def _copy(x: Tensor, dtype: torch.dtype) -> Tensor:

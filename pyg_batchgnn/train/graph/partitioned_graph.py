@@ -25,7 +25,7 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
-from pyg_batchgnn.train.config import POLICIES, LayerSource, ModelKind, RemoteKind, TrainConfig
+from pyg_batchgnn.train.config import POLICIES, ModelKind, RemoteKind, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_cache
 from pyg_batchgnn.train.graph.dataset_fingerprint import fingerprint_dataset
@@ -131,15 +131,12 @@ class PartitionedGraph(RunGraph):
     def _node_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
         return {"history": self.history if settings.historical else None}
 
-    def _attributes(self, settings: MinibatchSettings) -> list[str] | None:
-        """Returns the attributes that travel, or None for all, as PyG's layers need them.
+    def _attributes(self, settings: MinibatchSettings) -> list[str]:
+        """Returns the attributes that travel.
 
         The aggregates of GCN include a node's own features, so only labels travel with them.
         """
-        model = self.config.model
-        if model.layers is LayerSource.PYG:
-            return None
-        are_features_cached = settings.cached and model.kind is ModelKind.GCN
+        are_features_cached = settings.cached and self.config.model.kind is ModelKind.GCN
         features = [FEATURES] if self.inputs.features and not are_features_cached else []
         return features if self.inputs.link is not None else [*features, LABELS]
 
@@ -162,13 +159,6 @@ def _history_settings(config: TrainConfig) -> HistoricalSettings:
     return HistoricalSettings(ranks.cache_lines, ranks.life_span, ranks.push, ranks.delay)
 
 
-def _store_type(x: Tensor, config: TrainConfig) -> torch.dtype | None:
-    """Returns the type in which the store holds the features; None leaves them as they are."""
-    dtype = feature_type(x, config)
-    is_left = config.model.layers is LayerSource.NATIVE and dtype is x.dtype
-    return None if is_left else dtype
-
-
 def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
     """Returns the part with features in the type of the run, and with labels of the predicted nodes
     alone. Other attributes keep their types."""
@@ -177,8 +167,8 @@ def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
         name = str(group.name)
         tables = {**found.get(group, {})}
         if name in read.features:
-            dtype = _store_type(read.features[name], config)
-            if dtype is not None:
+            dtype = feature_type(read.features[name], config)
+            if dtype is not read.features[name].dtype:
                 tables[FEATURES] = torch.as_tensor(tables[FEATURES]).to(dtype)
         if name not in read.labels:
             tables.pop(LABELS, None)

@@ -13,7 +13,7 @@ from pyg_batchgnn.cache import AggregationCache, AllNodes
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.train.config import LastMinibatch, LayerSource, TaskLoss, TrainConfig
+from pyg_batchgnn.train.config import LastMinibatch, TaskLoss, TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
 from pyg_batchgnn.train.graph.embedded_rows import EmbeddedRows
 from pyg_batchgnn.train.graph.minibatch_settings import MinibatchSettings
@@ -115,7 +115,7 @@ class RunGraph(ABC):
             "memory_budget": sampling.memory_budget,
             "prefetch": sampling.prefetch,
             "embedding": self.embedding,
-            "export": "native" if self.config.model.layers is LayerSource.NATIVE else "pyg",
+            "export": "native",
             **self._arguments(settings),
         }
 

@@ -11,7 +11,6 @@ from pyg_batchgnn.data import FEATURES, Dataset, NodeSet, Relation, Schema
 from pyg_batchgnn.train.config import (
     CacheKind,
     EmbeddingConfig,
-    LayerSource,
     RemoteKind,
     TaskKind,
     TrainConfig,
@@ -130,9 +129,7 @@ def _refuse_options_of_rows(dataset: Dataset, embedding: EmbeddingConfig) -> Non
 def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
     """Refuses options of homogeneous graphs with features."""
     because = None
-    if config.model.layers is LayerSource.PYG:
-        because = "model.layers is pyg"
-    elif config.sampling.cache is not CacheKind.OFF:
+    if config.sampling.cache is not CacheKind.OFF:
         because = f"sampling.cache is {config.sampling.cache.value}"
     elif config.ranks.remote is not RemoteKind.EXACT:
         because = f"ranks.remote is {config.ranks.remote.value}"

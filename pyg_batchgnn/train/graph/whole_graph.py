@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
@@ -14,7 +13,7 @@ from pyg_batchgnn.data import FEATURES, Dataset
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.sample import PygNeighborSampler, Replacement
 from pyg_batchgnn.store import CscGraph, TypedGraph
-from pyg_batchgnn.train.config import LayerSource, TrainConfig
+from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_cache
 from pyg_batchgnn.train.graph.embedded_rows import EmbeddedRows, RowsHere
 from pyg_batchgnn.train.graph.features import feature_table
@@ -30,7 +29,7 @@ class WholeGraph(RunGraph):
     Args:
         config: of the run.
         inputs: what the model reads of the nodes of each type.
-        data: the features, and the edges if the loader makes PyG minibatches.
+        data: the features, and the edges of named relations.
         topology: the in-edges of each node, for the samplers.
         label: [N, ...], the labels of each node of the predicted type; None if links are predicted.
         cache: aggregates of the features, or None in a run without a cache.
@@ -122,7 +121,7 @@ def _topology(dataset: Dataset) -> CscGraph | TypedGraph:
 
 
 def _data(dataset: Dataset, read: TrainingData, config: TrainConfig) -> Data | HeteroData:
-    """Returns the features, and the edges if PyG's layers need them."""
+    """Returns the features, and the edges of named relations."""
     data: Any = HeteroData() if dataset.has_names else Data()
     for nodes in dataset.node_sets:
         store = data[nodes.name] if dataset.has_names else data
@@ -132,6 +131,4 @@ def _data(dataset: Dataset, read: TrainingData, config: TrainConfig) -> Data | H
     if dataset.has_names:
         for edges in dataset.edge_sets:
             data[edges.relation].edge_index = edges.edge_index  # so that the relation is known
-    elif config.model.layers is LayerSource.PYG:
-        data.edge_index = dataset.edge_index.to(torch.int64)
     return data

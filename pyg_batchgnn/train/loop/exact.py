@@ -71,11 +71,7 @@ def score_nodes(
 
 
 def infer_all(network: GraphNetwork, graph: RunGraph) -> NodeOutputs:
-    """Computes all nodes with the model in evaluation mode; collective.
-
-    Raises:
-        TrainError: the layers are PyG's.
-    """
+    """Computes all nodes with the model in evaluation mode; collective."""
     nodes = graph.all_nodes()
     output: NetworkOutput = network.infer(nodes)
     return NodeOutputs(nodes.node_of(graph.inputs.node_type), output.logits, output.hidden)

@@ -170,14 +170,13 @@ class Trainer:
     def _steps(self) -> Iterator[float]:
         """Trains on the epoch's remaining minibatches. Yields the mean loss so far after each
         step."""
-        job, progress, run = self._job, self._state.progress, self._job.config.run
+        job, progress = self._job, self._state.progress
         job.network.model.train()
         left = self._state.begin_epoch(job, self._folder.checkpoint)
         self._observer.epoch_begins(progress.epoch + 1, progress.step, progress.step + left)
         if not left:
             return
         for batch in self._loader_clock.timed(iter(job.train_loader)):
-            job.network.begin_step(run.seed, progress.epoch, progress.step, self._ranks.rank)
             figures = train_step(job, batch, self._state.clock, progress)
             self._loader_clock.charge(self._state.clock)
             due = self._agree(figures)

@@ -7,20 +7,13 @@ from typing import Any
 
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.nn import models as native
-from pyg_batchgnn.train.config import LayerSource, ModelConfig, ModelKind, TrainConfig
-from pyg_batchgnn.train.model import pyg_layers as pyg
+from pyg_batchgnn.train.config import ModelConfig, ModelKind, TrainConfig
 from pyg_batchgnn.train.model.inputs import ModelInputs
 from pyg_batchgnn.train.model.link_network import LinkNetwork, build_decoder
-from pyg_batchgnn.train.model.network import GraphNetwork, NativeNetwork, PygNetwork, TypedNetwork
+from pyg_batchgnn.train.model.network import GraphNetwork, NativeNetwork, TypedNetwork
 from pyg_batchgnn.train.model.pyg_temporary_files import pyg_files_removed
 from pyg_batchgnn.train.model.typed_net import TypedNet
 
-_PYG: Mapping[ModelKind, Callable[..., pyg.PygModel]] = {
-    ModelKind.SAGE: pyg.PygSAGE,
-    ModelKind.GCN: pyg.PygGCN,
-    ModelKind.GIN: pyg.PygGIN,
-    ModelKind.GAT: pyg.PygGAT,
-}
 _NATIVE: Mapping[ModelKind, Callable[..., native.NativeModel]] = {
     ModelKind.SAGE: native.SAGE,
     ModelKind.GCN: native.GCN,
@@ -33,8 +26,6 @@ def build_network(
     config: TrainConfig, inputs: ModelInputs, columns: int, embedding: Embedding | None = None
 ) -> GraphNetwork:
     """Returns a network with new weights from torch's default generator.
-
-    The weights are the same for native and for PyG's layers.
 
     Args:
         config: of the run.
@@ -49,8 +40,6 @@ def build_network(
     shape = (inputs.first_columns(model.hidden), model.hidden, model.num_layers, columns)
     options = _options(model) if inputs.is_homogeneous else _typed_options(model)
     with pyg_files_removed():
-        if model.layers is LayerSource.PYG:
-            return PygNetwork(_PYG[model.kind](*shape, **options))
         native_model = _NATIVE[model.kind](*shape, **options)
         if inputs.is_homogeneous:
             network = NativeNetwork(native_model, precision, inputs.node_type)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -71,8 +71,6 @@ class LinkNetwork(GraphNetwork):
         decoder: scores pairs of rows.
         relation: the relation that is predicted.
     """
-
-    export: ClassVar[Literal["pyg", "native"]] = "native"
 
     def __init__(self, encoder: NativeNetwork, decoder: PairDecoder, relation: Relation) -> None:
         super().__init__(nn.ModuleDict({"encoder": encoder.model, "decoder": decoder}))

@@ -9,7 +9,7 @@ from math import prod
 import torch
 
 from pyg_batchgnn.nn import ProductChoice, default_products, probe_products, use_products
-from pyg_batchgnn.train.config import LayerSource, MatrixProduct, Precision, TrainConfig
+from pyg_batchgnn.train.config import MatrixProduct, Precision, TrainConfig
 from pyg_batchgnn.train.ranks import Ranks
 
 
@@ -32,7 +32,7 @@ def choose_product(
         probe.
     """
     choice, product = None, config.run.matrix_product
-    if config.model.layers is LayerSource.NATIVE and product in (MatrixProduct.AUTO, MatrixProduct.PROBE):
+    if product in (MatrixProduct.AUTO, MatrixProduct.PROBE):
         if product is MatrixProduct.PROBE and ranks.is_first_of_host:
             shapes = product_shapes(config, features, columns)
             half = config.run.precision is Precision.BFLOAT16
@@ -46,10 +46,8 @@ def choose_product(
 
 
 def apply_product(config: TrainConfig) -> None:
-    """Makes native layers use the configured product from now on.
-
-    If it is open, as in a run of PyG's layers, they use that of this processor.
-    """
+    """Makes native layers use the configured product from now on; if it is open, that of this
+    processor."""
     product = config.run.matrix_product
     if product is MatrixProduct.NATIVE:
         use_products("native")
@@ -57,15 +55,13 @@ def apply_product(config: TrainConfig) -> None:
         use_products("torch" if product is MatrixProduct.TORCH else default_products())
 
 
-def product_line(config: TrainConfig, choice: ProductChoice | None) -> str | None:
-    """Returns the log's line about the product, or None for PyG's layers, which always use torch's.
+def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
+    """Returns the log's line about the product.
 
     Args:
         config: of the run, with the product decided.
         choice: the result of this rank's probe, or None without a probe.
     """
-    if config.model.layers is LayerSource.PYG:
-        return None
     name = config.run.matrix_product.value
     if choice is None:
         return f"matrix products: {name}"

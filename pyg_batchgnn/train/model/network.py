@@ -1,15 +1,10 @@
-"""A model together with the kind of minibatch that it takes: PyG's for PyG's layers, or native
-ones.
-
-The trainer, evaluation and prediction use it. Everything that differs between the two is here.
-"""
+"""A model and the way it is applied to a minibatch."""
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +13,6 @@ from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.nn import OwnedNodes
 from pyg_batchgnn.nn.models import NativeModel
 from pyg_batchgnn.train.config import Precision
-from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.model.pyg_layers import PygModel
 from pyg_batchgnn.train.model.typed_net import TypedNet
 
 
@@ -40,10 +33,7 @@ class GraphNetwork(ABC):
 
     Attributes:
         model: holds parameters, buffers and the training mode.
-        export: the kind of minibatch that the loader makes for it.
     """
-
-    export: ClassVar[Literal["pyg", "native"]]
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -56,9 +46,6 @@ class GraphNetwork(ABC):
     def infer(self, nodes: OwnedNodes) -> NetworkOutput:
         """Returns the output of all nodes that this rank owns, from all their neighbours;
         collective.
-
-        Raises:
-            TrainError: these layers cannot compute it.
         """
 
     @property
@@ -73,9 +60,6 @@ class GraphNetwork(ABC):
 
         They are the input of the last layer. Those of a network that scores pairs are its output,
         which the decoder reads.
-
-        Raises:
-            TrainError: these layers cannot compute them.
         """
 
     @abstractmethod
@@ -94,58 +78,6 @@ class GraphNetwork(ABC):
     def leave_out(self, batch: Any) -> None:  # noqa: B027
         """Takes part in what is collective in `outputs`, for a minibatch without seed nodes."""
 
-    def begin_step(self, seed: int, epoch: int, step: int, rank: int) -> None:  # noqa: B027
-        """Prepares a training step, so that its dropout depends on the arguments alone.
-
-        Native layers need no preparation.
-        """
-
-
-class PygNetwork(GraphNetwork):
-    """PyG's convolutions on prefixes of a PyG minibatch."""
-
-    export = "pyg"
-    model: PygModel
-
-    def outputs(self, batch: Any) -> NetworkOutput:
-        return self.model.outputs(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
-
-    def infer(self, nodes: OwnedNodes) -> NetworkOutput:  # noqa: ARG002
-        raise _sampled_only()
-
-    @property
-    def embedded_types(self) -> list[str]:
-        return []
-
-    def infer_embeddings(
-        self,
-        nodes: OwnedNodes,  # noqa: ARG002
-        node_types: Collection[str],  # noqa: ARG002
-    ) -> dict[str, Tensor]:
-        raise _sampled_only()
-
-    def seeds(self, batch: Any) -> Tensor:
-        seeds: Tensor = batch.n_id[: batch.batch_size]
-        return seeds
-
-    def sampled(self, batch: Any) -> tuple[int, int]:
-        return int(sum(batch.num_sampled_nodes)), int(sum(batch.num_sampled_edges))
-
-    def fetched(self, batch: Any, name: str) -> Tensor:
-        rows: Tensor = batch[name][: batch.batch_size]
-        return rows
-
-    def begin_step(self, seed: int, epoch: int, step: int, rank: int) -> None:
-        """Seeds torch's default generator, which these layers draw dropout from."""
-        digest = hashlib.blake2b(f"{seed}/{epoch}/{step}/{rank}".encode(), digest_size=8).digest()
-        torch.manual_seed(int.from_bytes(digest, "little"))
-
-
-def _sampled_only() -> TrainError:
-    return TrainError(
-        "PyG's layers compute sampled minibatches only; choose native layers, which read the same weights"
-    )
-
 
 class NativeNetwork(GraphNetwork):
     """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout.
@@ -156,7 +88,6 @@ class NativeNetwork(GraphNetwork):
         node_type: the type of the seed nodes.
     """
 
-    export = "native"
     model: NativeModel
 
     def __init__(self, model: nn.Module, precision: Precision, node_type: str) -> None:

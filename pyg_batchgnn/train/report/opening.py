@@ -38,7 +38,7 @@ def opening_lines(
     lines = [
         *_data_lines(dataset, inputs, task, sizes),
         f"        {dataset.source}",
-        f"model   {model.kind.value}, {model.num_layers} {model.layers.value} layers, "
+        f"model   {model.kind.value}, {model.num_layers} layers, "
         f"hidden {model.hidden}{heads}, {config.run.precision.value}",
         *_learned_line(config, inputs),
         f"sample  fanout {_commas(sampling.fanout)} {sampling.replacement.value} replacement, "

@@ -27,8 +27,6 @@ class RestoreRequest:
             model has learned rows.
         dataset: the name or path of the data set if it has moved since the run.
         threads: number of threads; None means that of the run.
-        layers: "native" or "pyg"; None means those of the run, but native ones if nodes are
-            computed from all their neighbours. Both read the same weights.
         evaluation: the neighbours that nodes are computed from; None means as in the run.
         ranks: fields to change, as `assign` takes them; their names begin with "ranks.".
     """
@@ -36,7 +34,6 @@ class RestoreRequest:
     run: Path
     dataset: str | None = None
     threads: int | None = None
-    layers: str | None = None
     evaluation: EvaluationKind | None = None
     ranks: tuple[str, ...] = ()
 
@@ -60,13 +57,9 @@ class RestoreRequest:
                 f"--sampled out"
             )
         evaluation = self.evaluation or written.sampling.evaluation
-        layers = self.layers
-        if layers is None and evaluation is EvaluationKind.EXACT:
-            layers = "native"
         changes = {
             "run.dataset": self.dataset,
             "run.threads": self.threads,
-            "model.layers": layers,
             "sampling.evaluation": evaluation.value,
             "ranks.remote": "exact",
         }

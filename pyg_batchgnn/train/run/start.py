@@ -186,7 +186,6 @@ def _print_opening(
     ranks: Ranks,
 ) -> None:
     lines = opening_lines(job.config, dataset, job.graph.inputs, job.task, job.sizes, folder, ranks)
-    if (products := product_line(job.config, choice)) is not None:
-        lines.append(f"        {products}")
+    lines.append(f"        {product_line(job.config, choice)}")
     for line in [*lines, *(f"note    {note}" for note in job.notes)]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -104,6 +104,8 @@ class Checkpoint:
                 rows=values.get("rows", ""),
                 best_rows=values.get("best_rows", ""),
             )
+        except TrainError as error:
+            raise TrainError(f"{path}: {error}") from None
         except (KeyError, TypeError) as error:
             raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
 

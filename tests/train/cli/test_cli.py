@@ -76,7 +76,7 @@ def test_a_run_leaves_its_folder(
     config = json.loads((run / "config.json").read_text())
     assert config["run"]["dataset"] == str(graph_folder)
     assert config["model"]["num_layers"] == 2
-    assert (config["model"]["layers"], config["run"]["precision"]) == ("native", "float32")
+    assert config["run"]["precision"] == "float32"
     assert config["run"]["matrix_product"] in ("native", "torch"), "what was open is decided"
 
 
@@ -147,7 +147,7 @@ def test_features_of_no_column(
     tables = {**small_graph.nodes.tables, "x": torch.zeros(small_graph.num_nodes, 0)}
     graph = replace(small_graph, node_sets=(replace(small_graph.nodes, tables=tables),))
     write_folder(graph, tmp_path / "graph")
-    for more in ([], ["--layers", "pyg"], ["--embed", "all"]):
+    for more in ([], ["--embed", "all"]):
         assert batchgnn("train", tmp_path / "graph", "--run", tmp_path / "run", *SMALL, *more) == 2
         error = capsys.readouterr().err
         assert "'x' are [2000, 0], with no column that a model could read; leave 'x' out" in error
@@ -212,13 +212,9 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["train", "--fanout", "ten,five"], "sampling.fanout must be whole numbers"),
         (["train", "--fanout", "10,5", "--num-layers", "3"], "but the model has 3 layers"),
         (["train", "--num-layers", "2"], "but the model has 2 layers"),
-        (
-            ["train", "--layers", "2"],
-            "chooses native or pyg layers; for the number of layers use --num-layers 2",
-        ),
-        (["train", "--layers", "dgl"], "model.layers must be one of native, pyg, got 'dgl'"),
+        (["train", "--layers", "pyg"], "No such option: --layers"),
+        (["train", "--set", "model.layers=pyg"], "model.layers is pyg: PyG's layers are no longer trained"),
         (["train", "--precision", "half"], "run.precision must be one of float32, bfloat16, got 'half'"),
-        (["train", "--precision", "bfloat16", "--layers", "pyg"], "choose model.layers=native"),
         (["train", "--epochs", "many"], "Invalid value for '--epochs'"),
         (["train", "--colour", "red"], "No such option: --colour"),
         (["train", "--set", "model.colour=red"], "unknown configuration key model.colour"),

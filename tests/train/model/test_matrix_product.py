@@ -83,28 +83,6 @@ def test_ranks_on_several_processors_agree(
     assert config.run.matrix_product is MatrixProduct(chosen) and current_products() == chosen
 
 
-def test_pygs_layers_are_not_probed(
-    graph_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(product, "probe_products", lambda *_: pytest.fail("nothing to decide"))
-    arguments = [
-        *SMALL,
-        "--layers",
-        "pyg",
-        "--matrix-product",
-        "probe",
-        "--epochs",
-        1,
-        "--run",
-        tmp_path / "run",
-    ]
-    assert batchgnn("train", graph_folder, *arguments) == 0
-    assert "matrix products" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("name", ["native", "torch"])
 def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(product, "probe_products", lambda *_: pytest.fail("it was chosen"))

@@ -193,7 +193,6 @@ def test_links_that_cannot_be_trained_are_refused(
     plain = write_folder(generate(GeneratorSpec(64)), tmp_path / "plain")
     for data, options, fact in (
         (plain, [], "has no training links; give its data links"),
-        (folder, ["--layers", "pyg"], "choose --layers native"),
         (folder, ["--metric", "accuracy"], "a task that predicts links has mrr"),
         (folder, ["--loss", "mse"], "predicts links has bce and bpr"),
         (folder, ["--edge-type", "a,b,c"], "is a homogeneous graph"),

@@ -229,7 +229,7 @@ def test_a_run_that_diverges_keeps_its_last_good_epoch(
 def test_a_checkpoint_within_an_epoch_has_finite_weights(
     graph_folder: Path, tmp_path: Path, capsys: Any
 ) -> None:
-    run, more = tmp_path / "run", ["--set", "run.checkpoint_seconds=0", "--layers", "pyg"]
+    run, more = tmp_path / "run", ["--set", "run.checkpoint_seconds=0"]
     assert batchgnn(*train(graph_folder, run, "--epochs", 3, "--lr", 1e37, *more)) == 2
     assert "lower --lr" in capsys.readouterr().err
     saved = run / "checkpoint.safetensors"

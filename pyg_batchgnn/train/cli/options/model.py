@@ -12,14 +12,6 @@ Model = Annotated[
     str | None,
     typer.Option(help="Kind of model: sage, gcn, gin or gat. Default: sage.", rich_help_panel=_PANEL),
 ]
-Layers = Annotated[
-    str | None,
-    typer.Option(
-        help="Whose layers: native (fast on CPUs) or pyg (PyG's convolutions). Default: native; for a saved "
-        "run its own.",
-        rich_help_panel=_PANEL,
-    ),
-]
 NumLayers = Annotated[
     int | None,
     typer.Option(
