@@ -52,7 +52,7 @@ def plan_command(
     a core of this machine does. Then predicts for each macrobatch size, fetch
     size, partition, with and without all edges on every rank and with and
     without caches: rounds, rows and bytes that travel, memory of each rank,
-    and seconds per epoch and phase. Tells whether a cache pays off.
+    and seconds per epoch and phase.
 
     [bold]Examples[/bold]
 
