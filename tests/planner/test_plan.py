@@ -19,7 +19,7 @@ from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import Choices, Plan, PlannerMachine, PlannerNetwork, PlannerSetting, predict
 from pyg_batchgnn.planner.plans import workload_of
 from pyg_batchgnn.sample import Replacement
-from pyg_batchgnn.train.cli.quantities import parse_rate
+from pyg_batchgnn.train.cli.plan_command import parse_rate
 from pyg_batchgnn.train.errors import TrainError
 from tests.planner.job_planned import first_trained
 from tests.support.bare_graphs import without_features

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.train.cli.choices import PolicyName
+from pyg_batchgnn.train.config import POLICIES
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ def _checked_policy(policy: str) -> str:
     Raises:
         BadParameter: it is neither.
     """
-    names = [name.value for name in PolicyName]
-    if policy not in names and not policy.endswith(".npy"):
-        raise typer.BadParameter(f"{policy!r} is not one of {', '.join(names)}, and no .npy file of owners")
+    if policy not in POLICIES and not policy.endswith(".npy"):
+        raise typer.BadParameter(
+            f"{policy!r} is not one of {', '.join(POLICIES)}, and no .npy file of owners"
+        )
     return policy
 
 
@@ -79,7 +80,7 @@ def partition(
     policy: Annotated[
         str,
         typer.Option(help="Decides which part gets which node; see above.", callback=_checked_policy),
-    ] = PolicyName.RANDOM.value,
+    ] = POLICIES[0],
     hosts: Annotated[
         int | None,
         typer.Option(

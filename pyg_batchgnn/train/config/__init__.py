@@ -13,25 +13,28 @@ from pyg_batchgnn.train.config.choices import (
     ModelKind,
     Precision,
     RemoteKind,
+    ReplacementKind,
     ScheduleKind,
     TaskKind,
     TaskLoss,
 )
 from pyg_batchgnn.train.config.json_values import (
+    DEFAULT_PRESET,
+    PRESETS,
+    agreed_fields,
     assign,
     config_from_dict,
     config_to_dict,
-    flat_fields,
-    read_config,
-)
-from pyg_batchgnn.train.config.presets import DEFAULT_PRESET, PRESETS, preset
-from pyg_batchgnn.train.config.resuming import (
-    agreed_fields,
     is_thread_independent,
+    preset,
+    read_config,
     refuse_changes,
     with_decided_fields,
 )
-from pyg_batchgnn.train.config.sections import (
+from pyg_batchgnn.train.config.table import (
+    FIELDS,
+    OPTIONS,
+    ConfigField,
     EmbeddingConfig,
     ModelConfig,
     OptimiserConfig,
@@ -40,13 +43,16 @@ from pyg_batchgnn.train.config.sections import (
     SamplingConfig,
     TaskConfig,
 )
-from pyg_batchgnn.train.config.train_config import TrainConfig
+from pyg_batchgnn.train.config.train_config import TrainConfig, refuse_given
 
 __all__ = [
     "DEFAULT_PRESET",
+    "FIELDS",
+    "OPTIONS",
     "POLICIES",
     "PRESETS",
     "CacheKind",
+    "ConfigField",
     "Decoder",
     "EmbeddingConfig",
     "EmbeddingRule",
@@ -61,6 +67,7 @@ __all__ = [
     "Precision",
     "RanksConfig",
     "RemoteKind",
+    "ReplacementKind",
     "RunConfig",
     "SamplingConfig",
     "ScheduleKind",
@@ -72,10 +79,10 @@ __all__ = [
     "assign",
     "config_from_dict",
     "config_to_dict",
-    "flat_fields",
     "is_thread_independent",
     "preset",
     "read_config",
     "refuse_changes",
+    "refuse_given",
     "with_decided_fields",
 ]

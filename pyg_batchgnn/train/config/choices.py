@@ -121,6 +121,13 @@ class EvaluationKind(str, Enum):
     EXACT = "exact"  # all neighbours, layer by layer over all nodes
 
 
+class ReplacementKind(str, Enum):
+    """The drawing of neighbours: with replacement or without it."""
+
+    WITHOUT = "without"
+    WITH = "with"
+
+
 class LastMinibatch(str, Enum):
     """The treatment of the training nodes at the end of an epoch that do not fill a minibatch."""
 

@@ -1,4 +1,4 @@
-"""A conversion of `TrainConfig` to and from JSON values, and of single fields from text."""
+"""Configurations as JSON values and from text, ready ones, and what a resumed run may change."""
 
 from __future__ import annotations
 
@@ -10,12 +10,29 @@ import typing
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
+from pyg_batchgnn.train.config.choices import MatrixProduct, ScheduleKind
+from pyg_batchgnn.train.config.table import FIELDS, ModelConfig, Resuming, SamplingConfig
 from pyg_batchgnn.train.config.train_config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 
 T = TypeVar("T")
+
+#: The ready configurations: experiments of the BatchGNN paper (appendix E, tables 2 and 3). The
+#: first one is the default.
+PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
+    {
+        "batchgnn": TrainConfig(),
+        "p3": TrainConfig(
+            model=ModelConfig(num_layers=2, hidden=32),
+            sampling=SamplingConfig(fanout=(25, 10), batch_size=1000),
+        ),
+        "distdglv2": TrainConfig(sampling=SamplingConfig(batch_size=1000)),
+    }
+)
+DEFAULT_PRESET = "batchgnn"
 
 #: Fields that there are no more: what nearly every run had there, and what other runs are told.
 _REMOVED = {
@@ -27,18 +44,19 @@ _REMOVED = {
 }
 
 
-def config_to_dict(config: Any) -> dict[str, Any]:
-    """Returns a dataclass as nested dicts of JSON values: enums by value, tuples as lists."""
-
-    def plain(value: Any) -> Any:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        if isinstance(value, Enum):
-            return value.value
-        return list(value) if isinstance(value, tuple) else value
-
-    result: dict[str, Any] = plain(config)
+def config_to_dict(config: TrainConfig) -> dict[str, dict[str, Any]]:
+    """Returns the JSON values by section and field: enums by value, tuples as lists."""
+    result: dict[str, dict[str, Any]] = {}
+    for path in FIELDS:
+        section, _, name = path.partition(".")
+        result.setdefault(section, {})[name] = _plain(config.value(path))
     return result
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
@@ -53,6 +71,17 @@ def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None)
             names the field.
     """
     return _merge(base or TrainConfig(), values, "")
+
+
+def preset(name: str) -> TrainConfig:
+    """Returns the preset of that name.
+
+    Raises:
+        TrainError: there is no such preset.
+    """
+    if name not in PRESETS:
+        raise TrainError(f"unknown preset {name!r}; the presets are {', '.join(PRESETS)}")
+    return PRESETS[name]
 
 
 def read_config(path: Path) -> TrainConfig:
@@ -74,12 +103,6 @@ def read_config(path: Path) -> TrainConfig:
         return config_from_dict(values)
     except TrainError as error:
         raise TrainError(f"{path}: {error}") from None
-
-
-def flat_fields(config: TrainConfig) -> dict[str, Any]:
-    """Returns the JSON values by ``section.field``."""
-    sections = config_to_dict(config).items()
-    return {f"{section}.{key}": value for section, part in sections for key, value in part.items()}
 
 
 def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
@@ -198,3 +221,59 @@ def _name(option: Any) -> str:
         return " or ".join(map(repr, typing.get_args(option)))
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     return names.get(option, str(option))
+
+
+# Resuming #########################################################################################
+
+
+def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
+    """Refuses changes that would give another run.
+
+    Raises:
+        TrainError: there is one. The message starts with `reason` and names the field.
+    """
+    for path in FIELDS:
+        old, new = _plain(before.value(path)), _plain(after.value(path))
+        if old != new and not _may_change(path, before):
+            raise TrainError(f"{reason} {path} ({old!r} is now {new!r}); start a new run for that")
+
+
+def _may_change(path: str, config: TrainConfig) -> bool:
+    """Returns whether a field may change when a run is resumed.
+
+    The partition decides which rank trains on a node, unless the schedule is global.
+    """
+    rule = FIELDS[path].option.resuming
+    if rule is Resuming.WITH_NATIVE_PRODUCT:
+        return is_thread_independent(config)
+    if rule is Resuming.WITH_GLOBAL_SCHEDULE:
+        return config.ranks.schedule is ScheduleKind.GLOBAL
+    return rule is Resuming.MAY_CHANGE
+
+
+def agreed_fields(config: TrainConfig) -> dict[str, Any]:
+    """Returns the fields that must be the same on every rank."""
+    return {path: _plain(config.value(path)) for path, row in FIELDS.items() if not row.option.is_per_host}
+
+
+def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
+    """Returns `wanted`, with the fields that it leaves open taken from `written`.
+
+    Args:
+        wanted: as the user gave it.
+        written: of the run that is resumed; its open fields were decided when it started.
+    """
+    decided: dict[str, dict[str, Any]] = {}
+    for path, row in FIELDS.items():
+        if row.option.is_decided and _plain(wanted.value(path)) in (None, "auto", "probe"):
+            section, _, name = path.partition(".")
+            decided.setdefault(section, {})[name] = _plain(written.value(path))
+    return config_from_dict(decided, wanted)
+
+
+def is_thread_independent(config: TrainConfig) -> bool:
+    """Returns whether the results are the same, bit for bit, with any number of threads.
+
+    They are with the native matrix product, and are not with torch's.
+    """
+    return config.run.matrix_product is MatrixProduct.NATIVE

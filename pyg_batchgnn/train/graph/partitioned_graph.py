@@ -23,9 +23,8 @@ from pyg_batchgnn.partition import (
     read_partition_meta,
     report_partition,
 )
-from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
-from pyg_batchgnn.train.config import POLICIES, ModelKind, RemoteKind, TrainConfig
+from pyg_batchgnn.train.config import POLICIES, ModelKind, RemoteKind, ReplacementKind, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_cache
 from pyg_batchgnn.train.graph.dataset_fingerprint import fingerprint_dataset
@@ -120,7 +119,7 @@ class PartitionedGraph(RunGraph):
     def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
         run = self.config.run
         return {
-            "replace": self.config.sampling.replacement is Replacement.WITH,
+            "replace": self.config.sampling.replacement is ReplacementKind.WITH,
             "seed": run.seed,
             "threads": run.threads,
             "attributes": self._attributes(settings),

@@ -10,14 +10,17 @@ from torch import Tensor
 from pyg_batchgnn.data import FEATURES, Dataset, NodeSet, Relation, Schema
 from pyg_batchgnn.train.config import (
     CacheKind,
-    EmbeddingConfig,
     RemoteKind,
     TaskKind,
     TrainConfig,
+    refuse_given,
 )
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.model import ModelInputs
 from pyg_batchgnn.train.task import PredictedLinks, PredictedNodes
+
+#: The fields that mean nothing in a run without learned rows.
+_OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +64,8 @@ class TrainingData:
             _check_features(dataset, one)
         names = _learned_types(dataset, config, features)
         if not names:
-            _refuse_options_of_rows(dataset, config.embedding)
+            because = f"but no nodes of {dataset.name} have learned rows; name their types with --embed"
+            refuse_given(config, _OF_ROWS, f"{because}, or leave it out")
         learned = dict.fromkeys(names, config.embedding.columns or config.model.hidden)
         read = cls(dataset.schema, node_type, link, labels, features, learned)
         if not read.inputs.is_homogeneous:
@@ -108,22 +112,6 @@ def _learned_types(dataset: Dataset, config: TrainConfig, features: Mapping[str,
                 f"wanted for them; leave --embed out, or name the type in it"
             )
     return [name for name in types if name in named]
-
-
-def _refuse_options_of_rows(dataset: Dataset, embedding: EmbeddingConfig) -> None:
-    """Refuses options of learned rows in a run without them."""
-    is_default = embedding.rule is EmbeddingConfig.rule
-    options = {
-        "columns": embedding.columns,
-        "rule": None if is_default else embedding.rule.value,
-        "learning_rate": embedding.learning_rate,
-    }
-    for name, value in options.items():
-        if value is not None:
-            raise TrainError(
-                f"embedding.{name} is {value}, but no nodes of {dataset.name} have learned rows; name their "
-                "types with --embed, or leave it out"
-            )
 
 
 def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:

@@ -11,9 +11,9 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.data import FEATURES, Dataset
 from pyg_batchgnn.embed import Embedding
-from pyg_batchgnn.sample import PygNeighborSampler, Replacement
+from pyg_batchgnn.sample import PygNeighborSampler
 from pyg_batchgnn.store import CscGraph, TypedGraph
-from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.config import ReplacementKind, TrainConfig
 from pyg_batchgnn.train.graph.aggregation import aggregates_exist, aggregation_cache
 from pyg_batchgnn.train.graph.embedded_rows import EmbeddedRows, RowsHere
 from pyg_batchgnn.train.graph.features import feature_table
@@ -100,7 +100,7 @@ class WholeGraph(RunGraph):
         sampler = PygNeighborSampler(
             self.topology,
             list(settings.fanout),
-            replace=self.config.sampling.replacement is Replacement.WITH,
+            replace=self.config.sampling.replacement is ReplacementKind.WITH,
             seed=run.seed,
             threads=run.threads,
         )

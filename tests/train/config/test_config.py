@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.config import (
     DEFAULT_PRESET,
     PRESETS,
@@ -18,6 +17,7 @@ from pyg_batchgnn.train.config import (
     ModelConfig,
     ModelKind,
     Precision,
+    ReplacementKind,
     SamplingConfig,
     TrainConfig,
     assign,
@@ -41,7 +41,7 @@ def test_presets(name: str, layers: int, hidden: int, fanout: tuple[int, ...], b
     assert (config.model.num_layers, config.model.hidden) == (layers, hidden)
     assert config.run.precision is Precision.FLOAT32
     assert (config.sampling.fanout, config.sampling.batch_size) == (fanout, batch_size)
-    assert config.sampling.replacement is Replacement.WITH
+    assert config.sampling.replacement is ReplacementKind.WITH
     assert config.sampling.last_batch is LastMinibatch.DROP
     assert config.optimiser.learning_rate == 0.003
     assert config.model.dropout == 0.5
@@ -87,7 +87,7 @@ def test_json_goes_there_and_back(name: str, tmp_path: Path) -> None:
         ("sampling.test_fanout=-1,-1,0", "sampling", "test_fanout", (-1, -1, 0)),
         ("sampling.test_fanout=[1,2,3]", "sampling", "test_fanout", (1, 2, 3)),
         ("sampling.test_fanout=none", "sampling", "test_fanout", None),
-        ("sampling.replacement=without", "sampling", "replacement", Replacement.WITHOUT),
+        ("sampling.replacement=without", "sampling", "replacement", ReplacementKind.WITHOUT),
         ("sampling.fetch_size=auto", "sampling", "fetch_size", "auto"),
         ("sampling.fetch_size=4", "sampling", "fetch_size", 4),
         ("optimiser.learning_rate=1e-2", "optimiser", "learning_rate", 0.01),
