@@ -68,7 +68,7 @@ class Resuming(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What is known about a field of the configuration, beside its type and default.
+    """All that is known about a field of the configuration, beside its type and default.
 
     Attributes:
         name: the option of ``batchgnn train``, with underscores; "" if only ``--set`` reaches the
