@@ -15,8 +15,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from pyg_batchgnn import __version__
-from pyg_batchgnn.train.cli.data_commands import datasets, generate, verify
-from pyg_batchgnn.train.cli.partition_command import partition
+from pyg_batchgnn.train.cli.graph_commands import datasets, generate, partition, verify
 from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.saved_run_commands import evaluate, predict
 from pyg_batchgnn.train.cli.train_command import INTERRUPTED, train

@@ -15,7 +15,7 @@ from pyg_batchgnn.train.config import OPTIONS
 from pyg_batchgnn.train.errors import as_train_error
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.train.run import RestoreRequest
+    from pyg_batchgnn.train.restored import RestoreRequest
 
 
 def option(name: str) -> Any:
@@ -118,7 +118,7 @@ def restore_request(
 ) -> RestoreRequest:
     """Returns the request that the options of a saved run make."""
     from pyg_batchgnn.train.config import EvaluationKind
-    from pyg_batchgnn.train.run import RestoreRequest
+    from pyg_batchgnn.train.restored import RestoreRequest
 
     evaluation = None
     if exact is not None:

@@ -165,7 +165,7 @@ def plan_command(
     from pyg_batchgnn.data.files import writing
     from pyg_batchgnn.planner import Choices, PlannerNetwork, plan
     from pyg_batchgnn.sample import Replacement
-    from pyg_batchgnn.train.run import open_dataset
+    from pyg_batchgnn.train.decisions import open_dataset
 
     _check_hosts(ranks, ranks_per_host)
     console = Console()
@@ -233,7 +233,7 @@ def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> 
         given: options of ``train`` by name; None where it takes its default.
     """
     from pyg_batchgnn.planner import seed_type_of
-    from pyg_batchgnn.train.run import check_trainable
+    from pyg_batchgnn.train.decisions import check_trainable
 
     name = graph.schema.node_types[seed_type_of(graph, node_type)]
     options = {**given, "node_type": name if graph.has_names else None}
@@ -254,7 +254,7 @@ def launch_words(ranks: int, ranks_per_host: int) -> list[str]:
 
 
 def _aggregation(model: ModelKind) -> Aggregation:
-    from pyg_batchgnn.train.graph import AGGREGATION_OF_MODEL
+    from pyg_batchgnn.train.graphs import AGGREGATION_OF_MODEL
 
     if model not in AGGREGATION_OF_MODEL:
         raise TrainError(f"--model is {model.value}, which cannot be planned; choose sage, gcn or gin")

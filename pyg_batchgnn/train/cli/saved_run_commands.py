@@ -12,8 +12,10 @@ from pyg_batchgnn.train.cli.options import restore_request
 from pyg_batchgnn.train.errors import TrainError
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.train.predict import EmbedRequest, EvaluateSummary, LinkPredictRequest
-    from pyg_batchgnn.train.run import RestoreRequest
+    from pyg_batchgnn.train.link_prediction import LinkPredictRequest
+    from pyg_batchgnn.train.prediction import EmbedRequest
+    from pyg_batchgnn.train.restored import RestoreRequest
+    from pyg_batchgnn.train.run_metrics import EvaluateSummary
 
 
 def predict(
@@ -87,7 +89,8 @@ def predict(
       torchrun --nproc-per-node=4 -m pyg_batchgnn predict runs/cora-gcn-1
         --exact --out predictions
     """
-    from pyg_batchgnn.train.predict import PredictRequest, embed_nodes, predict_links, predict_nodes
+    from pyg_batchgnn.train.link_prediction import predict_links
+    from pyg_batchgnn.train.prediction import PredictRequest, embed_nodes, predict_nodes
 
     restore = restore_request(run, exact, dataset, threads, partition, backend, timeout)
     if embeddings_of is not None:
@@ -119,7 +122,7 @@ def _of_types(restore: RestoreRequest, out: Path, types: str, predicts: bool) ->
     """Returns the request for embeddings that the options make. ``predicts``: options of
     predictions are given too."""
     from pyg_batchgnn.train.errors import TrainError
-    from pyg_batchgnn.train.predict import EmbedRequest
+    from pyg_batchgnn.train.prediction import EmbedRequest
 
     if predicts:
         raise TrainError(
@@ -135,7 +138,7 @@ def _of_links(
 ) -> LinkPredictRequest:
     """Returns the request for links that the options make."""
     from pyg_batchgnn.train.errors import TrainError
-    from pyg_batchgnn.train.predict import LinkPredictRequest
+    from pyg_batchgnn.train.link_prediction import LinkPredictRequest
 
     if embeddings:
         raise TrainError("--embeddings does not go with --pairs and --top; leave it out")
@@ -194,7 +197,7 @@ def evaluate(
 
       torchrun --nproc-per-node=4 -m pyg_batchgnn evaluate runs/cora-gcn-1 --exact
     """
-    from pyg_batchgnn.train.predict import EvaluateRequest, evaluate_run
+    from pyg_batchgnn.train.run_metrics import EvaluateRequest, evaluate_run
 
     restore = restore_request(run, exact, dataset, threads, partition, backend, timeout)
     names = tuple(name.strip() for name in splits.split(",") if name.strip())

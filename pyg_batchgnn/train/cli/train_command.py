@@ -109,8 +109,8 @@ def train(
       torchrun --nproc-per-node=4 --max-restarts=3 -m pyg_batchgnn train cora
         --schedule global --run-folder runs/cora --resume auto
     """
-    from pyg_batchgnn.train.loop import RunOutcome
-    from pyg_batchgnn.train.run import resume_run, start_or_resume_run, start_run
+    from pyg_batchgnn.train.start import resume_run, start_or_resume_run, start_run
+    from pyg_batchgnn.train.trainer import RunOutcome
 
     console = Console()
     changes = [
@@ -137,7 +137,7 @@ def train(
 
 def _refuse_options_of_ranks(given: Mapping[str, Any], changes: list[str]) -> None:
     """Raises TrainError for an option that means nothing without a launcher of several ranks."""
-    from pyg_batchgnn.train.graph import check_partition
+    from pyg_batchgnn.train.graphs import check_partition
     from pyg_batchgnn.train.ranks import check_backend
 
     rows = [row for name, row in OPTIONS.items() if row.option.needs_ranks and given.get(name) is not None]

@@ -18,19 +18,6 @@ from pyg_batchgnn.train.config.choices import (
     TaskKind,
     TaskLoss,
 )
-from pyg_batchgnn.train.config.json_values import (
-    DEFAULT_PRESET,
-    PRESETS,
-    agreed_fields,
-    assign,
-    config_from_dict,
-    config_to_dict,
-    is_thread_independent,
-    preset,
-    read_config,
-    refuse_changes,
-    with_decided_fields,
-)
 from pyg_batchgnn.train.config.table import (
     FIELDS,
     OPTIONS,
@@ -43,7 +30,21 @@ from pyg_batchgnn.train.config.table import (
     SamplingConfig,
     TaskConfig,
 )
-from pyg_batchgnn.train.config.train_config import TrainConfig, refuse_given
+from pyg_batchgnn.train.config.train_config import (
+    DEFAULT_PRESET,
+    PRESETS,
+    TrainConfig,
+    agreed_fields,
+    assign,
+    config_from_dict,
+    config_to_dict,
+    is_thread_independent,
+    preset,
+    read_config,
+    refuse_changes,
+    refuse_given,
+    with_decided_fields,
+)
 
 __all__ = [
     "DEFAULT_PRESET",

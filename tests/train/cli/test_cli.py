@@ -24,7 +24,7 @@ from pyg_batchgnn.planner import SAMPLES
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.cli.app import app
-from pyg_batchgnn.train.cli.data_commands import generate
+from pyg_batchgnn.train.cli.graph_commands import generate
 from pyg_batchgnn.train.cli.options import parse_size
 from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.train_command import train
@@ -39,7 +39,7 @@ from pyg_batchgnn.train.config import (
     config_to_dict,
 )
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.measure import Phase
+from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.run_folder import write_json
 from tests.support.training_runs import SMALL, batchgnn, records, without_plots
 

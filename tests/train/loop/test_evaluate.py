@@ -8,10 +8,12 @@ import torch
 
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import ModelConfig, RunConfig, SamplingConfig, TrainConfig
-from pyg_batchgnn.train.graph import WholeGraph, evaluation_loader
-from pyg_batchgnn.train.loop import TrainingJob, evaluate, infer
+from pyg_batchgnn.train.evaluate import evaluate, infer
+from pyg_batchgnn.train.graphs import WholeGraph
+from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.task import Evaluation
+from pyg_batchgnn.train.run_graph import evaluation_loader
+from pyg_batchgnn.train.tasks import Evaluation
 from tests.support.training_runs import job_alone
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.nn import ProductChoice, current_products
+from pyg_batchgnn.train import decisions as product
 from pyg_batchgnn.train.config import MatrixProduct, SamplingConfig, TrainConfig
-from pyg_batchgnn.train.model import choose_product, product_shapes
-from pyg_batchgnn.train.model import matrix_product as product
+from pyg_batchgnn.train.decisions import choose_product, product_shapes
 from pyg_batchgnn.train.ranks import Ranks
 from tests.support.training_runs import SMALL, batchgnn
 

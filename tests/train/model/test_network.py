@@ -17,8 +17,9 @@ from pyg_batchgnn.train.config import (
     SamplingConfig,
     TrainConfig,
 )
-from pyg_batchgnn.train.loop import TrainingJob, train_step
-from pyg_batchgnn.train.measure import PhaseClock, RunProgress
+from pyg_batchgnn.train.job import TrainingJob
+from pyg_batchgnn.train.progress import PhaseClock, RunProgress
+from pyg_batchgnn.train.trainer import train_step
 from tests.support.training_runs import job_alone
 
 STEPS = 6

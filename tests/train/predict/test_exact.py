@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.model import ModelInputs, build_network
-from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
+from pyg_batchgnn.train.checkpoint import Checkpoint
+from pyg_batchgnn.train.network import ModelInputs, build_network
+from pyg_batchgnn.train.run_folder import RunFolder
 from tests.support.launched_runs import assert_ended, launch
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import SMALL, batchgnn

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.run_folder import tensor_file
+from pyg_batchgnn.train.checkpoint import load_values, save_values
 from tests.support.training_runs import SMALL, batchgnn
 
 
@@ -51,8 +51,8 @@ def test_a_run_of_pygs_layers_is_refused_with_one_sentence(
     config["model"]["layers"] = "pyg"
     (old / "config.json").write_text(json.dumps(config))
     path = old / "checkpoint.safetensors"
-    values = tensor_file.load(path, "pyg_batchgnn checkpoint", 3)
-    tensor_file.save(path, "pyg_batchgnn checkpoint", 3, {**values, "config": config})
+    values = load_values(path, "pyg_batchgnn checkpoint", 3)
+    save_values(path, "pyg_batchgnn checkpoint", 3, {**values, "config": config})
     for command in (
         ["train", "--resume", old],
         ["train", "--config", old / "config.json"],

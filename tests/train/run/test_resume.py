@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pyg_batchgnn.train.run_folder import Checkpoint
+from pyg_batchgnn.train.checkpoint import Checkpoint
 from tests.support.training_runs import SMALL, batchgnn, records, run_signalled, weights
 
 EPOCHS = 3
