@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 def option(name: str) -> Any:
     """Returns an option of the table as typer takes it."""
     row = OPTIONS[name]
-    assert row.option.panel is not None, "the command line has the option"
-    return typer.Option(*row.flags, help=row.help, rich_help_panel=row.option.panel.value)
+    return typer.Option(*row.flags, help=row.help, rich_help_panel=row.panel.value)
 
 
 def with_table(command: Callable[..., int]) -> Callable[..., int]:

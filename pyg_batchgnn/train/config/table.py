@@ -71,10 +71,10 @@ class Option:
     """All that is known about a field of the configuration, beside its type and default.
 
     Attributes:
-        name: the option of ``batchgnn train``, with underscores; "" if only ``--set`` reaches the
-            field.
+        name: the option of ``batchgnn train``, with underscores; None is the field's own name. ""
+            is no option: only ``--set`` reaches the field.
         help: the help text; "{default}" stands for the default value.
-        panel: the panel of the help text; None for an option of another kind.
+        panel: the panel of the help text; None is that of the section.
         after: the name of the option that it follows in the help text; "" is the field before.
         flags: its spellings on the command line, if they do not follow from the name.
         least, most, below: bounds of a number.
@@ -85,7 +85,7 @@ class Option:
         is_decided: True if it is decided when a run starts, where it is None, "auto" or "probe".
     """
 
-    name: str = ""
+    name: str | None = None
     help: str
     panel: Panel | None = None
     after: str = ""
@@ -118,26 +118,19 @@ class ModelConfig:
     kind: ModelKind = _field(
         ModelKind.SAGE,
         name="model",
-        panel=Panel.MODEL,
         help="Kind of model: sage, gcn, gin or gat. Default: {default}.",
     )
     num_layers: int = _count(
         3,
-        name="num_layers",
-        panel=Panel.MODEL,
         help="Number of layers; each needs one number in --fanout. Default: as many as --fanout has, else "
         "{default}.",
     )
     hidden: int = _count(
         256,
-        name="hidden",
-        panel=Panel.MODEL,
         help="Columns between two layers. Default: {default}. Fewer train faster and need less memory.",
     )
     dropout: float = _field(
         0.5,
-        name="dropout",
-        panel=Panel.MODEL,
         least=0,
         below=1,
         help="Probability of setting an element between layers to zero. Default: {default}. Raise it "
@@ -145,8 +138,6 @@ class ModelConfig:
     )
     heads: int = _count(
         4,
-        name="heads",
-        panel=Panel.MODEL,
         help="Attention heads per layer of GAT; they share the hidden columns. Default: {default}.",
     )
 
@@ -158,15 +149,12 @@ class OptimiserConfig:
     learning_rate: float = _field(
         0.003,
         name="lr",
-        panel=Panel.MODEL,
         least=0,
         most=_RATE,
         help="Learning rate of Adam. Default: {default}. Lower it if the loss jumps.",
     )
     weight_decay: float = _field(
         0.0,
-        name="weight_decay",
-        panel=Panel.MODEL,
         least=0,
         most=_RATE,
         help="Factor of Adam's L2 penalty. Default: {default}. Raise it, as to 0.0005, against overfitting.",
@@ -180,26 +168,22 @@ class EmbeddingConfig:
     types: Literal["auto", "all", "none"] | tuple[str, ...] = _field(
         "auto",
         name="embed",
-        panel=Panel.ROWS,
         help="Node types that have a learned row per node: names with commas, all, none, or auto: the types "
         "without features. Default: {default}.",
     )
     columns: int | None = _count(
         None,
         name="embed_columns",
-        panel=Panel.ROWS,
         help="Columns of learned rows. Default: those of --hidden.",
     )
     rule: EmbeddingRule = _field(
         EmbeddingRule.ADAM,
         name="embed_rule",
-        panel=Panel.ROWS,
         help="Rule of their updates: adam, adagrad or sgd. Default: {default}.",
     )
     learning_rate: float | None = _field(
         None,
         name="embed_lr",
-        panel=Panel.ROWS,
         least=0,
         most=_RATE,
         help="Their learning rate. Default: that of --lr.",
@@ -212,63 +196,46 @@ class TaskConfig:
 
     node_type: str | None = _field(
         None,
-        name="node_type",
-        panel=Panel.TASK,
         help="Node type whose nodes are predicted, in a graph with named types. Default: the only type.",
     )
     kind: TaskKind = _field(
         TaskKind.AUTO,
         name="task",
-        panel=Panel.TASK,
         help="What is predicted for each node: classes (one of several), labels (any number of them), values "
         "(numbers), or auto: integers [N] are classes, integers or booleans [N, C] labels, floats values. "
         "With link the links of a relation are predicted. Default: {default}.",
     )
     loss: TaskLoss | None = _field(
         None,
-        name="loss",
-        panel=Panel.TASK,
         help="Loss of values: mse or mae; of links: bce or bpr. Default: the first.",
     )
     class_weights: Literal["balanced"] | tuple[float, ...] | None = _field(
         None,
-        name="class_weights",
-        panel=Panel.TASK,
         help="Weights in the loss: one number per class, as in 1,1,5, or per label for the nodes that have "
         "it; balanced makes rare classes weigh as much as frequent ones. Default: all weigh the same.",
     )
     metric: Metric | None = _field(
         None,
-        name="metric",
-        panel=Panel.TASK,
         help="Metric of validation nodes that chooses the best epoch: accuracy or macro_f1 for classes; "
         "roc_auc, average_precision, micro_f1 or macro_f1 for labels; mae or rmse for values; mrr, "
         "hits@1, 3, 10, 20, 50 or 100 for links. Default: the first; for values that of the loss.",
     )
     edge_type: tuple[str, ...] | None = _field(
         None,
-        name="edge_type",
-        panel=Panel.TASK,
         help="Relation whose links are predicted, as in user,buys,item. Default: the only one.",
     )
     reverse_edge_type: tuple[str, ...] | None = _field(
         None,
-        name="reverse_edge_type",
-        panel=Panel.TASK,
         help="Relation that holds the same edges the other way, as in item,sold_to,user. A minibatch sees "
         "the edges of its own links in neither. Default: the relation itself in a homogeneous graph; else "
         "that of the same name with rev_ in front, or without it, if there is one.",
     )
     decoder: Decoder = _field(
         Decoder.DOT,
-        name="decoder",
-        panel=Panel.TASK,
         help="Score of a link: dot (dot product) or mlp (perceptron on the product). Default: {default}.",
     )
     negatives: int = _count(
         1,
-        name="negatives",
-        panel=Panel.TASK,
         help="Other pairs drawn for each link in training. Default: {default}.",
     )
 
@@ -280,50 +247,37 @@ class SamplingConfig:
 
     fanout: tuple[int, ...] = _field(
         (15, 10, 5),
-        name="fanout",
-        panel=Panel.SAMPLING,
         help="Neighbours to sample per node at each hop, as in 15,10,5; -1 takes all. Default: {default}. "
         "Smaller numbers are faster and less accurate.",
     )
     test_fanout: tuple[int, ...] | None = _field(
         None,
-        name="test_fanout",
-        panel=Panel.SAMPLING,
         help="The same for evaluation. Default: 20 at each hop; for gin, --fanout.",
     )
     evaluation: EvaluationKind = _field(
         EvaluationKind.SAMPLED,
-        name="evaluation",
-        panel=Panel.SAMPLING,
         help="How nodes are evaluated: sampled, by --test-fanout, or exact, from all their neighbours, "
         "layer by layer over all nodes (native layers). Default: {default}.",
     )
     replacement: ReplacementKind = _field(
         ReplacementKind.WITH,
-        name="replacement",
-        panel=Panel.SAMPLING,
         help="Sample neighbours with or without replacement. Default: {default}, as BatchGNN; PyG's default "
         "is without.",
     )
     batch_size: int = _count(
         1024,
-        name="batch_size",
-        panel=Panel.SAMPLING,
         help="Training nodes per minibatch on each rank. Default: {default}. Lower it for small graphs.",
     )
     test_batch_size: int | None = _count(
-        None, help="Nodes per minibatch of evaluation. Default: as in training."
+        None, name="", help="Nodes per minibatch of evaluation. Default: as in training."
     )
     last_batch: LastMinibatch = _field(
         LastMinibatch.DROP,
-        name="last_batch",
-        panel=Panel.SAMPLING,
         help="drop or keep an epoch's last, smaller minibatch. Default: {default}.",
     )
     macrobatch_size: Size = _count(
         "auto",
         name="macrobatch",
-        panel=Panel.SAMPLING,
         flags=("--macrobatch", "--macrobatch-size"),
         resuming=Resuming.MAY_CHANGE,
         help="Minibatches that are sampled together: a number, all of an epoch, or auto. Default: {default}. "
@@ -332,7 +286,6 @@ class SamplingConfig:
     fetch_size: Size = _count(
         "auto",
         name="fetch",
-        panel=Panel.SAMPLING,
         flags=("--fetch", "--fetch-size"),
         resuming=Resuming.MAY_CHANGE,
         help="Minibatches that have their features fetched together: a number, all of a macrobatch, or auto. "
@@ -340,8 +293,6 @@ class SamplingConfig:
     )
     memory_budget: int | None = _field(
         None,
-        name="memory_budget",
-        panel=Panel.SAMPLING,
         least=1,
         most=_BYTES,
         is_size=True,
@@ -352,15 +303,12 @@ class SamplingConfig:
     prefetch: int = _count(
         0,
         least=0,
-        name="prefetch",
-        panel=Panel.SAMPLING,
         resuming=Resuming.MAY_CHANGE,
         help="Macrobatches to prepare during training. Default: {default}. Set 1 if cores or the network are "
         "idle; it needs more memory.",
     )
     cache: CacheKind = _field(
         CacheKind.OFF,
-        name="cache",
         panel=Panel.CACHE,
         help="aggregation replaces the last hop by aggregates of all neighbours, built before training "
         "(native sage, gcn and gin); off samples every hop. Default: {default}. It is faster and changes the "
@@ -368,14 +316,12 @@ class SamplingConfig:
     )
     cache_folder: str | None = _field(
         None,
-        name="cache_folder",
         panel=Panel.CACHE,
         resuming=Resuming.MAY_CHANGE,
         help="Folder of the aggregates: read if it exists, else written. Default: build them in every run.",
     )
     evaluate_with_cache: bool | None = _field(
         None,
-        name="evaluate_with_cache",
         panel=Panel.CACHE,
         flags=("--evaluate-with-cache/--evaluate-without-cache",),
         help="Evaluate with the aggregates too. Default: with them for gin, without for sage and gcn.",
@@ -388,6 +334,7 @@ class RunConfig:
 
     dataset: str | None = _field(
         None,
+        name="",
         resuming=Resuming.MAY_CHANGE,
         is_per_host=True,
         is_decided=True,
@@ -404,28 +351,20 @@ class RunConfig:
     )
     epochs: int = _count(
         20,
-        name="epochs",
-        panel=Panel.RUNNING,
         resuming=Resuming.MAY_CHANGE,
         help="Passes over the training nodes. Default: {default}.",
     )
     evaluate_every: int = _count(
         1,
-        name="evaluate_every",
-        panel=Panel.RUNNING,
         help="Epochs between two validations; the last epoch is always validated. Default: {default}.",
     )
     patience: int | None = _count(
         None,
-        name="patience",
-        panel=Panel.RUNNING,
         resuming=Resuming.MAY_CHANGE,
         help="Stop after this many validations in a row without a better metric. Default: train all epochs.",
     )
     seed: int = _field(
         0,
-        name="seed",
-        panel=Panel.RUNNING,
         least=0,
         most=2**64 - 1,
         help="Determines initial weights, order of nodes, samples and dropout. Default: {default}. The same "
@@ -433,8 +372,6 @@ class RunConfig:
     )
     threads: int | None = _field(
         None,
-        name="threads",
-        panel=Panel.RUNNING,
         least=1,
         most=_THREADS,
         resuming=Resuming.WITH_NATIVE_PRODUCT,
@@ -445,15 +382,11 @@ class RunConfig:
     )
     precision: Precision = _field(
         Precision.FLOAT32,
-        name="precision",
-        panel=Panel.RUNNING,
         help="float32, or bfloat16 for features, activations and products: half the memory, and faster on "
         "CPUs with AMX or AVX-512 BF16. Default: {default}.",
     )
     matrix_product: MatrixProduct = _field(
         MatrixProduct.AUTO,
-        name="matrix_product",
-        panel=Panel.RUNNING,
         is_decided=True,
         help="Matrix product of native layers: native, torch, or probe: the faster one, which takes a second "
         "to find out. The two round differently, so of two runs with probe one may choose the other and end "
@@ -461,12 +394,14 @@ class RunConfig:
     )
     malloc: Malloc = _field(
         Malloc.KEEP,
+        name="",
         resuming=Resuming.MAY_CHANGE,
         help="What becomes of freed memory: keep lets the C library keep it, default leaves it to the "
         "library. Default: {default}.",
     )
     checkpoint_seconds: float = _field(
         600.0,
+        name="",
         least=0,
         resuming=Resuming.MAY_CHANGE,
         help="Seconds within an epoch after which a checkpoint is written. Default: {default}.",
@@ -479,8 +414,6 @@ class RanksConfig:
 
     partition: str = _field(
         "random",
-        name="partition",
-        panel=Panel.RANKS,
         resuming=Resuming.WITH_GLOBAL_SCHEDULE,
         needs_ranks=True,
         help="Which rank owns which node: random, contiguous, ldg, fennel, or the folder of a saved "
@@ -489,8 +422,6 @@ class RanksConfig:
     )
     hybrid: bool = _field(
         False,
-        name="hybrid",
-        panel=Panel.RANKS,
         flags=("--hybrid/--no-hybrid",),
         needs_ranks=True,
         resuming=Resuming.MAY_CHANGE,
@@ -499,8 +430,6 @@ class RanksConfig:
     )
     feature_cache: int | None = _field(
         None,
-        name="feature_cache",
-        panel=Panel.RANKS,
         least=0,
         most=_BYTES,
         is_size=True,
@@ -511,8 +440,6 @@ class RanksConfig:
     )
     schedule: ScheduleKind = _field(
         ScheduleKind.LOCAL,
-        name="schedule",
-        panel=Panel.RANKS,
         help="local: each rank trains on the nodes that it owns, which sends least. balanced: each rank "
         "trains on equally many nodes, most of them its own; use it if the training nodes are spread "
         "unevenly. global: the ranks share the minibatches of one process, whatever their number. Default: "
@@ -520,16 +447,12 @@ class RanksConfig:
     )
     remote: RemoteKind = _field(
         RemoteKind.EXACT,
-        name="remote",
-        panel=Panel.RANKS,
         help="What layers read of other ranks' nodes. exact: their sampled neighbours. historical: rows that "
         "their owners pushed some steps ago, if they did; faster on slow networks, and less exact. "
         "Evaluation is always exact. Default: {default}.",
     )
     cache_lines: int | None = _field(
         1_000_000,
-        name="cache_lines",
-        panel=Panel.RANKS,
         least=1,
         most=2**30 - 1,
         help="Rows in each layer's cache of historical embeddings; none: one per halo node. Default: "
@@ -537,26 +460,18 @@ class RanksConfig:
     )
     life_span: int | None = _count(
         2,
-        name="life_span",
-        panel=Panel.RANKS,
         help="Steps for which a cached row can be read; none: without end. Default: {default}.",
     )
     push: int | None = _count(
         2000,
-        name="push",
-        panel=Panel.RANKS,
         help="Rows that a rank pushes at most per step, layer and peer; none: all. Default: {default}.",
     )
     delay: int = _count(
         1,
-        name="delay",
-        panel=Panel.RANKS,
         help="Steps after which pushed rows are received. Default: {default}.",
     )
     backend: str = _field(
         "gloo",
-        name="backend",
-        panel=Panel.RANKS,
         needs_ranks=True,
         resuming=Resuming.MAY_CHANGE,
         help="Backend of torch.distributed, as in gloo or ccl; batchgnn doctor shows which work here. "
@@ -564,8 +479,6 @@ class RanksConfig:
     )
     timeout: float = _field(
         600.0,
-        name="timeout",
-        panel=Panel.RANKS,
         least=1,
         most=_SECONDS,
         needs_ranks=True,
@@ -574,18 +487,17 @@ class RanksConfig:
     )
 
 
-#: The sections of the configuration by their names, in the order of ``config.json``.
-SECTIONS: Mapping[str, type[Any]] = types.MappingProxyType(
-    {
-        "model": ModelConfig,
-        "sampling": SamplingConfig,
-        "task": TaskConfig,
-        "embedding": EmbeddingConfig,
-        "optimiser": OptimiserConfig,
-        "run": RunConfig,
-        "ranks": RanksConfig,
-    }
-)
+#: The sections of the configuration by their names, in the order of ``config.json``, with the
+#: panels of their options.
+_SECTIONS: Mapping[str, tuple[type[Any], Panel]] = {
+    "model": (ModelConfig, Panel.MODEL),
+    "sampling": (SamplingConfig, Panel.SAMPLING),
+    "task": (TaskConfig, Panel.TASK),
+    "embedding": (EmbeddingConfig, Panel.ROWS),
+    "optimiser": (OptimiserConfig, Panel.MODEL),
+    "run": (RunConfig, Panel.RUNNING),
+    "ranks": (RanksConfig, Panel.RANKS),
+}
 
 
 @dataclass(frozen=True)
@@ -596,12 +508,16 @@ class ConfigField:
         path: the section and the name of the field, as in "model.hidden".
         default: the default value.
         hint: the type.
+        name: the option of ``batchgnn train``, with underscores; "" without.
+        panel: the panel of the help text.
         option: all else.
     """
 
     path: str
     default: Any
     hint: Any
+    name: str
+    panel: Panel
     option: Option
 
     @property
@@ -627,8 +543,7 @@ class ConfigField:
     @property
     def flags(self) -> tuple[str, ...]:
         """The spellings on the command line; none if only ``--set`` reaches the field."""
-        name = self.option.name
-        return self.option.flags or (("--" + name.replace("_", "-"),) if name else ())
+        return self.option.flags or (("--" + self.name.replace("_", "-"),) if self.name else ())
 
     @property
     def command_line_type(self) -> type[Any]:
@@ -653,31 +568,28 @@ def shown(value: Any) -> str:
 
 def _rows() -> dict[str, ConfigField]:
     found = {}
-    for section, kind in SECTIONS.items():
+    for section, (kind, panel) in _SECTIONS.items():
         hints = typing.get_type_hints(kind)
         for one in dataclasses.fields(kind):
-            path = f"{section}.{one.name}"
-            found[path] = ConfigField(path, one.default, hints[one.name], one.metadata["option"])
+            path, option = f"{section}.{one.name}", one.metadata["option"]
+            name = one.name if option.name is None else option.name
+            shown_in = option.panel or panel
+            found[path] = ConfigField(path, one.default, hints[one.name], name, shown_in, option)
     return found
+
+
+def _options() -> dict[str, ConfigField]:
+    """Returns the rows with options, by panel."""
+    panels, found = list(Panel), [one for one in FIELDS.values() if one.name]
+    found.sort(key=lambda one: panels.index(one.panel))
+    for one in [one for one in found if one.option.after]:
+        found.remove(one)
+        found.insert([other.name for other in found].index(one.option.after) + 1, one)
+    return {one.name: one for one in found}
 
 
 #: Every field by its path.
 FIELDS: Mapping[str, ConfigField] = types.MappingProxyType(_rows())
-
-
-def _options() -> dict[str, ConfigField]:
-    order = sorted(
-        (one for one in FIELDS.values() if one.option.panel is not None),
-        key=lambda one: list(Panel).index(one.option.panel or Panel.MODEL),
-    )
-    names = [one.option.name for one in order if not one.option.after]
-    for one in order:
-        if one.option.after:
-            names.insert(names.index(one.option.after) + 1, one.option.name)
-    by_name = {one.option.name: one for one in order}
-    return {name: by_name[name] for name in names}
-
-
 #: The fields that ``batchgnn train`` has options for, by the names of the options, as help shows
 #: them.
 OPTIONS: Mapping[str, ConfigField] = types.MappingProxyType(_options())
