@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.store import OwnRows, SortedNodes
+from pyg_batchgnn.train.config import EvaluationKind, TrainConfig
 from pyg_batchgnn.train.link_tasks import LinkTask, RankedLinks
 from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NetworkOutput
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_graph import EmbeddedRows, LabelSource, RunGraph
+from pyg_batchgnn.train.run_graph import EmbeddedRows, RunGraph
 from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
 
 # Evaluate #########################################################################################
@@ -42,7 +43,7 @@ def infer(network: GraphNetwork, loader: MacrobatchNeighborLoader) -> Iterator[t
 def evaluate(
     network: GraphNetwork,
     loader: MacrobatchNeighborLoader,
-    labels: LabelSource,
+    graph: RunGraph,
     task: NodeTask,
     ranks: Ranks,
     stop: Callable[[], bool] = lambda: False,
@@ -52,7 +53,7 @@ def evaluate(
     Args:
         network: evaluated.
         loader: this rank's nodes. Each node is in one rank's loader.
-        labels: the source of a minibatch's labels.
+        graph: of the run, which has the labels.
         task: of the network.
         ranks: of the run.
         stop: called after each minibatch. If it returns True, on every rank, evaluation ends early.
@@ -62,7 +63,7 @@ def evaluate(
     """
     scoring = Scoring(task)
     for batch, output in infer(network, loader):
-        scoring.add(output.logits, labels(network, batch))
+        scoring.add(output.logits, graph.labels(network, batch))
         if stop():
             return None
     return scoring.result(ranks)
@@ -132,6 +133,36 @@ def infer_all(network: GraphNetwork, graph: RunGraph) -> NodeOutputs:
     nodes = graph.all_nodes()
     output: NetworkOutput = network.infer(nodes)
     return NodeOutputs(nodes.node_of(graph.inputs.node_type), output.logits, output.hidden)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredNodes:
+    """The nodes of a split, on which a run is measured.
+
+    Attributes:
+        config: of the run.
+        network: of the run.
+        graph: of the run.
+        task: of the run.
+        nodes: [n] int64 original ids, the same on every rank.
+        loader: this rank's minibatches of them, for an evaluation by sampling.
+    """
+
+    config: TrainConfig
+    network: GraphNetwork
+    graph: RunGraph
+    task: NodeTask
+    nodes: Tensor
+    loader: MacrobatchNeighborLoader
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
+        """Returns loss and metrics, as the run is configured; collective."""
+        if self.config.sampling.evaluation is EvaluationKind.EXACT:
+            return evaluate_exactly(self.network, self.graph, self.nodes, self.task, ranks, stop)
+        return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
 
 
 # Pair scorer ######################################################################################
@@ -303,3 +334,7 @@ def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
     longest = -(-count // ranks.size)
     for start in range(begin, begin + max(1, longest), size):
         yield slice(min(start, end), min(start + size, end))
+
+
+#: The nodes or links of a split, on which a run is measured.
+Measured: TypeAlias = MeasuredNodes | MeasuredLinks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from pyg_batchgnn.sample import PygNeighborSampler
 from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore, TypedGraph, replicate_topology
 from pyg_batchgnn.train.config import POLICIES, CacheKind, ModelKind, RemoteKind, ReplacementKind, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.network import GraphNetwork, ModelInputs
+from pyg_batchgnn.train.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, MinibatchSettings, RowsHere, RowsOverRanks, RunGraph
 from pyg_batchgnn.train.training_data import TrainingData, feature_table, feature_type, fingerprint_dataset
@@ -92,35 +92,19 @@ def aggregates_exist(config: TrainConfig) -> bool:
 # Whole graph ######################################################################################
 
 
+@dataclass(eq=False, kw_only=True)
 class WholeGraph(RunGraph):
     """A graph that one rank holds whole.
 
-    Args:
-        config: of the run.
-        inputs: what the model reads of the nodes of each type.
+    Attributes:
         data: the features, and the edges of named relations.
         topology: the in-edges of each node, for the samplers.
         label: [N, ...], the labels of each node of the predicted type; None if links are predicted.
-        cache: aggregates of the features, or None in a run without a cache.
-        notes: lines about the cache that the user should read.
-        embedding: the learned rows, or None in a run without them.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        inputs: ModelInputs,
-        data: Data | HeteroData,
-        topology: CscGraph | TypedGraph,
-        label: Tensor | None,
-        cache: AggregationCache | None,
-        notes: list[str],
-        embedding: Embedding | None,
-    ) -> None:
-        super().__init__(config, inputs, cache, notes, embedding=embedding)
-        self.data = data
-        self.topology = topology
-        self.label = label
+    data: Data | HeteroData
+    topology: CscGraph | TypedGraph
+    label: Tensor | None
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
@@ -134,14 +118,14 @@ class WholeGraph(RunGraph):
         cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config))
         embedding = Embedding(data, read.learned, seed=config.run.seed) if read.learned else None
         return cls(
-            config,
-            read.inputs,
-            data,
-            topology,
-            read.labels.get(read.inputs.node_type),
-            cache,
-            notes,
-            embedding,
+            config=config,
+            inputs=read.inputs,
+            cache=cache,
+            notes=notes,
+            embedding=embedding,
+            data=data,
+            topology=topology,
+            label=read.labels.get(read.inputs.node_type),
         )
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
@@ -206,34 +190,17 @@ def _data(dataset: Dataset, read: TrainingData, config: TrainConfig) -> Data | H
 # Partitioned graph ################################################################################
 
 
+@dataclass(eq=False, kw_only=True)
 class PartitionedGraph(RunGraph):
     """A rank's part of the graph. The loaders of all ranks read it.
 
-    Args:
-        config: of the run.
-        inputs: what the model reads of the nodes of each type.
+    Attributes:
         features: the attributes of the part's nodes, labels among them.
         topology: the part's edges.
-        cache: aggregates of the features of the part's nodes, or None in a run without a cache.
-        notes: lines about the partition and the cache that the user should read.
-        history: the caches of halo nodes' rows, or None in the exact mode.
-        embedding: the learned rows, or None in a run without them.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        inputs: ModelInputs,
-        features: DistFeatureStore,
-        topology: DistGraphStore,
-        cache: AggregationCache | None,
-        notes: list[str],
-        history: HistoricalCaches | None = None,
-        embedding: Embedding | None = None,
-    ) -> None:
-        super().__init__(config, inputs, cache, notes, history, embedding)
-        self.features = features
-        self.topology = topology
+    features: DistFeatureStore
+    topology: DistGraphStore
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
@@ -261,8 +228,16 @@ class PartitionedGraph(RunGraph):
         if read.learned:
             comm = ranks.another("embeddings")
             embedding = Embedding((features, topology), read.learned, seed=config.run.seed, comm=comm)
-        notes = [*notes, *more]
-        return cls(config, read.inputs, features, topology, cache, notes, history, embedding)
+        return cls(
+            config=config,
+            inputs=read.inputs,
+            cache=cache,
+            notes=[*notes, *more],
+            embedding=embedding,
+            history=history,
+            features=features,
+            topology=topology,
+        )
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
         """Returns the labels that came with the features."""

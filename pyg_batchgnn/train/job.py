@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,9 +13,9 @@ from torch.optim import Adam
 from pyg_batchgnn.data import SPLITS, Dataset
 from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, SparseAdam, UpdateRule
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.train.config import EmbeddingRule, EvaluationKind, TaskKind, TrainConfig
+from pyg_batchgnn.train.config import EmbeddingRule, TaskKind, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.evaluate import MeasuredLinks, evaluate, evaluate_exactly
+from pyg_batchgnn.train.evaluate import Measured, MeasuredLinks, MeasuredNodes
 from pyg_batchgnn.train.graphs import PartitionedGraph, WholeGraph
 from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
 from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, build_network
@@ -23,76 +23,9 @@ from pyg_batchgnn.train.node_tasks import PredictedNodes, task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.replica import BatchNormStatistics, Replica
 from pyg_batchgnn.train.run_graph import (
-    LabelSource,
     RunGraph,
-    evaluation_loader,
-    link_training_loader,
-    training_loader,
 )
-from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Task
-
-# Splits ###########################################################################################
-
-
-class Measured(Protocol):
-    """The nodes or links of a split, on which a run is measured."""
-
-    def __len__(self) -> int: ...
-
-    def evaluate(self, ranks: Ranks, stop: Callable[[], bool]) -> Evaluation | None:
-        """Returns loss and metrics; collective.
-
-        The result is None if the split is empty, or if `stop` asks for an early end.
-        """
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredNodes:
-    """The nodes of a split, on which a run is measured.
-
-    Attributes:
-        config: of the run.
-        network: of the run.
-        graph: of the run.
-        task: of the run.
-        nodes: [n] int64 original ids, the same on every rank.
-        loader: this rank's minibatches of them, for an evaluation by sampling.
-    """
-
-    config: TrainConfig
-    network: GraphNetwork
-    graph: RunGraph
-    task: NodeTask
-    nodes: Tensor
-    loader: MacrobatchNeighborLoader
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics, as the run is configured; collective."""
-        if self.config.sampling.evaluation is EvaluationKind.EXACT:
-            return evaluate_exactly(self.network, self.graph, self.nodes, self.task, ranks, stop)
-        return evaluate(self.network, self.loader, self.graph.labels, self.task, ranks, stop)
-
-
-@dataclass(frozen=True, eq=False)
-class RunSplits:
-    """The splits of a run, ready for its trainer.
-
-    Attributes:
-        train_loader: shuffled minibatches of the training split.
-        labels: the source of a minibatch's labels.
-        val: the validation split.
-        test: the test split.
-        notes: lines that the user should read.
-    """
-
-    train_loader: MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
-    labels: LabelSource
-    val: Measured
-    test: Measured
-    notes: list[str]
+from pyg_batchgnn.train.tasks import NodeTask, Task
 
 
 def split_sizes(dataset: Dataset, config: TrainConfig) -> dict[str, int]:
@@ -118,43 +51,6 @@ def split_sizes(dataset: Dataset, config: TrainConfig) -> dict[str, int]:
     return sizes
 
 
-def run_splits(
-    config: TrainConfig, dataset: Dataset, graph: RunGraph, network: GraphNetwork, task: Task, ranks: Ranks
-) -> RunSplits:
-    """Makes the loaders of a run; collective.
-
-    Raises:
-        TrainError: the loader refuses an option.
-    """
-    if isinstance(task, LinkTask):
-        assert isinstance(network, LinkNetwork), "links have a network of their own"
-        return _of_links(config, PredictedLinks.of(dataset, config.task), graph, network, task, ranks)
-    assert isinstance(task, NodeTask), "tasks are on nodes or on links"
-    nodes = PredictedNodes.of(dataset, config.task)
-    loader, notes = training_loader(config, graph, nodes.split("train"), ranks.size)
-    val, test = (
-        MeasuredNodes(config, network, graph, task, ids, evaluation_loader(config, graph, ids))
-        for ids in (nodes.split("val"), nodes.split("test"))
-    )
-    return RunSplits(loader, graph.labels, val, test, notes)
-
-
-def _of_links(
-    config: TrainConfig,
-    links: PredictedLinks,
-    graph: RunGraph,
-    network: LinkNetwork,
-    task: LinkTask,
-    ranks: Ranks,
-) -> RunSplits:
-    loader, notes = link_training_loader(config, graph, links, ranks.size)
-    val, test = (MeasuredLinks(network, graph, task, links.measured(name)) for name in ("val", "test"))
-    return RunSplits(loader, lambda _, batch: network.labels(batch), val, test, notes)
-
-
-# Row optimizer ####################################################################################
-
-
 _RULES: Mapping[EmbeddingRule, Callable[[float], UpdateRule]] = {
     EmbeddingRule.ADAM: SparseAdam,
     EmbeddingRule.ADAGRAD: Adagrad,
@@ -169,9 +65,6 @@ def row_optimizer(config: TrainConfig, embedding: Embedding) -> EmbeddingOptimiz
     return EmbeddingOptimizer(embedding, _RULES[chosen.rule](rate))
 
 
-# Job ##############################################################################################
-
-
 @dataclass(frozen=True)
 class TrainingJob:
     """The objects that the trainer works with.
@@ -182,7 +75,6 @@ class TrainingJob:
         network: the model and its kind of minibatch.
         replica: the network as all ranks train it.
         running: the running statistics of its BatchNorm layers.
-        labels: the source of a minibatch's labels.
         optimiser: of the network's parameters.
         rows: updates the learned rows; None in a run without them.
         train_loader: shuffled minibatches of the training nodes.
@@ -198,7 +90,6 @@ class TrainingJob:
     network: GraphNetwork
     replica: Replica
     running: BatchNormStatistics
-    labels: LabelSource
     optimiser: Adam
     rows: EmbeddingOptimizer | None
     train_loader: MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
@@ -207,6 +98,12 @@ class TrainingJob:
     test: Measured
     sizes: dict[str, int]
     notes: list[str]
+
+    def labels(self, batch: Any) -> Tensor:
+        """Returns [S, ...], the labels of a minibatch's seed nodes, or of its pairs of nodes."""
+        if isinstance(self.network, LinkNetwork):
+            return self.network.labels(batch)
+        return self.graph.labels(self.network, batch)
 
 
 def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJob:
@@ -223,20 +120,41 @@ def build_job(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainingJo
     network = build_network(config, graph.inputs, task.columns, graph.embedding)
     settings = config.optimiser
     parameters = [one for one in network.model.parameters() if one.requires_grad]
-    splits = run_splits(config, dataset, graph, network, task, ranks)
+    loader, notes, val, test = _loader_and_splits(config, dataset, graph, network, task, ranks)
     return TrainingJob(
         config=config,
         task=task,
         network=network,
         replica=Replica(network, ranks),
         running=BatchNormStatistics(network.model, ranks),
-        labels=splits.labels,
         optimiser=Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay),
         rows=None if graph.embedding is None else row_optimizer(config, graph.embedding),
-        train_loader=splits.train_loader,
+        train_loader=loader,
         graph=graph,
-        val=splits.val,
-        test=splits.test,
+        val=val,
+        test=test,
         sizes=sizes,
-        notes=[*graph.notes, *splits.notes],
+        notes=[*graph.notes, *notes],
     )
+
+
+def _loader_and_splits(
+    config: TrainConfig, dataset: Dataset, graph: RunGraph, network: GraphNetwork, task: Task, ranks: Ranks
+) -> tuple[MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader, list[str], Measured, Measured]:
+    """Returns the loader of training, lines that the user should read, and what is measured in
+    validations and in the test; collective."""
+    val: Measured
+    test: Measured
+    if isinstance(task, LinkTask):
+        assert isinstance(network, LinkNetwork), "links have a network of their own"
+        links = PredictedLinks.of(dataset, config.task)
+        val, test = (MeasuredLinks(network, graph, task, links.measured(name)) for name in ("val", "test"))
+        return *graph.link_training_loader(links, ranks.size), val, test
+    assert isinstance(task, NodeTask), "tasks are on nodes or on links"
+    nodes = PredictedNodes.of(dataset, config.task)
+    loader, notes = graph.training_loader(nodes.split("train"), ranks.size)
+    val, test = (
+        MeasuredNodes(config, network, graph, task, ids, graph.evaluation_loader(ids))
+        for ids in (nodes.split("val"), nodes.split("test"))
+    )
+    return loader, notes, val, test

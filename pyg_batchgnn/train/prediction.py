@@ -29,7 +29,6 @@ from pyg_batchgnn.train.restored import (
     restore_run,
 )
 from pyg_batchgnn.train.run_folder import write_json
-from pyg_batchgnn.train.run_graph import evaluation_loader
 from pyg_batchgnn.train.tasks import Scoring, count_not_finite
 
 # Node ids #########################################################################################
@@ -303,7 +302,7 @@ def _checked(run: RestoredRun, request: PredictRequest) -> RestoredNodeRun:
 
 def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[PredictedRows]:
     """Yields the nodes of this rank's minibatches. Rank g mod R has minibatch g of the list."""
-    loader, size = evaluation_loader(run.config, run.graph, ids), run.config.test_batch_size
+    loader, size = run.graph.evaluation_loader(ids), run.config.test_batch_size
     for step, (batch, output) in enumerate(infer(run.network, loader)):
         seeds = run.network.seeds(batch)
         begin = (step * ranks.size + ranks.rank) * size

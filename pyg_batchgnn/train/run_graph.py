@@ -214,85 +214,88 @@ class MinibatchSettings:
 # Run graph ########################################################################################
 
 
-class LabelSource(Protocol):
-    """The source of a minibatch's labels."""
-
-    def __call__(self, network: GraphNetwork, batch: Any) -> Tensor:
-        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
-
-
+@dataclass(eq=False, kw_only=True)
 class RunGraph(ABC):
     """A graph that is held whole, or in parts over the ranks. All loaders of a run share it.
 
-    Args:
+    Attributes:
         config: of the run.
         inputs: what the model reads of the nodes of each type.
         cache: aggregates of the features, or None in a run without a cache.
         notes: lines about the graph that the user should read.
-        history: the caches of halo nodes' rows, or None in a run without them.
         embedding: the learned rows, or None in a run without them.
+        history: the caches of halo nodes' rows, or None in a run without them.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        inputs: ModelInputs,
-        cache: AggregationCache | None,
-        notes: list[str],
-        history: HistoricalCaches | None = None,
-        embedding: Embedding | None = None,
-    ) -> None:
-        self.config = config
-        self.inputs = inputs
-        self.cache = cache
-        self.notes = notes
-        self.history = history
-        self.embedding = embedding
+    config: TrainConfig
+    inputs: ModelInputs
+    cache: AggregationCache | None
+    notes: list[str]
+    embedding: Embedding | None
+    history: HistoricalCaches | None = None
 
-    def loader(self, nodes: Tensor, settings: MinibatchSettings) -> MacrobatchNeighborLoader:
-        """Makes a loader of minibatches; collective.
+    def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[MacrobatchNeighborLoader, list[str]]:
+        """Makes the shuffled loader of training minibatches; collective.
 
         Args:
-            nodes: [n] original ids of the seed nodes, which are of the predicted type.
-            settings: of the minibatches.
+            nodes: [n] original ids, of the predicted type.
+            ranks: the number of ranks.
+
+        Returns:
+            The loader, and lines that the user should read.
 
         Raises:
             TrainError: the loader refuses an option.
         """
-        nodes = nodes.to(torch.int64)
-        is_named = self.inputs.schema.has_names
-        with as_train_error(ValueError, NotImplementedError):
-            return MacrobatchNeighborLoader(
-                self._data(),
-                input_nodes=(self.inputs.node_type, nodes) if is_named else nodes,
-                aggregation_cache=self.cache if settings.cached else None,
-                **self._loader_arguments(settings),
-                **self._node_arguments(settings),
-            )
+        last, notes = self._last_minibatch(len(nodes), ranks, "nodes")
+        return self._loader(nodes, MinibatchSettings.of_training(self.config, last)), notes
 
-    def link_loader(self, links: PredictedLinks, settings: MinibatchSettings) -> MacrobatchLinkNeighborLoader:
-        """Makes a loader of minibatches of the training links; collective.
+    def evaluation_loader(self, nodes: Tensor) -> MacrobatchNeighborLoader:
+        """Makes a loader of all of `nodes`, in their order, with the fanout of evaluation;
+        collective."""
+        return self._loader(nodes, MinibatchSettings.of_evaluation(self.config))
 
-        A minibatch does not see the edges of its own links, nor their reverses.
+    def link_training_loader(
+        self, links: PredictedLinks, ranks: int = 1
+    ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
+        """Makes the shuffled loader of training links with their negatives; collective.
 
-        Args:
-            links: those that the run predicts.
-            settings: of the minibatches.
-
-        Raises:
-            TrainError: the loader refuses an option.
+        A minibatch does not see the edges of its own links, nor their reverses. Result and errors
+        are as of `training_loader`.
         """
         task, index = self.config.task, links.split("train").index.to(torch.int64)
-        mode = "triplet" if task.loss is TaskLoss.BPR else "binary"
+        last, notes = self._last_minibatch(index.size(1), ranks, "links")
         excluded = True if links.reverse is None else {links.relation: links.reverse}
         is_named = self.inputs.schema.has_names
         with as_train_error(ValueError, NotImplementedError):
-            return MacrobatchLinkNeighborLoader(
+            loader = MacrobatchLinkNeighborLoader(
                 self._data(),
                 edge_label_index=(links.relation, index) if is_named else index,
-                neg_sampling=(mode, task.negatives),
+                neg_sampling=("triplet" if task.loss is TaskLoss.BPR else "binary", task.negatives),
                 exclude_seed_edges=excluded if is_named else "reverse",
+                **self._loader_arguments(MinibatchSettings.of_training(self.config, last)),
+            )
+        return loader, notes
+
+    def _last_minibatch(self, count: int, ranks: int, unit: str) -> tuple[LastMinibatch, list[str]]:
+        """Returns what becomes of a smaller minibatch. The only one is always kept, and a line says
+        so."""
+        size, last = self.config.sampling.batch_size, self.config.sampling.last_batch
+        if last is LastMinibatch.KEEP or count >= size * ranks:
+            return last, []
+        on = "" if ranks == 1 else f" on {ranks} ranks"
+        kept = "the one smaller minibatch is kept" if ranks == 1 else "smaller minibatches are kept"
+        return LastMinibatch.KEEP, [f"only {count} training {unit} for minibatches of {size}{on}: {kept}"]
+
+    def _loader(self, nodes: Tensor, settings: MinibatchSettings) -> MacrobatchNeighborLoader:
+        nodes = nodes.to(torch.int64)
+        with as_train_error(ValueError, NotImplementedError):
+            return MacrobatchNeighborLoader(
+                self._data(),
+                input_nodes=(self.inputs.node_type, nodes) if self.inputs.schema.has_names else nodes,
+                aggregation_cache=self.cache if settings.cached else None,
                 **self._loader_arguments(settings),
+                **self._node_arguments(settings),
             )
 
     def _loader_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
@@ -352,58 +355,3 @@ class RunGraph(ABC):
     @abstractmethod
     def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
         """Returns the loader's other arguments that depend on where the graph lies."""
-
-
-# Loaders ##########################################################################################
-
-
-def training_loader(
-    config: TrainConfig, graph: RunGraph, nodes: Tensor, ranks: int = 1
-) -> tuple[MacrobatchNeighborLoader, list[str]]:
-    """Makes the shuffled loader of training minibatches.
-
-    Returns:
-        The loader, and lines that the user should read.
-
-    Raises:
-        TrainError: the loader refuses an option.
-    """
-    last, notes = _last_minibatch(config, len(nodes), ranks, "nodes")
-    return graph.loader(nodes, MinibatchSettings.of_training(config, last)), notes
-
-
-def evaluation_loader(config: TrainConfig, graph: RunGraph, nodes: Tensor) -> MacrobatchNeighborLoader:
-    """Makes a loader of all of `nodes`, in their order, with the fanout of evaluation.
-
-    Raises:
-        TrainError: the loader refuses an option.
-    """
-    return graph.loader(nodes, MinibatchSettings.of_evaluation(config))
-
-
-def link_training_loader(
-    config: TrainConfig, graph: RunGraph, links: PredictedLinks, ranks: int = 1
-) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
-    """Makes the shuffled loader of training links with their negatives.
-
-    Returns:
-        The loader, and lines that the user should read.
-
-    Raises:
-        TrainError: the loader refuses an option.
-    """
-    last, notes = _last_minibatch(config, len(links.split("train")), ranks, "links")
-    return graph.link_loader(links, MinibatchSettings.of_training(config, last)), notes
-
-
-def _last_minibatch(
-    config: TrainConfig, count: int, ranks: int, unit: str
-) -> tuple[LastMinibatch, list[str]]:
-    """Returns what becomes of a smaller minibatch. The only one is always kept, and a line says
-    so."""
-    size, last = config.sampling.batch_size, config.sampling.last_batch
-    if last is LastMinibatch.KEEP or count >= size * ranks:
-        return last, []
-    on = "" if ranks == 1 else f" on {ranks} ranks"
-    kept = "the one smaller minibatch is kept" if ranks == 1 else "smaller minibatches are kept"
-    return LastMinibatch.KEEP, [f"only {count} training {unit} for minibatches of {size}{on}: {kept}"]

@@ -19,7 +19,6 @@ from pyg_batchgnn.train.restored import (
     restore_run,
 )
 from pyg_batchgnn.train.run_folder import write_json
-from pyg_batchgnn.train.run_graph import evaluation_loader
 from pyg_batchgnn.train.tasks import Evaluation
 
 
@@ -130,8 +129,8 @@ def _nodes(run: RestoredNodeRun, splits: tuple[str, ...], ranks: Ranks) -> dict[
         if outputs is not None:
             found = score_nodes(outputs, run.graph, ids, run.task, ranks)
         else:
-            loader = evaluation_loader(run.config, run.graph, ids)
-            found = evaluate(run.network, loader, run.graph.labels, run.task, ranks)
+            loader = run.graph.evaluation_loader(ids)
+            found = evaluate(run.network, loader, run.graph, run.task, ranks)
         measured[name] = _Measured.of(len(ids), found, run.task.unit)
     return measured
 

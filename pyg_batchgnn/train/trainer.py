@@ -52,7 +52,7 @@ def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunPro
     """
     before, waited = clock.work(), job.replica.waited()
     with clock.measure(Phase.FORWARD):
-        targets = job.task.targets(job.labels(job.network, batch))
+        targets = job.task.targets(job.labels(batch))
         seeds, weight = len(targets), job.task.weight(targets)
         logits = job.replica.logits(batch, weight, progress.epoch, progress.step)
         loss = job.task.loss(logits, targets) if seeds else logits.sum()

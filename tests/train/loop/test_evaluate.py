@@ -12,7 +12,6 @@ from pyg_batchgnn.train.evaluate import evaluate, infer
 from pyg_batchgnn.train.graphs import WholeGraph
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_graph import evaluation_loader
 from pyg_batchgnn.train.tasks import Evaluation
 from tests.support.training_runs import job_alone
 
@@ -27,7 +26,7 @@ def _config(**sampling: object) -> TrainConfig:
 
 def _evaluation(job: TrainingJob, stop: bool = False) -> Evaluation | None:
     ranks = Ranks.join(job.config.ranks)
-    return evaluate(job.network, job.val.loader, job.labels, job.task, ranks, lambda: stop)
+    return evaluate(job.network, job.val.loader, job.graph, job.task, ranks, lambda: stop)
 
 
 def test_each_node_once_in_order(small_graph: Dataset) -> None:
@@ -62,5 +61,5 @@ def test_training_mode_is_put_back_and_stopping_gives_none(small_graph: Dataset)
 def test_no_nodes_give_no_metrics(small_graph: Dataset) -> None:
     config = _config()
     job, nothing = job_alone(config, small_graph), torch.empty(0, dtype=torch.int64)
-    loader = evaluation_loader(config, WholeGraph.of(small_graph, config), nothing)
-    assert evaluate(job.network, loader, job.labels, job.task, Ranks.join(config.ranks)) is None
+    loader = WholeGraph.of(small_graph, config).evaluation_loader(nothing)
+    assert evaluate(job.network, loader, job.graph, job.task, Ranks.join(config.ranks)) is None
