@@ -24,12 +24,34 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def command_line() -> str:
-    """Returns the page about `batchgnn`, made from the parser itself."""
+    """Returns the page about `batchgnn`, made from the parser itself and the table of options."""
     from pyg_batchgnn.train.cli import app
 
     group: Any = typer.main.get_command(app)
     pages = [_command(name, command) for name, command in group.commands.items()]
-    return "\n\n".join(["# Command line", _text(group.help), *pages]) + "\n"
+    return "\n\n".join(["# Command line", _text(group.help), *pages, _configuration()]) + "\n"
+
+
+def _configuration() -> str:
+    """Returns the section about the fields of ``config.json``, which `--set` reaches."""
+    from pyg_batchgnn.train.config import FIELDS
+
+    rows = [
+        f"| `{path}` | {', '.join(f'`{flag}`' for flag in row.flags) or _cell(row.help)} | "
+        f"`{row.default_text}` | {row.bounds} | {row.option.resuming.value} |"
+        for path, row in FIELDS.items()
+    ]
+    return "\n".join(
+        [
+            "## The fields of a configuration",
+            "",
+            "`config.json` in a run folder has all of them, and `--set` reaches each.",
+            "",
+            "| field | option | default | bounds | in a resumed run |",
+            "|---|---|---|---|---|",
+            *rows,
+        ]
+    )
 
 
 def _command(name: str, command: Any) -> str:

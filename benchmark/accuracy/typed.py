@@ -21,7 +21,7 @@ from benchmark.networks.basic import KINDS
 from benchmark.networks.recipe import DROPOUT, HEADS, LinkTrainer, StepTrainer
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, nn
 from pyg_batchgnn.data import Dataset, load_dataset
-from pyg_batchgnn.train.task import RankCounts
+from pyg_batchgnn.train.link_tasks import RankCounts
 
 #: Links that are ranked together.
 _PIECE = 1024

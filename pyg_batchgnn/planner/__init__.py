@@ -1,17 +1,19 @@
 """Predictions of what training on several machines takes, before it starts."""
 
 from pyg_batchgnn.planner.degrees import Degrees, PowerOverlap, probe_degrees
-from pyg_batchgnn.planner.historical import HistoricalPrediction, predict_historical
-from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork
-from pyg_batchgnn.planner.make import plan, seed_type_of, workload_of
-from pyg_batchgnn.planner.measure import measure_machine
-from pyg_batchgnn.planner.model import predict
-from pyg_batchgnn.planner.owners import owners_of
-from pyg_batchgnn.planner.probe import SAMPLES, probe_graph
-from pyg_batchgnn.planner.report import Plan
-from pyg_batchgnn.planner.search import Choices, search
-from pyg_batchgnn.planner.setting import PlannerSetting, Prediction
-from pyg_batchgnn.planner.workload import MinibatchMeans, Overlaps, PlannerProbe, TypeRows, Workload
+from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork, measure_machine
+from pyg_batchgnn.planner.plans import Choices, Plan, plan, search, seed_type_of, workload_of
+from pyg_batchgnn.planner.prediction import HistoricalPrediction, predict, predict_historical
+from pyg_batchgnn.planner.probe import SAMPLES, owners_of, probe_graph
+from pyg_batchgnn.planner.workload import (
+    MinibatchMeans,
+    Overlaps,
+    PlannerProbe,
+    PlannerSetting,
+    Prediction,
+    TypeRows,
+    Workload,
+)
 
 __all__ = [
     "SAMPLES",

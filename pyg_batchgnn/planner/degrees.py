@@ -169,29 +169,28 @@ def probe_degrees(
     degrees: Degrees,
     ranks: int,
     *,
-    ranks_per_host: int = 1,
     replacement: Replacement = Replacement.WITH,
 ) -> PlannerProbe:
     """Returns the sizes of minibatches under the policy "random", from degrees alone.
 
-    Every rank owns equally many seed nodes then, so it trains its own with the balanced schedule.
+    Every rank has a host of its own, and owns equally many seed nodes, so it trains its own with
+    the balanced schedule.
     """
-    hosts = -(-ranks // ranks_per_host)
     seeds = [
         workload.training * (rank + 1) // ranks - workload.training * rank // ranks for rank in range(ranks)
     ]
     depths = [
-        _means(workload, degrees, hops, 1 - 1 / ranks, 1 - 1 / hosts, replacement)
+        _means(workload, degrees, hops, 1 - 1 / ranks, replacement)
         for hops in (len(workload.fanouts), len(workload.fanouts) - 1)
     ]
     return PlannerProbe(
-        *("random", ranks, hosts, tuple(seeds), -(-workload.nodes // ranks), -(-workload.edges // ranks)),
+        *("random", ranks, ranks, tuple(seeds), -(-workload.nodes // ranks), -(-workload.edges // ranks)),
         *depths,
     )
 
 
 def _means(
-    workload: Workload, degrees: Degrees, hops: int, away: float, remote: float, replacement: Replacement
+    workload: Workload, degrees: Degrees, hops: int, away: float, replacement: Replacement
 ) -> MinibatchMeans:
     """Returns the means over minibatches of the first ``hops`` hops."""
     work = Workload(**{**vars(workload), "fanouts": workload.fanouts[:hops]})
@@ -215,5 +214,5 @@ def _means(
         expanded,
         min(expanded + sum(edges[-1:]), float(workload.nodes)),
         Overlaps((DegreeOverlap(work, degrees, replacement),)),
-        Overlaps((DegreeOverlap(work, degrees, replacement, remote, own),)),
+        Overlaps((DegreeOverlap(work, degrees, replacement, away, own),)),
     )

@@ -12,23 +12,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyg_batchgnn.train.config import TrainConfig, assign, preset, read_config
     from pyg_batchgnn.train.errors import TrainError
-    from pyg_batchgnn.train.loop import RunOutcome
-    from pyg_batchgnn.train.predict import (
+    from pyg_batchgnn.train.link_prediction import LinkPredictRequest, LinkPredictSummary, predict_links
+    from pyg_batchgnn.train.prediction import (
         EmbedRequest,
         EmbedSummary,
-        EvaluateRequest,
-        EvaluateSummary,
-        LinkPredictRequest,
-        LinkPredictSummary,
         PredictRequest,
         PredictSummary,
         embed_nodes,
-        evaluate_run,
-        predict_links,
         predict_nodes,
     )
-    from pyg_batchgnn.train.run import RestoreRequest, resume_run, start_or_resume_run, start_run
-    from pyg_batchgnn.train.task import average_precision, f1_score, roc_auc
+    from pyg_batchgnn.train.restored import RestoreRequest
+    from pyg_batchgnn.train.run_metrics import EvaluateRequest, EvaluateSummary, evaluate_run
+    from pyg_batchgnn.train.start import resume_run, start_or_resume_run, start_run
+    from pyg_batchgnn.train.tasks import average_precision, f1_score, roc_auc
+    from pyg_batchgnn.train.trainer import RunOutcome
 
 __all__ = [
     "EmbedRequest",
@@ -59,31 +56,31 @@ __all__ = [
 ]
 
 _PARTS = {
-    "EmbedRequest": "predict",
-    "EmbedSummary": "predict",
-    "EvaluateRequest": "predict",
-    "EvaluateSummary": "predict",
-    "LinkPredictRequest": "predict",
-    "LinkPredictSummary": "predict",
-    "PredictRequest": "predict",
-    "PredictSummary": "predict",
-    "RestoreRequest": "run",
-    "RunOutcome": "loop",
+    "EmbedRequest": "prediction",
+    "EmbedSummary": "prediction",
+    "EvaluateRequest": "run_metrics",
+    "EvaluateSummary": "run_metrics",
+    "LinkPredictRequest": "link_prediction",
+    "LinkPredictSummary": "link_prediction",
+    "PredictRequest": "prediction",
+    "PredictSummary": "prediction",
+    "RestoreRequest": "restored",
+    "RunOutcome": "trainer",
     "TrainConfig": "config",
     "TrainError": "errors",
     "assign": "config",
-    "average_precision": "task",
-    "embed_nodes": "predict",
-    "evaluate_run": "predict",
-    "f1_score": "task",
-    "predict_links": "predict",
-    "predict_nodes": "predict",
+    "average_precision": "tasks",
+    "embed_nodes": "prediction",
+    "evaluate_run": "run_metrics",
+    "f1_score": "tasks",
+    "predict_links": "link_prediction",
+    "predict_nodes": "prediction",
     "preset": "config",
     "read_config": "config",
-    "resume_run": "run",
-    "roc_auc": "task",
-    "start_or_resume_run": "run",
-    "start_run": "run",
+    "resume_run": "start",
+    "roc_auc": "tasks",
+    "start_or_resume_run": "start",
+    "start_run": "start",
 }
 
 

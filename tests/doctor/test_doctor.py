@@ -9,17 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pyg_batchgnn.doctor import (
-    Finding,
-    FindingState,
-    as_json,
-    as_table,
-    backends,
-    is_healthy,
-    machine,
-    packages,
-)
-from pyg_batchgnn.doctor.packages import Package
+from pyg_batchgnn.doctor import Finding, FindingState, as_json, as_table, checks, is_healthy
+from pyg_batchgnn.doctor.checks import Package
 from pyg_batchgnn.train.cli import main
 
 
@@ -56,7 +47,7 @@ def test_what_is_needed_decides() -> None:
     ],
 )
 def test_packages(package: Package, state: FindingState, seen: str) -> None:
-    found = packages.check_package(package)
+    found = checks.check_package(package)
     assert found.state is state and seen in found.seen and found.needed == bool(package.least)
     assert state is FindingState.WORKS or found.remedy == "get it"
 
@@ -74,7 +65,7 @@ def test_a_package_that_cannot_be_imported_takes_nothing_down(
     (tmp_path / "of_another_torch.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = packages.check_package(Package("x", "of_another_torch", "none", "build it again"))
+    found = checks.check_package(Package("x", "of_another_torch", "none", "build it again"))
     assert found.state is FindingState.BROKEN and says in found.seen
 
 
@@ -85,8 +76,8 @@ def test_huge_pages(tmp_path: Path) -> None:
         ("always madvise [never]", FindingState.ABSENT),
     ):
         setting.write_text(text)
-        assert machine.huge_pages(setting).state is state
-    assert machine.huge_pages(tmp_path / "none").seen == "unknown"
+        assert checks.huge_pages(setting).state is state
+    assert checks.huge_pages(tmp_path / "none").seen == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -103,14 +94,14 @@ def test_huge_pages(tmp_path: Path) -> None:
     ],
 )
 def test_threads_that_spin(chosen: dict[str, str], state: FindingState) -> None:
-    found = machine.waiting_threads(chosen)
+    found = checks.waiting_threads(chosen)
     assert found.state is state and all(f"{name}={value}" in found.seen for name, value in chosen.items())
     assert ("export GOMP_SPINCOUNT=3000" in found.remedy) is (state is FindingState.ABSENT)
 
 
 def test_shared_memory(tmp_path: Path) -> None:
-    assert machine.shared_memory(tmp_path / "none").state is FindingState.ABSENT
-    assert "GiB free of" in machine.shared_memory(tmp_path).seen
+    assert checks.shared_memory(tmp_path / "none").state is FindingState.ABSENT
+    assert "GiB free of" in checks.shared_memory(tmp_path).seen
 
 
 def _raise(error: Exception) -> Callable[..., str]:
@@ -131,8 +122,8 @@ def _raise(error: Exception) -> Callable[..., str]:
 def test_a_backend_that_fails_is_broken(
     monkeypatch: pytest.MonkeyPatch, exchange: Callable[..., str], seen: str
 ) -> None:
-    monkeypatch.setattr(backends, "_exchange", exchange)
-    found = backends.check_backend_works("gloo")
+    monkeypatch.setattr(checks, "_exchange", exchange)
+    found = checks.check_backend_works("gloo")
     assert found.state is FindingState.BROKEN and found.needed and seen in found.seen and found.remedy
 
 
@@ -141,9 +132,9 @@ def test_processes_that_hang_or_fail_are_ended(monkeypatch: pytest.MonkeyPatch) 
         return subprocess.Popen(["sh", "-c", command], stdout=-1, stderr=-1, text=True)
 
     with pytest.raises(RuntimeError, match="the last line"):
-        backends._end(started("echo the last line >&2; exit 3"))
-    monkeypatch.setattr(backends, "LIMIT", 0.1)
+        checks._end(started("echo the last line >&2; exit 3"))
+    monkeypatch.setattr(checks, "LIMIT", 0.1)
     hanging = started("exec sleep 60")
     with pytest.raises(RuntimeError, match="had not exchanged anything"):
-        backends._end(hanging)
+        checks._end(hanging)
     assert hanging.poll() is not None

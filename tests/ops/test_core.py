@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -208,3 +209,15 @@ def test_a_block_is_used_again_once_it_is_free() -> None:
 
 def test_the_processor_is_known() -> None:
     assert ops.simd_level() in (0, 256, 512)
+
+
+def test_sizes_around_the_limit_of_a_class_map_no_memory_again() -> None:
+    draw, limit = random.Random(0), 20 << 20
+    ops.empty_cache()
+    held, calls = ops.empty((int(0.985 * limit),), torch.uint8), -1
+    for step in range(50):
+        held = ops.empty((int(limit * draw.uniform(0.985, 1.01)),), torch.uint8)  # two at a time
+        if step == 1:
+            calls = ops.memory_stats().system_calls
+    assert held.numel() and ops.memory_stats().system_calls == calls
+    ops.empty_cache()

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader
+from pyg_batchgnn import AggregationCache, MacrobatchNeighborLoader, ops
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset, load_dataset
 from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
@@ -64,8 +64,10 @@ def prepare(
                 aggregation_cache=kept,
                 **arguments,
             )
-            before = comm.counters.snapshot()
+            ops.empty_cache()
+            before, held = comm.counters.snapshot(), ops.memory_stats()
             minibatches = sum(1 for _ in loader)
+            memory = ops.memory_stats()
             counts = comm.counters.snapshot() - before
             moved = (MessageKind.TOPOLOGY, MessageKind.FEATURES)
             found.append(
@@ -74,6 +76,7 @@ def prepare(
                     "rows": loader.stats().total.rows_fetched,
                     "rounds": [counts[kind].rounds for kind in (*moved, MessageKind.LOOKUP)],
                     "bytes": [counts[kind].bytes_received for kind in moved],
+                    "memory": memory.live + memory.cached - held.live,
                 }
             )
     return found

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyg_batchgnn.planner.growth import Growth, growth_of
+from pyg_batchgnn.planner.probe import Growth, growth_of
 
 
 def drawn(seed: int, nodes: int, samples: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,14 +15,11 @@ from pyg_batchgnn.planner import (
     HistoricalPrediction,
     PlannerMachine,
     PlannerNetwork,
-    PlannerSetting,
     TypeRows,
     Workload,
-    predict,
     predict_historical,
     probe_degrees,
 )
-from pyg_batchgnn.planner.advice import historical_advice
 from tests.support.ranks import run_ranks
 
 WORK = Workload(
@@ -111,14 +108,3 @@ def test_pushes_that_take_longer_than_training_are_waited_for() -> None:
 def test_features_are_fetched_for_as_many_halo_nodes_as_there_are_lines() -> None:
     few = predicted(settings=HistoricalSettings(lines=1000))
     assert few.feature_bytes == 1000 * (400 + 8) < predicted().feature_bytes
-
-
-def test_advice_compares_with_the_exact_mode() -> None:
-    probe = probe_degrees(WORK, Degrees.lognormal(WORK.nodes, WORK.edges, 1.0), 4)
-    for network, words in ((SLOW, "worth a try"), (PlannerNetwork(1e12, 0.0), "once.")):
-        exact = predict(WORK, probe, MACHINE, network, PlannerSetting(macrobatch=1))
-        (line,) = historical_advice({"ldg": predicted(network=network)}, exact)
-        assert words in line and "--remote historical --partition ldg" in line and "instead of" in line
-    assert historical_advice({}, exact) == []
-    fast = dataclasses.replace(exact, seconds={"forward": 1e-3})
-    assert "not worth it" in historical_advice({"ldg": predicted()}, fast)[0]

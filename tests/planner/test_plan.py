@@ -17,12 +17,13 @@ from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, load_dataset, write_folder
 from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import Choices, Plan, PlannerMachine, PlannerNetwork, PlannerSetting, predict
-from pyg_batchgnn.planner.make import workload_of
+from pyg_batchgnn.planner.plans import workload_of
 from pyg_batchgnn.sample import Replacement
-from pyg_batchgnn.train.cli.quantities import parse_rate
+from pyg_batchgnn.train.cli.plan_command import parse_rate
 from pyg_batchgnn.train.errors import TrainError
 from tests.planner.job_planned import first_trained
 from tests.support.bare_graphs import without_features
+from tests.support.drawn_figures import figures_drawn
 from tests.support.programs import quick_programs
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import batchgnn
@@ -106,6 +107,8 @@ def test_ranks_count_what_was_predicted(graph: str, schedule: ScheduleName, repl
         assert predicted.rows == pytest.approx(sum(one["rows"] for one in seen) / 4, rel=0.1)
         received = [sum(one["bytes"][kind] for one in seen) / 4 for kind in (0, 1)]
         assert [predicted.topology_bytes, predicted.feature_bytes] == pytest.approx(received, rel=0.1)
+        without = predict(found.workload, probe, replace(found.machine, resident=0.0), found.network, setting)
+        assert max(one["memory"] for one in seen) < without.memory, "the margin holds what blocks are kept"
 
 
 def test_ranks_count_what_was_predicted_of_seeds_that_they_do_not_own() -> None:
@@ -188,13 +191,17 @@ def test_ranks_without_a_whole_minibatch_keep_smaller_ones(schedule: ScheduleNam
     assert all(one.minibatches == 1 and one.rows > 0 and one.memory > 0 for one in found.predictions)
 
 
-def test_a_plan_is_written(tmp_path: Path) -> None:
+def test_a_plan_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = planned(2)
+    drawn = figures_drawn(monkeypatch)
     numbers, picture = found.write(tmp_path / "plan")
     content = json.loads(numbers.read_text())
     assert content["recommended"]["setting"]["macrobatch"] in (0, 1)
     assert len(content["predictions"]) == len(found.predictions) and picture.stat().st_size > 10_000
-    assert found.advice()[0].startswith("Recommended")
+    assert found.advice()[0].startswith("Recommended") and len(found.advice()) == 2
+    (figure,) = drawn
+    legend = figure.axes[0].get_legend()
+    assert legend is not None and legend.get_window_extent().y0 > figure.axes[0].get_window_extent().y1 - 1
 
 
 @pytest.mark.parametrize("schedule", list(ScheduleName))
@@ -313,7 +320,7 @@ def test_what_training_refuses_is_not_planned() -> None:
         kinds = {one.setting.aggregation for one in found.predictions}
         assert kinds == ({None, Aggregation.MEAN} if is_for_them else {None})
         assert (len(found.historical), found.workload.parameters > 0) == (is_for_them, is_for_them)
-        assert any("istorical" in line for line in found.advice()) == is_for_them
+        assert ("hist" in list(found.table().columns[3].cells)) == is_for_them
 
 
 def test_a_plan_is_refused_as_training_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

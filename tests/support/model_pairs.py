@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import Minibatch, SampledMinibatch, nn
-from pyg_batchgnn.train.model import pyg_layers as pyg
+from tests.support import pyg_models as pyg
 from tests.support.layer_cases import FEATURES, batch_cases, sampled, table
 
 HIDDEN, CLASSES = 16, 5
@@ -20,7 +20,7 @@ class Pair(NamedTuple):
     """Constructors; the argument is the probability of dropout, where the model has it."""
 
     native: Callable[[float], nn.NativeModel]
-    pyg: Callable[[float], pyg.PygModel]
+    pyg: Callable[[float], pyg.PygOnPrefixes]
 
 
 PAIRS: dict[str, Pair] = {
@@ -34,18 +34,18 @@ PAIRS: dict[str, Pair] = {
     ),
     "gat": Pair(
         lambda drop: nn.GAT(FEATURES, HIDDEN, 3, CLASSES, drop, heads=4, attention_dropout=0.0),
-        lambda drop: pyg.PygGAT(FEATURES, HIDDEN, 3, CLASSES, drop, heads=4, attention_dropout=0.0),
+        lambda drop: pyg.PygGAT(FEATURES, HIDDEN, 3, CLASSES, drop, heads=4),
     ),
     "gin": Pair(
         lambda _: nn.GIN(FEATURES, HIDDEN, 3, CLASSES, norm="batch_norm", inner_channels=HIDDEN),
-        lambda _: pyg.PygGIN(FEATURES, HIDDEN, 3, CLASSES, inner_channels=HIDDEN),
+        lambda _: pyg.PygGIN(FEATURES, HIDDEN, 3, CLASSES),
     ),
 }
 
 
 def both(
     kind: str, drop: float = 0.0, dtype: torch.dtype = torch.float32
-) -> tuple[nn.NativeModel, pyg.PygModel]:
+) -> tuple[nn.NativeModel, pyg.PygOnPrefixes]:
     """The two models of a kind with the same weights."""
     torch.manual_seed(7)
     native, reference = PAIRS[kind].native(drop).to(dtype), PAIRS[kind].pyg(drop).to(dtype)

@@ -26,7 +26,7 @@ import torch
 import torch.distributed.run
 
 import pyg_batchgnn.planner
-import pyg_batchgnn.train.run  # noqa: F401
+import pyg_batchgnn.train.start  # noqa: F401
 
 _PR_SET_PDEATHSIG = 1
 _MOST_BYTES = 1 << 17

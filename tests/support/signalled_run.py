@@ -18,7 +18,8 @@ from typing import Any
 from unittest import mock
 
 from pyg_batchgnn.__main__ import main
-from pyg_batchgnn.train.loop import train_step, trainer
+from pyg_batchgnn.train import trainer
+from pyg_batchgnn.train.trainer import train_step
 from tests.support.training_runs import without_plots
 
 

@@ -16,11 +16,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.train import start
 from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.config import TrainConfig
-from pyg_batchgnn.train.loop import TrainingJob, build_job
+from pyg_batchgnn.train.job import TrainingJob, build_job
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run import ending
 from tests.support.programs import quick_programs
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -54,8 +54,8 @@ def batchgnn(*arguments: object, plots: bool = False) -> int:
 @contextlib.contextmanager
 def without_plots() -> Iterator[None]:
     """Leaves out the plots at the end of a run, which take as long as many of the runs here."""
-    learning, phases = (mock.create_autospec(plot) for plot in (ending.plot_learning, ending.plot_phases))
-    with mock.patch.multiple(ending, plot_learning=learning, plot_phases=phases):
+    learning, phases = (mock.create_autospec(plot) for plot in (start.plot_learning, start.plot_phases))
+    with mock.patch.multiple(start, plot_learning=learning, plot_phases=phases):
         yield
 
 

@@ -9,13 +9,13 @@ import sys
 import pytest
 
 from pyg_batchgnn.train.config import Malloc
-from pyg_batchgnn.train.malloc import configure_malloc
+from pyg_batchgnn.train.decisions import configure_malloc
 
 _PROBE = """
 import os, resource, torch
-import pyg_batchgnn.train.loop
+import pyg_batchgnn.train.trainer
 from pyg_batchgnn.train.config import Malloc
-from pyg_batchgnn.train.malloc import configure_malloc
+from pyg_batchgnn.train.decisions import configure_malloc
 for choice in Malloc:  # each in a process of its own
     if os.fork() == 0:
         kept = configure_malloc(choice)

@@ -5,21 +5,28 @@ A command imports torch and the rooms that it needs when it runs, so that help a
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from typer.core import TyperGroup
 
 from pyg_batchgnn import __version__
-from pyg_batchgnn.train.cli.data_commands import datasets, generate, verify
-from pyg_batchgnn.train.cli.doctor_command import doctor
-from pyg_batchgnn.train.cli.evaluate_command import evaluate
-from pyg_batchgnn.train.cli.messages import DEBUG_VARIABLE, INTERRUPTED, USER_MISTAKE, complain
-from pyg_batchgnn.train.cli.partition_command import partition
+from pyg_batchgnn.train.cli.graph_commands import datasets, generate, partition, verify
 from pyg_batchgnn.train.cli.plan_command import plan_command
-from pyg_batchgnn.train.cli.predict_command import predict
-from pyg_batchgnn.train.cli.train_command import train
+from pyg_batchgnn.train.cli.saved_run_commands import evaluate, predict
+from pyg_batchgnn.train.cli.train_command import INTERRUPTED, train
+from pyg_batchgnn.train.errors import FirstRankError, TrainError
+
+USER_MISTAKE, PEER_FAILED = 2, 3
+DEBUG_VARIABLE = "PYG_BATCHGNN_DEBUG"
+#: Torch's word, in a RuntimeError, for a tensor that does not fit into memory.
+_NO_MEMORY = "DefaultCPUAllocator"
+#: The commands whose memory goes to batches; that of the others goes to the graph.
+_WITH_BATCHES = ("train", "predict", "evaluate", "plan")
 
 
 class _Commands(TyperGroup):
@@ -31,6 +38,32 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt:
             print("batchgnn: interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
+
+
+def doctor(
+    as_json_text: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> int:
+    """Shows what is installed and works here, and what to do about the rest.
+
+    Checks torch, PyG and optional packages, the processor, huge pages and
+    shared memory, and lets two processes exchange data over each backend of
+    torch.distributed. Installs and changes nothing. The exit status is 1 if
+    something that is needed does not work, else 0.
+
+    [bold]Examples[/bold]
+
+      batchgnn doctor
+
+      batchgnn doctor --json
+    """
+    from pyg_batchgnn.doctor import as_json, as_table, examine, is_healthy
+
+    findings = examine()
+    if as_json_text:
+        print(json.dumps(as_json(findings), indent=1))
+    else:
+        Console().print(as_table(findings))
+    return 0 if is_healthy(findings) else 1
 
 
 app = typer.Typer(
@@ -85,9 +118,59 @@ def main(arguments: list[str] | None = None) -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
             sys.exit(USER_MISTAKE)
-        status = complain(error.format_message(), USER_MISTAKE)
+        status = _complain(error.format_message(), USER_MISTAKE)
     except Exception as error:
-        from pyg_batchgnn.train.cli.failures import report
-
-        status = report(error, next(iter(sys.argv[1:] if arguments is None else arguments), ""))
+        status = _report(error, next(iter(sys.argv[1:] if arguments is None else arguments), ""))
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _report(error: Exception, command: str) -> int:
+    """Prints one line about the error that is being handled. Returns the exit status.
+
+    Args:
+        error: the error.
+        command: the command that failed.
+
+    Raises:
+        Exception: the error itself, if it is a fault of the program, or if the debug variable is
+            set.
+    """
+    import torch.distributed as dist
+
+    from pyg_batchgnn.comm import AgreementError, CommError
+    from pyg_batchgnn.data import DatasetError
+    from pyg_batchgnn.data.files import system_message
+
+    if isinstance(error, FirstRankError):
+        return USER_MISTAKE
+    if isinstance(error, AgreementError):  # all ranks have the same error
+        return _complain(str(error), USER_MISTAKE) if _rank() in ("", "0") else USER_MISTAKE
+    if isinstance(error, (CommError, dist.DistError)):
+        return _complain(str(error), PEER_FAILED)
+    if isinstance(error, (TrainError, DatasetError)):
+        return _complain(str(error), USER_MISTAKE)
+    if isinstance(error, OSError):
+        return _complain(system_message(error), USER_MISTAKE)
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY in str(error)):
+        advice = "use a smaller batch, fanout or hidden size"
+        if command not in _WITH_BATCHES:
+            advice = "the graph does not fit; use a machine with more memory, or ranks on several machines"
+        return _complain(f"not enough memory: {error}; {advice}", USER_MISTAKE)
+    raise error
+
+
+def _complain(message: str, status: int) -> int:
+    """Prints one line to the standard error, and returns `status`.
+
+    With the debug variable set, raises the error that is being handled.
+    """
+    if os.environ.get(DEBUG_VARIABLE):
+        raise
+    who = f"rank {_rank()}: " if _rank() else ""
+    print(f"batchgnn: {who}{' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+def _rank() -> str:
+    """Returns this process's rank if a launcher started several, else an empty text."""
+    return os.environ.get("RANK", "") if os.environ.get("WORLD_SIZE", "1") != "1" else ""

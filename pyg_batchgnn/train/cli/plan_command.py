@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 
-from pyg_batchgnn.train.cli import plan_options as options
-from pyg_batchgnn.train.cli.choices import ModelName, ReplacementName, ScheduleOption
-from pyg_batchgnn.train.cli.fields import assignments
-from pyg_batchgnn.train.cli.options.task import Reverse
-from pyg_batchgnn.train.cli.quantities import parse_fanout, parse_macrobatch, parse_rate, parse_size
+from pyg_batchgnn.train.cli.options import assignments, option, parse_size
+from pyg_batchgnn.train.config import ModelKind, ReplacementKind, ScheduleKind, TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError, as_train_error
 
 if TYPE_CHECKING:
@@ -23,28 +22,129 @@ if TYPE_CHECKING:
     from pyg_batchgnn.planner import PlannerMachine
 
 
+_CLUSTER, _TRAINING, _TRIED = "The cluster", "The training", "The settings to compare"
+
+DatasetName = Annotated[str, typer.Argument(help="Name or folder of a data set, as for train.")]
+Ranks = Annotated[int, typer.Option(help="Number of ranks that will train.", min=1, rich_help_panel=_CLUSTER)]
+Bandwidth = Annotated[
+    str,
+    typer.Option(help="Bandwidth of each host's link, as in 1gbit or 1.25GB.", rich_help_panel=_CLUSTER),
+]
+Latency = Annotated[
+    float, typer.Option(help="Microseconds between two hosts.", min=0, rich_help_panel=_CLUSTER)
+]
+RanksPerHost = Annotated[
+    int, typer.Option(help="Ranks on each host; they share its memory.", min=1, rich_help_panel=_CLUSTER)
+]
+Cores = Annotated[
+    float,
+    typer.Option(help="Cores of each rank; 0.5 if two ranks share one.", rich_help_panel=_CLUSTER),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory that each rank may use, as in 32GiB. Default: no limit.", rich_help_panel=_CLUSTER
+    ),
+]
+Machine = Annotated[
+    Path | None,
+    typer.Option(
+        help='JSON file with the speeds of the cluster\'s cores, as "machine" in a plan.json that was '
+        "written there. Default: measure this machine.",
+        rich_help_panel=_CLUSTER,
+    ),
+]
+Fanout = Annotated[
+    str,
+    typer.Option(help="Neighbours to sample per node at each hop.", rich_help_panel=_TRAINING),
+]
+BatchSize = Annotated[
+    int,
+    typer.Option(help="Training nodes per minibatch on each rank.", min=1, rich_help_panel=_TRAINING),
+]
+Replacement = Annotated[
+    ReplacementKind,
+    typer.Option(help="Sample neighbours with or without replacement.", rich_help_panel=_TRAINING),
+]
+Model = Annotated[
+    ModelKind, typer.Option(help="Kind of model; gat cannot be planned.", rich_help_panel=_TRAINING)
+]
+Hidden = Annotated[
+    int,
+    typer.Option(
+        help="Columns between two layers; 0 leaves the layers out of the prediction.",
+        min=0,
+        rich_help_panel=_TRAINING,
+    ),
+]
+Schedule = Annotated[
+    ScheduleKind,
+    typer.Option(
+        help="Rule by which ranks share training nodes, as for train. Historical embeddings are predicted "
+        "for local only.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+NodeType = Annotated[
+    str | None,
+    typer.Option(
+        help="Type of the training nodes, where several types have some.", rich_help_panel=_TRAINING
+    ),
+]
+Partitions = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Policy, or folder of a saved partition; may be repeated. Default: random.",
+        rich_help_panel=_TRIED,
+    ),
+]
+Macrobatches = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Macrobatch size B, or all for a whole epoch; may be repeated. Default: 1, 8, 32, 128 and all.",
+        rich_help_panel=_TRIED,
+    ),
+]
+FeatureCaches = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Size of the feature cache, as in 512MiB, compared with none; may be repeated.",
+        rich_help_panel=_TRIED,
+    ),
+]
+Samples = Annotated[
+    int,
+    typer.Option(
+        help="Minibatches to sample for the prediction; more are slower and more exact.",
+        min=1,
+        rich_help_panel=_TRIED,
+    ),
+]
+Out = Annotated[Path | None, typer.Option("--out", help="New folder for plan.json and plan.png.")]
+
+
 def plan_command(
-    dataset: options.DatasetName,
-    ranks: options.Ranks,
-    bandwidth: options.Bandwidth = "10gbit",
-    latency: options.Latency = 100.0,
-    ranks_per_host: options.RanksPerHost = 1,
-    cores: options.Cores = 1.0,
-    memory: options.Memory = None,
-    machine: options.Machine = None,
-    fanout: options.Fanout = "15,10,5",
-    batch_size: options.BatchSize = 1024,
-    replacement: options.Replacement = ReplacementName.WITH,
-    model: options.Model = ModelName.SAGE,
-    hidden: options.Hidden = 256,
-    schedule: options.Schedule = ScheduleOption.LOCAL,
-    node_type: options.NodeType = None,
-    reverse: Reverse = None,
-    partition: options.Partitions = None,
-    macrobatch: options.Macrobatches = None,
-    feature_cache: options.FeatureCaches = None,
-    samples: options.Samples = 32,
-    out: options.Out = None,
+    dataset: DatasetName,
+    ranks: Ranks,
+    bandwidth: Bandwidth = "10gbit",
+    latency: Latency = 100.0,
+    ranks_per_host: RanksPerHost = 1,
+    cores: Cores = 1.0,
+    memory: Memory = None,
+    machine: Machine = None,
+    fanout: Fanout = "15,10,5",
+    batch_size: BatchSize = 1024,
+    replacement: Replacement = ReplacementKind.WITH,
+    model: Model = ModelKind.SAGE,
+    hidden: Hidden = 256,
+    schedule: Schedule = ScheduleKind.LOCAL,
+    node_type: NodeType = None,
+    reverse: Annotated[bool | None, option("reverse")] = None,
+    partition: Partitions = None,
+    macrobatch: Macrobatches = None,
+    feature_cache: FeatureCaches = None,
+    samples: Samples = 32,
+    out: Out = None,
 ) -> None:
     """Predicts what training on several machines takes, and recommends a setting.
 
@@ -52,7 +152,7 @@ def plan_command(
     a core of this machine does. Then predicts for each macrobatch size, fetch
     size, partition, with and without all edges on every rank and with and
     without caches: rounds, rows and bytes that travel, memory of each rank,
-    and seconds per epoch and phase. Tells whether a cache pays off.
+    and seconds per epoch and phase.
 
     [bold]Examples[/bold]
 
@@ -65,7 +165,7 @@ def plan_command(
     from pyg_batchgnn.data.files import writing
     from pyg_batchgnn.planner import Choices, PlannerNetwork, plan
     from pyg_batchgnn.sample import Replacement
-    from pyg_batchgnn.train.run import open_dataset
+    from pyg_batchgnn.train.decisions import open_dataset
 
     _check_hosts(ranks, ranks_per_host)
     console = Console()
@@ -133,12 +233,11 @@ def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> 
         given: options of ``train`` by name; None where it takes its default.
     """
     from pyg_batchgnn.planner import seed_type_of
-    from pyg_batchgnn.train.config import TrainConfig, assign
-    from pyg_batchgnn.train.run import check_trainable
+    from pyg_batchgnn.train.decisions import check_trainable
 
     name = graph.schema.node_types[seed_type_of(graph, node_type)]
     options = {**given, "node_type": name if graph.has_names else None}
-    check_trainable(assign(TrainConfig(), assignments(options, [])), graph)
+    check_trainable(assign(TrainConfig(), assignments(options)), graph)
 
 
 def launch_words(ranks: int, ranks_per_host: int) -> list[str]:
@@ -154,14 +253,12 @@ def launch_words(ranks: int, ranks_per_host: int) -> list[str]:
     return ["torchrun", f"--nnodes={hosts}", each, *meet, *module]
 
 
-def _aggregation(model: ModelName) -> Aggregation:
-    from pyg_batchgnn.train.config import ModelKind
-    from pyg_batchgnn.train.graph import AGGREGATION_OF_MODEL
+def _aggregation(model: ModelKind) -> Aggregation:
+    from pyg_batchgnn.train.graphs import AGGREGATION_OF_MODEL
 
-    kind = ModelKind(model.value)
-    if kind not in AGGREGATION_OF_MODEL:
+    if model not in AGGREGATION_OF_MODEL:
         raise TrainError(f"--model is {model.value}, which cannot be planned; choose sage, gcn or gin")
-    return AGGREGATION_OF_MODEL[kind]
+    return AGGREGATION_OF_MODEL[model]
 
 
 def _read_machine(path: Path) -> PlannerMachine:
@@ -179,3 +276,52 @@ def _read_machine(path: Path) -> PlannerMachine:
     if not all(isinstance(value, (int, float)) and value >= 0 for value in values.values()):
         raise TrainError(f"{path}: every speed must be a number, at least 0")
     return PlannerMachine(**values)
+
+
+def parse_rate(text: str) -> float:
+    """Returns the bytes per second of a text like 1gbit, 100mbit or 12.5GB.
+
+    Raises:
+        TrainError: the text is not a rate with a unit, or the rate is not positive.
+    """
+    from pyg_batchgnn.cache import parse_bytes
+
+    match = re.fullmatch(r"\s*(.*?)(bit)?(/s)?\s*", text.lower())
+    assert match is not None
+    if re.fullmatch(r"[\d.]+", match[1]) and not match[2]:
+        raise TrainError(f"{text!r} is a rate without a unit; write it like 10gbit, 100mbit or 1.25GB")
+    try:
+        rate = parse_bytes(f"{match[1]}b") / 8 if match[2] else parse_bytes(match[1])
+    except ValueError:
+        rate = 0.0
+    if not rate > 0:
+        raise TrainError(f"{text!r} is not a rate; write it like 10gbit, 100mbit or 1.25GB")
+    return rate
+
+
+def parse_fanout(text: str) -> tuple[int, ...]:
+    """Returns the numbers of a text like 15,10,5.
+
+    Raises:
+        TrainError: the text is no list of numbers, or one of them is below -1.
+    """
+    try:
+        numbers = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise TrainError(f"--fanout is {text!r}; write numbers like 15,10,5") from None
+    if any(number < -1 for number in numbers):
+        raise TrainError(f"--fanout is {text!r}; numbers must be 0 or more, or -1 for all neighbours")
+    return numbers
+
+
+def parse_macrobatch(text: str) -> int:
+    """Returns the number of minibatches of a text like 8, and 0 for all.
+
+    Raises:
+        TrainError: the text is neither.
+    """
+    if text == "all":
+        return 0
+    if not text.isdecimal():
+        raise TrainError(f"--macrobatch is {text!r}; write a number like 8, or all")
+    return int(text)

@@ -10,13 +10,23 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pyg_batchgnn.train.cli import options
-from pyg_batchgnn.train.cli.choices import PRESET_NAMES
-from pyg_batchgnn.train.cli.fields import FIELDS, assignments
-from pyg_batchgnn.train.cli.messages import INTERRUPTED
+from pyg_batchgnn.train.cli.options import assignments, with_table
+from pyg_batchgnn.train.config import (
+    DEFAULT_PRESET,
+    OPTIONS,
+    PRESETS,
+    TrainConfig,
+    assign,
+    preset,
+    read_config,
+)
 from pyg_batchgnn.train.errors import TrainError
 
+#: The exit status of a run that was asked to stop.
+INTERRUPTED = 130
 
+
+@with_table
 def train(
     dataset: Annotated[
         str | None,
@@ -30,9 +40,9 @@ def train(
         str,
         typer.Option(
             "--preset",
-            help=f"Ready configuration to start from: {', '.join(PRESET_NAMES)}. Other options change it.",
+            help=f"Ready configuration to start from: {', '.join(PRESETS)}. Other options change it.",
         ),
-    ] = PRESET_NAMES[0],
+    ] = DEFAULT_PRESET,
     config: Annotated[
         Path | None,
         typer.Option(help="config.json to start from, as in a run folder, instead of a preset."),
@@ -60,59 +70,7 @@ def train(
             "A run's config.json shows all fields.",
         ),
     ] = None,
-    model: options.Model = None,
-    layers: options.Layers = None,
-    num_layers: options.NumLayers = None,
-    hidden: options.Hidden = None,
-    dropout: options.Dropout = None,
-    heads: options.Heads = None,
-    lr: options.LearningRate = None,
-    weight_decay: options.WeightDecay = None,
-    embed: options.Embed = None,
-    embed_columns: options.EmbedColumns = None,
-    embed_rule: options.EmbedRule = None,
-    embed_lr: options.EmbedLearningRate = None,
-    node_type: options.NodeType = None,
-    reverse: options.Reverse = None,
-    task: options.Task = None,
-    loss: options.Loss = None,
-    class_weights: options.ClassWeights = None,
-    metric: options.MetricOption = None,
-    edge_type: options.EdgeType = None,
-    reverse_edge_type: options.ReverseEdgeType = None,
-    decoder: options.Decoder = None,
-    negatives: options.Negatives = None,
-    fanout: options.Fanout = None,
-    test_fanout: options.TestFanout = None,
-    evaluation: options.Evaluation = None,
-    replacement: options.ReplacementOption = None,
-    batch_size: options.BatchSize = None,
-    last_batch: options.LastBatch = None,
-    macrobatch: options.Macrobatch = None,
-    fetch: options.Fetch = None,
-    memory_budget: options.MemoryBudget = None,
-    prefetch: options.Prefetch = None,
-    cache: options.Cache = None,
-    cache_folder: options.CacheFolder = None,
-    evaluate_with_cache: options.EvaluateWithCache = None,
-    epochs: options.Epochs = None,
-    evaluate_every: options.EvaluateEvery = None,
-    patience: options.Patience = None,
-    seed: options.Seed = None,
-    threads: options.Threads = None,
-    precision: options.Precision = None,
-    matrix_product: options.MatrixProduct = None,
-    partition: options.Partition = None,
-    hybrid: options.Hybrid = None,
-    feature_cache: options.FeatureCache = None,
-    schedule: options.ScheduleOption = None,
-    remote: options.Remote = None,
-    cache_lines: options.CacheLines = None,
-    life_span: options.LifeSpan = None,
-    push: options.Push = None,
-    delay: options.Delay = None,
-    backend: options.Backend = None,
-    timeout: options.Timeout = None,
+    **given: Any,
 ) -> int:
     """Trains a model and writes a run folder.
 
@@ -129,8 +87,6 @@ def train(
       batchgnn train cora --model gcn --batch-size 64 --epochs 30
 
       batchgnn train ogbn-products --threads 16 --prefetch 1 --precision bfloat16
-
-      batchgnn train cora --layers pyg --fanout 15,10 --batch-size 64
 
       batchgnn train cora --cache aggregation --fanout 15,10,5 --batch-size 64
 
@@ -153,13 +109,15 @@ def train(
       torchrun --nproc-per-node=4 --max-restarts=3 -m pyg_batchgnn train cora
         --schedule global --run-folder runs/cora --resume auto
     """
-    from pyg_batchgnn.train.config import assign, preset, read_config
-    from pyg_batchgnn.train.loop import RunOutcome
-    from pyg_batchgnn.train.run import resume_run, start_or_resume_run, start_run
+    from pyg_batchgnn.train.start import resume_run, start_or_resume_run, start_run
+    from pyg_batchgnn.train.trainer import RunOutcome
 
-    given = {name: value for name, value in locals().items() if name in FIELDS}
     console = Console()
-    changes = assignments(given, settings or [])
+    changes = [
+        *([] if dataset is None else [f"run.dataset={dataset}"]),
+        *assignments(given),
+        *(settings or []),
+    ]
     _refuse_options_of_ranks(given, changes)
     base = preset(preset_name) if config is None else read_config(config)
     if resume == Path("auto"):
@@ -167,7 +125,7 @@ def train(
             raise TrainError("--resume auto needs --run FOLDER: the run to continue or to start")
         outcome = start_or_resume_run(assign(base, changes), run, console)
     elif resume is not None:
-        if config is not None or run is not None or preset_name != PRESET_NAMES[0]:
+        if config is not None or run is not None or preset_name != DEFAULT_PRESET:
             raise TrainError(
                 "--resume continues with its own configuration and folder: drop --config, --run and --preset"
             )
@@ -179,17 +137,16 @@ def train(
 
 def _refuse_options_of_ranks(given: Mapping[str, Any], changes: list[str]) -> None:
     """Raises TrainError for an option that means nothing without a launcher of several ranks."""
-    from pyg_batchgnn.train.config import TrainConfig, assign
-    from pyg_batchgnn.train.graph import check_partition
+    from pyg_batchgnn.train.graphs import check_partition
     from pyg_batchgnn.train.ranks import check_backend
 
-    names = [name for name in options.OF_RANKS if given[name] is not None]
-    if not names or "WORLD_SIZE" in os.environ:
+    rows = [row for name, row in OPTIONS.items() if row.option.needs_ranks and given.get(name) is not None]
+    if not rows or "WORLD_SIZE" in os.environ:
         return
     ranks = assign(TrainConfig(), [change for change in changes if change.startswith("ranks.")]).ranks
     check_backend(ranks.backend)
     check_partition(ranks.partition)
-    shown = " and ".join("--" + name.replace("_", "-") for name in names)
+    shown = " and ".join(row.flags[0].partition("/")[0] for row in rows)
     raise TrainError(
         f"{shown}: this is for several ranks, and here is one process; start ranks with torchrun "
         f"--nproc-per-node=2 -m pyg_batchgnn train ..., or leave it out"

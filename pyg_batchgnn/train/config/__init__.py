@@ -7,32 +7,21 @@ from pyg_batchgnn.train.config.choices import (
     EmbeddingRule,
     EvaluationKind,
     LastMinibatch,
-    LayerSource,
     Malloc,
     MatrixProduct,
     Metric,
     ModelKind,
     Precision,
     RemoteKind,
+    ReplacementKind,
     ScheduleKind,
     TaskKind,
     TaskLoss,
 )
-from pyg_batchgnn.train.config.json_values import (
-    assign,
-    config_from_dict,
-    config_to_dict,
-    flat_fields,
-    read_config,
-)
-from pyg_batchgnn.train.config.presets import DEFAULT_PRESET, PRESETS, preset
-from pyg_batchgnn.train.config.resuming import (
-    agreed_fields,
-    is_thread_independent,
-    refuse_changes,
-    with_decided_fields,
-)
-from pyg_batchgnn.train.config.sections import (
+from pyg_batchgnn.train.config.table import (
+    FIELDS,
+    OPTIONS,
+    ConfigField,
     EmbeddingConfig,
     ModelConfig,
     OptimiserConfig,
@@ -41,19 +30,35 @@ from pyg_batchgnn.train.config.sections import (
     SamplingConfig,
     TaskConfig,
 )
-from pyg_batchgnn.train.config.train_config import TrainConfig
+from pyg_batchgnn.train.config.train_config import (
+    DEFAULT_PRESET,
+    PRESETS,
+    TrainConfig,
+    agreed_fields,
+    assign,
+    config_from_dict,
+    config_to_dict,
+    is_thread_independent,
+    preset,
+    read_config,
+    refuse_changes,
+    refuse_given,
+    with_decided_fields,
+)
 
 __all__ = [
     "DEFAULT_PRESET",
+    "FIELDS",
+    "OPTIONS",
     "POLICIES",
     "PRESETS",
     "CacheKind",
+    "ConfigField",
     "Decoder",
     "EmbeddingConfig",
     "EmbeddingRule",
     "EvaluationKind",
     "LastMinibatch",
-    "LayerSource",
     "Malloc",
     "MatrixProduct",
     "Metric",
@@ -63,6 +68,7 @@ __all__ = [
     "Precision",
     "RanksConfig",
     "RemoteKind",
+    "ReplacementKind",
     "RunConfig",
     "SamplingConfig",
     "ScheduleKind",
@@ -74,10 +80,10 @@ __all__ = [
     "assign",
     "config_from_dict",
     "config_to_dict",
-    "flat_fields",
     "is_thread_independent",
     "preset",
     "read_config",
     "refuse_changes",
+    "refuse_given",
     "with_decided_fields",
 ]

@@ -17,13 +17,6 @@ class ModelKind(str, Enum):
     GAT = "gat"
 
 
-class LayerSource(str, Enum):
-    """The library that the layers come from. The `state_dict` keys are the same for both."""
-
-    NATIVE = "native"  # pyg_batchgnn.nn
-    PYG = "pyg"  # torch_geometric.nn
-
-
 class Precision(str, Enum):
     """The type of features, activations and matrix products. Weights and loss are always
     float32."""
@@ -126,6 +119,13 @@ class EvaluationKind(str, Enum):
 
     SAMPLED = "sampled"  # minibatches with the fanout of evaluation
     EXACT = "exact"  # all neighbours, layer by layer over all nodes
+
+
+class ReplacementKind(str, Enum):
+    """The drawing of neighbours: with replacement or without it."""
+
+    WITHOUT = "without"
+    WITH = "with"
 
 
 class LastMinibatch(str, Enum):

@@ -1,29 +1,48 @@
-"""The configuration: everything that decides what a run computes, kept in ``config.json``."""
+"""The whole configuration: its checks, its form as JSON, ready ones, and the rules of resuming."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+import contextlib
+import dataclasses
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from pyg_batchgnn.train.config.checks import (
-    check_cache,
-    check_evaluation,
-    check_fanout,
-    check_links,
-    check_model,
-    check_ranges,
-    check_remote,
-    check_task,
+from pyg_batchgnn.train.config.choices import (
+    CacheKind,
+    MatrixProduct,
+    ModelKind,
+    RemoteKind,
+    ScheduleKind,
+    TaskKind,
 )
-from pyg_batchgnn.train.config.choices import CacheKind, ModelKind
-from pyg_batchgnn.train.config.sections import (
+from pyg_batchgnn.train.config.table import (
+    FIELDS,
     EmbeddingConfig,
     ModelConfig,
     OptimiserConfig,
     RanksConfig,
+    Resuming,
     RunConfig,
     SamplingConfig,
     TaskConfig,
+    shown,
 )
+from pyg_batchgnn.train.errors import TrainError
+
+# Train config #####################################################################################
+
+
+#: The fields that mean nothing unless links are predicted, and those without a cache.
+_OF_LINKS = ("task.edge_type", "task.reverse_edge_type", "task.decoder", "task.negatives")
+_OF_CACHE = ("sampling.evaluate_with_cache", "sampling.cache_folder")
 
 
 @dataclass(frozen=True)
@@ -43,15 +62,20 @@ class TrainConfig:
     ranks: RanksConfig = field(default_factory=RanksConfig)
 
     def __post_init__(self) -> None:
-        check_ranges({one.name: getattr(self, one.name) for one in fields(self)})
-        check_fanout("sampling.fanout", self.sampling.fanout, self.model.num_layers)
-        check_fanout("sampling.test_fanout", self.test_fanout, self.model.num_layers)
-        check_cache(self.model, self.sampling)
-        check_model(self.model, self.run)
-        check_remote(self.model, self.sampling, self.ranks)
-        check_evaluation(self.model, self.sampling)
-        check_task(self.task)
-        check_links(self.task, self.model, self.sampling, self.ranks)
+        for path in FIELDS:
+            _check_bounds(path, self.value(path))
+        _check_fanout("sampling.fanout", self.sampling.fanout, self.model.num_layers)
+        _check_fanout("sampling.test_fanout", self.test_fanout, self.model.num_layers)
+        _check_cache(self)
+        _check_heads(self.model)
+        _check_remote(self)
+        _check_class_weights(self.task)
+        _check_links(self)
+
+    def value(self, path: str) -> Any:
+        """Returns the value of a field. ``path``: its section and name, as in "model.hidden"."""
+        section, _, name = path.partition(".")
+        return getattr(getattr(self, section), name)
 
     @property
     def test_fanout(self) -> tuple[int, ...]:
@@ -73,3 +97,383 @@ class TrainConfig:
     def test_batch_size(self) -> int:
         """Nodes per minibatch of evaluation."""
         return self.sampling.test_batch_size or self.sampling.batch_size
+
+
+def refuse_given(config: TrainConfig, paths: Iterable[str], because: str) -> None:
+    """Refuses fields that have another value than their default.
+
+    Raises:
+        TrainError: one has. The message names it, and ends with ``because``.
+    """
+    for path in paths:
+        if (value := config.value(path)) != FIELDS[path].default:
+            raise TrainError(f"{path} is {shown(value)}, {because}")
+
+
+def _check_bounds(path: str, value: Any) -> None:
+    """Raises TrainError for a number that is out of its bounds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return
+    option = FIELDS[path].option
+    if option.below < math.inf:
+        if not option.least <= value < option.below:
+            raise TrainError(f"{path} must be at least {option.least} and below {option.below}, got {value}")
+        return
+    if not value >= option.least:
+        raise TrainError(f"{path} must be at least {option.least}, got {value}")
+    if value > option.most:
+        raise TrainError(f"{path} must be at most {option.most}, got {value}")
+
+
+def _check_fanout(field: str, fanout: tuple[int, ...], num_layers: int) -> None:
+    """Checks that a fanout has one number per layer, and each number's value."""
+    shown = ",".join(map(str, fanout))
+    if len(fanout) != num_layers:
+        raise TrainError(
+            f"{field} is {shown} ({len(fanout)} numbers), but the model has {num_layers} layers; "
+            "give one number per layer, or change model.num_layers"
+        )
+    if any(k < -1 for k in fanout):
+        raise TrainError(f"{field} is {shown}; numbers must be 0 or more, or -1 for all neighbours")
+
+
+def _check_heads(model: ModelConfig) -> None:
+    """Checks that the model can be built."""
+    if model.kind is ModelKind.GAT and model.hidden % model.heads:
+        raise TrainError(
+            f"model.hidden is {model.hidden}, which {model.heads} heads cannot share; "
+            "choose a multiple of model.heads"
+        )
+
+
+def _check_remote(config: TrainConfig) -> None:
+    """Checks that the run can read historical embeddings, if it is to."""
+    ranks = config.ranks
+    if ranks.remote is RemoteKind.EXACT:
+        return
+    because = None
+    if config.model.kind is ModelKind.GCN:
+        because = (
+            "GCN divides by degrees in the minibatch, so a row of one minibatch is none of another; choose "
+            "--model sage, gin or gat"
+        )
+    elif ranks.schedule is not ScheduleKind.LOCAL:
+        because = "a rank samples from the nodes that it owns; choose --schedule local"
+    elif ranks.hybrid:
+        because = "it samples within each rank's part, so no rank needs all edges; leave --hybrid out"
+    elif ranks.feature_cache is not None:
+        because = "features of halo nodes come from its own cache; leave --feature-cache out"
+    elif config.sampling.cache is not CacheKind.OFF:
+        because = "aggregates have no rows of halo nodes; leave --cache out"
+    if because is not None:
+        raise TrainError(f"ranks.remote is {ranks.remote.value}, which is not possible: {because}")
+
+
+def _check_class_weights(task: TaskConfig) -> None:
+    """Checks the weights of classes, and that they are given only where there are classes."""
+    weights = task.class_weights
+    if weights is None:
+        return
+    if task.kind is TaskKind.VALUES:
+        raise TrainError("task.class_weights is given, but task.kind is values, which have no classes")
+    for weight in () if weights == "balanced" else weights:
+        if not 0.0 < weight < math.inf:
+            raise TrainError(f"task.class_weights must be positive numbers, got {weight}")
+
+
+def _check_links(config: TrainConfig) -> None:
+    """Checks the options of links, and those that do not go with them."""
+    task = config.task
+    if task.kind is not TaskKind.LINKS:
+        refuse_given(config, _OF_LINKS, "but no links are predicted; add --task link")
+        return
+    because = None
+    if task.node_type is not None:
+        because = f"task.node_type is {task.node_type}; name a relation with --edge-type"
+    elif task.class_weights is not None:
+        because = "task.class_weights is given; links have no classes"
+    elif config.sampling.cache is not CacheKind.OFF:
+        because = "aggregates hold the edges that a minibatch must not see; leave --cache out"
+    elif config.ranks.remote is not RemoteKind.EXACT:
+        because = "historical embeddings are for nodes; leave --remote out"
+    if because is not None:
+        raise TrainError(f"task.kind is link, which is not possible: {because}")
+
+
+def _check_cache(config: TrainConfig) -> None:
+    """Checks that the model can use the cache, and that its options are given only with a cache."""
+    cache, model = config.sampling.cache, config.model
+    if cache is CacheKind.OFF:
+        refuse_given(config, _OF_CACHE, "but there is no cache; add --cache aggregation")
+        return
+    because = None
+    if model.kind is ModelKind.GAT:
+        because = "GAT weighs neighbours by learned values, so nothing can be aggregated before training"
+    elif model.num_layers == 1:
+        because = "it replaces the last hop, and a model of one layer has no other hop"
+    if because is not None:
+        raise TrainError(f"sampling.cache is {cache.value}, which is not possible: {because}")
+
+
+# Json values ######################################################################################
+
+
+T = TypeVar("T")
+
+#: The ready configurations: experiments of the BatchGNN paper (appendix E, tables 2 and 3). The
+#: first one is the default.
+PRESETS: Mapping[str, TrainConfig] = MappingProxyType(
+    {
+        "batchgnn": TrainConfig(),
+        "p3": TrainConfig(
+            model=ModelConfig(num_layers=2, hidden=32),
+            sampling=SamplingConfig(fanout=(25, 10), batch_size=1000),
+        ),
+        "distdglv2": TrainConfig(sampling=SamplingConfig(batch_size=1000)),
+    }
+)
+DEFAULT_PRESET = "batchgnn"
+
+#: Fields that there are no more: what nearly every run had there, and what other runs are told.
+_REMOVED = {
+    "model.layers": (
+        "native",
+        "PyG's layers are no longer trained by this command; train anew with native layers, or use "
+        "pyg_batchgnn.accelerate for a model of PyG's in a script of your own",
+    )
+}
+
+
+def config_to_dict(config: TrainConfig) -> dict[str, dict[str, Any]]:
+    """Returns the JSON values by section and field: enums by value, tuples as lists."""
+    result: dict[str, dict[str, Any]] = {}
+    for path in FIELDS:
+        section, _, name = path.partition(".")
+        result.setdefault(section, {})[name] = _plain(config.value(path))
+    return result
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def config_from_dict(values: Mapping[str, Any], base: TrainConfig | None = None) -> TrainConfig:
+    """Returns a configuration from nested dicts.
+
+    Args:
+        values: by section and field.
+        base: gives the fields that `values` leaves out; by default the default configuration.
+
+    Raises:
+        TrainError: a key is unknown, or a value has the wrong type or is out of bounds. The message
+            names the field.
+    """
+    return _merge(base or TrainConfig(), values, "")
+
+
+def preset(name: str) -> TrainConfig:
+    """Returns the preset of that name.
+
+    Raises:
+        TrainError: there is no such preset.
+    """
+    if name not in PRESETS:
+        raise TrainError(f"unknown preset {name!r}; the presets are {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def read_config(path: Path) -> TrainConfig:
+    """Returns the configuration that the file at `path` holds.
+
+    Raises:
+        TrainError: the file is missing, is not JSON, or does not hold a configuration.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TrainError(f"{path}: no such file; give the config.json of a run folder") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        cause = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise TrainError(f"{path}: cannot be read as JSON: {cause}; give the config.json of a run") from None
+    if not isinstance(values, dict):
+        raise TrainError(f"{path}: holds a {type(values).__name__}; a configuration is a JSON object")
+    try:
+        return config_from_dict(values)
+    except TrainError as error:
+        raise TrainError(f"{path}: {error}") from None
+
+
+def assign(config: TrainConfig, assignments: list[str]) -> TrainConfig:
+    """Returns `config` with fields set from texts like ``model.hidden=64`` or
+    ``sampling.fanout=10,10``.
+
+    Raises:
+        TrainError: a text has no "=", names no field, or its value does not fit.
+    """
+    nested: dict[str, dict[str, Any]] = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        section, dot, key = name.strip().partition(".")
+        if not equals or not dot:
+            raise TrainError(f"{text!r} is not of the form section.field=value, as in model.hidden=64")
+        nested.setdefault(section, {})[key] = _json_or_text(value.strip())
+    return config_from_dict(nested, config)
+
+
+def _json_or_text(value: str) -> Any:
+    for text in (value, f"[{value}]") if value else ():
+        with contextlib.suppress(json.JSONDecodeError):
+            return json.loads(text)
+    return None if value.lower() == "none" else value
+
+
+def _merge(base: T, values: Any, where: str) -> T:
+    if not isinstance(values, Mapping):
+        raise TrainError(f"{where.rstrip('.')} must be an object of fields, got {values!r}")
+    hints = typing.get_type_hints(type(base))
+    values = _without_removed(values, where)
+    unknown = [f"{where}{key}" for key in values if key not in hints]
+    if unknown:
+        known = ", ".join(f"{where}{name}" for name in hints)
+        raise TrainError(f"unknown configuration key {', '.join(unknown)}; known: {known}")
+    changes: dict[str, Any] = {}
+    for key, value in values.items():
+        current = getattr(base, key)
+        if dataclasses.is_dataclass(current):
+            changes[key] = _merge(current, value, f"{where}{key}.")
+        else:
+            changes[key] = _convert(value, hints[key], f"{where}{key}")
+    return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+
+
+def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Returns the values of a section without those of fields that there are no more.
+
+    Raises:
+        TrainError: a run used such a field.
+    """
+    for name, (default, sentence) in _REMOVED.items():
+        key = name.removeprefix(where)
+        if name.startswith(where) and values.get(key, default) != default:
+            raise TrainError(f"{name} is {values[key]}: {sentence}")
+    return {key: value for key, value in values.items() if f"{where}{key}" not in _REMOVED}
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    """Returns `value` as the type of a field.
+
+    Args:
+        hint: the type: a scalar, an enum, a tuple of numbers or names, or a union of these.
+        where: the field, for the message.
+    """
+    is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    options = typing.get_args(hint) if is_union else (hint,)
+    for option in options:
+        if option is type(None) and value is None:
+            return None
+        if isinstance(option, type) and issubclass(option, Enum):
+            if value in [member.value for member in option]:
+                return option(value)
+        elif typing.get_origin(option) is typing.Literal:
+            if value in typing.get_args(option):
+                return value
+        elif typing.get_origin(option) is tuple:
+            item = typing.get_args(option)[0]
+            items = _items(value, item)
+            if items and all(_is_item(one, item) for one in items):
+                return tuple(map(item, items))
+        elif option in (bool, str) and type(value) is option:
+            return value
+        elif option in (int, float) and _is_number(value, option):
+            return option(value)
+    raise TrainError(f"{where} must be {' or '.join(map(_name, options))}, got {value!r}")
+
+
+def _items(value: Any, kind: type) -> list[Any]:
+    """Returns the items of a value for a tuple: of a list, of names with commas, or the value."""
+    if kind is str and isinstance(value, str):
+        return [name.strip() for name in value.split(",")]
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _is_item(value: Any, kind: type) -> bool:
+    """Returns whether a value can be an item of a tuple of names or of numbers."""
+    return isinstance(value, str) and bool(value) if kind is str else _is_number(value, kind)
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    """Returns whether a value can be a field of a type: an integer may stand for a float."""
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    return is_int or (kind is float and isinstance(value, float))
+
+
+def _name(option: Any) -> str:
+    if option is type(None):
+        return "none"
+    if isinstance(option, type) and issubclass(option, Enum):
+        return "one of " + ", ".join(str(member.value) for member in option)
+    if typing.get_origin(option) is tuple:
+        items = {int: "whole numbers", str: "names"}.get(typing.get_args(option)[0], "numbers")
+        return f"{items} separated by commas"
+    if typing.get_origin(option) is typing.Literal:
+        return " or ".join(map(repr, typing.get_args(option)))
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    return names.get(option, str(option))
+
+
+# Resuming #########################################################################################
+
+
+def refuse_changes(before: TrainConfig, after: TrainConfig, reason: str) -> None:
+    """Refuses changes that would give another run.
+
+    Raises:
+        TrainError: there is one. The message starts with `reason` and names the field.
+    """
+    for path in FIELDS:
+        old, new = _plain(before.value(path)), _plain(after.value(path))
+        if old != new and not _may_change(path, before):
+            raise TrainError(f"{reason} {path} ({old!r} is now {new!r}); start a new run for that")
+
+
+def _may_change(path: str, config: TrainConfig) -> bool:
+    """Returns whether a field may change when a run is resumed.
+
+    The partition decides which rank trains on a node, unless the schedule is global.
+    """
+    rule = FIELDS[path].option.resuming
+    if rule is Resuming.WITH_NATIVE_PRODUCT:
+        return is_thread_independent(config)
+    if rule is Resuming.WITH_GLOBAL_SCHEDULE:
+        return config.ranks.schedule is ScheduleKind.GLOBAL
+    return rule is Resuming.MAY_CHANGE
+
+
+def agreed_fields(config: TrainConfig) -> dict[str, Any]:
+    """Returns the fields that must be the same on every rank."""
+    return {path: _plain(config.value(path)) for path, row in FIELDS.items() if not row.option.is_per_host}
+
+
+def with_decided_fields(wanted: TrainConfig, written: TrainConfig) -> TrainConfig:
+    """Returns `wanted`, with the fields that it leaves open taken from `written`.
+
+    Args:
+        wanted: as the user gave it.
+        written: of the run that is resumed; its open fields were decided when it started.
+    """
+    decided: dict[str, dict[str, Any]] = {}
+    for path, row in FIELDS.items():
+        if row.option.is_decided and _plain(wanted.value(path)) in (None, "auto", "probe"):
+            section, _, name = path.partition(".")
+            decided.setdefault(section, {})[name] = _plain(written.value(path))
+    return config_from_dict(decided, wanted)
+
+
+def is_thread_independent(config: TrainConfig) -> bool:
+    """Returns whether the results are the same, bit for bit, with any number of threads.
+
+    They are with the native matrix product, and are not with torch's.
+    """
+    return config.run.matrix_product is MatrixProduct.NATIVE

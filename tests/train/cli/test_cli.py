@@ -17,35 +17,31 @@ import pytest
 import torch
 
 import pyg_batchgnn
+from build_tools.docs_hooks import command_line
 from pyg_batchgnn.data import Dataset, DatasetError, GeneratorSpec, write_folder
 from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner import SAMPLES
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.cli.app import app
-from pyg_batchgnn.train.cli.choices import (
-    PRESET_NAMES,
-    ModelName,
-    PolicyName,
-    ReplacementName,
-    ScheduleOption,
-)
-from pyg_batchgnn.train.cli.data_commands import generate
-from pyg_batchgnn.train.cli.fields import FIELDS
+from pyg_batchgnn.train.cli.graph_commands import generate
+from pyg_batchgnn.train.cli.options import parse_size
 from pyg_batchgnn.train.cli.plan_command import plan_command
-from pyg_batchgnn.train.cli.quantities import parse_size
+from pyg_batchgnn.train.cli.train_command import train
 from pyg_batchgnn.train.config import (
     DEFAULT_PRESET,
-    POLICIES,
+    FIELDS,
+    OPTIONS,
     PRESETS,
-    ModelKind,
+    ReplacementKind,
+    ScheduleKind,
     TrainConfig,
     config_to_dict,
 )
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.measure import Phase
+from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.run_folder import write_json
-from tests.support.training_runs import SMALL, batchgnn, records
+from tests.support.training_runs import SMALL, batchgnn, records, without_plots
 
 
 def test_a_run_leaves_its_folder(
@@ -76,7 +72,7 @@ def test_a_run_leaves_its_folder(
     config = json.loads((run / "config.json").read_text())
     assert config["run"]["dataset"] == str(graph_folder)
     assert config["model"]["num_layers"] == 2
-    assert (config["model"]["layers"], config["run"]["precision"]) == ("native", "float32")
+    assert config["run"]["precision"] == "float32"
     assert config["run"]["matrix_product"] in ("native", "torch"), "what was open is decided"
 
 
@@ -147,7 +143,7 @@ def test_features_of_no_column(
     tables = {**small_graph.nodes.tables, "x": torch.zeros(small_graph.num_nodes, 0)}
     graph = replace(small_graph, node_sets=(replace(small_graph.nodes, tables=tables),))
     write_folder(graph, tmp_path / "graph")
-    for more in ([], ["--layers", "pyg"], ["--embed", "all"]):
+    for more in ([], ["--embed", "all"]):
         assert batchgnn("train", tmp_path / "graph", "--run", tmp_path / "run", *SMALL, *more) == 2
         error = capsys.readouterr().err
         assert "'x' are [2000, 0], with no column that a model could read; leave 'x' out" in error
@@ -212,13 +208,9 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["train", "--fanout", "ten,five"], "sampling.fanout must be whole numbers"),
         (["train", "--fanout", "10,5", "--num-layers", "3"], "but the model has 3 layers"),
         (["train", "--num-layers", "2"], "but the model has 2 layers"),
-        (
-            ["train", "--layers", "2"],
-            "chooses native or pyg layers; for the number of layers use --num-layers 2",
-        ),
-        (["train", "--layers", "dgl"], "model.layers must be one of native, pyg, got 'dgl'"),
+        (["train", "--layers", "pyg"], "No such option: --layers"),
+        (["train", "--set", "model.layers=pyg"], "model.layers is pyg: PyG's layers are no longer trained"),
         (["train", "--precision", "half"], "run.precision must be one of float32, bfloat16, got 'half'"),
-        (["train", "--precision", "bfloat16", "--layers", "pyg"], "choose model.layers=native"),
         (["train", "--epochs", "many"], "Invalid value for '--epochs'"),
         (["train", "--colour", "red"], "No such option: --colour"),
         (["train", "--set", "model.colour=red"], "unknown configuration key model.colour"),
@@ -324,12 +316,10 @@ def test_help_and_version_do_not_wait_for_torch(arguments: list[str]) -> None:
 
 
 def test_choices_and_defaults_are_those_of_the_rooms() -> None:
-    """Help repeats them, since it does not import the rooms."""
-    assert tuple(PRESETS) == PRESET_NAMES and PRESET_NAMES[0] == DEFAULT_PRESET
-    pairs = ((ReplacementName, Replacement), (ModelName, ModelKind), (ScheduleOption, ScheduleName))
-    for mine, theirs in pairs:
-        assert [member.value for member in mine] == [member.value for member in theirs]
-    assert tuple(policy.value for policy in PolicyName) == POLICIES
+    """The configuration repeats them, since help does not wait for the rooms."""
+    assert next(iter(PRESETS)) == DEFAULT_PRESET and PRESETS[DEFAULT_PRESET] == TrainConfig()
+    assert {member.value for member in ReplacementKind} == {member.value for member in Replacement}
+    assert {member.value for member in ScheduleKind} == {member.value for member in ScheduleName}
     defaults = {name: parameter.default for name, parameter in inspect.signature(generate).parameters.items()}
     spec = GeneratorSpec()
     for name in ("nodes", "seed", "degree", "classes", "features", "signal", "label_noise"):
@@ -349,11 +339,26 @@ def test_an_unknown_preset(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == expected
 
 
-def test_options_name_fields() -> None:
+def test_every_field_is_a_row_of_the_table() -> None:
     sections = config_to_dict(TrainConfig())
-    for name in FIELDS.values():
-        section, key = name.split(".")
-        assert key in sections[section], name
+    assert {f"{section}.{name}" for section, names in sections.items() for name in names} == FIELDS.keys()
+    assert all(row is FIELDS[row.path] for row in OPTIONS.values())
+    page = command_line()
+    for path, row in FIELDS.items():
+        assert f"| `{path}` |" in page, path
+        assert "Default: " in row.help or isinstance(row.default, bool) or row.default is None, path
+
+
+def test_the_command_of_python_has_every_option(graph_folder: Path, tmp_path: Path) -> None:
+    parameters = inspect.signature(train).parameters
+    assert list(parameters)[:6] == ["dataset", "preset_name", "config", "resume", "run", "settings"]
+    assert list(parameters)[6:] == list(OPTIONS)
+    small = {"num_layers": 2, "fanout": "4,3", "hidden": 16, "threads": 1, "epochs": 1}
+    with without_plots():
+        status = train(str(graph_folder), run=tmp_path, settings=["run.malloc=default"], **small)
+    assert status == 0 and len(records(tmp_path)) == 1
+    with pytest.raises(TypeError, match="unexpected keyword argument 'widht'"):
+        train(widht=3)
 
 
 def test_generate_verify_describe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,17 +9,15 @@ from typing import Any
 
 import pytest
 
-from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.train.config import (
     DEFAULT_PRESET,
     PRESETS,
     LastMinibatch,
-    LayerSource,
     MatrixProduct,
     ModelConfig,
     ModelKind,
     Precision,
-    RunConfig,
+    ReplacementKind,
     SamplingConfig,
     TrainConfig,
     assign,
@@ -41,10 +39,9 @@ from pyg_batchgnn.train.errors import TrainError
 def test_presets(name: str, layers: int, hidden: int, fanout: tuple[int, ...], batch_size: int) -> None:
     config = preset(name)
     assert (config.model.num_layers, config.model.hidden) == (layers, hidden)
-    assert config.model.layers is LayerSource.NATIVE
     assert config.run.precision is Precision.FLOAT32
     assert (config.sampling.fanout, config.sampling.batch_size) == (fanout, batch_size)
-    assert config.sampling.replacement is Replacement.WITH
+    assert config.sampling.replacement is ReplacementKind.WITH
     assert config.sampling.last_batch is LastMinibatch.DROP
     assert config.optimiser.learning_rate == 0.003
     assert config.model.dropout == 0.5
@@ -85,13 +82,12 @@ def test_json_goes_there_and_back(name: str, tmp_path: Path) -> None:
     [
         ("model.hidden=64", "model", "hidden", 64),
         ("model.kind=gcn", "model", "kind", ModelKind.GCN),
-        ("model.layers=pyg", "model", "layers", LayerSource.PYG),
         ("model.num_layers=3", "model", "num_layers", 3),
         ("model.dropout=0", "model", "dropout", 0.0),
         ("sampling.test_fanout=-1,-1,0", "sampling", "test_fanout", (-1, -1, 0)),
         ("sampling.test_fanout=[1,2,3]", "sampling", "test_fanout", (1, 2, 3)),
         ("sampling.test_fanout=none", "sampling", "test_fanout", None),
-        ("sampling.replacement=without", "sampling", "replacement", Replacement.WITHOUT),
+        ("sampling.replacement=without", "sampling", "replacement", ReplacementKind.WITHOUT),
         ("sampling.fetch_size=auto", "sampling", "fetch_size", "auto"),
         ("sampling.fetch_size=4", "sampling", "fetch_size", 4),
         ("optimiser.learning_rate=1e-2", "optimiser", "learning_rate", 0.01),
@@ -111,7 +107,7 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
     [
         ("hidden=64", "not of the form section.field=value"),
         ("model.hidden", "not of the form section.field=value"),
-        ("model.width=64", r"unknown configuration key model.width; known: model.kind, model.layers"),
+        ("model.width=64", r"unknown configuration key model.width; known: model.kind, model.num_layers"),
         (
             "network.hidden=64",
             "unknown configuration key network; known: model, sampling, task, embedding, optimiser, run",
@@ -119,7 +115,7 @@ def test_any_field_can_be_assigned(text: str, section: str, field: str, value: A
         ("model.hidden=big", "model.hidden must be a whole number, got 'big'"),
         ("model.hidden=true", "model.hidden must be a whole number, got True"),
         ("model.kind=mlp", "model.kind must be one of sage, gcn, gin, gat, got 'mlp'"),
-        ("model.layers=3", "model.layers must be one of native, pyg, got 3"),
+        ("model.layers=pyg", "model.layers is pyg: .* use pyg_batchgnn.accelerate"),
         ("run.matrix_product=mkl", "run.matrix_product must be one of auto, native, torch, probe, got 'mkl'"),
         ("model.hidden=0", "model.hidden must be at least 1, got 0"),
         ("model.dropout=1", "model.dropout must be at least 0 and below 1"),
@@ -149,13 +145,6 @@ def test_heads_must_divide_hidden() -> None:
         TrainConfig(model=ModelConfig(kind=ModelKind.GAT, hidden=30))
 
 
-def test_bfloat16_is_for_native_layers() -> None:
-    pyg = ModelConfig(layers=LayerSource.PYG)
-    assert TrainConfig(model=pyg).run.precision is Precision.FLOAT32
-    with pytest.raises(TrainError, match=r"run\.precision is bfloat16.*model\.layers=native"):
-        TrainConfig(model=pyg, run=RunConfig(precision=Precision.BFLOAT16))
-
-
 def test_test_fanout_must_fit_the_model() -> None:
     with pytest.raises(TrainError, match=r"sampling.test_fanout is 5 \(1 numbers\)"):
         TrainConfig(sampling=SamplingConfig(test_fanout=(5,)))
@@ -183,7 +172,6 @@ def test_bad_configuration_files(content: str | None, message: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "remedy"),
     [
-        ("model.layers=pyg", "choose --layers native"),
         ("model.kind=gcn", "choose --model sage, gin or gat"),
         ("ranks.schedule=global", "choose --schedule local"),
         ("ranks.hybrid=true", "leave --hybrid out"),

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.fetch import is_mapped
-from pyg_batchgnn.train.config import LayerSource, ModelConfig, Precision, RunConfig, TrainConfig
+from pyg_batchgnn.train import training_data
+from pyg_batchgnn.train.config import Precision, RunConfig, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph import feature_table, features
+from pyg_batchgnn.train.training_data import feature_table
 
 NATIVE = TrainConfig()
-PYG = TrainConfig(model=ModelConfig(layers=LayerSource.PYG))
 HALF = TrainConfig(run=RunConfig(precision=Precision.BFLOAT16))
 
 
@@ -34,9 +34,6 @@ def mapped(folder: Path, x: Tensor) -> Tensor:
         (NATIVE, torch.float16, torch.float16),
         (NATIVE, torch.bfloat16, torch.bfloat16),
         (NATIVE, torch.float64, torch.float32),
-        (PYG, torch.float32, torch.float32),
-        (PYG, torch.float64, torch.float32),
-        (PYG, torch.float16, torch.float32),
         (HALF, torch.float32, torch.bfloat16),
         (HALF, torch.float16, torch.bfloat16),
     ],
@@ -69,9 +66,7 @@ def test_other_work_changes_no_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_file_that_memory_cannot_hold_stays_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features, "_SHARE", 0.0)
+    monkeypatch.setattr(training_data, "_SHARE", 0.0)
     x = mapped(tmp_path, torch.randn(5000, 3))
     assert feature_table(x, NATIVE) is x
     assert feature_table(x, HALF) is x, "the layers convert what they read"
-    assert feature_table(x, PYG) is x
-    assert feature_table(mapped(tmp_path, torch.randn(5000, 3).half()), PYG).dtype is torch.float32

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.graph import fingerprint_dataset
+from pyg_batchgnn.train.training_data import fingerprint_dataset
 from tests.support.tiny_datasets import changed
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, hold_out_links
 from pyg_batchgnn.train.config import EmbeddingConfig, TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph import TrainingData
+from pyg_batchgnn.train.training_data import TrainingData
 
 WITHOUT_ROWS = TrainConfig(embedding=EmbeddingConfig(types="none"))
 EDGES = torch.tensor([[0, 1], [1, 2]])

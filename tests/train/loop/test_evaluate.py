@@ -1,26 +1,24 @@
-"""Sampled inference sees each node once and always gives the same numbers, with either layers."""
+"""Sampled inference sees each node once and always gives the same numbers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import torch
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.config import LayerSource, ModelConfig, RunConfig, SamplingConfig, TrainConfig
-from pyg_batchgnn.train.graph import WholeGraph, evaluation_loader
-from pyg_batchgnn.train.loop import TrainingJob, evaluate, infer
+from pyg_batchgnn.train.config import ModelConfig, RunConfig, SamplingConfig, TrainConfig
+from pyg_batchgnn.train.evaluate import evaluate, infer
+from pyg_batchgnn.train.graphs import WholeGraph
+from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.task import Evaluation
+from pyg_batchgnn.train.tasks import Evaluation
 from tests.support.training_runs import job_alone
 
-both = pytest.mark.parametrize("layers", list(LayerSource))
 
-
-def _config(layers: LayerSource = LayerSource.NATIVE, **sampling: object) -> TrainConfig:
+def _config(**sampling: object) -> TrainConfig:
     return TrainConfig(
-        model=ModelConfig(layers=layers, num_layers=2, hidden=16),
+        model=ModelConfig(num_layers=2, hidden=16),
         sampling=replace(SamplingConfig(fanout=(4, 3), test_fanout=(5, 5), batch_size=64), **sampling),  # type: ignore[arg-type]
         run=RunConfig(threads=1),
     )
@@ -28,37 +26,33 @@ def _config(layers: LayerSource = LayerSource.NATIVE, **sampling: object) -> Tra
 
 def _evaluation(job: TrainingJob, stop: bool = False) -> Evaluation | None:
     ranks = Ranks.join(job.config.ranks)
-    return evaluate(job.network, job.val.loader, job.labels, job.task, ranks, lambda: stop)
+    return evaluate(job.network, job.val.loader, job.graph, job.task, ranks, lambda: stop)
 
 
-@both
-def test_each_node_once_in_order(small_graph: Dataset, layers: LayerSource) -> None:
-    job = job_alone(_config(layers), small_graph)
+def test_each_node_once_in_order(small_graph: Dataset) -> None:
+    job = job_alone(_config(), small_graph)
     seen = [job.network.seeds(batch) for batch, _ in infer(job.network, job.val.loader)]
     assert torch.equal(torch.cat(seen), small_graph.split("val"))
 
 
-@both
-def test_equal_weights_give_equal_metrics(small_graph: Dataset, layers: LayerSource) -> None:
-    job = job_alone(_config(layers), small_graph)
-    other = job_alone(_config(layers, macrobatch_size=2, prefetch=1), small_graph)
+def test_equal_weights_give_equal_metrics(small_graph: Dataset) -> None:
+    job = job_alone(_config(), small_graph)
+    other = job_alone(_config(macrobatch_size=2, prefetch=1), small_graph)
     expected = _evaluation(job)
     assert expected is not None and expected.scores.keys() == set(job.task.metrics)
     assert [_evaluation(job), _evaluation(other)] == [expected, expected]
 
 
-@both
-def test_full_fanout_equals_the_whole_graph(small_graph: Dataset, layers: LayerSource) -> None:
-    job = job_alone(_config(layers, test_fanout=(-1, -1)), small_graph)
+def test_full_fanout_equals_the_whole_graph(small_graph: Dataset) -> None:
+    job = job_alone(_config(test_fanout=(-1, -1)), small_graph)
     data = small_graph.to_pyg()
     whole = job.network.model.eval()(data.x, data.edge_index)
     sampled = torch.cat([output.logits for _, output in infer(job.network, job.test.loader)])
     torch.testing.assert_close(sampled, whole[small_graph.split("test")], atol=1e-5, rtol=1e-4)
 
 
-@both
-def test_training_mode_is_put_back_and_stopping_gives_none(small_graph: Dataset, layers: LayerSource) -> None:
-    job = job_alone(_config(layers), small_graph)
+def test_training_mode_is_put_back_and_stopping_gives_none(small_graph: Dataset) -> None:
+    job = job_alone(_config(), small_graph)
     job.network.model.train()
     assert _evaluation(job, stop=True) is None
     assert job.network.model.training
@@ -67,5 +61,5 @@ def test_training_mode_is_put_back_and_stopping_gives_none(small_graph: Dataset,
 def test_no_nodes_give_no_metrics(small_graph: Dataset) -> None:
     config = _config()
     job, nothing = job_alone(config, small_graph), torch.empty(0, dtype=torch.int64)
-    loader = evaluation_loader(config, WholeGraph.of(small_graph, config), nothing)
-    assert evaluate(job.network, loader, job.labels, job.task, Ranks.join(config.ranks)) is None
+    loader = WholeGraph.of(small_graph, config).evaluation_loader(nothing)
+    assert evaluate(job.network, loader, job.graph, job.task, Ranks.join(config.ranks)) is None

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from pyg_batchgnn.train.loop import StopRequest
+from pyg_batchgnn.train.trainer import StopRequest
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

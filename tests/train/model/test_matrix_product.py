@@ -10,9 +10,9 @@ import pytest
 
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.nn import ProductChoice, current_products
+from pyg_batchgnn.train import decisions as product
 from pyg_batchgnn.train.config import MatrixProduct, SamplingConfig, TrainConfig
-from pyg_batchgnn.train.model import choose_product, product_shapes
-from pyg_batchgnn.train.model import matrix_product as product
+from pyg_batchgnn.train.decisions import choose_product, product_shapes
 from pyg_batchgnn.train.ranks import Ranks
 from tests.support.training_runs import SMALL, batchgnn
 
@@ -81,28 +81,6 @@ def test_ranks_on_several_processors_agree(
     monkeypatch.setattr(ranks, "values", lambda _: names)
     config, _ = choose_product(config, small_graph.num_features, 4, ranks)
     assert config.run.matrix_product is MatrixProduct(chosen) and current_products() == chosen
-
-
-def test_pygs_layers_are_not_probed(
-    graph_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(product, "probe_products", lambda *_: pytest.fail("nothing to decide"))
-    arguments = [
-        *SMALL,
-        "--layers",
-        "pyg",
-        "--matrix-product",
-        "probe",
-        "--epochs",
-        1,
-        "--run",
-        tmp_path / "run",
-    ]
-    assert batchgnn("train", graph_folder, *arguments) == 0
-    assert "matrix products" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["native", "torch"])

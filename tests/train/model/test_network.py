@@ -1,4 +1,4 @@
-"""Native and PyG layers in the trainer: the same weights, minibatches and losses."""
+"""Models in the trainer: threads, dropout, precision, and what their minibatches carry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import (
-    LayerSource,
     MatrixProduct,
     ModelConfig,
     ModelKind,
@@ -18,16 +17,17 @@ from pyg_batchgnn.train.config import (
     SamplingConfig,
     TrainConfig,
 )
-from pyg_batchgnn.train.loop import TrainingJob, train_step
-from pyg_batchgnn.train.measure import PhaseClock, RunProgress
+from pyg_batchgnn.train.job import TrainingJob
+from pyg_batchgnn.train.progress import PhaseClock, RunProgress
+from pyg_batchgnn.train.trainer import train_step
 from tests.support.training_runs import job_alone
 
 STEPS = 6
 
 
-def config(kind: ModelKind, layers: LayerSource = LayerSource.NATIVE, **model: float) -> TrainConfig:
+def config(kind: ModelKind, **model: float) -> TrainConfig:
     return TrainConfig(
-        model=replace(ModelConfig(kind=kind, layers=layers, num_layers=2, hidden=16), **model),  # type: ignore[arg-type]
+        model=replace(ModelConfig(kind=kind, num_layers=2, hidden=16), **model),  # type: ignore[arg-type]
         sampling=SamplingConfig(fanout=(4, 3), batch_size=64),
         run=RunConfig(threads=1, seed=4, matrix_product=MatrixProduct.NATIVE),
     )
@@ -39,30 +39,12 @@ def losses(job: TrainingJob) -> list[float]:
     progress = RunProgress()
     job.network.model.train()
     for batch in job.train_loader:
-        job.network.begin_step(0, 0, progress.step, rank=0)
         progress.add(torch.tensor([train_step(job, batch, PhaseClock(), progress)], dtype=torch.float64))
         seen.append(progress.loss - before)
         before = progress.loss
         if len(seen) == STEPS:
             break
     return seen
-
-
-@pytest.mark.parametrize("kind", list(ModelKind))
-def test_both_start_from_the_same_weights(kind: ModelKind, small_graph: Dataset) -> None:
-    native, pyg = (job_alone(config(kind, layers), small_graph).network.model for layers in LayerSource)
-    one, other = native.state_dict(), pyg.state_dict()
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-@pytest.mark.parametrize("kind", list(ModelKind))
-def test_both_train_alike_without_dropout(kind: ModelKind, small_graph: Dataset) -> None:
-    native, pyg = (
-        losses(job_alone(config(kind, layers, dropout=0.0), small_graph)) for layers in LayerSource
-    )
-    assert native == pytest.approx(pyg, rel=1e-3)
-    assert native[-1] < native[0]
 
 
 @pytest.mark.parametrize("kind", list(ModelKind))
@@ -78,10 +60,9 @@ def test_threads_change_no_bit_of_native_training(kind: ModelKind, small_graph: 
         assert all(torch.equal(value, other[name]) for name, value in first.items())
 
 
-@pytest.mark.parametrize("layers", list(LayerSource))
-def test_dropout_repeats_and_depends_on_the_seed(layers: LayerSource, small_graph: Dataset) -> None:
+def test_dropout_repeats_and_depends_on_the_seed(small_graph: Dataset) -> None:
     def run(seed: int, disturb: int) -> list[float]:
-        chosen = config(ModelKind.SAGE, layers)
+        chosen = config(ModelKind.SAGE)
         job = job_alone(replace(chosen, run=replace(chosen.run, seed=seed)), small_graph)
         torch.manual_seed(disturb)
         return losses(job)

@@ -22,10 +22,11 @@ from pyg_batchgnn.train.config import (
     TrainConfig,
 )
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph import TrainingData
-from pyg_batchgnn.train.loop import TrainingJob, train_step
-from pyg_batchgnn.train.measure import PhaseClock, RunProgress
+from pyg_batchgnn.train.job import TrainingJob
+from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.trainer import train_step
+from pyg_batchgnn.train.training_data import TrainingData
 from tests.support.training_runs import job_alone
 
 

@@ -7,7 +7,7 @@ import signal
 from typing import Any
 from unittest import mock
 
-from pyg_batchgnn.train.predict import prediction
+from pyg_batchgnn.train import prediction
 from tests.train.run.job_ranks import run
 
 

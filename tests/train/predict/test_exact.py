@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.config import TrainConfig, assign
-from pyg_batchgnn.train.model import ModelInputs, build_network
-from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
+from pyg_batchgnn.train.checkpoint import Checkpoint
+from pyg_batchgnn.train.network import ModelInputs, build_network
+from pyg_batchgnn.train.run_folder import RunFolder
 from tests.support.launched_runs import assert_ended, launch
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import SMALL, batchgnn
@@ -90,7 +90,6 @@ def test_mistakes(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["evaluate", tmp_path / "none"], "no such run folder"),
         (["evaluate", trained, "--out", tmp_path], "this is a folder; give a JSON file"),
         (["evaluate", trained, "--out", tmp_path / "none" / "m.json"], "there is no folder"),
-        (["predict", trained, "--exact", "--layers", "pyg", "--out", tmp_path / "o"], "sampling.evaluation"),
         (["predict", trained, "--embeddings-of", "author", "--out", tmp_path / "o"], "it has those of node"),
         (["predict", trained, "--embeddings-of", ",", "--out", tmp_path / "o"], "give all or some of node"),
         (["predict", trained, "--embeddings-of", "", "--out", tmp_path / "o"], "-of names no type; give"),
@@ -145,11 +144,6 @@ def test_a_file_that_cannot_be_written_is_named(
     assert status == 2 and error.count("\n") == 1
     assert f"{name}: cannot be written (File too large)" in error
     assert not any(tmp_path.iterdir())
-
-
-def test_exact_evaluation_needs_native_layers() -> None:
-    with pytest.raises(ValueError, match=r"sampling\.evaluation is exact, but PyG's layers"):
-        assign(TrainConfig(), ["sampling.evaluation=exact", "model.layers=pyg"])
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

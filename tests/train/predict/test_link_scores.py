@@ -18,10 +18,10 @@ from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet
 from pyg_batchgnn.nn import DotProductDecoder, MLPDecoder
 from pyg_batchgnn.partition import partition
 from pyg_batchgnn.store import DistFeatureStore
-from pyg_batchgnn.train.graph.embedded_rows import EmbeddedNodes, EmbeddedRows, RowsHere, RowsOverRanks
-from pyg_batchgnn.train.loop import PairScorer
-from pyg_batchgnn.train.predict.partners import BestPartners, best_columns, find_partners
+from pyg_batchgnn.train.evaluate import PairScorer
+from pyg_batchgnn.train.link_prediction import BestPartners, best_columns, find_partners
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, RowsHere, RowsOverRanks
 from tests.support.thread_ranks import run_threads
 
 USERS, ITEMS, COLUMNS, TOP = 31, 45, 6, 7
@@ -95,10 +95,10 @@ def test_ranks_score_what_one_process_scores(
     decoder: DotProductDecoder | MLPDecoder,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pyg_batchgnn.train.predict.partners._TARGETS", 8)
-    monkeypatch.setattr("pyg_batchgnn.train.predict.partners._SCORES", 50)
-    monkeypatch.setattr("pyg_batchgnn.train.loop.pair_scorer._NUMBERS", 30)
-    monkeypatch.setattr("pyg_batchgnn.train.loop.pair_scorer._SCORED", 12)
+    monkeypatch.setattr("pyg_batchgnn.train.link_prediction._TARGETS", 8)
+    monkeypatch.setattr("pyg_batchgnn.train.link_prediction._SCORES", 50)
+    monkeypatch.setattr("pyg_batchgnn.train.evaluate._NUMBERS", 30)
+    monkeypatch.setattr("pyg_batchgnn.train.evaluate._SCORED", 12)
     draw = torch.Generator().manual_seed(0)
     whole = {name: torch.randn(n, COLUMNS, generator=draw) for name, n in (("user", USERS), ("item", ITEMS))}
     whole["item"][40:] = whole["item"][:5]  # ties

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.train.checkpoint import load_values, save_values
 from tests.support.training_runs import SMALL, batchgnn
 
 
@@ -39,14 +41,27 @@ def test_test_nodes_have_the_accuracy_of_the_run(trained: Path, small_graph: Dat
     assert meta["arrays"]["probabilities"] == {"shape": [len(labels), 4], "dtype": "float32"}
 
 
-def test_either_layers_read_the_others_weights(trained: Path, tmp_path: Path) -> None:
-    found = []
-    for layers in ("native", "pyg"):
-        assert batchgnn("predict", trained, "--layers", layers, "--out", tmp_path / layers) == 0
-        found.append(_arrays(tmp_path / layers)["probabilities"])
-    native, pyg = found
-    np.testing.assert_allclose(native, pyg, atol=1e-5)
-    assert not np.array_equal(native, pyg), "each was computed by other layers"
+def test_a_run_of_pygs_layers_is_refused_with_one_sentence(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Versions that trained PyG's layers wrote such runs."""
+    old = tmp_path / "old"
+    shutil.copytree(trained, old)
+    config = json.loads((old / "config.json").read_text())
+    config["model"]["layers"] = "pyg"
+    (old / "config.json").write_text(json.dumps(config))
+    path = old / "checkpoint.safetensors"
+    values = load_values(path, "pyg_batchgnn checkpoint", 3)
+    save_values(path, "pyg_batchgnn checkpoint", 3, {**values, "config": config})
+    for command in (
+        ["train", "--resume", old],
+        ["train", "--config", old / "config.json"],
+        ["predict", old, "--out", tmp_path / "out"],
+        ["evaluate", old],
+    ):
+        assert batchgnn(*command) == 2
+        error = capsys.readouterr().err
+        assert f"{old}/" in error and "model.layers is pyg: " in error and error.count("\n") == 1, error
 
 
 def test_a_run_in_bfloat16_learns_and_predicts(graph_folder: Path, tmp_path: Path) -> None:

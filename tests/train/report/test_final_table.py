@@ -8,7 +8,7 @@ import io
 import pytest
 from rich.console import Console
 
-from pyg_batchgnn.train.measure import Phase
+from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.report import final_table
 from pyg_batchgnn.train.run_folder import RunResult
 

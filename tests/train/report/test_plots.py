@@ -9,10 +9,11 @@ import matplotlib
 import pytest
 
 from pyg_batchgnn.train.config import Metric
-from pyg_batchgnn.train.measure import Phase
+from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask
+from pyg_batchgnn.train.progress import Phase
 from pyg_batchgnn.train.report import plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord
-from pyg_batchgnn.train.task import ClassTask, LabelTask, NodeTask
+from pyg_batchgnn.train.tasks import NodeTask
 from tests.support.drawn_figures import figures_drawn
 
 from ..run_folder.test_epoch_records import record

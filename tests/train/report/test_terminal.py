@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from pyg_batchgnn.train.config import Metric, TaskLoss
+from pyg_batchgnn.train.link_tasks import LinkTask
+from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask
 from pyg_batchgnn.train.report import TerminalReport
 from pyg_batchgnn.train.run_folder import EpochRecord
-from pyg_batchgnn.train.task import ClassTask, LabelTask, LinkTask, ValueTask
 
 
 def tasks() -> dict[str, Any]:

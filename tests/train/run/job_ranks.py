@@ -15,12 +15,10 @@ from unittest import mock
 import torch
 import torch._dynamo  # (DistributedDataParallel imports it: once here, not in every rank)
 
+from pyg_batchgnn.train import trainer
 from pyg_batchgnn.train.cli import main
-from pyg_batchgnn.train.loop import (
-    train_step,
-    trainer,
-)
-from pyg_batchgnn.train.model import Replica
+from pyg_batchgnn.train.replica import Replica
+from pyg_batchgnn.train.trainer import train_step
 from tests.support.training_runs import without_plots
 
 

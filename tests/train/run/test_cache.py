@@ -102,7 +102,6 @@ def test_a_kept_cache_of_another_graph_is_refused(
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        (["model.layers=pyg"], "PyG's layers aggregate sampled neighbours"),
         (["model.kind=gat"], "GAT weighs neighbours"),
         (["model.num_layers=1", "sampling.fanout=5"], "a model of one layer"),
         (["sampling.cache=off", "sampling.cache_folder=x"], "add --cache aggregation"),

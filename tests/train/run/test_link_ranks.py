@@ -19,8 +19,9 @@ from pyg_batchgnn.data import (
     load_dataset,
     write_folder,
 )
+from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config import read_config
-from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
+from pyg_batchgnn.train.run_folder import RunFolder
 from tests.support.bare_graphs import without_features
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch
 from tests.support.link_runs import arguments, write_links
@@ -152,7 +153,7 @@ def test_a_stopped_run_of_two_ranks_resumes_bit_for_bit(launched: Launched) -> N
 def test_two_ranks_predict_as_one_process(
     launched: Launched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyg_batchgnn.train.predict.partners._TARGETS", 16)
+    monkeypatch.setattr("pyg_batchgnn.train.link_prediction._TARGETS", 16)
     for run, name in PREDICTED:
         out, alone = launched.path / f"{run} {name}", tmp_path / f"{run} {name}"
         seen = launched.seen[out.name]

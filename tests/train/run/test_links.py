@@ -22,12 +22,13 @@ from pyg_batchgnn.data import (
     load_dataset,
     write_folder,
 )
+from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config import TrainConfig, assign, read_config
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph import WholeGraph
-from pyg_batchgnn.train.model import LinkNetwork, build_network
-from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
-from pyg_batchgnn.train.task import PredictedLinks
+from pyg_batchgnn.train.graphs import WholeGraph
+from pyg_batchgnn.train.link_tasks import PredictedLinks
+from pyg_batchgnn.train.network import LinkNetwork, build_network
+from pyg_batchgnn.train.run_folder import RunFolder
 from tests.support.link_runs import NODES, arguments, write_links
 from tests.support.training_runs import SMALL, batchgnn, records
 
@@ -111,8 +112,8 @@ def test_evaluate_finds_the_metrics_of_training(
         assert f"{split}: MRR {result[split]['mrr']:.4f}" in shown
         assert f"on {found['links'][split]} links" in shown
     assert 0 < found["scores"]["train"]["mrr"] <= 1
-    monkeypatch.setattr("pyg_batchgnn.train.loop.link_evaluation._PAIRS", 1000)  # many pieces
-    monkeypatch.setattr("pyg_batchgnn.train.loop.pair_scorer._NUMBERS", 16 * 30)
+    monkeypatch.setattr("pyg_batchgnn.train.evaluate._PAIRS", 1000)  # many pieces
+    monkeypatch.setattr("pyg_batchgnn.train.evaluate._NUMBERS", 16 * 30)
     assert batchgnn("evaluate", run, "--out", out) == 0
     for split, scores in json.loads(out.read_text())["scores"].items():
         assert scores == pytest.approx(result[split], rel=1e-6)
@@ -125,9 +126,9 @@ def test_pairs_and_partners_have_the_scores_of_the_whole_graph(
     with torch.no_grad():
         expected = network.decoder(rows.unsqueeze(1), rows.unsqueeze(0))
     for name, value in (
-        ("predict.partners._TARGETS", 50),
-        ("predict.partners._SCORES", 300),
-        ("loop.pair_scorer._NUMBERS", 99),
+        ("link_prediction._TARGETS", 50),
+        ("link_prediction._SCORES", 300),
+        ("evaluate._NUMBERS", 99),
     ):
         monkeypatch.setattr(f"pyg_batchgnn.train.{name}", value)  # many pieces
     pairs, nodes = torch.randint(NODES, (130, 2)), torch.tensor([7, 3, 7, 119, *range(20)])
@@ -193,7 +194,6 @@ def test_links_that_cannot_be_trained_are_refused(
     plain = write_folder(generate(GeneratorSpec(64)), tmp_path / "plain")
     for data, options, fact in (
         (plain, [], "has no training links; give its data links"),
-        (folder, ["--layers", "pyg"], "choose --layers native"),
         (folder, ["--metric", "accuracy"], "a task that predicts links has mrr"),
         (folder, ["--loss", "mse"], "predicts links has bce and bpr"),
         (folder, ["--edge-type", "a,b,c"], "is a homogeneous graph"),

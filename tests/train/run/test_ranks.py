@@ -17,12 +17,12 @@ from tests.support.training_runs import batchgnn, records, weights
 
 STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
 
-#: Ranks, who is asked to stop, options: running statistics, keyed and unkeyed dropout, ranks of
+#: Ranks, who is asked to stop, options: running statistics, dropout, ranks of
 #: unequal work, caches and pushes that are under way.
 RESUMED = [
     (2, 1, ["--model", "gin", "--schedule", "balanced", "--prefetch", 1]),
     (3, 2, ["--model", "gin", "--schedule", "local", "--partition", "contiguous"]),
-    (4, 0, ["--model", "sage", "--schedule", "global", "--layers", "pyg", "--hybrid"]),
+    (4, 0, ["--model", "sage", "--schedule", "global", "--hybrid"]),
     (2, 1, ["--model", "gat", "--remote", "historical", "--push", 40, "--life-span", 3, "--delay", 2]),
     (3, 0, ["--model", "gin", "--remote", "historical", "--push", "none", "--partition", "ldg"]),
 ]
@@ -185,7 +185,7 @@ def test_each_rank_has_its_own_threads(graph_folder: Path, tmp_path: Path) -> No
         {"arguments": train(graph_folder, straight, *usual)},
         {"by_rank": by_rank(broken, "--resume", "auto"), "fault": [1, 3, "SIGINT"]},
         {"by_rank": by_rank(broken, "--resume", "auto")},
-        {"by_rank": by_rank(refused, "--layers", "pyg")},
+        {"by_rank": by_rank(refused, "--set", "run.matrix_product=torch")},
     )
     assert_ended(whole + rest, 0)
     assert_ended(first, 130)

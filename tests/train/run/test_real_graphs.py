@@ -22,7 +22,6 @@ FOUND = "cora" in available_datasets()
         ("gin", "15,10", 0.62, []),
         ("gat", "15,10", 0.74, []),
         ("sage", "15,10", 0.74, ["--precision", "bfloat16"]),
-        ("gcn", "15,10", 0.74, ["--layers", "pyg"]),
     ],
 )
 def test_cora(model: str, fanout: str, at_least: float, others: list[str], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pyg_batchgnn.train.run_folder import Checkpoint
+from pyg_batchgnn.train.checkpoint import Checkpoint
 from tests.support.training_runs import SMALL, batchgnn, records, run_signalled, weights
 
 EPOCHS = 3
@@ -20,7 +20,7 @@ RUN += ["--set", "run.matrix_product=native"]
 KINDS = {
     "sage": ["--model", "sage"],
     "gin": ["--model", "gin"],  # with running statistics
-    "pyg": ["--layers", "pyg"],
+    "torch": ["--set", "run.matrix_product=torch"],
 }
 
 
@@ -32,7 +32,7 @@ def undisturbed_runs(graph_folder: Path, tmp_path_factory: pytest.TempPathFactor
     def run_of(kind: str) -> Path:
         run = folder / kind
         if not run.exists():
-            assert batchgnn("train", graph_folder, "--run", run, *KINDS[kind], *RUN) == 0
+            assert batchgnn("train", graph_folder, "--run", run, *RUN, *KINDS[kind]) == 0
         return run
 
     return run_of
@@ -59,7 +59,7 @@ def _assert_same_run(left: Path, right: Path) -> None:
     [
         ("sage", "SIGINT", ["--threads", 2]),  # native layers: the same bits on any number
         ("gin", "SIGTERM", []),
-        ("pyg", "SIGINT", []),
+        ("torch", "SIGINT", []),
     ],
     ids=["SIGINT, other threads", "SIGTERM", "PyG's layers"],
 )
@@ -73,7 +73,7 @@ def test_stopped_in_the_middle_of_an_epoch(
 ) -> None:
     expected = undisturbed_runs(kind)
     run = tmp_path / "run"
-    ended = run_signalled(signal_name, MIDDLE, "train", graph_folder, "--run", run, *KINDS[kind], *RUN)
+    ended = run_signalled(signal_name, MIDDLE, "train", graph_folder, "--run", run, *RUN, *KINDS[kind])
     assert ended.returncode == 130, ended.stderr
     assert ended.stderr == ""
     assert f"continue with: batchgnn train --resume {run}" in ended.stdout
@@ -119,14 +119,13 @@ def test_resuming_a_finished_run_changes_nothing(undisturbed: Path) -> None:
     ("kind", "change", "message"),
     [
         ("sage", ["--lr", 0.1], "optimiser.learning_rate (0.003 is now 0.1)"),
-        ("sage", ["--layers", "pyg"], "model.layers ('native' is now 'pyg')"),
         ("sage", ["--precision", "bfloat16"], "run.precision ('float32' is now 'bfloat16')"),
         (
             "sage",
             ["--set", "run.matrix_product=torch"],
             "run.matrix_product ('native' is now 'torch')",
         ),
-        ("pyg", ["--threads", 2], "run.threads (1 is now 2)"),
+        ("torch", ["--threads", 2], "run.threads (1 is now 2)"),
     ],
 )
 def test_results_of_an_epoch_may_not_be_changed(

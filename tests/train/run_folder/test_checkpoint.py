@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.train.checkpoint import Checkpoint, RankCheckpoint, load_values, save_values
 from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.graph import fingerprint_dataset
-from pyg_batchgnn.train.measure import RunProgress
-from pyg_batchgnn.train.run_folder import Checkpoint, RankCheckpoint, tensor_file
+from pyg_batchgnn.train.progress import RunProgress
+from pyg_batchgnn.train.training_data import fingerprint_dataset
 
 VALUES = {
     "tensors": [torch.arange(5), {"deep": torch.randn(3, 2).bfloat16()}],
@@ -28,13 +28,13 @@ VALUES = {
 
 def _file(tmp_path: Path) -> Path:
     path = tmp_path / "values.safetensors"
-    tensor_file.save(path, "kind", 1, VALUES)
+    save_values(path, "kind", 1, VALUES)
     return path
 
 
 def test_values_go_there_and_back(tmp_path: Path) -> None:
     path = _file(tmp_path)
-    found = tensor_file.load(path, "kind", 1)
+    found = load_values(path, "kind", 1)
     assert found["plain"] == VALUES["plain"]
     assert torch.equal(found["tensors"][0], torch.arange(5))
     assert torch.equal(found["tensors"][1]["deep"], VALUES["tensors"][1]["deep"])  # type: ignore[index]
@@ -64,7 +64,7 @@ def _flip_last_byte(path: Path) -> None:
         (lambda path: _truncate(path, 0.99), "truncated, or not a checkpoint"),
         (_flip_last_byte, "damaged, the checksum of .* does not match"),
         (lambda path: save_file({"a": torch.ones(1)}, path), "not a kind of this program"),
-        (lambda path: tensor_file.save(path, "kind", 2, VALUES), "has format 2, this program reads 1"),
+        (lambda path: save_values(path, "kind", 2, VALUES), "has format 2, this program reads 1"),
         (lambda path: save_file({}, path, {"kind": "kind", "version": "1"}), "its header is damaged"),
     ],
 )
@@ -72,7 +72,7 @@ def test_damage_is_noticed(damage: object, message: str, tmp_path: Path) -> None
     path = _file(tmp_path)
     damage(path)  # type: ignore[operator]
     with pytest.raises(TrainError, match=message) as caught:
-        tensor_file.load(path, "kind", 1)
+        load_values(path, "kind", 1)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -81,7 +81,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = _file(tmp_path)
     before = path.read_bytes()
     with pytest.raises(TypeError):
-        tensor_file.save(path, "kind", 1, {"not JSON": object()})
+        save_values(path, "kind", 1, {"not JSON": object()})
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -129,7 +129,7 @@ def test_contents_of_another_shape_are_refused(small_graph: Dataset, tmp_path: P
         found.restore_model(path, nn.Linear(4, 2), found.model)
     with pytest.raises(TrainError, match="does not fit the optimiser"):
         found.restore_optimiser(path, torch.optim.Adam([nn.Parameter(torch.ones(1))]))
-    tensor_file.save(path, "pyg_batchgnn checkpoint", 3, {"config": {}})
+    save_values(path, "pyg_batchgnn checkpoint", 3, {"config": {}})
     with pytest.raises(TrainError, match="its contents are not those of a checkpoint"):
         Checkpoint.load(path)
 

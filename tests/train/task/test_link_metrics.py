@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pyg_batchgnn.train.task.link_metrics import RankCounts
+from pyg_batchgnn.train.link_tasks import RankCounts
 
 NAN, INF = math.nan, math.inf
 #: Scores with many equal ones, and some that are not finite.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pyg_batchgnn.train.task import average_precision, f1_score, roc_auc
+from pyg_batchgnn.train.tasks import average_precision, f1_score, roc_auc
 
 #: Few distinct scores, so that many are equal.
 nodes = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40)

@@ -12,15 +12,9 @@ from torch.nn import functional as F
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import Metric, RanksConfig, TaskConfig, TaskKind, TaskLoss
 from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask, node_task_of
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.task import (
-    ClassTask,
-    LabelTask,
-    NodeTask,
-    Scoring,
-    ValueTask,
-    node_task_of,
-)
+from pyg_batchgnn.train.tasks import NodeTask, Scoring
 
 NODES = 6
 LABELS = torch.tensor([[1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 0], [1, 0, 0]])

@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from pyg_batchgnn.data import Dataset, write_folder
+from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config import (
     ModelConfig,
     OptimiserConfig,
@@ -23,9 +24,9 @@ from pyg_batchgnn.train.config import (
     TaskConfig,
     TrainConfig,
 )
-from pyg_batchgnn.train.loop import train_step
-from pyg_batchgnn.train.measure import PhaseClock, RunProgress
-from pyg_batchgnn.train.run_folder import Checkpoint, RunFolder
+from pyg_batchgnn.train.progress import PhaseClock, RunProgress
+from pyg_batchgnn.train.run_folder import RunFolder
+from pyg_batchgnn.train.trainer import train_step
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
 from tests.support.task_graphs import with_labels, with_values
 from tests.support.training_runs import SMALL, batchgnn, job_alone, records, weights
@@ -212,7 +213,7 @@ def test_a_run_that_diverges_keeps_its_last_good_epoch(
                 parameter.data.mul_(math.nan if broken == "weights" else 1e30)
         return found
 
-    monkeypatch.setattr("pyg_batchgnn.train.loop.trainer.train_step", step)
+    monkeypatch.setattr("pyg_batchgnn.train.trainer.train_step", step)
     for broken, every, what in (
         ("weights", 4, "weights are not finite at epoch 3"),
         ("scores", 1, "the validation of epoch 3"),
@@ -229,7 +230,7 @@ def test_a_run_that_diverges_keeps_its_last_good_epoch(
 def test_a_checkpoint_within_an_epoch_has_finite_weights(
     graph_folder: Path, tmp_path: Path, capsys: Any
 ) -> None:
-    run, more = tmp_path / "run", ["--set", "run.checkpoint_seconds=0", "--layers", "pyg"]
+    run, more = tmp_path / "run", ["--set", "run.checkpoint_seconds=0"]
     assert batchgnn(*train(graph_folder, run, "--epochs", 3, "--lr", 1e37, *more)) == 2
     assert "lower --lr" in capsys.readouterr().err
     saved = run / "checkpoint.safetensors"

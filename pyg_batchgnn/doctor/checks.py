@@ -1,0 +1,478 @@
+"""Checks of packages, the machine and the backends of torch.distributed, as a table or as JSON."""
+
+from __future__ import annotations
+
+import ctypes.util
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+import torch.distributed as dist
+from rich.table import Table
+from torch._C._distributed_c10d import TCPStore
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import why_unavailable
+from pyg_batchgnn.comm.ccl import CclMissingError, find_libraries
+from pyg_batchgnn.spinning import TURNS, chosen_by_user, is_bounded
+from pyg_batchgnn.versions import OLDEST
+
+
+class FindingState(str, Enum):
+    """The state of a thing that was checked."""
+
+    WORKS = "works"
+    ABSENT = "absent"  # not installed, and not needed
+    BROKEN = "broken"  # installed but does not work, or needed but not installed
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor's table.
+
+    Attributes:
+        name: the thing that was checked.
+        state: its state.
+        seen: its version or size, or what a test measured.
+        remedy: what to do, or what the thing is used for. Empty where nothing is to be done.
+        needed: whether the package cannot work without it.
+    """
+
+    name: str
+    state: FindingState
+    seen: str = ""
+    remedy: str = ""
+    needed: bool = False
+
+
+# One of two ranks #################################################################################
+
+_SECONDS = 0.4  # about the length of each measurement
+_RANK_LIMIT = timedelta(seconds=20)
+
+
+def exchange_rows(backend: str) -> None:
+    """Exchanges uneven numbers of rows as one of two ranks, checks them, and measures.
+
+    Prints one line of JSON: the microseconds of a small all-to-all, and the GB/s that a rank sends
+    in a large one.
+
+    Raises:
+        AssertionError: the rows that came are not those that were sent.
+    """
+    dist.init_process_group(backend, timeout=_RANK_LIMIT)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    sent, received = [rank + to for to in range(size)], [source + rank for source in range(size)]
+    out = torch.empty(sum(received), dtype=torch.int64)
+    dist.all_to_all_single(out, torch.full((sum(sent),), rank), received, sent)
+    assert out.tolist() == [source for source in range(size) for _ in range(source + rank)], out.tolist()
+    small, large = _seconds(size * 128), _seconds(size << 17)
+    dist.destroy_process_group()
+    print(json.dumps({"microseconds": small * 1e6, "gigabytes": (size - 1 << 20) / large / 1e9}))
+
+
+def _seconds(words: int) -> float:
+    """Returns the seconds of one all-to-all of 8-byte words.
+
+    Every rank repeats it equally often.
+    """
+    rows = torch.zeros(words, dtype=torch.int64)
+    out = torch.empty_like(rows)
+
+    def repeat(times: int) -> float:
+        dist.barrier()
+        begun = time.perf_counter()
+        for _ in range(times):
+            dist.all_to_all_single(out, rows)
+        return (time.perf_counter() - begun) / times
+
+    first = torch.tensor([repeat(5)], dtype=torch.float64)
+    dist.broadcast(first, 0)
+    return repeat(max(5, min(1000, int(_SECONDS / float(first)))))
+
+
+# Backends #########################################################################################
+
+BACKENDS = ("gloo", "ccl", "mpi")
+#: Seconds that both processes may take, including the import of torch.
+LIMIT = 60.0
+#: The remedies where the backend's own text gives none.
+_REMEDIES = {
+    "gloo": "if this host has several networks, name one: GLOO_SOCKET_IFNAME=lo (or eth0, ...)",
+    "ccl": "see docs/how-to/ccl.md, and what CCL_LOG_LEVEL=info says",
+    "mpi": "only needed where a cluster requires its own MPI: build torch from source with MPI",
+}
+
+
+def check_backends() -> list[Finding]:
+    """Checks the backends one after the other, because they are also timed."""
+    return [check_backend_works(name) for name in BACKENDS]
+
+
+def check_backend_works(name: str) -> Finding:
+    """Checks that two processes of this machine exchange rows correctly. Only gloo is needed."""
+    title, needed = f"backend {name}", name == "gloo"
+    if problem := why_unavailable(name):
+        what, _, remedy = problem.partition("; ")
+        return Finding(
+            title,
+            FindingState.BROKEN if needed else FindingState.ABSENT,
+            what,
+            remedy or _REMEDIES[name],
+            needed,
+        )
+    if name == "mpi" and not shutil.which("mpirun"):
+        return Finding(title, FindingState.ABSENT, "no mpirun here", "add MPI's bin folder to PATH")
+    try:
+        output = _exchange_by_mpirun() if name == "mpi" else _exchange(name)
+        seen = json.loads(output.strip().splitlines()[-1])
+    except (RuntimeError, ValueError, IndexError) as error:
+        return Finding(title, FindingState.BROKEN, str(error), _REMEDIES[name], needed)
+    speed = f"{seen['microseconds']:.0f} us, {seen['gigabytes']:.1f} GB/s between two processes"
+    return Finding(title, FindingState.WORKS, speed, needed=needed)
+
+
+def _exchange(name: str) -> str:
+    """Returns the output of the first of two processes.
+
+    Raises:
+        RuntimeError: one of them failed, or they did not end.
+    """
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=LIMIT))
+    common = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "0",
+        "OMP_NUM_THREADS": "1",
+    }
+    ranks = [
+        subprocess.Popen(
+            _program(name),
+            env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        with ThreadPoolExecutor() as pool:
+            outputs = list(pool.map(_end, ranks))
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+        del store
+    return outputs[0]
+
+
+def _program(backend: str) -> list[str]:
+    """Returns the command of one of two ranks."""
+    return [sys.executable, "-c", f"from {__name__} import exchange_rows; exchange_rows({backend!r})"]
+
+
+def _exchange_by_mpirun() -> str:
+    command = ["mpirun", "-np", "2", *_program("mpi")]
+    return _end(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+
+def _end(process: subprocess.Popen[str]) -> str:
+    try:
+        out, err = process.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise RuntimeError(f"two processes had not exchanged anything after {LIMIT:.0f} s") from None
+    if process.returncode:
+        last = err.strip().splitlines()[-1:] or [f"a process ended with {process.returncode}"]
+        raise RuntimeError(last[0])
+    return out
+
+
+# Machine ##########################################################################################
+
+#: The instruction sets that kernels or torch's products use, the oldest first.
+_SETS = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_bf16", "amx_bf16")
+_LEVELS = {512: "AVX-512", 256: "AVX2", 0: "none (baseline)"}
+_HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+_SHARED = Path("/dev/shm")
+#: Bytes of shared memory that the ranks of a host need at least.
+_ROOM = 256 << 20
+
+
+def check_machine() -> list[Finding]:
+    """Checks the processor, memory, huge pages and shared memory."""
+    return [
+        _processor(),
+        _instructions(),
+        waiting_threads(chosen_by_user()),
+        _memory(),
+        huge_pages(_HUGE),
+        shared_memory(_SHARED),
+    ]
+
+
+def _processor() -> Finding:
+    model = re.search(r"model name\s*: (.*)", _text(Path("/proc/cpuinfo")))
+    name = model[1] if model else platform.machine()
+    return Finding("processor", FindingState.WORKS, f"{len(os.sched_getaffinity(0))} cores, {name}")
+
+
+def _instructions() -> Finding:
+    flags = re.search(r"flags\s*: (.*)", _text(Path("/proc/cpuinfo")))
+    found = [name for name in _SETS if flags and name in flags[1].split()]
+    level = ops.simd_level()
+    seen = f"{_LEVELS[level]} in use; {', '.join(found) or 'none of those that are used'}"
+    limit = os.environ.get("PYG_BATCHGNN_SIMD")
+    remedy = f"PYG_BATCHGNN_SIMD={limit} limits it; unset it" if limit else ""
+    if not limit and level == 0:
+        remedy = "kernels are several times slower without AVX2"
+    return Finding("instructions", FindingState.WORKS, seen, remedy)
+
+
+def waiting_threads(chosen: Mapping[str, str]) -> Finding:
+    """Checks whether the threads of scripts soon sleep when they wait. Those of commands do.
+
+    Args:
+        chosen: the variables that the user has set, with their values.
+    """
+    shown = ", ".join(f"{name}={value}" for name, value in chosen.items())
+    if is_bounded(chosen):
+        return Finding("waiting threads", FindingState.WORKS, shown)
+    remedy = (
+        f"batchgnn's commands bound it; scripts on a machine with other work are 2 to 8 times slower: "
+        f"export GOMP_SPINCOUNT={TURNS} before python starts"
+    )
+    return Finding(
+        "waiting threads", FindingState.ABSENT, shown or "spin for milliseconds in scripts", remedy
+    )
+
+
+def _memory() -> Finding:
+    memory = psutil.virtual_memory()
+    return Finding("memory", FindingState.WORKS, f"{_size(memory.available)} free of {_size(memory.total)}")
+
+
+def huge_pages(setting: Path) -> Finding:
+    """Checks that the kernel gives huge pages to memory that asks for them, as tables do."""
+    chosen = re.search(r"\[(\w+)\]", _text(setting))
+    mode = chosen[1] if chosen else "unknown"
+    if mode in ("always", "madvise"):
+        return Finding("huge pages", FindingState.WORKS, mode)
+    remedy = f"random reads are slower without them: echo madvise > {setting} (as root)"
+    return Finding("huge pages", FindingState.ABSENT, mode, remedy)
+
+
+def shared_memory(folder: Path) -> Finding:
+    """Checks the room in /dev/shm.
+
+    Loader workers and oneCCL need it. Tables that ranks share do not, because they have no name.
+    """
+    if not folder.is_dir():
+        remedy = "loader workers need it: mount a tmpfs there"
+        return Finding("shared memory", FindingState.ABSENT, f"no {folder}", remedy)
+    usage = shutil.disk_usage(folder)
+    seen = f"{_size(usage.free)} free of {_size(usage.total)} in {folder}"
+    if usage.free >= _ROOM:
+        return Finding("shared memory", FindingState.WORKS, seen)
+    remedy = (
+        "little room for loader workers and oneCCL; in a container start with --shm-size=2g, "
+        f"otherwise remount {folder}"
+    )
+    return Finding("shared memory", FindingState.BROKEN, seen, remedy)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"
+
+
+# Packages #########################################################################################
+
+#: Seconds that importing a package may take, in a process of its own.
+_IMPORT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that may be installed.
+
+    Attributes:
+        name: the name that users know.
+        module: the module that is imported.
+        distribution: the name on the package index.
+        remedy: what the package is for, and how to install it.
+        least: the oldest version that works, () for any.
+    """
+
+    name: str
+    module: str
+    distribution: str
+    remedy: str
+    least: tuple[int, ...] = ()
+
+    @property
+    def needed(self) -> bool:
+        """True if pyg_batchgnn cannot work without the package."""
+        return bool(self.least)
+
+
+PACKAGES = (
+    Package(
+        *("torch", "torch", "torch"),
+        "pip install torch==2.13.0 --extra-index-url https://download.pytorch.org/whl/cpu, then install "
+        "pyg_batchgnn again: its operators are compiled against torch",
+        OLDEST["torch"],
+    ),
+    Package(
+        "PyG",
+        "torch_geometric",
+        "torch-geometric",
+        "pip install 'torch-geometric>=2.8'",
+        OLDEST["torch-geometric"],
+    ),
+    Package(
+        *("pyg-lib", "pyg_lib", "pyg-lib"),
+        "only to compare with PyG's own sampler; take the wheel for this version of torch",
+    ),
+    Package(
+        "DGL", "dgl", "dgl", "only for Minibatch.to_dgl() and benchmarks: pip install dgl==1.1.3 packaging"
+    ),
+    Package("OGB", "ogb", "ogb", "only to download OGB's graphs: pip install 'pyg_batchgnn[ogb]'"),
+)
+
+
+def check_packages() -> list[Finding]:
+    """Checks each package in a process of its own.
+
+    A library that was built for another torch may crash it.
+    """
+    with ThreadPoolExecutor() as pool:
+        return [*pool.map(check_package, PACKAGES), check_metis(), check_oneccl()]
+
+
+def check_package(package: Package) -> Finding:
+    """Checks that a package is installed, is new enough, and can be imported."""
+    if importlib.util.find_spec(package.module) is None:
+        state = FindingState.BROKEN if package.needed else FindingState.ABSENT
+        return Finding(package.name, state, "not installed", package.remedy, package.needed)
+    version = _version(package)
+    if package.least and _numbers(version) < package.least:
+        least = ".".join(map(str, package.least))
+        return Finding(package.name, FindingState.BROKEN, f"{version}, not {least}", package.remedy, True)
+    if problem := _import_error(package.module):
+        seen = f"{version} cannot be imported: {problem}"
+        return Finding(package.name, FindingState.BROKEN, seen, package.remedy, package.needed)
+    return Finding(package.name, FindingState.WORKS, version, needed=package.needed)
+
+
+def check_metis() -> Finding:
+    """Checks for METIS, as a Python package or as the system's library."""
+    if importlib.util.find_spec("pymetis"):
+        return Finding("METIS", FindingState.WORKS, f"pymetis {importlib.metadata.version('pymetis')}")
+    if library := ctypes.util.find_library("metis"):
+        return Finding("METIS", FindingState.WORKS, library)
+    remedy = "only for benchmarks of partitioning against it: pip install pymetis"
+    return Finding("METIS", FindingState.ABSENT, "not installed", remedy)
+
+
+def check_oneccl() -> Finding:
+    """Checks for oneCCL's libraries. `check_backends` tells whether the backend works."""
+    try:
+        libraries = find_libraries()
+    except CclMissingError as error:
+        what, _, remedy = str(error).partition("; ")
+        return Finding("oneCCL", FindingState.ABSENT, what, f"for --backend ccl: {remedy}")
+    return Finding("oneCCL", FindingState.WORKS, str(libraries.oneccl))
+
+
+def _version(package: Package) -> str:
+    try:
+        return importlib.metadata.version(package.distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Returns the leading numbers of a version, () where it is not known."""
+    return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:2])
+
+
+def _import_error(module: str) -> str:
+    """Returns what went wrong with an import: the last line of its errors or its exit status."""
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-c", f"import {module}"],
+            capture_output=True,
+            text=True,
+            timeout=_IMPORT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"the import had not ended after {_IMPORT_SECONDS:.0f} s"
+    if ran.returncode == 0:
+        return ""
+    said = ran.stderr.strip().splitlines()
+    return said[-1] if ran.returncode > 0 and said else f"the process ended with {ran.returncode}"
+
+
+# The table ########################################################################################
+
+_COLOURS = {FindingState.WORKS: "green", FindingState.ABSENT: "yellow", FindingState.BROKEN: "bold red"}
+
+
+def examine() -> list[Finding]:
+    """Checks packages, the machine and backends. Takes a few seconds."""
+    return [*check_packages(), *check_machine(), *check_backends()]
+
+
+def is_healthy(findings: Sequence[Finding]) -> bool:
+    """Returns whether everything that is needed works."""
+    return not any(finding.needed and finding.state is FindingState.BROKEN for finding in findings)
+
+
+def as_table(findings: Sequence[Finding]) -> Table:
+    """Returns a table with one line per finding."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "", "seen here", "what to do"):
+        table.add_column(column, overflow="fold")
+    for finding in findings:
+        state = f"[{_COLOURS[finding.state]}]{finding.state.value}[/]"
+        table.add_row(finding.name, state, _plain(finding.seen), _plain(finding.remedy))
+    return table
+
+
+def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Returns the values that ``--json`` prints."""
+    return {"healthy": is_healthy(findings), "findings": [asdict(finding) for finding in findings]}
+
+
+def _plain(text: str) -> str:
+    """Returns the text with its brackets escaped, so that they are not markup."""
+    return text.replace("[", "\\[")

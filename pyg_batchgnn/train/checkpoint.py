@@ -1,0 +1,455 @@
+"""The checkpoint of a run, from which it continues exactly, even in the middle of an epoch."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from safetensors.torch import load as deserialise
+from safetensors.torch import save as serialise
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from pyg_batchgnn.history import HistoricalCaches, HistoricalStats, LayerCounts, hit_rates
+from pyg_batchgnn.train.config import ScheduleKind, TrainConfig, config_from_dict, config_to_dict
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.job import TrainingJob
+from pyg_batchgnn.train.progress import PhaseClock, RunProgress
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.run_folder import place_name, replacing
+from pyg_batchgnn.train.training_data import DatasetFingerprint
+
+# Tensor file ######################################################################################
+
+# A safetensors file of nested values: tensors are tensors, everything else is JSON in the header.
+#
+# The file is replaced by one rename, so a reader sees the whole old file or the whole new one. No
+# pickle is involved.
+
+
+_TENSOR = "__tensor__"
+
+
+def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> None:
+    """Replaces `path`.
+
+    Args:
+        path: of the file.
+        kind: of the file; checked when it is read.
+        version: of its format; checked when it is read.
+        values: tensors, JSON values, and lists and dicts (with text keys) of them.
+    """
+    tensors: dict[str, Tensor] = {}
+    plain = _take_tensors(values, "", tensors)
+    checksums = {name: _checksum(tensor) for name, tensor in tensors.items()}
+    header = {
+        "kind": kind,
+        "version": str(version),
+        "values": json.dumps(plain),
+        "checksums": json.dumps(checksums),
+    }
+    with replacing(path) as temporary:
+        temporary.write_bytes(serialise(tensors, metadata=header))
+
+
+def load_values(path: Path, kind: str, version: int) -> dict[str, Any]:
+    """Returns the values that `save_values` wrote.
+
+    Raises:
+        TrainError: the file is missing, truncated, altered, of another kind or of another version.
+    """
+    return parse_values(path, read_bytes(path), kind, version)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Returns the bytes of a file that `save_values` wrote.
+
+    Raises:
+        TrainError: the file is missing.
+    """
+    if not path.is_file():
+        raise TrainError(f"{path}: no such checkpoint; the run may have stopped before its first one")
+    return path.read_bytes()
+
+
+def parse_values(path: Path, data: bytes, kind: str, version: int) -> dict[str, Any]:
+    """Returns the values in a file's bytes. `path` is for messages.
+
+    Raises:
+        TrainError: as `load_values` does, if the file is not missing.
+    """
+    try:
+        tensors = deserialise(data)
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+    except (SafetensorError, ValueError) as error:
+        raise TrainError(f"{path}: truncated, or not a checkpoint ({error})") from None
+    if header.get("kind") != kind:
+        raise TrainError(f"{path}: a safetensors file, but not a {kind} of this program")
+    if header.get("version") != str(version):
+        raise TrainError(f"{path}: has format {header.get('version')}, this program reads {version}")
+    try:
+        checksums = json.loads(header["checksums"])
+        values: dict[str, Any] = _put_tensors(json.loads(header["values"]), tensors)
+    except (KeyError, json.JSONDecodeError) as error:
+        raise TrainError(f"{path}: its header is damaged ({error!r})") from None
+    damaged = [name for name, tensor in tensors.items() if checksums.get(name) != _checksum(tensor)]
+    if damaged or checksums.keys() != tensors.keys():
+        raise TrainError(
+            f"{path}: damaged, the checksum of {', '.join(damaged) or 'a tensor'} does not match"
+        )
+    return values
+
+
+def _checksum(tensor: Tensor) -> int:
+    return zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data)
+
+
+def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().clone().contiguous()
+        return {_TENSOR: name}
+    if isinstance(value, dict):
+        return {str(key): _take_tensors(item, f"{name}/{key}", tensors) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_take_tensors(item, f"{name}/{place}", tensors) for place, item in enumerate(value)]
+    return value
+
+
+def _put_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {_TENSOR}:
+            return tensors[value[_TENSOR]]
+        return {key: _put_tensors(item, tensors) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_put_tensors(item, tensors) for item in value]
+    return value
+
+
+# Checkpoint #######################################################################################
+
+
+_KIND = "pyg_batchgnn checkpoint"
+_VERSION = 3
+
+
+@dataclass(frozen=True)
+class RankCheckpoint:
+    """The state of one rank.
+
+    Attributes:
+        loader: `state_dict` of its training loader.
+        running: its row of `BatchNormStatistics.table`.
+        epoch_phases: its seconds per phase in the current epoch.
+        phases: its seconds per phase in the finished epochs.
+        history: `state_dict` of its historical embeddings; empty in a run without them.
+    """
+
+    loader: dict[str, Any]
+    running: Tensor
+    epoch_phases: dict[str, float]
+    phases: dict[str, float]
+    history: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The contents of a checkpoint file.
+
+    Attributes:
+        config: of the run.
+        dataset: the fingerprint of the data set, as a dict.
+        progress: of the run.
+        model: `state_dict` of the model.
+        best: `state_dict` of the model at the best validation epoch.
+        optimiser: `state_dict` of the optimiser.
+        ranks: the state of each rank.
+        rows: the name of the learned rows in `RowFolders`; "" in a run without them.
+        best_rows: the name of those of the best validation epoch, likewise.
+    """
+
+    config: TrainConfig
+    dataset: dict[str, Any]
+    progress: RunProgress
+    model: dict[str, Tensor]
+    best: dict[str, Tensor]
+    optimiser: dict[str, Any]
+    ranks: list[RankCheckpoint]
+    rows: str = ""
+    best_rows: str = ""
+
+    def save(self, path: Path) -> None:
+        """Writes the checkpoint to `path`, which it replaces."""
+        values = {
+            "config": config_to_dict(self.config),
+            "dataset": self.dataset,
+            "progress": asdict(self.progress),
+            "model": self.model,
+            "best": self.best,
+            "optimiser": self.optimiser,
+            "ranks": [asdict(state) for state in self.ranks],
+            "rows": self.rows,
+            "best_rows": self.best_rows,
+        }
+        save_values(path, _KIND, _VERSION, values)
+
+    @classmethod
+    def load(cls, path: Path) -> Checkpoint:
+        """Reads the checkpoint at `path`.
+
+        Raises:
+            TrainError: the file is missing, damaged or of another program.
+        """
+        return cls.parse(path, read_bytes(path))
+
+    @classmethod
+    def parse(cls, path: Path, data: bytes) -> Checkpoint:
+        """Reads a checkpoint from a file's bytes. `path` is for messages."""
+        values = parse_values(path, data, _KIND, _VERSION)
+        try:
+            return cls(
+                config=config_from_dict(values["config"]),
+                dataset=values["dataset"],
+                progress=RunProgress(**values["progress"]),
+                model=values["model"],
+                best=values["best"],
+                optimiser=values["optimiser"],
+                ranks=[RankCheckpoint(**state) for state in values["ranks"]],
+                rows=values.get("rows", ""),
+                best_rows=values.get("best_rows", ""),
+            )
+        except TrainError as error:
+            raise TrainError(f"{path}: {error}") from None
+        except (KeyError, TypeError) as error:
+            raise TrainError(f"{path}: its contents are not those of a checkpoint ({error!r})") from None
+
+    def state_of(self, rank: int, size: int) -> RankCheckpoint:
+        """Returns the state that a rank continues with.
+
+        If the number of ranks has changed, it is the first rank's position in the epoch, and
+        `model` has the average of all ranks' running statistics.
+
+        Args:
+            rank: of the process.
+            size: the number of ranks now.
+
+        Raises:
+            TrainError: the number of ranks has changed, and the schedule is not global.
+        """
+        if size == len(self.ranks):
+            return self.ranks[rank]
+        if self.config.ranks.schedule is not ScheduleKind.GLOBAL:
+            schedule = self.config.ranks.schedule.value
+            raise TrainError(
+                f"the run had {len(self.ranks)} rank(s), now there are {size}: with "
+                f"ranks.schedule={schedule} each rank trains on nodes of its own, so start "
+                f"{len(self.ranks)} rank(s)"
+            )
+        return replace(self.ranks[0], running=self.ranks[0].running[:0])
+
+    def check_dataset(self, path: Path, found: DatasetFingerprint) -> None:
+        """Refuses a data set other than the one that the run has trained on.
+
+        Raises:
+            TrainError: a count or the checksum differs; the message says which.
+        """
+        for name, value in found.to_dict().items():
+            if self.dataset.get(name) != value:
+                was = self.dataset.get(name)
+                raise TrainError(f"{path}: is of another data set: its {name} is {was}, here it is {value}")
+
+    def restore_model(self, path: Path, model: nn.Module, weights: dict[str, Tensor]) -> None:
+        """Loads `weights` (``self.model`` or ``self.best``) into `model`.
+
+        Raises:
+            TrainError: names or shapes do not match the configuration's model.
+        """
+        try:
+            model.load_state_dict(weights)
+        except RuntimeError as error:
+            raise TrainError(f"{path}: does not fit the model: {' '.join(str(error).split())}") from None
+
+    def restore_optimiser(self, path: Path, optimiser: Optimizer) -> None:
+        """Loads the optimiser's state.
+
+        Raises:
+            TrainError: it belongs to other parameters.
+        """
+        state = {int(index): values for index, values in self.optimiser["state"].items()}
+        groups = self.optimiser["param_groups"]
+        for group in groups:
+            group["betas"] = tuple(group["betas"])
+        try:
+            optimiser.load_state_dict({"state": state, "param_groups": groups})
+        except ValueError as error:
+            raise TrainError(f"{path}: does not fit the optimiser: {error}") from None
+
+
+# Histories ########################################################################################
+
+
+def gather_histories(history: HistoricalCaches | None, ranks: Ranks) -> list[dict[str, Tensor]]:
+    """Returns the states of all ranks' caches on the first rank, by rank; collective.
+
+    On other ranks, and in a run without caches, the states are empty.
+    """
+    nothing: list[dict[str, Tensor]] = [{} for _ in range(ranks.size)]
+    if history is None:
+        return nothing
+    every = ranks.bytes_to_first(save(history.state_dict()))
+    return [load(data) for data in every] or nothing
+
+
+def restore_history(path: Path, history: HistoricalCaches | None, state: Mapping[str, Tensor]) -> None:
+    """Lets a rank's caches go on from the checkpoint at `path`.
+
+    Raises:
+        TrainError: the checkpoint has no such state.
+    """
+    if history is None:
+        return
+    try:
+        history.load_state_dict(state)
+    except ValueError as error:
+        raise TrainError(f"{path}: does not fit the historical embeddings: {error}") from None
+
+
+def history_figures(history: HistoricalCaches | None, ranks: Ranks) -> dict[str, Any] | None:
+    """Returns figures of the caches since this process began; collective. None without caches.
+
+    They are the hit rate of each layer's input, the share of edges that were left out of each
+    layer, the rows and bytes that all ranks fetched once and that they pushed, and the mean seconds
+    of exchange over ranks: all of them, and those in which training waited.
+    """
+    if history is None:
+        return None
+    every = [_stats(values) for values in ranks.values(asdict(history.stats()))]
+    layers = [one for stats in every for one in stats.layers]
+    return {
+        "hit_rates": hit_rates(every),
+        "edges_left_out": [
+            _share(
+                sum(one.layer(at).edges_left_out for one in every), sum(one.layer(at).edges for one in every)
+            )
+            for at in range(len(every[0].layers))
+        ],
+        "features_fetched": sum(one.features_fetched for one in every),
+        "feature_bytes": sum(one.feature_bytes for one in every),
+        "rows_pushed": sum(one.pushed for one in layers),
+        "bytes_pushed": sum(one.pushed_bytes for one in layers),
+        "exchange_seconds": sum(one.exchange_seconds for one in every) / len(every),
+        "waited_seconds": sum(one.waited_seconds for one in every) / len(every),
+    }
+
+
+def _stats(values: dict[str, Any]) -> HistoricalStats:
+    return HistoricalStats(**{**values, "layers": [LayerCounts(**one) for one in values["layers"]]})
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+# State ############################################################################################
+
+
+@dataclass(eq=False)
+class TrainerState:
+    """The state of a run, beside that of the objects of its job.
+
+    Attributes:
+        progress: the place in the run.
+        best: the weights of the best epoch.
+        clock: the seconds of the current epoch by phase.
+        earlier: those of the epochs before it.
+        loader: the place of the training loader, until the loader takes it.
+        best_rows: the name of the learned rows of the best epoch; "" in a run without them.
+    """
+
+    progress: RunProgress = field(default_factory=RunProgress)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    clock: PhaseClock = field(default_factory=PhaseClock)
+    earlier: PhaseClock = field(default_factory=PhaseClock)
+    loader: dict[str, Any] | None = None
+    best_rows: str = ""
+
+    @classmethod
+    def restored(cls, checkpoint: Checkpoint, path: Path, job: TrainingJob, ranks: Ranks) -> TrainerState:
+        """Puts a checkpoint into the objects of a job. Returns the rest of the state.
+
+        Raises:
+            TrainError: it does not fit the job or the number of ranks. The message names ``path``.
+        """
+        own = checkpoint.state_of(ranks.rank, ranks.size)
+        checkpoint.restore_model(path, job.network.model, checkpoint.model)
+        checkpoint.restore_optimiser(path, job.optimiser)
+        job.running.restore(own.running)
+        restore_history(path, job.graph.history, own.history)
+        clock, earlier = PhaseClock(own.epoch_phases), PhaseClock(own.phases)
+        progress = replace(checkpoint.progress)
+        return cls(progress, checkpoint.best, clock, earlier, own.loader, checkpoint.best_rows)
+
+    @property
+    def rows(self) -> str:
+        """The name of the present learned rows."""
+        return place_name(self.progress.epoch, self.progress.step)
+
+    def checkpoint(self, job: TrainingJob, dataset: DatasetFingerprint, ranks: Ranks) -> Checkpoint:
+        """Returns a checkpoint of the run; collective."""
+        running = job.running.table()
+        mine = [job.train_loader.state_dict(), self.clock.to_dict(), self.earlier.to_dict()]
+        histories = gather_histories(job.graph.history, ranks)
+        states = zip(ranks.values(mine), running, histories, strict=True)
+        return Checkpoint(
+            config=job.config,
+            dataset=dataset.to_dict(),
+            progress=replace(self.progress),
+            model=_copied({**job.network.model.state_dict(), **job.running.averaged(running)}),
+            best=self.best,
+            optimiser=job.optimiser.state_dict(),
+            ranks=[
+                RankCheckpoint(loader, row, clock, earlier, history)
+                for (loader, clock, earlier), row, history in states
+            ],
+            rows="" if job.rows is None else self.rows,
+            best_rows=self.best_rows,
+        )
+
+    def begin_epoch(self, job: TrainingJob, path: Path) -> int:
+        """Brings the training loader to the place of the run. Returns the epoch's remaining steps.
+
+        Raises:
+            TrainError: the place of the checkpoint at ``path`` does not fit the loader.
+        """
+        loader, place, self.loader = job.train_loader, self.loader, None
+        if place is None or not self.progress.step:
+            loader.set_epoch(self.progress.epoch)
+            return loader.steps_left
+        try:
+            loader.load_state_dict(place)
+        except ValueError as error:
+            raise TrainError(f"{path}: does not fit the loader: {error}") from None
+        is_over = loader.upcoming_epoch > self.progress.epoch
+        return 0 if is_over else loader.steps_left
+
+    def end_epoch(self) -> None:
+        """Goes on to the next epoch."""
+        self.progress.next_epoch()
+        self.earlier.merge(self.clock)
+        self.clock = PhaseClock()
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Returns a copy of a model's parameters and buffers."""
+    return _copied(model.state_dict())
+
+
+def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in state.items()}

@@ -1,0 +1,354 @@
+"""The commands of graphs: ``batchgnn datasets``, ``generate``, ``verify`` and ``partition``."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from pyg_batchgnn.train.config import POLICIES
+from pyg_batchgnn.train.errors import TrainError, as_train_error
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.partition import PolicyLike
+
+
+# Data commands ####################################################################################
+
+
+#: The most edges whose directions are compared, which takes some seconds.
+_COMPARED = 1 << 26
+
+
+def datasets(
+    name: Annotated[
+        str | None, typer.Argument(help="Name or folder of a data set to describe. Default: list all names.")
+    ] = None,
+) -> None:
+    """Lists the data sets that can be loaded here, or describes one.
+
+    Real graphs are read from the folder that the environment variable
+    PYG_BATCHGNN_DATA names.
+
+    [bold]Examples[/bold]
+
+      batchgnn datasets
+
+      batchgnn datasets cora
+
+      batchgnn datasets generated:nodes=5000,classes=4
+    """
+    from pyg_batchgnn.data import SPLITS, available_datasets, is_symmetric, load_dataset
+
+    if name is None:
+        for found in available_datasets():
+            typer.echo(found)
+        return
+    dataset = load_dataset(name)
+    typer.echo(f"{dataset.name}: {dataset.source}")
+    if dataset.schema.is_plain:
+        typer.echo(f"nodes      {dataset.num_nodes:,}")
+        directed = ""
+        if dataset.num_edges <= _COMPARED:
+            both = is_symmetric(dataset.edge_index)
+            directed = " (each is there the other way, too)" if both else " (directed)"
+        typer.echo(f"edges      {dataset.num_edges:,}{directed}")
+        typer.echo(f"features   {dataset.num_features:,}")
+        typer.echo(f"classes    {dataset.num_classes}")
+        typer.echo(f"training   {len(dataset.split('train')):,} nodes")
+        typer.echo(f"validation {len(dataset.split('val')):,} nodes")
+        typer.echo(f"test       {len(dataset.split('test')):,} nodes")
+        return
+    for nodes in dataset.node_sets:
+        sizes = "/".join(f"{len(dataset.split(name, nodes.name)):,}" for name in SPLITS)
+        attributes = ", ".join(f"{name} {list(table.shape[1:])}" for name, table in nodes.tables.items())
+        typer.echo(
+            f"{nodes.name}: {nodes.num_nodes:,} nodes, {nodes.num_classes} classes, {sizes} train/val/test "
+            f"nodes, attributes: {attributes or 'none'}"
+        )
+    for edges in dataset.edge_sets:
+        typer.echo(f"{'-'.join(edges.relation)}: {edges.num_edges:,} edges")
+
+
+def generate(
+    folder: Annotated[Path, typer.Argument(help="New folder for the graph.")],
+    nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same graph.")] = 0,
+    degree: Annotated[float, typer.Option(help="Mean number of neighbours per node.")] = 16.0,
+    classes: Annotated[int, typer.Option(help="Number of classes.")] = 16,
+    features: Annotated[int, typer.Option(help="Number of features per node.")] = 64,
+    signal: Annotated[
+        float, typer.Option(help="How well features tell the class: 0 not at all; higher is easier.")
+    ] = 1.5,
+    label_noise: Annotated[
+        float, typer.Option(help="Share of nodes with a wrong label, from 0 to 1.")
+    ] = 0.05,
+    half: Annotated[
+        bool, typer.Option("--half", help="Store features as float16, in half the space.")
+    ] = False,
+    typed: Annotated[
+        bool,
+        typer.Option(
+            "--typed", help="Make authors, fields and institutions too; --nodes is the number of papers."
+        ),
+    ] = False,
+) -> None:
+    """Makes a power-law graph with communities, features and labels.
+
+    It is written in pieces and mapped when it is read, so it may be larger
+    than memory.
+
+    [bold]Examples[/bold]
+
+      batchgnn generate graphs/small --nodes 10000
+
+      batchgnn generate graphs/large --nodes 100000000 --features 128 --half
+
+      batchgnn generate graphs/papers --typed --nodes 10000
+
+      batchgnn train graphs/small
+    """
+    from pyg_batchgnn.data import GeneratorSpec, TypedGeneratorSpec, generate_folder, generate_typed_folder
+
+    if typed:
+        if (signal, label_noise, half) != (1.5, 0.05, False):
+            raise TrainError("--signal, --label-noise and --half do not go with --typed; leave them out")
+        generate_typed_folder(TypedGeneratorSpec(nodes, seed, degree, classes, features), folder)
+        typer.echo(f"wrote {folder}; cut it into parts with: batchgnn partition {folder} --out PARTS")
+        return
+    spec = GeneratorSpec(
+        nodes=nodes,
+        seed=seed,
+        degree=degree,
+        classes=classes,
+        features=features,
+        signal=signal,
+        label_noise=label_noise,
+        half=int(half),
+    )
+    generate_folder(spec, folder)
+    typer.echo(f"wrote {folder}; train on it with: batchgnn train {folder}")
+
+
+def verify(folder: Annotated[Path, typer.Argument(help="Folder that this program wrote.")]) -> None:
+    """Checks a data folder, a partition or an aggregation cache against its checksums.
+
+    [bold]Example[/bold]
+
+      batchgnn verify graphs/small
+    """
+    from pyg_batchgnn.cache import is_aggregation_cache, verify_aggregation_cache
+    from pyg_batchgnn.data import verify_folder
+    from pyg_batchgnn.partition import is_partition, verify_partition
+
+    _refuse_what_has_no_checksums(folder)
+    if is_partition(folder):
+        verify_partition(folder)
+    elif is_aggregation_cache(folder):
+        verify_aggregation_cache(folder)
+    else:
+        verify_folder(folder)
+    typer.echo(f"{folder}: all files are as they were written")
+
+
+def _refuse_what_has_no_checksums(path: Path) -> None:
+    """Raises TrainError for a file and for a run folder."""
+    from pyg_batchgnn.train.run_folder import RunFolder
+
+    known = "a data folder, a partition or an aggregation cache"
+    if path.is_file():
+        raise TrainError(f"{path} is a file; give the folder that it lies in: {known}")
+    if RunFolder(path).config.is_file():
+        raise TrainError(
+            f"{path} is a run folder, and verify is for {known}; a run's checkpoint is checked when it is "
+            f"read, as by batchgnn evaluate {path}"
+        )
+
+
+# Partition command ################################################################################
+
+
+#: The most parts. Their folders are numbered with five digits.
+_MOST = 100_000
+#: A part gets at most this many times the mean of a load, where the user gives no number.
+_SLACK = 1.05
+
+
+def _checked_policy(policy: str) -> str:
+    """Returns a policy's name, or the file of owners.
+
+    Raises:
+        BadParameter: it is neither.
+    """
+    if policy not in POLICIES and not policy.endswith(".npy"):
+        raise typer.BadParameter(
+            f"{policy!r} is not one of {', '.join(POLICIES)}, and no .npy file of owners"
+        )
+    return policy
+
+
+def _chosen(policy: str, loads: Sequence[str], hosts: int | None, parts: int) -> PolicyLike:
+    """Returns a policy that balances some loads, and cuts for some hosts first, where it can.
+
+    Raises:
+        BadParameter: the parts cannot be spread evenly.
+        TrainError: the policy balances nothing, or a load is written in another form.
+    """
+    from pyg_batchgnn.partition import Balanced, TwoLevel, as_policy
+
+    chosen = as_policy(policy)
+    if hosts is not None and parts % hosts:
+        raise typer.BadParameter(f"{parts} parts cannot be spread evenly over {hosts} hosts")
+    if hosts is not None and isinstance(chosen, TwoLevel):
+        chosen = dataclasses.replace(chosen, hosts=hosts)
+    if not loads:
+        return chosen
+    if not isinstance(chosen, Balanced):
+        raise TrainError(
+            f"--balance does not go with --policy {policy}, which balances no loads; choose ldg, fennel, "
+            f"multilevel or metis"
+        )
+    with as_train_error(ValueError):
+        return dataclasses.replace(chosen, balance=dict(map(_load_and_slack, loads)))
+
+
+def _load_and_slack(text: str) -> tuple[str, float]:
+    name, equals, slack = text.partition("=")
+    try:
+        return name, float(slack) if equals else _SLACK
+    except ValueError:
+        raise TrainError(f"--balance is {text!r}; write a load and a number, as in train=1.1") from None
+
+
+def partition(
+    dataset: Annotated[str, typer.Argument(help="Name or folder of a data set, as for train.")],
+    out: Annotated[Path, typer.Option("--out", help="New folder for the partition.")],
+    parts: Annotated[
+        int | None,
+        typer.Option(help="Number of parts. Default: one per rank of this command.", min=1, max=_MOST),
+    ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(help="Decides which part gets which node; see above.", callback=_checked_policy),
+    ] = POLICIES[0],
+    hosts: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of hosts that will train, with as many parts each. Default: those of this "
+            "command's ranks, if there is a part per rank.",
+            min=1,
+        ),
+    ] = None,
+    balance: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Load that ldg, fennel, multilevel or metis balance, as in train or train=1.1: nodes, "
+            "edges, train, val, test, or a node attribute with one weight per node, and how many times the "
+            "mean a part may have. May be repeated. Default: nodes, edges and train, 1.05 each."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the policy's random choices.")] = 0,
+    reverse: Annotated[
+        bool,
+        typer.Option(
+            "--reverse",
+            help="Add the reverse of every relation, for train --reverse. Every process copies all edges; "
+            "write the folder of a large graph with its reverse relations instead.",
+        ),
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Picture of balance, cut and halo to write (.png, .svg, .pdf).")
+    ] = None,
+) -> None:
+    """Cuts a graph into parts, one for each rank that will train, and writes them to a folder.
+
+    A part has its nodes, their attributes and all their in-edges. Training
+    with one rank per part maps the files of the parts. Training with another
+    number of ranks cuts the parts again.
+
+    Policies: [bold]random[/bold] spreads nodes by a hash. [bold]contiguous[/bold]
+    takes ranges of ids with equal sums of nodes and edges: good if neighbours
+    have near ids. [bold]ldg[/bold] and [bold]fennel[/bold] put a node where most of its
+    in-neighbours are, with nodes, edges and training nodes balanced. They take
+    longer, but fewer edges join parts, so training sends less.
+    [bold]multilevel[/bold] cuts the fewest edges: it joins nodes into clusters, cuts
+    the graph of clusters, and refines the cut. [bold]metis[/bold] is the METIS
+    library, where it is installed; rank 0 holds the whole graph. A
+    [bold].npy[/bold] file has the part of every node.
+
+    [bold]multilevel[/bold] and [bold]metis[/bold] cut the graph for the hosts first, then
+    for the ranks of each, so that few edges join hosts: --hosts, or the hosts
+    that torchrun knows.
+
+    The first table at the end has one line per part: its nodes, in-edges,
+    training, validation and test nodes and weights, the in-edges from other
+    parts (cut) and the distinct nodes that these come from (halo). The second
+    says how even each load is, and what was allowed.
+
+    Run it alone, or under torchrun: then several ranks read, cut and write
+    together, to one file system.
+
+    [bold]Examples[/bold]
+
+      batchgnn partition cora --parts 2 --policy ldg --out cora-2
+
+      torchrun --nproc-per-node=4 -m pyg_batchgnn partition graphs/large
+        --policy fennel --out large-4
+
+      batchgnn partition cora --parts 2 --policy multilevel
+        --balance nodes --balance val=1.1 --out cora-2
+
+      batchgnn verify cora-2
+
+      torchrun --nproc-per-node=2 -m pyg_batchgnn train cora
+        --partition cora-2
+    """
+    from pyg_batchgnn.comm import Communicator
+    from pyg_batchgnn.data import load_dataset, open_folder, with_reverse_relations
+    from pyg_batchgnn.partition import (
+        partition_parts,
+        plot_partition,
+        refuse_existing,
+        report_partition,
+        save_partition,
+    )
+    from pyg_batchgnn.train.training_data import fingerprint_dataset
+
+    if plot is not None and not plot.absolute().parent.is_dir():
+        raise TrainError(f"--plot {plot}: there is no folder {plot.parent}; make it, or give another file")
+    with Communicator.create("partition") as comm:
+        console = Console(quiet=comm.rank != 0)
+        refuse_existing(out, comm)
+        begun = time.perf_counter()
+        status = console.status("reading") if console.is_terminal else contextlib.nullcontext()
+        with status as shown:
+            if reverse:
+                graph = with_reverse_relations(load_dataset(dataset))
+            else:
+                graph = open_folder(dataset) if Path(dataset).is_dir() else load_dataset(dataset)
+            count = parts or comm.size
+            chosen = _chosen(policy, balance or (), hosts, count)
+            progress = shown.update if shown is not None else None
+            with as_train_error(ValueError):
+                found = partition_parts(graph, chosen, count, comm=comm, seed=seed, progress=progress)
+            origin = {
+                "dataset": dataset,
+                "fingerprint": fingerprint_dataset(graph).to_dict(),
+                "policy": policy,
+                "balance": balance,
+                "seed": seed,
+                "ranks": comm.size,
+            }
+            save_partition(found, out, comm, origin)
+            report = report_partition(found, comm, hosts, chosen)
+        console.print(report.table())
+        console.print(report.balance_table())
+        if comm.rank == 0 and plot is not None:
+            plot_partition(report, plot)
+        console.print(f"wrote {out} in {time.perf_counter() - begun:.1f} s")

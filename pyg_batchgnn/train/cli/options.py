@@ -1,0 +1,126 @@
+"""The options of commands that come from the table of options, and those of saved runs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pyg_batchgnn.train.config import OPTIONS
+from pyg_batchgnn.train.errors import as_train_error
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.train.restored import RestoreRequest
+
+
+def option(name: str) -> Any:
+    """Returns an option of the table as typer takes it."""
+    row = OPTIONS[name]
+    return typer.Option(*row.flags, help=row.help, rich_help_panel=row.panel.value)
+
+
+def with_table(command: Callable[..., int]) -> Callable[..., int]:
+    """Gives a command the options of the table, behind the parameters that it writes out.
+
+    Args:
+        command: takes the options as keywords.
+
+    Returns:
+        The command with a signature that names every option. None stands for one that was not
+        given.
+    """
+    own = inspect.signature(command, eval_str=True)
+    parameters = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    annotated: Any = Annotated
+    for name, row in OPTIONS.items():
+        hint = annotated[row.command_line_type | None, option(name)]
+        parameters.append(inspect.Parameter(name, parameters[0].kind, default=None, annotation=hint))
+    signature = own.replace(parameters=parameters)
+
+    @functools.wraps(command)
+    def with_options(*arguments: Any, **options: Any) -> int:
+        return command(**signature.bind(*arguments, **options).arguments)
+
+    with_options.__signature__ = signature  # type: ignore[attr-defined]
+    with_options.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": int}
+    return with_options
+
+
+def assignments(given: Mapping[str, Any]) -> list[str]:
+    """Returns the fields that options set, as texts for `assign`.
+
+    A fanout without a number of layers sets the number of layers too.
+
+    Args:
+        given: the value of each option by its name, None if it was not given.
+
+    Raises:
+        TrainError: a size is not a number of bytes.
+    """
+    texts = []
+    if given.get("fanout") is not None and given.get("num_layers") is None:
+        texts.append(f"model.num_layers={len(str(given['fanout']).split(','))}")
+    for name, value in given.items():
+        if value is None:
+            continue
+        shown = parse_size(value) if OPTIONS[name].option.is_size else value
+        texts.append(f"{OPTIONS[name].path}={json.dumps(shown) if isinstance(shown, bool) else shown}")
+    return texts
+
+
+def parse_size(text: str) -> int:
+    """Returns the bytes of a text like 2GiB, 500MB or 100B. Only 0 needs no unit.
+
+    Raises:
+        TrainError: the text is not a number of bytes, or has no unit.
+    """
+    from pyg_batchgnn.cache import parse_bytes
+
+    with as_train_error(ValueError):
+        return parse_bytes(text)
+
+
+# Saved runs #######################################################################################
+
+Run = Annotated[Path, typer.Argument(help="Run folder with a checkpoint, as train writes it.")]
+Exact = Annotated[
+    bool | None,
+    typer.Option(
+        "--exact/--sampled",
+        help="Compute every node from all its neighbours, layer by layer and with native layers, or sample "
+        "neighbours as the run does. Default: as the run evaluates.",
+    ),
+]
+DatasetName = Annotated[
+    str | None,
+    typer.Option("--dataset", help="Name or folder of the data set, if it has moved since the run."),
+]
+Threads = Annotated[int | None, option("threads")]
+Partition = Annotated[str | None, option("partition")]
+Backend = Annotated[str | None, option("backend")]
+Timeout = Annotated[float | None, option("timeout")]
+
+
+def restore_request(
+    run: Path,
+    exact: bool | None,
+    dataset: str | None,
+    threads: int | None,
+    partition: str | None,
+    backend: str | None,
+    timeout: float | None,
+) -> RestoreRequest:
+    """Returns the request that the options of a saved run make."""
+    from pyg_batchgnn.train.config import EvaluationKind
+    from pyg_batchgnn.train.restored import RestoreRequest
+
+    evaluation = None
+    if exact is not None:
+        evaluation = EvaluationKind.EXACT if exact else EvaluationKind.SAMPLED
+    ranks = tuple(assignments({"partition": partition, "backend": backend, "timeout": timeout}))
+    return RestoreRequest(run, dataset, threads, evaluation, ranks)

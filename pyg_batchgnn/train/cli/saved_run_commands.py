@@ -1,0 +1,227 @@
+"""The commands of a saved run: ``batchgnn predict`` and ``batchgnn evaluate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyg_batchgnn.train.cli import options
+from pyg_batchgnn.train.cli.options import restore_request
+from pyg_batchgnn.train.errors import TrainError
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.train.link_prediction import LinkPredictRequest
+    from pyg_batchgnn.train.prediction import EmbedRequest
+    from pyg_batchgnn.train.restored import RestoreRequest
+    from pyg_batchgnn.train.run_metrics import EvaluateSummary
+
+
+def predict(
+    run: options.Run,
+    out: Annotated[Path, typer.Option(help="New folder for the predictions. All ranks must see it.")],
+    nodes: Annotated[
+        str,
+        typer.Option(help="Nodes to predict: all, train, val, test, or a .npy file of node ids."),
+    ] = "all",
+    embeddings: Annotated[
+        bool,
+        typer.Option("--embeddings", help="Write the last hidden layer too, one row per node."),
+    ] = False,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="Links: .npy file [P, 2] of node ids, source and target, to score."),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(help="Links: number of best partners to find for each node of --nodes FILE.npy."),
+    ] = None,
+    embeddings_of: Annotated[
+        str | None,
+        typer.Option(
+            help="Write the embeddings of all nodes of these types instead, separated by commas; all stands "
+            "for every type that the model has embeddings of."
+        ),
+    ] = None,
+    exact: options.Exact = None,
+    dataset: options.DatasetName = None,
+    threads: options.Threads = None,
+    partition: options.Partition = None,
+    backend: options.Backend = None,
+    timeout: options.Timeout = None,
+) -> None:
+    """Predicts classes, labels or values of nodes with the best weights of a run.
+
+    Writes node_ids.npy, predictions.npy, probabilities.npy (of classes and
+    labels) and META.json; with --embeddings embeddings.npy too. Row i of each
+    array belongs to the i-th node of node_ids.npy.
+
+    A run that predicts links scores pairs of nodes (--pairs), or finds the
+    partners with the highest scores (--top). It writes pairs.npy and scores.npy,
+    or node_ids.npy, partners.npy and scores.npy. A node is no partner of itself;
+    partners that it has already are not left out.
+
+    With --embeddings-of, any run writes the embeddings of all nodes of some
+    types, each node from all its neighbours: one file per type, TYPE.npy, in
+    the order of ids. They are the rows that the last layer reads, or in a run
+    that predicts links those that the decoder reads. A homogeneous graph has
+    the type node.
+
+    [bold]Examples[/bold]
+
+      batchgnn predict runs/cora-gcn-1 --out predictions
+
+      batchgnn predict runs/cora-gcn-1 --exact --out predictions
+
+      batchgnn predict runs/cora-gcn-1 --nodes test --embeddings --out test
+
+      batchgnn predict runs/cora-gcn-1 --nodes ids.npy --out some
+
+      batchgnn predict runs/links --pairs pairs.npy --out scores
+
+      batchgnn predict runs/links --top 10 --nodes ids.npy --out partners
+
+      batchgnn predict runs/papers --embeddings-of paper,author --out embeddings
+
+    Several ranks predict together under torchrun, each its share of the nodes.
+
+      torchrun --nproc-per-node=4 -m pyg_batchgnn predict runs/cora-gcn-1
+        --exact --out predictions
+    """
+    from pyg_batchgnn.train.link_prediction import predict_links
+    from pyg_batchgnn.train.prediction import PredictRequest, embed_nodes, predict_nodes
+
+    restore = restore_request(run, exact, dataset, threads, partition, backend, timeout)
+    if embeddings_of is not None:
+        predicts = nodes != "all" or embeddings or pairs is not None or top is not None
+        wanted = _of_types(restore, out, embeddings_of, predicts)
+        with restore.join() as ranks:
+            made = embed_nodes(wanted, ranks)
+        if ranks.is_first:
+            counts = ", ".join(f"{count:,} of {name}" for name, count in made.nodes.items())
+            typer.echo(f"embeddings: {counts}, weights of epoch {made.epoch}; written to {out}")
+        return
+    if pairs is not None or top is not None:
+        request = _of_links(restore, out, nodes, embeddings, pairs, top)
+        with restore.join() as ranks:
+            scored = predict_links(request, ranks)
+        if ranks.is_first:
+            unit = "pairs" if top is None else "nodes"
+            typer.echo(f"{scored.rows:,} {unit}, weights of epoch {scored.epoch}; written to {out}")
+        return
+    with restore.join() as ranks:
+        done = predict_nodes(PredictRequest(restore, out, nodes, embeddings), ranks)
+    if ranks.is_first:
+        typer.echo(
+            f"{done.nodes:,} nodes, weights of epoch {done.epoch}, {_shown(done.scores)}; written to {out}"
+        )
+
+
+def _of_types(restore: RestoreRequest, out: Path, types: str, predicts: bool) -> EmbedRequest:
+    """Returns the request for embeddings that the options make. ``predicts``: options of
+    predictions are given too."""
+    from pyg_batchgnn.train.errors import TrainError
+    from pyg_batchgnn.train.prediction import EmbedRequest
+
+    if predicts:
+        raise TrainError(
+            f"--embeddings-of {types} writes no predictions; leave --nodes, --embeddings, --pairs and "
+            f"--top out"
+        )
+    names = tuple(name.strip() for name in types.split(",") if name.strip())
+    return EmbedRequest(restore, out, None if names == ("all",) else names)
+
+
+def _of_links(
+    restore: RestoreRequest, out: Path, nodes: str, embeddings: bool, pairs: Path | None, top: int | None
+) -> LinkPredictRequest:
+    """Returns the request for links that the options make."""
+    from pyg_batchgnn.train.errors import TrainError
+    from pyg_batchgnn.train.link_prediction import LinkPredictRequest
+
+    if embeddings:
+        raise TrainError("--embeddings does not go with --pairs and --top; leave it out")
+    if top is None:
+        assert pairs is not None, "pairs or partners are wanted"
+        if nodes != "all":
+            raise TrainError(f"--nodes {nodes} does not go with --pairs; leave it out, or give --top")
+        return LinkPredictRequest(restore, out, pairs)
+    if pairs is not None:
+        raise TrainError("--pairs and --top are given; give one of them")
+    if nodes in ("all", "train", "val", "test"):
+        raise TrainError(f"--top {top} with --nodes {nodes}; give --nodes a .npy file of node ids")
+    return LinkPredictRequest(restore, out, Path(nodes), top)
+
+
+def _shown(scores: dict[str, float] | None) -> str:
+    """Returns the metrics as a part of a sentence."""
+    from pyg_batchgnn.train.config import Metric
+
+    if scores is None:
+        return "no labels"
+    metrics = [f"{metric.label} {scores[metric.value]:.4f}" for metric in Metric if metric.value in scores]
+    return f"{', '.join(metrics)} on labelled nodes"
+
+
+def evaluate(
+    run: options.Run,
+    splits: Annotated[
+        str, typer.Option(help="Splits to evaluate, separated by commas: train, val, test.")
+    ] = "val,test",
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file for the metrics. Default: they are printed only.")
+    ] = None,
+    exact: options.Exact = None,
+    dataset: options.DatasetName = None,
+    threads: options.Threads = None,
+    partition: options.Partition = None,
+    backend: options.Backend = None,
+    timeout: options.Timeout = None,
+) -> None:
+    """Computes the metrics of a run's best weights on its splits.
+
+    Prints the loss and the metrics of each split. Where an output is not finite,
+    they are nan, and the exit status is 2. A run that predicts links
+    computes every node from all its neighbours, as its training does.
+
+    [bold]Examples[/bold]
+
+      batchgnn evaluate runs/cora-gcn-1
+
+      batchgnn evaluate runs/cora-gcn-1 --exact --splits train,val,test
+
+      batchgnn evaluate runs/cora-gcn-1 --exact --out metrics.json
+
+    Several ranks evaluate together under torchrun, each its share of the nodes.
+
+      torchrun --nproc-per-node=4 -m pyg_batchgnn evaluate runs/cora-gcn-1 --exact
+    """
+    from pyg_batchgnn.train.run_metrics import EvaluateRequest, evaluate_run
+
+    restore = restore_request(run, exact, dataset, threads, partition, backend, timeout)
+    names = tuple(name.strip() for name in splits.split(",") if name.strip())
+    with restore.join() as ranks:
+        found = evaluate_run(EvaluateRequest(restore, names, out), ranks)
+    if ranks.is_first:
+        typer.echo(f"weights of epoch {found.epoch}")
+        for name in found.sizes:
+            typer.echo(_line(name, found))
+    if found.problems:
+        shown = "; ".join(f"{name}: {problem}" for name, problem in found.problems.items())
+        with ranks.one_error():
+            raise TrainError(
+                f"{shown}; look for NaN and huge values in the features, or train with a lower --lr"
+            )
+
+
+def _line(split: str, found: EvaluateSummary) -> str:
+    """Returns the line of a split."""
+    from pyg_batchgnn.train.config import Metric
+
+    scores = found.scores[split]
+    if scores is None:
+        return f"{split}: no {found.unit}"
+    shown = [f"{metric.label} {scores[metric.value]:.4f}" for metric in Metric if metric.value in scores]
+    shown.append(f"loss {scores['loss']:.4f}")
+    return f"{split}: {', '.join(shown)} on {found.sizes[split]:,} {found.unit}"

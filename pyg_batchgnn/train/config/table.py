@@ -1,0 +1,595 @@
+"""The table of options: every field of the configuration, with all that is known about it.
+
+The command line, the checks of bounds, the rules of resuming, the saved ``config.json`` and the
+reference page of the documentation come from this table. A new option is a new field here, and its
+use. It imports nothing that help would have to wait for.
+"""
+
+# ruff: noqa: RUF009 - the calls in the classes make dataclass fields
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from pyg_batchgnn.train.config.choices import (
+    CacheKind,
+    Decoder,
+    EmbeddingRule,
+    EvaluationKind,
+    LastMinibatch,
+    Malloc,
+    MatrixProduct,
+    Metric,
+    ModelKind,
+    Precision,
+    RemoteKind,
+    ReplacementKind,
+    ScheduleKind,
+    TaskKind,
+    TaskLoss,
+)
+
+T = TypeVar("T")
+Size: TypeAlias = int | Literal["auto", "all"]
+
+#: The largest values that kernels, machines and torch's milliseconds take.
+_COUNT, _THREADS, _SECONDS, _BYTES = 2**31 - 1, 4096, 2_000_000, 2**63 - 1
+#: The largest step size. Adam's first step takes ten times as much, which is a float32.
+_RATE = 1e37
+
+
+class Panel(str, Enum):
+    """The panels of the help text, in their order."""
+
+    MODEL = "Model and optimiser"
+    ROWS = "Learned rows of nodes"
+    TASK = "Task"
+    SAMPLING = "Sampling"
+    CACHE = "Aggregation cache"
+    RUNNING = "Running"
+    RANKS = "Several ranks (with torchrun)"
+
+
+class Resuming(str, Enum):
+    """The rule for a field of a resumed run: it may change where no epoch depends on it."""
+
+    STAYS = "stays"
+    MAY_CHANGE = "may change"
+    WITH_NATIVE_PRODUCT = "may change with the native matrix product"
+    WITH_GLOBAL_SCHEDULE = "may change with the global schedule"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """All that is known about a field of the configuration, beside its type and default.
+
+    Attributes:
+        name: the option of ``batchgnn train``, with underscores; None is the field's own name. ""
+            is no option: only ``--set`` reaches the field.
+        help: the help text; "{default}" stands for the default value.
+        panel: the panel of the help text; None is that of the section.
+        after: the name of the option that it follows in the help text; "" is the field before.
+        flags: its spellings on the command line, if they do not follow from the name.
+        least, most, below: bounds of a number.
+        is_size: True if the command line takes bytes with a unit, as in 2GiB.
+        needs_ranks: True if it means nothing in one process.
+        resuming: tells whether it may change when a run is resumed.
+        is_per_host: True if it may differ between hosts.
+        is_decided: True if it is decided when a run starts, where it is None, "auto" or "probe".
+    """
+
+    name: str | None = None
+    help: str
+    panel: Panel | None = None
+    after: str = ""
+    flags: tuple[str, ...] = ()
+    least: float = -math.inf
+    most: float = math.inf
+    below: float = math.inf
+    is_size: bool = False
+    needs_ranks: bool = False
+    resuming: Resuming = Resuming.STAYS
+    is_per_host: bool = False
+    is_decided: bool = False
+
+
+def _field(default: T, **known: Any) -> T:
+    """Returns a field of a section. The other arguments are those of `Option`."""
+    made: T = field(default=default, metadata={"option": Option(**known)})
+    return made
+
+
+def _count(default: T, least: int = 1, **known: Any) -> T:
+    """Returns a field with a number of things."""
+    return _field(default, least=least, most=_COUNT, **known)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The model."""
+
+    kind: ModelKind = _field(
+        ModelKind.SAGE,
+        name="model",
+        help="Kind of model: sage, gcn, gin or gat. Default: {default}.",
+    )
+    num_layers: int = _count(
+        3,
+        help="Number of layers; each needs one number in --fanout. Default: as many as --fanout has, else "
+        "{default}.",
+    )
+    hidden: int = _count(
+        256,
+        help="Columns between two layers. Default: {default}. Fewer train faster and need less memory.",
+    )
+    dropout: float = _field(
+        0.5,
+        least=0,
+        below=1,
+        help="Probability of setting an element between layers to zero. Default: {default}. Raise it "
+        "against overfitting. GIN has none.",
+    )
+    heads: int = _count(
+        4,
+        help="Attention heads per layer of GAT; they share the hidden columns. Default: {default}.",
+    )
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """The Adam optimiser."""
+
+    learning_rate: float = _field(
+        0.003,
+        name="lr",
+        least=0,
+        most=_RATE,
+        help="Learning rate of Adam. Default: {default}. Lower it if the loss jumps.",
+    )
+    weight_decay: float = _field(
+        0.0,
+        least=0,
+        most=_RATE,
+        help="Factor of Adam's L2 penalty. Default: {default}. Raise it, as to 0.0005, against overfitting.",
+    )
+
+
+@dataclass(frozen=True)
+class EmbeddingConfig:
+    """The learned rows of nodes, which are trained with the model."""
+
+    types: Literal["auto", "all", "none"] | tuple[str, ...] = _field(
+        "auto",
+        name="embed",
+        help="Node types that have a learned row per node: names with commas, all, none, or auto: the types "
+        "without features. Default: {default}.",
+    )
+    columns: int | None = _count(
+        None,
+        name="embed_columns",
+        help="Columns of learned rows. Default: those of --hidden.",
+    )
+    rule: EmbeddingRule = _field(
+        EmbeddingRule.ADAM,
+        name="embed_rule",
+        help="Rule of their updates: adam, adagrad or sgd. Default: {default}.",
+    )
+    learning_rate: float | None = _field(
+        None,
+        name="embed_lr",
+        least=0,
+        most=_RATE,
+        help="Their learning rate. Default: that of --lr.",
+    )
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """The prediction that the model learns, and how it is measured."""
+
+    node_type: str | None = _field(
+        None,
+        help="Node type whose nodes are predicted, in a graph with named types. Default: the only type.",
+    )
+    kind: TaskKind = _field(
+        TaskKind.AUTO,
+        name="task",
+        help="What is predicted for each node: classes (one of several), labels (any number of them), values "
+        "(numbers), or auto: integers [N] are classes, integers or booleans [N, C] labels, floats values. "
+        "With link the links of a relation are predicted. Default: {default}.",
+    )
+    loss: TaskLoss | None = _field(
+        None,
+        help="Loss of values: mse or mae; of links: bce or bpr. Default: the first.",
+    )
+    class_weights: Literal["balanced"] | tuple[float, ...] | None = _field(
+        None,
+        help="Weights in the loss: one number per class, as in 1,1,5, or per label for the nodes that have "
+        "it; balanced makes rare classes weigh as much as frequent ones. Default: all weigh the same.",
+    )
+    metric: Metric | None = _field(
+        None,
+        help="Metric of validation nodes that chooses the best epoch: accuracy or macro_f1 for classes; "
+        "roc_auc, average_precision, micro_f1 or macro_f1 for labels; mae or rmse for values; mrr, "
+        "hits@1, 3, 10, 20, 50 or 100 for links. Default: the first; for values that of the loss.",
+    )
+    edge_type: tuple[str, ...] | None = _field(
+        None,
+        help="Relation whose links are predicted, as in user,buys,item. Default: the only one.",
+    )
+    reverse_edge_type: tuple[str, ...] | None = _field(
+        None,
+        help="Relation that holds the same edges the other way, as in item,sold_to,user. A minibatch sees "
+        "the edges of its own links in neither. Default: the relation itself in a homogeneous graph; else "
+        "that of the same name with rev_ in front, or without it, if there is one.",
+    )
+    decoder: Decoder = _field(
+        Decoder.DOT,
+        help="Score of a link: dot (dot product) or mlp (perceptron on the product). Default: {default}.",
+    )
+    negatives: int = _count(
+        1,
+        help="Other pairs drawn for each link in training. Default: {default}.",
+    )
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """The minibatches. The fields from `macrobatch_size` to `prefetch` change time and memory,
+    never a result."""
+
+    fanout: tuple[int, ...] = _field(
+        (15, 10, 5),
+        help="Neighbours to sample per node at each hop, as in 15,10,5; -1 takes all. Default: {default}. "
+        "Smaller numbers are faster and less accurate.",
+    )
+    test_fanout: tuple[int, ...] | None = _field(
+        None,
+        help="The same for evaluation. Default: 20 at each hop; for gin, --fanout.",
+    )
+    evaluation: EvaluationKind = _field(
+        EvaluationKind.SAMPLED,
+        help="How nodes are evaluated: sampled, by --test-fanout, or exact, from all their neighbours, "
+        "layer by layer over all nodes (native layers). Default: {default}.",
+    )
+    replacement: ReplacementKind = _field(
+        ReplacementKind.WITH,
+        help="Sample neighbours with or without replacement. Default: {default}, as BatchGNN; PyG's default "
+        "is without.",
+    )
+    batch_size: int = _count(
+        1024,
+        help="Training nodes per minibatch on each rank. Default: {default}. Lower it for small graphs.",
+    )
+    test_batch_size: int | None = _count(
+        None, name="", help="Nodes per minibatch of evaluation. Default: as in training."
+    )
+    last_batch: LastMinibatch = _field(
+        LastMinibatch.DROP,
+        help="drop or keep an epoch's last, smaller minibatch. Default: {default}.",
+    )
+    macrobatch_size: Size = _count(
+        "auto",
+        name="macrobatch",
+        flags=("--macrobatch", "--macrobatch-size"),
+        resuming=Resuming.MAY_CHANGE,
+        help="Minibatches that are sampled together: a number, all of an epoch, or auto. Default: {default}. "
+        "More need more memory and fewer exchanges between ranks. Results do not change.",
+    )
+    fetch_size: Size = _count(
+        "auto",
+        name="fetch",
+        flags=("--fetch", "--fetch-size"),
+        resuming=Resuming.MAY_CHANGE,
+        help="Minibatches that have their features fetched together: a number, all of a macrobatch, or auto. "
+        "Default: {default}. Fewer need less memory. Results do not change.",
+    )
+    memory_budget: int | None = _field(
+        None,
+        least=1,
+        most=_BYTES,
+        is_size=True,
+        resuming=Resuming.MAY_CHANGE,
+        help="Memory that the loader may use on each rank, as in 2GiB or 500MB; auto sizes fit into it. "
+        "Default: an eighth of the free memory.",
+    )
+    prefetch: int = _count(
+        0,
+        least=0,
+        resuming=Resuming.MAY_CHANGE,
+        help="Macrobatches to prepare during training. Default: {default}. Set 1 if cores or the network are "
+        "idle; it needs more memory.",
+    )
+    cache: CacheKind = _field(
+        CacheKind.OFF,
+        panel=Panel.CACHE,
+        help="aggregation replaces the last hop by aggregates of all neighbours, built before training "
+        "(native sage, gcn and gin); off samples every hop. Default: {default}. It is faster and changes the "
+        "trained model.",
+    )
+    cache_folder: str | None = _field(
+        None,
+        panel=Panel.CACHE,
+        resuming=Resuming.MAY_CHANGE,
+        help="Folder of the aggregates: read if it exists, else written. Default: build them in every run.",
+    )
+    evaluate_with_cache: bool | None = _field(
+        None,
+        panel=Panel.CACHE,
+        flags=("--evaluate-with-cache/--evaluate-without-cache",),
+        help="Evaluate with the aggregates too. Default: with them for gin, without for sage and gcn.",
+    )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The data set, the length of the run and its resources."""
+
+    dataset: str | None = _field(
+        None,
+        name="",
+        resuming=Resuming.MAY_CHANGE,
+        is_per_host=True,
+        is_decided=True,
+        help="Name or folder of the data set, as the argument of the command.",
+    )
+    reverse_relations: bool = _field(
+        False,
+        name="reverse",
+        panel=Panel.TASK,
+        after="node_type",
+        flags=("--reverse",),
+        help="Add the reverse of every relation of named types. A saved partition needs --reverse too. Every "
+        "process copies all edges; write the folder of a large graph with its reverse relations instead.",
+    )
+    epochs: int = _count(
+        20,
+        resuming=Resuming.MAY_CHANGE,
+        help="Passes over the training nodes. Default: {default}.",
+    )
+    evaluate_every: int = _count(
+        1,
+        help="Epochs between two validations; the last epoch is always validated. Default: {default}.",
+    )
+    patience: int | None = _count(
+        None,
+        resuming=Resuming.MAY_CHANGE,
+        help="Stop after this many validations in a row without a better metric. Default: train all epochs.",
+    )
+    seed: int = _field(
+        0,
+        least=0,
+        most=2**64 - 1,
+        help="Determines initial weights, order of nodes, samples and dropout. Default: {default}. The same "
+        "seed repeats a run.",
+    )
+    threads: int | None = _field(
+        None,
+        least=1,
+        most=_THREADS,
+        resuming=Resuming.WITH_NATIVE_PRODUCT,
+        is_per_host=True,
+        is_decided=True,
+        help="Threads of torch and the loader on each rank. Default: one per core, shared by the ranks of "
+        "a host; for a saved run its own.",
+    )
+    precision: Precision = _field(
+        Precision.FLOAT32,
+        help="float32, or bfloat16 for features, activations and products: half the memory, and faster on "
+        "CPUs with AMX or AVX-512 BF16. Default: {default}.",
+    )
+    matrix_product: MatrixProduct = _field(
+        MatrixProduct.AUTO,
+        is_decided=True,
+        help="Matrix product of native layers: native, torch, or probe: the faster one, which takes a second "
+        "to find out. The two round differently, so of two runs with probe one may choose the other and end "
+        "with other weights. Default: native on processors with AVX2 or AVX-512, else torch.",
+    )
+    malloc: Malloc = _field(
+        Malloc.KEEP,
+        name="",
+        resuming=Resuming.MAY_CHANGE,
+        help="What becomes of freed memory: keep lets the C library keep it, default leaves it to the "
+        "library. Default: {default}.",
+    )
+    checkpoint_seconds: float = _field(
+        600.0,
+        name="",
+        least=0,
+        resuming=Resuming.MAY_CHANGE,
+        help="Seconds within an epoch after which a checkpoint is written. Default: {default}.",
+    )
+
+
+@dataclass(frozen=True)
+class RanksConfig:
+    """The division of the work over the ranks that a launcher started. Ignored with one rank."""
+
+    partition: str = _field(
+        "random",
+        resuming=Resuming.WITH_GLOBAL_SCHEDULE,
+        needs_ranks=True,
+        help="Which rank owns which node: random, contiguous, ldg, fennel, or the folder of a saved "
+        "partition. Default: {default}; for a saved run its own. ldg and fennel take longer to make and send "
+        "less in training.",
+    )
+    hybrid: bool = _field(
+        False,
+        flags=("--hybrid/--no-hybrid",),
+        needs_ranks=True,
+        resuming=Resuming.MAY_CHANGE,
+        help="Keep all edges on every rank, so that only features travel. Default: no. Use it if the edges "
+        "fit the memory of each rank.",
+    )
+    feature_cache: int | None = _field(
+        None,
+        least=0,
+        most=_BYTES,
+        is_size=True,
+        needs_ranks=True,
+        resuming=Resuming.MAY_CHANGE,
+        help="Memory per rank for the features of other hosts that are needed most, as in 2GiB. Default: "
+        "{default}.",
+    )
+    schedule: ScheduleKind = _field(
+        ScheduleKind.LOCAL,
+        help="local: each rank trains on the nodes that it owns, which sends least. balanced: each rank "
+        "trains on equally many nodes, most of them its own; use it if the training nodes are spread "
+        "unevenly. global: the ranks share the minibatches of one process, whatever their number. Default: "
+        "{default}.",
+    )
+    remote: RemoteKind = _field(
+        RemoteKind.EXACT,
+        help="What layers read of other ranks' nodes. exact: their sampled neighbours. historical: rows that "
+        "their owners pushed some steps ago, if they did; faster on slow networks, and less exact. "
+        "Evaluation is always exact. Default: {default}.",
+    )
+    cache_lines: int | None = _field(
+        1_000_000,
+        least=1,
+        most=2**30 - 1,
+        help="Rows in each layer's cache of historical embeddings; none: one per halo node. Default: "
+        "{default}.",
+    )
+    life_span: int | None = _count(
+        2,
+        help="Steps for which a cached row can be read; none: without end. Default: {default}.",
+    )
+    push: int | None = _count(
+        2000,
+        help="Rows that a rank pushes at most per step, layer and peer; none: all. Default: {default}.",
+    )
+    delay: int = _count(
+        1,
+        help="Steps after which pushed rows are received. Default: {default}.",
+    )
+    backend: str = _field(
+        "gloo",
+        needs_ranks=True,
+        resuming=Resuming.MAY_CHANGE,
+        help="Backend of torch.distributed, as in gloo or ccl; batchgnn doctor shows which work here. "
+        "Default: {default}.",
+    )
+    timeout: float = _field(
+        600.0,
+        least=1,
+        most=_SECONDS,
+        needs_ranks=True,
+        resuming=Resuming.MAY_CHANGE,
+        help="Seconds that a rank waits for the others before it ends with an error. Default: {default}.",
+    )
+
+
+#: The sections of the configuration by their names, in the order of ``config.json``, with the
+#: panels of their options.
+_SECTIONS: Mapping[str, tuple[type[Any], Panel]] = {
+    "model": (ModelConfig, Panel.MODEL),
+    "sampling": (SamplingConfig, Panel.SAMPLING),
+    "task": (TaskConfig, Panel.TASK),
+    "embedding": (EmbeddingConfig, Panel.ROWS),
+    "optimiser": (OptimiserConfig, Panel.MODEL),
+    "run": (RunConfig, Panel.RUNNING),
+    "ranks": (RanksConfig, Panel.RANKS),
+}
+
+
+@dataclass(frozen=True)
+class ConfigField:
+    """A row of the table.
+
+    Attributes:
+        path: the section and the name of the field, as in "model.hidden".
+        default: the default value.
+        hint: the type.
+        name: the option of ``batchgnn train``, with underscores; "" without.
+        panel: the panel of the help text.
+        option: all else.
+    """
+
+    path: str
+    default: Any
+    hint: Any
+    name: str
+    panel: Panel
+    option: Option
+
+    @property
+    def help(self) -> str:
+        """The help text, with the default value."""
+        return self.option.help.replace("{default}", self.default_text)
+
+    @property
+    def default_text(self) -> str:
+        """The default value, as the command line takes it."""
+        return shown(self.default)
+
+    @property
+    def bounds(self) -> str:
+        """The bounds of a number for people, as in "1 to 4,096"; "" without."""
+        option = self.option
+        if option.below < math.inf:
+            return f"{option.least} to below {option.below}"
+        if option.most < _COUNT:
+            return f"{option.least:,} to {option.most:,}"
+        return f"at least {option.least}" if option.least > -math.inf else ""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The spellings on the command line; none if only ``--set`` reaches the field."""
+        return self.option.flags or (("--" + self.name.replace("_", "-"),) if self.name else ())
+
+    @property
+    def command_line_type(self) -> type[Any]:
+        """The type of the option's value: a number or a truth value, or a text for all else.
+
+        Where None is a choice beside a number that is the default, "none" is written for it.
+        """
+        kinds = typing.get_args(self.hint) or (self.hint,)
+        plain = [one for one in kinds if one is not type(None)]
+        is_text = self.option.is_size or (type(None) in kinds and self.default is not None)
+        return plain[0] if plain in ([bool], [int], [float]) and not is_text else str
+
+
+def shown(value: Any) -> str:
+    """Returns a value as the command line takes it."""
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()
+
+
+def _rows() -> dict[str, ConfigField]:
+    found = {}
+    for section, (kind, panel) in _SECTIONS.items():
+        hints = typing.get_type_hints(kind)
+        for one in dataclasses.fields(kind):
+            path, option = f"{section}.{one.name}", one.metadata["option"]
+            name = one.name if option.name is None else option.name
+            shown_in = option.panel or panel
+            found[path] = ConfigField(path, one.default, hints[one.name], name, shown_in, option)
+    return found
+
+
+def _options() -> dict[str, ConfigField]:
+    """Returns the rows with options, by panel."""
+    panels, found = list(Panel), [one for one in FIELDS.values() if one.name]
+    found.sort(key=lambda one: panels.index(one.panel))
+    for one in [one for one in found if one.option.after]:
+        found.remove(one)
+        found.insert([other.name for other in found].index(one.option.after) + 1, one)
+    return {one.name: one for one in found}
+
+
+#: Every field by its path.
+FIELDS: Mapping[str, ConfigField] = types.MappingProxyType(_rows())
+#: The fields that ``batchgnn train`` has options for, by the names of the options, as help shows
+#: them.
+OPTIONS: Mapping[str, ConfigField] = types.MappingProxyType(_options())

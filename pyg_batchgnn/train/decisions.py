@@ -1,0 +1,232 @@
+"""The decisions before a run: data set, threads, matrix product, and the C library's allocator."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+
+import torch
+
+from pyg_batchgnn.data import Dataset, default_dataset, load_dataset, with_reverse_relations
+from pyg_batchgnn.nn import ProductChoice, default_products, probe_products, use_products
+from pyg_batchgnn.train.config import (
+    Malloc,
+    MatrixProduct,
+    Precision,
+    TrainConfig,
+    config_from_dict,
+    config_to_dict,
+    is_thread_independent,
+)
+from pyg_batchgnn.train.network import build_network
+from pyg_batchgnn.train.node_tasks import task_of
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.training_data import DatasetFingerprint, TrainingData, fingerprint_dataset
+
+# Dataset ##########################################################################################
+
+
+def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
+    """Opens the data set of that name or path, or the default one if the name is None.
+
+    Args:
+        name: of the data set.
+        reverse_relations: True adds the reverse of every relation.
+    """
+    dataset = default_dataset() if name is None else load_dataset(name)
+    return with_reverse_relations(dataset) if reverse_relations else dataset
+
+
+def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, DatasetFingerprint]:
+    """Opens each rank's data set; collective. Its path may differ between ranks.
+
+    Raises:
+        AgreementError: the ranks have different data sets.
+    """
+    dataset = open_dataset(config.run.dataset, config.run.reverse_relations)
+    fingerprint = fingerprint_dataset(dataset)
+    ranks.agree({f"data set, {name}": value for name, value in fingerprint.to_dict().items()})
+    return dataset, fingerprint
+
+
+# Trainable ########################################################################################
+
+
+def check_trainable(config: TrainConfig, dataset: Dataset) -> None:
+    """Checks that a run can read a data set and build its network, which is thrown away.
+
+    Raises:
+        TrainError: as the run itself would be refused.
+    """
+    inputs = TrainingData.of(dataset, config).inputs
+    build_network(config, inputs, task_of(dataset, config.task, config.model.hidden).columns)
+
+
+# Matrix product ###################################################################################
+
+
+def choose_product(
+    config: TrainConfig, features: int, columns: int, ranks: Ranks
+) -> tuple[TrainConfig, ProductChoice | None]:
+    """Decides which matrix product the run uses, and applies the decision; collective.
+
+    "auto" takes the product of the processors. "probe" lets one rank of each host probe while the
+    others wait. The run uses torch's product if that is the one of all processors or hosts.
+
+    Args:
+        config: of the run.
+        features: columns of the features.
+        columns: of the model's output.
+        ranks: of the run.
+
+    Returns:
+        The configuration with the product, and the result of this rank's probe, or None without a
+        probe.
+    """
+    choice, product = None, config.run.matrix_product
+    if product in (MatrixProduct.AUTO, MatrixProduct.PROBE):
+        if product is MatrixProduct.PROBE and ranks.is_first_of_host:
+            shapes = product_shapes(config, features, columns)
+            half = config.run.precision is Precision.BFLOAT16
+            choice = probe_products(shapes, torch.bfloat16 if half else torch.float32, config.run.threads)
+        mine = default_products() if product is MatrixProduct.AUTO else choice and choice.name
+        names = {name for name in ranks.values(mine) if name is not None}
+        name = names.pop() if len(names) == 1 else "native"
+        config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))
+    apply_product(config)
+    return config, choice
+
+
+def apply_product(config: TrainConfig) -> None:
+    """Makes native layers use the configured product from now on; if it is open, that of this
+    processor."""
+    product = config.run.matrix_product
+    if product is MatrixProduct.NATIVE:
+        use_products("native")
+    else:
+        use_products("torch" if product is MatrixProduct.TORCH else default_products())
+
+
+def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
+    """Returns the log's line about the product.
+
+    Args:
+        config: of the run, with the product decided.
+        choice: the result of this rank's probe, or None without a probe.
+    """
+    name = config.run.matrix_product.value
+    if choice is None:
+        return f"matrix products: {name}"
+    return str(choice) if choice.name == name else f"matrix products: {name}, as another host chose"
+
+
+def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tuple[int, int, int]]:
+    """Returns (rows, columns, outputs) of the product of each layer, the layer next to the input
+    first.
+
+    The rows are those of a training minibatch in which no node is found twice.
+    """
+    model, fanout = config.model, config.sampling.fanout
+    widths = pairwise([features, *[model.hidden] * (model.num_layers - 1), classes])
+    # A fanout of all neighbours counts as twenty: the probe multiplies at most a few thousand rows.
+    growth = [1 + (20 if k < 0 else k) for k in fanout]
+    hops = range(model.num_layers - 1, -1, -1)
+    return [
+        (config.sampling.batch_size * prod(growth[:hop]), columns, outputs)
+        for hop, (columns, outputs) in zip(hops, widths, strict=True)
+    ]
+
+
+# Decisions ########################################################################################
+
+
+def decide_fields(
+    config: TrainConfig, dataset: Dataset, ranks: Ranks
+) -> tuple[TrainConfig, ProductChoice | None]:
+    """Decides data set, threads and matrix product; collective.
+
+    The configuration alone then repeats the run.
+
+    Returns:
+        The configuration of this rank, and the result of its probe of matrix products, if there was
+        one.
+
+    Raises:
+        AgreementError: the ranks were given different numbers of threads, and results depend on it.
+    """
+    own_threads = config.run.threads
+    config = config_from_dict(
+        ranks.from_first(lambda: config_to_dict(_with_defaults(config, dataset, ranks)))
+    )
+    torch.set_num_threads(config.run.threads or 1)
+    columns = TrainingData.of(dataset, config).inputs.first_columns(config.model.hidden)
+    task = task_of(dataset, config.task, config.model.hidden)
+    config, choice = choose_product(config, columns, task.columns, ranks)
+    return _with_own_threads(config, own_threads, ranks), choice
+
+
+def _with_defaults(config: TrainConfig, dataset: Dataset, ranks: Ranks) -> TrainConfig:
+    """Returns the configuration with the name of the data set and the number of threads."""
+    name = dataset.name if config.run.dataset is None else config.run.dataset
+    if Path(name).is_dir():
+        name = str(Path(name).resolve())
+    threads = config.run.threads or ranks.threads()
+    return replace(config, run=replace(config.run, dataset=name, threads=threads))
+
+
+def _with_own_threads(config: TrainConfig, own: int | None, ranks: Ranks) -> TrainConfig:
+    """Returns the configuration with this rank's number of threads, or the first rank's if it has
+    none.
+
+    The numbers may differ only if results do not depend on them: a resumed run knows the first
+    rank's number alone.
+    """
+    config = replace(config, run=replace(config.run, threads=own or config.run.threads))
+    if not is_thread_independent(config):
+        ranks.agree({"run.threads": config.run.threads})
+    torch.set_num_threads(config.run.threads or 1)
+    return config
+
+
+# Malloc ###########################################################################################
+
+# A setting of the C library's allocator: it keeps the memory that training frees.
+#
+# Each step allocates and frees the same few hundred megabytes. By default glibc returns large
+# blocks to the system at once, and every step pays for the page faults again. `mallopt` changes
+# this process alone. Training and prediction call it; importing the package does not.
+
+
+# Parameter numbers from glibc's <malloc.h>.
+_M_TRIM_THRESHOLD = -1
+_M_TOP_PAD = -2
+_M_MMAP_THRESHOLD = -3
+
+_NEVER_TRIM = -1
+_LARGEST_INT = 2**31 - 1
+_TOP_PAD_BYTES = 64 * 2**20
+
+
+def configure_malloc(choice: Malloc) -> bool:
+    """Applies `choice` to this process. Returns whether freed memory is now kept.
+
+    If it is kept, blocks below 2 GiB come from the heap instead of a mapping of their own. The heap
+    is never trimmed and grows by 64 MiB at a time. On systems without glibc nothing changes.
+    """
+    if choice is Malloc.DEFAULT or not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    mallopt.argtypes, mallopt.restype = [ctypes.c_int, ctypes.c_int], ctypes.c_int
+    settings = (
+        (_M_MMAP_THRESHOLD, _LARGEST_INT),
+        (_M_TRIM_THRESHOLD, _NEVER_TRIM),
+        (_M_TOP_PAD, _TOP_PAD_BYTES),
+    )
+    accepted = [mallopt(parameter, value) == 1 for parameter, value in settings]
+    return all(accepted)

@@ -1,0 +1,340 @@
+"""Evaluation: of nodes on sampled minibatches or from all neighbours, and of links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.loader import MacrobatchNeighborLoader
+from pyg_batchgnn.store import OwnRows, SortedNodes
+from pyg_batchgnn.train.config import EvaluationKind, TrainConfig
+from pyg_batchgnn.train.link_tasks import LinkTask, RankedLinks
+from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NetworkOutput
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.run_graph import EmbeddedRows, RunGraph
+from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
+
+# Evaluate #########################################################################################
+
+# Samples depend on the epoch. All evaluations use the same one, so equal weights give equal
+# metrics.
+_EPOCH = 0
+
+
+def infer(network: GraphNetwork, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Any, NetworkOutput]]:
+    """Yields each minibatch and the output for its seed nodes, with the model in evaluation
+    mode."""
+    was_training = network.model.training
+    network.model.eval()
+    loader.set_epoch(_EPOCH)
+    try:
+        for batch in loader:
+            with torch.no_grad():
+                output = network.outputs(batch)
+            yield batch, output
+    finally:
+        network.model.train(was_training)
+
+
+def evaluate(
+    network: GraphNetwork,
+    loader: MacrobatchNeighborLoader,
+    graph: RunGraph,
+    task: NodeTask,
+    ranks: Ranks,
+    stop: Callable[[], bool] = lambda: False,
+) -> Evaluation | None:
+    """Returns loss and metrics of the nodes of all ranks' loaders; collective.
+
+    Args:
+        network: evaluated.
+        loader: this rank's nodes. Each node is in one rank's loader.
+        graph: of the run, which has the labels.
+        task: of the network.
+        ranks: of the run.
+        stop: called after each minibatch. If it returns True, on every rank, evaluation ends early.
+
+    Returns:
+        The evaluation, or None if there are no nodes or evaluation ended early.
+    """
+    scoring = Scoring(task)
+    for batch, output in infer(network, loader):
+        scoring.add(output.logits, graph.labels(network, batch))
+        if stop():
+            return None
+    return scoring.result(ranks)
+
+
+# Exact ############################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class NodeOutputs:
+    """The outputs of the nodes that a rank owns.
+
+    Attributes:
+        node: [n] int64, original ids.
+        logits: [n, columns] float32.
+        hidden: [n, hidden], the input of the last layer.
+    """
+
+    node: Tensor
+    logits: Tensor
+    hidden: Tensor
+
+    def find(self, ids: Tensor) -> OwnRows:
+        """Finds the nodes of a list, [m] int64 original ids, that the rank owns."""
+        return SortedNodes.of(self.node).find(ids)
+
+
+def evaluate_exactly(
+    network: GraphNetwork,
+    graph: RunGraph,
+    nodes: Tensor,
+    task: NodeTask,
+    ranks: Ranks,
+    stop: Callable[[], bool] = lambda: False,
+) -> Evaluation | None:
+    """Returns loss and metrics of some nodes, each computed from all its neighbours; collective.
+
+    Args:
+        network: evaluated.
+        graph: of the run.
+        nodes: [m] int64 original ids, the same on every rank.
+        task: of the network.
+        ranks: of the run.
+        stop: called before the metrics. If it returns True, on every rank, evaluation ends early.
+
+    Returns:
+        The evaluation, or None if there are no nodes or evaluation ended early.
+    """
+    outputs = infer_all(network, graph) if len(nodes) else None
+    if outputs is None or stop():
+        return None
+    return score_nodes(outputs, graph, nodes, task, ranks)
+
+
+def score_nodes(
+    outputs: NodeOutputs, graph: RunGraph, nodes: Tensor, task: NodeTask, ranks: Ranks
+) -> Evaluation | None:
+    """Returns loss and metrics of some nodes; collective. The arguments are those of
+    `evaluate_exactly`."""
+    scoring, rows = Scoring(task), outputs.find(nodes).row
+    scoring.add(outputs.logits[rows], graph.owned_labels()[rows])
+    return scoring.result(ranks)
+
+
+def infer_all(network: GraphNetwork, graph: RunGraph) -> NodeOutputs:
+    """Computes all nodes with the model in evaluation mode; collective."""
+    nodes = graph.all_nodes()
+    output: NetworkOutput = network.infer(nodes)
+    return NodeOutputs(nodes.node_of(graph.inputs.node_type), output.logits, output.hidden)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredNodes:
+    """The nodes of a split, on which a run is measured.
+
+    Attributes:
+        config: of the run.
+        network: of the run.
+        graph: of the run.
+        task: of the run.
+        nodes: [n] int64 original ids, the same on every rank.
+        loader: this rank's minibatches of them, for an evaluation by sampling.
+    """
+
+    config: TrainConfig
+    network: GraphNetwork
+    graph: RunGraph
+    task: NodeTask
+    nodes: Tensor
+    loader: MacrobatchNeighborLoader
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
+        """Returns loss and metrics, as the run is configured; collective."""
+        if self.config.sampling.evaluation is EvaluationKind.EXACT:
+            return evaluate_exactly(self.network, self.graph, self.nodes, self.task, ranks, stop)
+        return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
+
+
+# Pair scorer ######################################################################################
+
+
+#: The most numbers in the rows of targets that are fetched together.
+_NUMBERS = 1 << 24
+#: The most numbers in the rows of pairs that are scored together. They stay in the caches.
+_SCORED = 1 << 19
+
+
+@dataclass(frozen=True, eq=False)
+class PairScorer:
+    """Scores pairs of nodes; collective over ranks.
+
+    Attributes:
+        network: gives the decoder and the relation.
+        rows: of all nodes.
+        columns: of a row.
+        ranks: of the run.
+    """
+
+    network: LinkNetwork
+    rows: EmbeddedRows
+    columns: int
+    ranks: Ranks
+
+    @property
+    def rows_at_a_time(self) -> int:
+        """The most rows that are held together, beside those of the graph."""
+        return max(1, _NUMBERS // self.columns)
+
+    def fetch_sources(self, ids: Tensor) -> Tensor:
+        """Returns [n, columns], the rows of sources, [n] int64 original ids."""
+        return self.rows.of(self.network.relation[0], ids)
+
+    @torch.no_grad()
+    def scores(self, sources: Tensor, source: Tensor, targets: Tensor) -> Tensor:
+        """Returns [p] float32, the scores of pairs.
+
+        Each rank fetches the row of each distinct target once.
+
+        Args:
+            sources: [n, columns], the rows of sources.
+            source: [p] int64, the row of each pair's source in ``sources``.
+            targets: [p] int64, the original id of each pair's target.
+        """
+        target_type, size = self.network.relation[2], self.rows_at_a_time
+        ordered, order = targets.sort()
+        distinct, number = torch.unique_consecutive(ordered, return_inverse=True)
+        found, block = torch.empty(len(order)), max(1, _SCORED // self.columns)
+        rounds = int(self.ranks.table([-(-len(distinct) // size)]).max())
+        for begin in range(0, rounds * size, size):
+            fetched = self.rows.of(target_type, distinct[begin : begin + size])
+            first, last = torch.searchsorted(number, torch.tensor([begin, begin + size])).tolist()
+            for at in range(first, last, block):
+                some = slice(at, min(at + block, last))
+                left = sources.index_select(0, source[order[some]])
+                found[order[some]] = self.network.decoder(left, fetched.index_select(0, number[some] - begin))
+        return found
+
+
+# Link evaluation ##################################################################################
+
+
+#: The most pairs of a piece of the links with negatives of their own.
+_PAIRS = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredLinks:
+    """The links of a split, on which a run is measured.
+
+    Attributes:
+        network: of the run.
+        graph: of the run.
+        task: of the run.
+        links: with negatives, the same on every rank.
+    """
+
+    network: LinkNetwork
+    graph: RunGraph
+    task: LinkTask
+    links: RankedLinks
+
+    def __len__(self) -> int:
+        return len(self.links)
+
+    def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
+        """Returns loss and metrics; collective.
+
+        Each node is computed from all its neighbours. The result is None if there are no links, or
+        if `stop` asks on every rank for an early end.
+        """
+        rows = embed_all(self.network, self.graph) if len(self) else None
+        if rows is None or stop():
+            return None
+        return rank_links(self.network, rows, self.links, self.task, ranks)
+
+
+def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
+    """Computes the rows of all nodes of the types that links join, with the model in evaluation
+    mode; collective."""
+    return graph.embedded(network.infer_embeddings(graph.all_nodes(), network.embedded_types))
+
+
+@torch.no_grad()
+def rank_links(
+    network: LinkNetwork, rows: EmbeddedRows, links: RankedLinks, task: LinkTask, ranks: Ranks
+) -> Evaluation | None:
+    """Ranks links among their negatives; collective. Each rank takes an equal share of them.
+
+    Args:
+        network: gives the decoder.
+        rows: of all nodes.
+        links: with negatives, the same on every rank.
+        task: of the network.
+        ranks: of the run.
+    """
+    ranking, index = task.ranking(), links.index.to(torch.int64)
+    scorer = PairScorer(network, rows, task.columns, ranks)
+    others = links.negatives
+    if not isinstance(others, Tensor):
+        size = min(scorer.rows_at_a_time, _PAIRS // (1 + others.per_link))
+        for piece in shares(len(links), ranks, size):
+            targets = torch.cat([index[1, piece, None], others.of(piece)], dim=1)
+            scores = _scores(scorer, index[0, piece], targets)
+            ranking.add_with_own(scores[:, 0], scores[:, 1:])
+        return ranking.result(ranks)
+    negatives = _of_all_ranks(scorer, others.to(torch.int64))
+    for piece in shares(len(links), ranks, scorer.rows_at_a_time):
+        scores = _scores(scorer, index[0, piece], index[1, piece, None])
+        ranking.add_with_shared(scores[:, 0], negatives, piece.start)
+    return ranking.result(ranks)
+
+
+def _scores(scorer: PairScorer, sources: Tensor, targets: Tensor) -> Tensor:
+    """Returns [n, k], the scores of pairs; collective.
+
+    Args:
+        scorer: of the run.
+        sources: [n] int64 original ids.
+        targets: [n, k] int64 original ids, k for each source.
+    """
+    source = torch.arange(len(sources)).repeat_interleave(targets.size(1))
+    return scorer.scores(scorer.fetch_sources(sources), source, targets.reshape(-1)).view_as(targets)
+
+
+def _of_all_ranks(scorer: PairScorer, pairs: Tensor) -> Tensor:
+    """Returns [m], the scores of pairs [2, m] that all ranks score together; collective."""
+    ranks = scorer.ranks
+    pieces = shares(pairs.size(1), ranks, scorer.rows_at_a_time)
+    scores = torch.cat([_scores(scorer, pairs[0, piece], pairs[1, piece, None])[:, 0] for piece in pieces])
+    return scores if ranks.is_alone else ranks.training.all_gather(scores).rows
+
+
+def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
+    """Yields this rank's part of a list in pieces.
+
+    Every rank gets the same number of pieces; its last ones may be empty.
+
+    Args:
+        count: the length of the list.
+        ranks: of the run.
+        size: the most items of a piece.
+    """
+    size = max(1, size)
+    begin, end = (count * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
+    longest = -(-count // ranks.size)
+    for start in range(begin, begin + max(1, longest), size):
+        yield slice(min(start, end), min(start + size, end))
+
+
+#: The nodes or links of a split, on which a run is measured.
+Measured: TypeAlias = MeasuredNodes | MeasuredLinks

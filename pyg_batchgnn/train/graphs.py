@@ -1,0 +1,360 @@
+"""The graph of a run: whole in one process, or partitioned over ranks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_batchgnn.cache import Aggregation, AggregationCache
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import FEATURES, LABELS, Dataset, Group, RowKind
+from pyg_batchgnn.embed import Embedding
+from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
+from pyg_batchgnn.partition import (
+    Part,
+    is_partition,
+    load_partition,
+    partition,
+    read_partition_meta,
+    report_partition,
+)
+from pyg_batchgnn.sample import PygNeighborSampler
+from pyg_batchgnn.store import CscGraph, DistFeatureStore, DistGraphStore, TypedGraph, replicate_topology
+from pyg_batchgnn.train.config import POLICIES, CacheKind, ModelKind, RemoteKind, ReplacementKind, TrainConfig
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.network import GraphNetwork
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.run_graph import EmbeddedRows, MinibatchSettings, RowsHere, RowsOverRanks, RunGraph
+from pyg_batchgnn.train.training_data import TrainingData, feature_table, feature_type, fingerprint_dataset
+
+# Aggregation ######################################################################################
+
+
+#: The aggregation of each model's first layer. GAT's depends on learned values.
+AGGREGATION_OF_MODEL = {
+    ModelKind.SAGE: Aggregation.MEAN,
+    ModelKind.GCN: Aggregation.SYMMETRIC,
+    ModelKind.GIN: Aggregation.SUM,
+}
+
+
+def aggregation_cache(
+    config: TrainConfig, data: Any, exists: bool
+) -> tuple[AggregationCache | None, list[str]]:
+    """Builds or reads the run's cache; collective.
+
+    Args:
+        config: of the run.
+        data: as `AggregationCache.build` takes it.
+        exists: True if the folder of the cache exists for the first rank.
+
+    Returns:
+        The cache, or None in a run without one, and lines about it that the user should read.
+
+    Raises:
+        DatasetError: the folder's cache is of another graph, or damaged.
+    """
+    sampling = config.sampling
+    if sampling.cache is CacheKind.OFF:
+        return None, []
+    kind, began = AGGREGATION_OF_MODEL[config.model.kind], time.perf_counter()
+    options: dict[str, Any] = {
+        "memory_budget": sampling.memory_budget,
+        "threads": config.run.threads,
+        "progress": sys.stderr.isatty(),
+    }
+    if sampling.cache_folder is not None and exists:
+        cache, origin = AggregationCache.load(sampling.cache_folder, data, kind=kind, **options), "read"
+    else:
+        cache, origin = AggregationCache.build(data, kind, **options), "built"
+        if sampling.cache_folder is not None:
+            cache.save(sampling.cache_folder)
+    seconds, size = time.perf_counter() - began, cache.nbytes / 2**20
+    return cache, [
+        f"aggregates by {kind.value} {origin} in {seconds:.1f} s, {size:,.1f} MiB on the first rank"
+    ]
+
+
+def aggregates_exist(config: TrainConfig) -> bool:
+    """Returns whether the folder of the run's cache exists."""
+    folder = config.sampling.cache_folder
+    return folder is not None and Path(folder).expanduser().exists()
+
+
+# Whole graph ######################################################################################
+
+
+@dataclass(eq=False, kw_only=True)
+class WholeGraph(RunGraph):
+    """A graph that one rank holds whole.
+
+    Attributes:
+        data: the features, and the edges of named relations.
+        topology: the in-edges of each node, for the samplers.
+        label: [N, ...], the labels of each node of the predicted type; None if links are predicted.
+    """
+
+    data: Data | HeteroData
+    topology: CscGraph | TypedGraph
+    label: Tensor | None
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
+        """Takes what training needs of a data set: edges, features and labels.
+
+        Raises:
+            TrainError: the data set has no features or labels that training can use.
+        """
+        read = TrainingData.of(dataset, config)
+        topology, data = _topology(dataset), _data(dataset, read, config)
+        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config))
+        embedding = Embedding(data, read.learned, seed=config.run.seed) if read.learned else None
+        return cls(
+            config=config,
+            inputs=read.inputs,
+            cache=cache,
+            notes=notes,
+            embedding=embedding,
+            data=data,
+            topology=topology,
+            label=read.labels.get(read.inputs.node_type),
+        )
+
+    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
+        return self.owned_labels()[network.seeds(batch)]
+
+    def owned_labels(self) -> Tensor:
+        assert self.label is not None, "runs that predict links read no labels"
+        return self.label
+
+    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+        return RowsHere(rows)
+
+    def _whole_data(self) -> tuple[CscGraph | TypedGraph, Any]:
+        data = self._with_learned_rows(self.data)
+        if not self.inputs.schema.has_names:
+            return self.topology, _x(data)
+        return self.topology, {name: data[name].x for name in data.node_types if FEATURES in data[name]}
+
+    def _data(self) -> Data | HeteroData:
+        return self.data
+
+    def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+        """Returns the sampler. It has all minibatches, with any schedule."""
+        run = self.config.run
+        sampler = PygNeighborSampler(
+            self.topology,
+            list(settings.fanout),
+            replace=self.config.sampling.replacement is ReplacementKind.WITH,
+            seed=run.seed,
+            threads=run.threads,
+        )
+        return {"neighbor_sampler": sampler}
+
+
+def _x(data: Data | HeteroData) -> Any:
+    """Returns the features of the only type, or None."""
+    return data.node_stores[0].get(FEATURES)
+
+
+def _topology(dataset: Dataset) -> CscGraph | TypedGraph:
+    """Returns the in-edges of each node, with the names of types if they have any."""
+    counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
+    edges = {one.relation: one.edge_index for one in dataset.edge_sets}
+    graph = TypedGraph.from_edge_indices(dataset.schema, counts, edges).advise_huge_pages()
+    return graph if dataset.has_names else CscGraph(graph.relations[0])
+
+
+def _data(dataset: Dataset, read: TrainingData, config: TrainConfig) -> Data | HeteroData:
+    """Returns the features, and the edges of named relations."""
+    data: Any = HeteroData() if dataset.has_names else Data()
+    for nodes in dataset.node_sets:
+        store = data[nodes.name] if dataset.has_names else data
+        store.num_nodes = nodes.num_nodes
+        if nodes.name in read.features:
+            store.x = feature_table(read.features[nodes.name], config)
+    if dataset.has_names:
+        for edges in dataset.edge_sets:
+            data[edges.relation].edge_index = edges.edge_index  # so that the relation is known
+    return data
+
+
+# Partitioned graph ################################################################################
+
+
+@dataclass(eq=False, kw_only=True)
+class PartitionedGraph(RunGraph):
+    """A rank's part of the graph. The loaders of all ranks read it.
+
+    Attributes:
+        features: the attributes of the part's nodes, labels among them.
+        topology: the part's edges.
+    """
+
+    features: DistFeatureStore
+    topology: DistGraphStore
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: TrainConfig, ranks: Ranks) -> PartitionedGraph:
+        """Partitions a data set, or reads its saved partition; collective.
+
+        Raises:
+            TrainError: the data set has no features or labels that training can use, or the
+                partition is of another graph.
+            DatasetError: a file of the saved partition is damaged or missing.
+        """
+        read, comm = TrainingData.of(dataset, config), ranks.sampling
+        part = _part(dataset, read, config, comm)
+        report = report_partition(part, comm)
+        balance = ", ".join(f"{report.balance(of):.2f} {of}" for of in ("nodes", "edges", "train"))
+        notes = [f"{report.edge_cut:.1%} of edges join parts; largest over mean: {balance}"]
+        whole = replicate_topology(part, comm) if config.ranks.hybrid else None
+        features = DistFeatureStore(_training_part(part, read, config), comm)
+        topology = DistGraphStore(part, comm, whole)
+        exists = ranks.from_first(lambda: aggregates_exist(config))
+        cache, more = aggregation_cache(config, (features, topology), exists)
+        history = None
+        if config.ranks.remote is RemoteKind.HISTORICAL:
+            history = HistoricalCaches(topology, ranks.another("pushes"), _history_settings(config))
+        embedding = None
+        if read.learned:
+            comm = ranks.another("embeddings")
+            embedding = Embedding((features, topology), read.learned, seed=config.run.seed, comm=comm)
+        return cls(
+            config=config,
+            inputs=read.inputs,
+            cache=cache,
+            notes=[*notes, *more],
+            embedding=embedding,
+            history=history,
+            features=features,
+            topology=topology,
+        )
+
+    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
+        """Returns the labels that came with the features."""
+        return network.fetched(batch, LABELS)
+
+    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+        return RowsOverRanks.beside(self.features, rows)
+
+    def owned_labels(self) -> Tensor:
+        return self.features.own.attributes[self._predicted][LABELS]
+
+    @property
+    def _predicted(self) -> Group:
+        """The nodes of the predicted type."""
+        return Group(RowKind.NODE, self.inputs.node_type)
+
+    def _whole_data(self) -> Any:
+        return self._with_learned_rows((self.features, self.topology))
+
+    def _data(self) -> tuple[DistFeatureStore, DistGraphStore]:
+        return self.features, self.topology
+
+    def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+        run = self.config.run
+        return {
+            "replace": self.config.sampling.replacement is ReplacementKind.WITH,
+            "seed": run.seed,
+            "threads": run.threads,
+            "attributes": self._attributes(settings),
+            "feature_cache": settings.feature_cache,
+            "schedule": settings.schedule.value,
+        }
+
+    def _node_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+        return {"history": self.history if settings.historical else None}
+
+    def _attributes(self, settings: MinibatchSettings) -> list[str]:
+        """Returns the attributes that travel.
+
+        The aggregates of GCN include a node's own features, so only labels travel with them.
+        """
+        are_features_cached = settings.cached and self.config.model.kind is ModelKind.GCN
+        features = [FEATURES] if self.inputs.features and not are_features_cached else []
+        return features if self.inputs.link is not None else [*features, LABELS]
+
+
+def check_partition(source: str) -> None:
+    """Checks that a text names a policy or the folder of a saved partition.
+
+    Raises:
+        TrainError: it names neither.
+    """
+    if source not in POLICIES and not is_partition(source):
+        raise TrainError(
+            f"ranks.partition is {source!r}, which is no folder of a saved partition and none of the "
+            f"policies {', '.join(POLICIES)}"
+        )
+
+
+def _history_settings(config: TrainConfig) -> HistoricalSettings:
+    ranks = config.ranks
+    return HistoricalSettings(ranks.cache_lines, ranks.life_span, ranks.push, ranks.delay)
+
+
+def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
+    """Returns the part with features in the type of the run, and with labels of the predicted nodes
+    alone. Other attributes keep their types."""
+    found = dict(part.attributes)
+    for group in part.schema.node_groups:
+        name = str(group.name)
+        tables = {**found.get(group, {})}
+        if name in read.features:
+            dtype = feature_type(read.features[name], config)
+            if dtype is not read.features[name].dtype:
+                tables[FEATURES] = torch.as_tensor(tables[FEATURES]).to(dtype)
+        if name not in read.labels:
+            tables.pop(LABELS, None)
+        found[group] = tables
+    return replace(part, attributes=found)
+
+
+def _part(dataset: Dataset, read: TrainingData, config: TrainConfig, comm: Communicator) -> Part:
+    """Returns this rank's part. It does not depend on the run's seed, so runs can be compared."""
+    source = config.ranks.partition
+    if source in POLICIES:
+        return partition(dataset, source, comm=comm)
+    check_partition(source)
+    part = load_partition(source, comm)
+    if (part.book.num_nodes, part.num_edges) != (dataset.num_nodes, dataset.num_edges):
+        raise TrainError(
+            f"{source}: is of a graph of {part.book.num_nodes} nodes and {part.num_edges} edges, but "
+            f"{dataset.name} has {dataset.num_nodes} and {dataset.num_edges}; partition that"
+        )
+    made_of = read_partition_meta(Path(source).expanduser()).origin.get("fingerprint")
+    if made_of not in (None, fingerprint_dataset(dataset).to_dict()):  # None: saved by a script
+        raise TrainError(
+            f"{source}: is of a graph of as many nodes and edges as {dataset.name}, but with other edges, "
+            f"features, labels or splits; partition {dataset.name} anew"
+        )
+    _check_attributes(source, part, dataset, read)
+    return part
+
+
+def _check_attributes(source: str, part: Part, dataset: Dataset, read: TrainingData) -> None:
+    """Raises TrainError unless a saved part has the features and labels of a data set."""
+    wanted = {(name, FEATURES): x for name, x in read.features.items()}
+    wanted |= {(name, LABELS): y for name, y in read.labels.items()}
+    for (node_type, name), whole in wanted.items():
+        tables = part.attributes.get(Group(RowKind.NODE, node_type), {})
+        if name not in tables:
+            of_type = f" of type {node_type!r}" if dataset.has_names else ""
+            raise TrainError(
+                f"{source}: has no node attribute {name!r}{of_type}; partition {dataset.name} anew"
+            )
+        if tables[name].shape[1:] != whole.shape[1:]:
+            columns = [list(table.shape[1:]) for table in (tables[name], whole)]
+            raise TrainError(
+                f"{source}: a node's {name!r} has shape {columns[0]}, but {columns[1]} in {dataset.name}; "
+                f"partition {dataset.name} anew"
+            )

@@ -1,0 +1,284 @@
+"""Scores of pairs and best partners of nodes, from the best weights of a run on links."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.train.config import EvaluationKind
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.evaluate import PairScorer, embed_all
+from pyg_batchgnn.train.link_tasks import PredictedLinks
+from pyg_batchgnn.train.network import LinkNetwork
+from pyg_batchgnn.train.prediction import PredictionArrays, appearing_whole, refuse_existing
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.restored import RestoredLinkRun, RestoredRun, RestoreRequest, restore_run
+from pyg_batchgnn.train.run_folder import write_json
+from pyg_batchgnn.train.run_graph import EmbeddedRows
+
+# Link ids #########################################################################################
+
+
+def read_pairs(path: Path, links: PredictedLinks) -> Tensor:
+    """Returns [P, 2] int64, P > 0, the pairs of source and target in a .npy file.
+
+    Raises:
+        TrainError: there is no such file, or it holds no pairs of the relation's nodes.
+    """
+    pairs = _read(path, "pairs of ids [P, 2]", 2)
+    if pairs.size(1) != 2:
+        raise TrainError(f"{path}: has the shape {list(pairs.shape)}, but pairs of ids are [P, 2]")
+    source, _, target = links.relation
+    _check_range(path, pairs[:, 0], source, links.num_sources)
+    _check_range(path, pairs[:, 1], target, links.num_targets)
+    return pairs
+
+
+def read_sources(path: Path, top: int, links: PredictedLinks) -> Tensor:
+    """Returns [n] int64, n > 0, the nodes of the source type in a .npy file.
+
+    Args:
+        path: of the file.
+        top: the number of partners that each of them is to get.
+        links: the links that the model predicts.
+
+    Raises:
+        TrainError: there is no such file, it holds no nodes of the source type, or there are fewer
+            partners.
+    """
+    nodes = _read(path, "ids of nodes [n]", 1)
+    source, _, target = links.relation
+    _check_range(path, nodes, source, links.num_sources)
+    others = links.num_targets - (source == target)
+    if not 1 <= top <= others:
+        raise TrainError(f"--top {top}: a node has {others} possible partners; give 1..{others}")
+    return nodes
+
+
+def _read(path: Path, what: str, dimensions: int) -> Tensor:
+    """Returns the integers of a file as int64."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise TrainError(f"{path}: cannot be read; give a .npy file of {what}: {error}") from None
+    if not isinstance(array, np.ndarray) or array.ndim != dimensions or array.dtype.kind not in "iu":
+        raise TrainError(f"{path}: must hold integers, {what}")
+    if not len(array):
+        raise TrainError(f"{path}: is empty; give {what}")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def _check_range(path: Path, ids: Tensor, node_type: str, count: int) -> None:
+    outside = (ids < 0) | (ids >= count)
+    if bool(outside.any()):
+        raise TrainError(f"{path}: {node_type} {int(ids[outside][0])} is not in 0..{count - 1}")
+
+
+# Partners #########################################################################################
+
+
+#: The most targets of a piece, and the most numbers that their rows take.
+_TARGETS, _NUMBERS = 1 << 13, 1 << 24
+#: Scores that are computed together.
+_SCORES = 1 << 22
+#: The id of no node. It comes behind all others.
+_NOBODY = torch.iinfo(torch.int64).max
+_LOW = (1 << 32) - 1
+
+
+class BestPartners:
+    """The best partners so far of each node of a list.
+
+    Of equal scores, those of lower ids come first. So the result does not depend on the pieces in
+    which partners are offered, nor on their order.
+
+    Args:
+        num_nodes: the number of nodes.
+        top: the number of partners per node.
+
+    Attributes:
+        scores: [num_nodes, top] float32, descending.
+        partners: [num_nodes, top] int64, their ids.
+    """
+
+    def __init__(self, num_nodes: int, top: int) -> None:
+        self.scores = torch.full((num_nodes, top), -math.inf)
+        self.partners = torch.full((num_nodes, top), _NOBODY)
+
+    def offer(self, nodes: slice, scores: Tensor, ids: Tensor) -> None:
+        """Offers partners to some nodes.
+
+        Args:
+            nodes: the places of n nodes in the list.
+            scores: [n, m] float32.
+            ids: [m] int64, the ids of the partners, ascending and new to these nodes.
+        """
+        known, partners = self.scores[nodes], self.partners[nodes]
+        better = (~(scores.amax(dim=1) < known[:, -1])).nonzero().view(-1)
+        offered = scores[better]
+        best = best_columns(offered, min(known.size(1), len(ids)))
+        found = torch.cat([known[better], offered.gather(1, best)], dim=1)
+        theirs, order = torch.cat([partners[better], ids[best]], dim=1).sort(dim=1)
+        found = found.gather(1, order)
+        kept = best_columns(found, known.size(1))
+        known[better], partners[better] = found.gather(1, kept), theirs.gather(1, kept)
+
+
+def best_columns(scores: Tensor, count: int) -> Tensor:
+    """Returns [n, count] int64, the columns with the highest scores of each row, descending.
+
+    Of equal scores, the lower columns come first. NaN comes last, behind minus infinity.
+
+    Args:
+        scores: [n, m] float32.
+        count: at most m.
+    """
+    bits = (scores + 0.0).view(torch.int32)  # of no negative zeros
+    bits ^= (bits >> 31) & torch.iinfo(torch.int32).max  # now in the order of the scores
+    bits.masked_fill_(scores.isnan(), torch.iinfo(torch.int32).min)
+    behind = torch.arange(scores.size(1) - 1, -1, -1)
+    keys = bits.to(torch.int64).bitwise_left_shift_(32).bitwise_or_(behind)
+    return scores.size(1) - 1 - (keys.topk(count, dim=1).values & _LOW)
+
+
+@torch.no_grad()
+def find_partners(network: LinkNetwork, rows: EmbeddedRows, nodes: Tensor, top: int) -> BestPartners:
+    """Finds the partners of some nodes with the highest scores; collective over ranks.
+
+    The rows of all targets pass by, a piece at a time, so that no rank holds them all.
+
+    Args:
+        network: gives the decoder and the relation.
+        rows: of all nodes.
+        nodes: [n] int64, the nodes of the source type by their rows in ``rows.own``.
+        top: the number of partners per node, at most the number of its possible ones. A node is no
+            partner of itself.
+    """
+    source_type, _, target_type = network.relation
+    own, found = rows.own(source_type), BestPartners(len(nodes), top)
+    size = min(_TARGETS, max(1, _NUMBERS // max(1, own.rows.size(1))))
+    for targets in rows.pieces(target_type, size):
+        side = max(1, _SCORES // max(1, len(targets)))
+        for begin in range(0, len(nodes), side):
+            some = nodes[begin : begin + side]
+            scores = network.decoder.all_pairs(own.rows[some], targets.rows)
+            if source_type == target_type:
+                selves = targets.find(own.node[some])
+                scores[selves.position, selves.row] = -math.inf
+            found.offer(slice(begin, begin + side), scores, targets.node)
+    return found
+
+
+# Link prediction ##################################################################################
+
+
+_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class LinkPredictRequest:
+    """A request for scores of pairs, or for the best partners of nodes.
+
+    Attributes:
+        restore: the run whose model predicts.
+        out: the folder to write, which must not exist. All ranks see it.
+        ids: a .npy file of original ids, which all ranks see: pairs [P, 2] of source and target, or
+            with `top` nodes [n] of the source type.
+        top: the number of partners per node; None scores the pairs.
+    """
+
+    restore: RestoreRequest
+    out: Path
+    ids: Path
+    top: int | None = None
+
+
+@dataclass(frozen=True)
+class LinkPredictSummary:
+    """A summary of predictions of links.
+
+    Attributes:
+        rows: the number of pairs, or of nodes with partners.
+        epoch: of the weights, counted from 1.
+    """
+
+    rows: int
+    epoch: int
+
+
+def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSummary:
+    """Writes scores to a new folder, which appears when it is complete; collective.
+
+    Each rank scores the pairs whose sources it owns, or finds the partners of the nodes that it
+    owns.
+
+    Raises:
+        TrainError: the run folder, the request or the data set cannot be used.
+        DatasetError: the data set cannot be read.
+        CommError: another rank failed, or was given other arguments.
+    """
+    given = {"ids": str(request.ids), "top": request.top, "out": str(request.out)}
+    ranks.agree({"command": f"predict {request.restore.run}", **given})
+    ranks.from_first(lambda: refuse_existing(request.out))
+    restored = restore_run(request.restore, ranks)
+    with ranks.any_error():
+        run = _checked(restored, request)
+        ids = _ids(request, run)
+    ranks.agree({f"ids in {request.ids}": zlib.crc32(ids.numpy().tobytes())})
+    with appearing_whole(request.out, ranks) as temporary:
+        name = "pairs" if request.top is None else "node_ids"
+        arrays = PredictionArrays(temporary, len(ids), ranks, {name: ids})
+        _fill(arrays, run, ids, request.top, ranks)
+        arrays.flush()
+        if ranks.is_first:
+            write_json(temporary / "META.json", _meta(request, run, arrays))
+    return LinkPredictSummary(len(ids), run.epoch)
+
+
+def _checked(run: RestoredRun, request: LinkPredictRequest) -> RestoredLinkRun:
+    """Returns the run if it predicts links."""
+    if not isinstance(run, RestoredLinkRun):
+        raise TrainError(f"{request.restore.run}: the run predicts nodes; --pairs and --top are for links")
+    return run
+
+
+def _ids(request: LinkPredictRequest, run: RestoredLinkRun) -> Tensor:
+    if request.top is None:
+        return read_pairs(request.ids, run.links)
+    return read_sources(request.ids, request.top, run.links)
+
+
+def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int | None, ranks: Ranks) -> None:
+    """Fills in the scores, and with `top` the partners; collective."""
+    rows = embed_all(run.network, run.graph)
+    own = rows.own(run.links.relation[0])
+    if top is None:
+        source, target = ids.t().contiguous()
+        found = own.find(source)
+        scorer = PairScorer(run.network, rows, run.task.columns, ranks)
+        scores = scorer.scores(own.rows, found.row, target[found.position])
+        arrays.add(found.position, {"scores": scores}, scores)
+        return
+    nodes = own.find(ids)
+    best = find_partners(run.network, rows, nodes.row, top)
+    arrays.add(nodes.position, {"partners": best.partners, "scores": best.scores}, best.scores)
+
+
+def _meta(request: LinkPredictRequest, run: RestoredLinkRun, arrays: PredictionArrays) -> dict[str, object]:
+    """Returns the contents of META.json."""
+    return {
+        "format": _FORMAT_VERSION,
+        "run": str(request.restore.run.resolve()),
+        "epoch": run.epoch,
+        "dataset": {"name": run.links.dataset, **run.checkpoint.dataset},
+        "relation": list(run.links.relation),
+        "top": request.top,
+        "evaluation": EvaluationKind.EXACT.value,
+        "arrays": arrays.described(),
+    }

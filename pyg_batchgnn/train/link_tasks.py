@@ -1,0 +1,395 @@
+"""The task of predicting links: pairs of nodes that are joined score higher than others."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pyg_batchgnn.data import Dataset, LinkSplit, Relation, stored_reverse
+from pyg_batchgnn.train.config import Metric, TaskConfig, TaskLoss
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
+
+# Link metrics #####################################################################################
+
+# Ranks of links among pairs that are none, and the metrics of ranks as OGB's evaluator defines
+# them.
+#
+# Scores that are not finite never help a link. A NaN, of the link or of a negative, counts as a
+# negative with a higher score. Infinite scores compare as numbers do: a negative of minus
+# infinity, as of a masked candidate, lies below every finite score. But where link and negative
+# have the same infinite score, the negative counts as higher.
+
+
+@dataclass(frozen=True, eq=False)
+class RankCounts:
+    """The place of links among negatives, by score.
+
+    Attributes:
+        above: [n] int64, the number of negatives with a higher score than each link.
+        at_least: [n] int64, the number of negatives with at least the score of each link.
+    """
+
+    above: Tensor
+    at_least: Tensor
+
+    @classmethod
+    def among_own(cls, links: Tensor, negatives: Tensor) -> RankCounts:
+        """Counts for each link its own negatives.
+
+        Args:
+            links: [n] scores.
+            negatives: [n, k] scores.
+        """
+        own = links.unsqueeze(1)
+        at_least = ~(negatives < own)
+        above = at_least & ~((negatives == own) & own.isfinite())
+        return cls(above.sum(dim=1), at_least.sum(dim=1))
+
+    @classmethod
+    def among_all(cls, links: Tensor, negatives: Tensor) -> RankCounts:
+        """Counts the same negatives for all links.
+
+        Args:
+            links: [n] scores.
+            negatives: [m] scores.
+        """
+        ordered = negatives.masked_fill(negatives.isnan(), math.inf).sort().values
+        below, up_to = (torch.searchsorted(ordered, links, right=right) for right in (False, True))
+        below = torch.where(links.isnan(), 0, below)
+        return cls(len(ordered) - torch.where(links.isfinite(), up_to, below), len(ordered) - below)
+
+    @property
+    def rank(self) -> Tensor:
+        """[n] float64, the mean of the best and the worst rank that equal scores allow, from 1."""
+        return 0.5 * (self.above + self.at_least).double() + 1.0
+
+    def reciprocal(self) -> Tensor:
+        """Returns [n] float64, one over the rank of each link. Their mean is the MRR."""
+        return 1.0 / self.rank
+
+    def hits_among_own(self, k: int) -> Tensor:
+        """Returns [n] bool, whether the rank of each link is at most k."""
+        return self.rank <= k
+
+    def hits_among_all(self, k: int) -> Tensor:
+        """Returns [n] bool, whether the score of each link is above the k-th highest negative.
+
+        All are if there are fewer than k negatives.
+        """
+        return self.at_least < k
+
+
+# Link task ########################################################################################
+
+
+#: The K of each metric Hits@K.
+HITS = {
+    Metric.HITS_1: 1,
+    Metric.HITS_3: 3,
+    Metric.HITS_10: 10,
+    Metric.HITS_20: 20,
+    Metric.HITS_50: 50,
+    Metric.HITS_100: 100,
+}
+
+
+class LinkTask(Task):
+    """Predicts links from the scores of pairs.
+
+    A minibatch has P links and, behind them, K negatives for each link, in the order of the links.
+
+    - Binary cross entropy tells links from negatives.
+    - BPR compares each link with its own negatives (Rendle et al., section 4).
+
+    Args:
+        columns: the number of columns of a node's row.
+        metric: decides which epoch is the best.
+        loss: BCE or BPR.
+    """
+
+    metrics: ClassVar[tuple[Metric, ...]] = (Metric.MRR, *HITS)
+    train_metric: ClassVar[Metric] = Metric.ACCURACY
+    unit: ClassVar[str] = "links"
+
+    def __init__(self, columns: int, metric: Metric, loss: TaskLoss) -> None:
+        self.columns = columns
+        self.metric = metric
+        self.is_pairwise = loss is TaskLoss.BPR
+        self.loss_label = "BPR (nats per comparison)" if self.is_pairwise else "binary cross entropy (nats)"
+
+    @property
+    def described(self) -> str:
+        return "BPR" if self.is_pairwise else "binary cross entropy"
+
+    def targets(self, labels: Tensor) -> Tensor:
+        """Returns [S] bool, True for links and False for negatives."""
+        return labels.bool()
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if self.is_pairwise:
+            return F.softplus(-_margins(outputs, targets)).mean()
+        return F.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype))
+
+    def weight(self, targets: Tensor) -> float:
+        return float((~targets).sum() if self.is_pairwise else len(targets))
+
+    def train_score(self, outputs: Tensor, targets: Tensor) -> tuple[float, float]:
+        right = _margins(outputs, targets) > 0 if self.is_pairwise else (outputs > 0) == targets
+        return float(right.sum()), float(right.numel())
+
+    def ranking(self) -> LinkRanking:
+        """Returns a ranking without links."""
+        return LinkRanking(self)
+
+
+def _margins(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Returns [P, K], how much higher each link scores than each of its negatives."""
+    links = outputs[targets]
+    return links.unsqueeze(1) - outputs[~targets].view(len(links), -1)
+
+
+class LinkRanking:
+    """The sums of an evaluation of links."""
+
+    def __init__(self, task: LinkTask) -> None:
+        self._task = task
+        self._loss = self._weight = self._not_finite = 0.0
+        self._sums = torch.zeros(2 + len(HITS), dtype=torch.float64)
+
+    def add_with_own(self, links: Tensor, negatives: Tensor) -> None:
+        """Adds links that are ranked among negatives of their own.
+
+        Args:
+            links: [n] scores.
+            negatives: [n, k] scores.
+        """
+        counts = RankCounts.among_own(links, negatives)
+        self._not_finite += count_not_finite(torch.cat([links.unsqueeze(1), negatives], dim=1))
+        self._add(counts, counts.hits_among_own)
+        self._add_loss(links, negatives)
+
+    def add_with_shared(self, links: Tensor, negatives: Tensor, first: int) -> None:
+        """Adds links that are ranked among the same negatives.
+
+        In the loss, link i is compared with negative i, and with the first one again when there are
+        no more.
+
+        Args:
+            links: [n] scores.
+            negatives: [m] scores.
+            first: the number of the first link in its split.
+        """
+        counts = RankCounts.among_all(links, negatives)
+        self._not_finite += count_not_finite(links) if negatives.isfinite().all() else len(links)
+        self._add(counts, counts.hits_among_all)
+        if len(negatives):
+            own = negatives[torch.arange(first, first + len(links)) % len(negatives)]
+            self._add_loss(links, own.unsqueeze(1))
+
+    def result(self, ranks: Ranks) -> Evaluation | None:
+        """Returns loss and metrics of the links of all ranks, or None if there are none;
+        collective."""
+        mine = [self._loss, self._weight, self._not_finite, *self._sums.tolist()]
+        loss, weight, not_finite, count, reciprocal, *hits = ranks.table(mine).sum(dim=0).tolist()
+        if not count:
+            return None
+        scores = {Metric.MRR: reciprocal / count}
+        scores |= {metric: found / count for metric, found in zip(HITS, hits, strict=True)}
+        return Evaluation.of(loss / max(weight, 1.0), scores, count, not_finite)
+
+    def _add(self, counts: RankCounts, hits: Callable[[int], Tensor]) -> None:
+        reached = [float(hits(k).sum()) for k in HITS.values()]
+        found = [float(len(counts.above)), float(counts.reciprocal().sum()), *reached]
+        self._sums += torch.tensor(found, dtype=torch.float64)
+
+    def _add_loss(self, links: Tensor, negatives: Tensor) -> None:
+        """Adds links [n] with as many negatives each, [n, k]."""
+        outputs = torch.cat([links, negatives.reshape(-1)])
+        targets = torch.arange(len(outputs)) < len(links)
+        if weight := self._task.weight(targets):
+            self._loss += float(self._task.loss(outputs, targets)) * weight
+            self._weight += weight
+
+
+# Ranked links #####################################################################################
+
+
+#: The words that one step of the generator's counter gives.
+_WORDS = 4
+
+
+class NegativeTargets(Protocol):
+    """The targets that each link of a split is ranked among."""
+
+    @property
+    def per_link(self) -> int:
+        """The number k of targets for each link."""
+
+    def of(self, piece: slice) -> Tensor:
+        """Returns [n, k] int64, the targets of some links. ``piece``: their numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class GivenTargets:
+    """Targets that came with the links.
+
+    Attributes:
+        table: [n, k] int32 or int64.
+    """
+
+    table: Tensor
+
+    @property
+    def per_link(self) -> int:
+        return int(self.table.size(1))
+
+    def of(self, piece: slice) -> Tensor:
+        return self.table[piece].to(torch.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnTargets:
+    """Targets that are drawn at random when they are asked for, evenly from all others.
+
+    Those of a link depend only on the name of the split and the number of the link. Thus they are
+    the same in every run, on every rank and in pieces of any size.
+
+    Attributes:
+        split: names the relation and the split.
+        targets: [n] int32 or int64, the target of each link.
+        num_targets: the number of nodes of the target type, at least 2.
+        per_link: the number of targets for each link, a multiple of 4.
+    """
+
+    split: str
+    targets: Tensor
+    num_targets: int
+    per_link: int
+
+    def of(self, piece: slice) -> Tensor:
+        own = self.targets[piece].to(torch.int64).unsqueeze(1)
+        counter = piece.start * self.per_link // _WORDS
+        words = np.random.Philox(key=zlib.crc32(self.split.encode()), counter=counter)
+        drawn = words.random_raw(len(own) * self.per_link) % np.uint64(self.num_targets - 1)
+        steps = torch.from_numpy(drawn.astype(np.int64)).view(len(own), self.per_link)
+        return (own + 1 + steps) % self.num_targets
+
+
+@dataclass(frozen=True, eq=False)
+class RankedLinks:
+    """The links of a split and their negatives, the same on every rank.
+
+    Attributes:
+        index: [2, n] int32 or int64, sources above targets.
+        negatives: [2, m] pairs that all links are ranked among, or the targets that each link has
+            of its own.
+    """
+
+    index: Tensor
+    negatives: Tensor | NegativeTargets
+
+    def __len__(self) -> int:
+        return int(self.index.size(1))
+
+
+# Predicted links ##################################################################################
+
+
+#: The targets that each link of a split without negatives is ranked among.
+_DRAWN = 100
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedLinks:
+    """The links of the relation that a run predicts.
+
+    Attributes:
+        dataset: the name of their data set, for messages.
+        relation: the names of the relation.
+        reverse: the relation that holds the same edges the other way, or None.
+        num_sources: the number of nodes of the source type.
+        num_targets: the number of nodes of the target type.
+        splits: the links of each split.
+    """
+
+    dataset: str
+    relation: Relation
+    reverse: Relation | None
+    num_sources: int
+    num_targets: int
+    splits: Mapping[str, LinkSplit]
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedLinks:
+        """Returns the links that a configuration names.
+
+        Raises:
+            TrainError: it names no relation and the data set has several, or the data set has no
+                such relation.
+        """
+        relation = _relation(dataset, config.edge_type, "task.edge_type")
+        sources, targets = (dataset.nodes_of(relation[end]).num_nodes for end in (0, 2))
+        reverse = _reverse(dataset, relation, config)
+        return cls(dataset.name, relation, reverse, sources, targets, dataset.edges_of(relation).links)
+
+    def split(self, name: str) -> LinkSplit:
+        """Returns the links of a split; none where there is no such split."""
+        return self.splits.get(name, LinkSplit(torch.empty(2, 0, dtype=torch.int64)))
+
+    def measured(self, name: str) -> RankedLinks:
+        """Returns the links of a split with negatives.
+
+        Links that come without are ranked among 100 other targets each, drawn at random. They are
+        the same in every run and on every rank.
+        """
+        links = self.split(name)
+        if links.negative_targets is not None:
+            return RankedLinks(links.index, GivenTargets(links.negative_targets))
+        if links.negatives is not None:
+            return RankedLinks(links.index, links.negatives)
+        if len(links) == 0:
+            return RankedLinks(links.index, torch.empty(2, 0, dtype=torch.int64))
+        if self.num_targets < 2:
+            raise TrainError(f"{self.dataset}: there are no other targets to rank the links of {name} among")
+        split = f"{'/'.join(self.relation)}/{name}"
+        return RankedLinks(links.index, DrawnTargets(split, links.index[1], self.num_targets, _DRAWN))
+
+
+def _relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:
+    """Returns the relation that is predicted."""
+    known = dataset.schema.relations
+    names = "; ".join(",".join(one) for one in known)
+    if wanted is None:
+        if len(known) == 1:
+            return known[0]
+        raise TrainError(f"{dataset.name} has several relations: name one with --edge-type; it has {names}")
+    if not dataset.has_names:
+        raise TrainError(f"{field} is given, but {dataset.name} is a homogeneous graph; leave it out")
+    if wanted not in known:
+        raise TrainError(f"{field} is {','.join(wanted)}, but {dataset.name} has {names}")
+    return wanted[0], wanted[1], wanted[2]
+
+
+def _reverse(dataset: Dataset, relation: Relation, config: TaskConfig) -> Relation | None:
+    """Returns the named relation; without a name the same one in a homogeneous graph, else that of
+    the same name with "rev_" in front, or without it, if there is one."""
+    source, _, target = relation
+    if config.reverse_edge_type is not None:
+        found = _relation(dataset, config.reverse_edge_type, "task.reverse_edge_type")
+        if (found[0], found[2]) != (target, source):
+            raise TrainError(
+                f"task.reverse_edge_type is {','.join(found)}, but the reverse of {','.join(relation)} leads "
+                f"from {target} to {source}"
+            )
+        return found
+    return stored_reverse(dataset.schema, relation) if dataset.has_names else relation

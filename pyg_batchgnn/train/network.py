@@ -1,0 +1,542 @@
+"""The models that a configuration can ask for, and the way they are applied to minibatches."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pyg_batchgnn.data import Relation, Schema
+from pyg_batchgnn.embed import Embedding
+from pyg_batchgnn.nn import (
+    DotProductDecoder,
+    HeteroDictLinear,
+    MLPDecoder,
+    ModelOutput,
+    NativeModel,
+    OwnedNodes,
+    Rows,
+    TypedModel,
+    features_by_type,
+    to_hetero,
+)
+from pyg_batchgnn.nn import models as native
+from pyg_batchgnn.train.config import Decoder, ModelConfig, ModelKind, Precision, TrainConfig
+from pyg_batchgnn.train.errors import as_train_error
+
+# Inputs ###########################################################################################
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """The features and learned rows that a model reads of the nodes of each type.
+
+    Attributes:
+        schema: the node types and the relations.
+        node_type: the type that is predicted; for links that of their targets.
+        features: the number of columns of the features, by type; types without are absent.
+        learned: the number of columns of the learned rows, likewise.
+        link: the relation whose links are predicted, or None if nodes are.
+    """
+
+    schema: Schema
+    node_type: str
+    features: Mapping[str, int]
+    learned: Mapping[str, int]
+    link: Relation | None = None
+
+    @property
+    def output_types(self) -> set[str]:
+        """The types whose rows the model computes: the predicted one, or those of a link's ends."""
+        return {self.node_type} if self.link is None else {self.link[0], self.link[2]}
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """True if the only input is the features of a homogeneous graph."""
+        return not self.schema.has_names and not self.learned
+
+    def projected(self, hidden: int) -> dict[str, int]:
+        """Returns the number of columns of each type that is projected to the hidden columns.
+
+        Learned rows without features are not, if they have that many columns already.
+        """
+        both = {name: count + self.learned.get(name, 0) for name, count in self.features.items()}
+        alone = {name: count for name, count in self.learned.items() if name not in both}
+        return {**both, **{name: count for name, count in alone.items() if count != hidden}}
+
+    def first_columns(self, hidden: int) -> int:
+        """Returns the columns that the first layer reads. ``hidden``: of the layers behind it."""
+        return self.features[self.node_type] if self.is_homogeneous else hidden
+
+
+# Typed net ########################################################################################
+
+
+class TypedNet(nn.Module):
+    """A model with a convolution per relation, on inputs of one width.
+
+    The features of each type, with its learned rows behind them, are projected to the model's
+    columns. Learned rows of a type without features are read as they are, or projected likewise if
+    they have another number of columns.
+
+    Parameters that the predicted nodes do not depend on are frozen: those of relations that cannot
+    reach them in the layers that are left.
+
+    Args:
+        inputs: what the model reads.
+        model: the model to make a typed one of; its input has the hidden columns.
+
+    Raises:
+        TrainError: the model cannot be used with these types and relations.
+
+    Attributes:
+        project: the projections.
+        layers: the typed model.
+    """
+
+    def __init__(self, inputs: ModelInputs, model: NativeModel) -> None:
+        super().__init__()
+        schema, hidden = inputs.schema, model.in_channels
+        self.project = HeteroDictLinear(inputs.projected(hidden), hidden)
+        with as_train_error(ValueError):
+            self.layers: TypedModel = to_hetero(model, (schema.node_types, schema.relations))
+        self._freeze_unread(inputs.output_types)
+
+    def outputs(self, batch: Any, learned: Mapping[str, Tensor]) -> dict[str, ModelOutput]:
+        """Returns the outputs of the seed nodes of a minibatch, by node type.
+
+        Args:
+            batch: the minibatch.
+            learned: [N_t, F_t] by node type, the learned rows of its nodes.
+        """
+        return self.layers.outputs(batch, x=self.inputs(features_by_type(batch), learned))
+
+    def infer(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
+        """Returns the outputs of the nodes of some types that a process owns; collective.
+
+        Args:
+            nodes: all nodes, whose features have the learned rows behind them.
+            node_types: the types that are wanted.
+        """
+        return self.layers.infer(nodes, node_types, self._projected)
+
+    def infer_hidden(
+        self, nodes: OwnedNodes, node_types: Collection[str], hidden_types: Collection[str]
+    ) -> dict[str, Tensor]:
+        """Returns the input of the last layer, by type, of the nodes that a process owns;
+        collective.
+
+        Args:
+            nodes: all nodes, whose features have the learned rows behind them.
+            node_types: the types that the last layer would compute.
+            hidden_types: the types that are wanted, of those that it reads.
+        """
+        return self.layers.infer_hidden(nodes, node_types, self._projected, hidden_types=hidden_types)
+
+    def read_by_last_layer(self, node_type: str) -> set[str]:
+        """Returns the node types whose rows the last layer reads for the nodes of a type."""
+        return {source for source, _, target in self.layers.relations if target == node_type} | {node_type}
+
+    def _projected(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Returns the input of the first layer."""
+        return {**rows, **self.project(rows)}
+
+    def inputs(self, features: Mapping[str, Rows], learned: Mapping[str, Tensor]) -> dict[str, Rows]:
+        """Returns the input of the first layer, [N_t, hidden] by node type.
+
+        Args:
+            features: [N_t, F_t] by node type; types without are absent.
+            learned: the learned rows of the same nodes, likewise.
+        """
+        rows = {name: _joined(x, learned.get(name)) for name, x in features.items()}
+        rows |= {name: x for name, x in learned.items() if name not in features}
+        return {**rows, **self.project(rows)}
+
+    def _freeze_unread(self, types: Set[str]) -> None:
+        """Freezes the parameters that the rows of some types do not depend on."""
+        read = set(types)
+        for index in reversed(range(self.layers.num_layers)):
+            for relation in self.layers.relations:
+                self.layers.conv(index, relation).requires_grad_(relation[2] in read)
+            for name in self.layers.node_types:
+                if (norm := self.layers.norm(index, name)) is not None:
+                    norm.requires_grad_(name in read)
+            read |= {source for source, _, target in self.layers.relations if target in read}
+        for name, part in self.project.lins.items():
+            part.requires_grad_(name in read)
+
+
+def _joined(x: Rows, learned: Tensor | None) -> Rows:
+    """Returns features with learned rows behind them."""
+    if learned is None:
+        return x
+    values = x if isinstance(x, Tensor) else x.gather()
+    return torch.cat([values, learned.to(values.dtype)], dim=1)
+
+
+# Network ##########################################################################################
+
+
+class NetworkOutput(Protocol):
+    """The output of a model for the seed nodes of a minibatch."""
+
+    @property
+    def logits(self) -> Tensor:
+        """[S, classes] float32."""
+
+    @property
+    def hidden(self) -> Tensor:
+        """[S, hidden], the input of the last layer."""
+
+
+class GraphNetwork(ABC):
+    """A graph neural network and the way it is applied to a minibatch of its loader.
+
+    Attributes:
+        model: holds parameters, buffers and the training mode.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    @abstractmethod
+    def outputs(self, batch: Any) -> NetworkOutput:
+        """Runs the forward pass."""
+
+    @abstractmethod
+    def infer(self, nodes: OwnedNodes) -> NetworkOutput:
+        """Returns the output of all nodes that this rank owns, from all their neighbours;
+        collective.
+        """
+
+    @property
+    @abstractmethod
+    def embedded_types(self) -> list[str]:
+        """The node types that the model has embeddings of."""
+
+    @abstractmethod
+    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        """Returns the embeddings, [n, columns] by type, of all nodes of some types that this rank
+        owns; collective.
+
+        They are the input of the last layer. Those of a network that scores pairs are its output,
+        which the decoder reads.
+        """
+
+    @abstractmethod
+    def seeds(self, batch: Any) -> Tensor:
+        """Returns [S] int64, the ids of the seed nodes. Row i of the output belongs to seed node
+        i."""
+
+    @abstractmethod
+    def sampled(self, batch: Any) -> tuple[int, int]:
+        """Returns the numbers of nodes and edges of the minibatch."""
+
+    @abstractmethod
+    def fetched(self, batch: Any, name: str) -> Tensor:
+        """Returns [S, ...], the seed nodes' rows of an attribute that came with the minibatch."""
+
+    def leave_out(self, batch: Any) -> None:  # noqa: B027
+        """Takes part in what is collective in `outputs`, for a minibatch without seed nodes."""
+
+
+class NativeNetwork(GraphNetwork):
+    """The native layers on a `Minibatch`. Its seed, epoch and key determine dropout.
+
+    Args:
+        model: reads the features of a minibatch itself.
+        precision: of activations and products. Weights and logits are float32.
+        node_type: the type of the seed nodes.
+    """
+
+    model: NativeModel
+
+    def __init__(self, model: nn.Module, precision: Precision, node_type: str) -> None:
+        super().__init__(model)
+        self.precision = precision
+        self.node_type = node_type
+
+    def outputs(self, batch: Any) -> NetworkOutput:
+        with self._autocast():
+            return self.model.outputs(batch)
+
+    def rows(self, batch: Any) -> dict[str, Tensor]:
+        """Returns the output for the seed nodes of a minibatch, by node type."""
+        return {self.node_type: self.outputs(batch).logits}
+
+    def infer(self, nodes: OwnedNodes) -> NetworkOutput:
+        with self._autocast():
+            return self.model.infer(nodes)
+
+    def infer_rows(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        """Returns the output of the nodes of some types that this rank owns; collective."""
+        return {name: self.infer(nodes).logits for name in node_types}
+
+    @property
+    def embedded_types(self) -> list[str]:
+        return [self.node_type]
+
+    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        return {name: self.infer(nodes).hidden for name in node_types}
+
+    def _autocast(self) -> torch.autocast:
+        half = self.precision is Precision.BFLOAT16
+        return torch.autocast("cpu", torch.bfloat16, enabled=half)
+
+    def seeds(self, batch: Any) -> Tensor:
+        nodes = batch.nodes_of(self.node_type)
+        seeds: Tensor = nodes.node[: nodes.nodes_per_hop[0]]
+        return seeds
+
+    def sampled(self, batch: Any) -> tuple[int, int]:
+        return batch.num_nodes, batch.num_edges
+
+    def fetched(self, batch: Any, name: str) -> Tensor:
+        rows: Tensor = batch.attributes_of(self.node_type).gather(name, len(self.seeds(batch)))
+        return rows
+
+
+class TypedNetwork(NativeNetwork):
+    """The native layers on a `Minibatch` of named node types, or with learned rows.
+
+    Args:
+        model: reads features and learned rows.
+        precision: of activations and products. Weights and logits are float32.
+        node_type: the type of the seed nodes.
+        embedding: the learned rows; None without.
+    """
+
+    model: TypedNet  # type: ignore[assignment]
+
+    def __init__(
+        self, model: TypedNet, precision: Precision, node_type: str, embedding: Embedding | None
+    ) -> None:
+        super().__init__(model, precision, node_type)
+        self._embedding = embedding
+
+    def outputs(self, batch: Any) -> NetworkOutput:
+        learned = self._learned(batch)
+        with self._autocast():
+            return self.model.outputs(batch, learned)[self.node_type]
+
+    def rows(self, batch: Any) -> dict[str, Tensor]:
+        learned = self._learned(batch)
+        with self._autocast():
+            return {name: one.logits for name, one in self.model.outputs(batch, learned).items()}
+
+    def leave_out(self, batch: Any) -> None:
+        """Takes part in the exchange of learned rows, of which an empty minibatch reads none."""
+        self._learned(batch)
+
+    def infer(self, nodes: OwnedNodes) -> NetworkOutput:
+        with self._autocast():
+            return self.model.infer(nodes, [self.node_type])[self.node_type]
+
+    def infer_rows(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        with self._autocast():
+            return {name: one.logits for name, one in self.model.infer(nodes, node_types).items()}
+
+    @property
+    def embedded_types(self) -> list[str]:
+        return sorted(self.model.read_by_last_layer(self.node_type))
+
+    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        with self._autocast():
+            return self.model.infer_hidden(nodes, [self.node_type], node_types)
+
+    def _learned(self, batch: Any) -> dict[str, Tensor]:
+        """Returns the learned rows of a minibatch's nodes; collective."""
+        return {} if self._embedding is None else self._embedding(batch)
+
+
+# Link network #####################################################################################
+
+
+PairDecoder = DotProductDecoder | MLPDecoder
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """The pairs of a minibatch, links first.
+
+    Attributes:
+        source, target: [S] int64, the rows of their ends among the seeds of each type.
+        links: the number of links.
+    """
+
+    source: Tensor
+    target: Tensor
+    links: int
+
+    @classmethod
+    def of(cls, batch: Any) -> _Pairs:
+        """Returns the pairs of a minibatch. Negatives of a link follow each other."""
+        if not batch.links:
+            nothing = torch.empty(0, dtype=torch.int64)
+            return cls(nothing, nothing, 0)
+        found = batch.links[0]
+        count = len(found.input_id)
+        if hasattr(found, "index"):
+            return cls(found.index[0], found.index[1], count)
+        negative = found.negative.view(count, -1) if count else found.negative.view(0, 1)
+        sources = found.source.unsqueeze(1).expand_as(negative)
+        return cls(
+            torch.cat([found.source, sources.reshape(-1)]),
+            torch.cat([found.target, negative.reshape(-1)]),
+            count,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LinkOutput:
+    """The output for the pairs of a minibatch.
+
+    Attributes:
+        logits: [S] float32, the scores.
+        hidden: [S, columns], the rows of the targets.
+    """
+
+    logits: Tensor
+    hidden: Tensor
+
+
+class LinkNetwork(GraphNetwork):
+    """A network with a decoder of pairs behind it.
+
+    Args:
+        encoder: computes the rows of nodes.
+        decoder: scores pairs of rows.
+        relation: the relation that is predicted.
+    """
+
+    def __init__(self, encoder: NativeNetwork, decoder: PairDecoder, relation: Relation) -> None:
+        super().__init__(nn.ModuleDict({"encoder": encoder.model, "decoder": decoder}))
+        self.encoder = encoder
+        self.decoder = decoder
+        self.relation = relation
+
+    def outputs(self, batch: Any) -> NetworkOutput:
+        rows, pairs = self.encoder.rows(batch), _Pairs.of(batch)
+        # Unlike those of an index, the gradients of an embedding are added in a fixed order.
+        source = F.embedding(pairs.source, rows[self.relation[0]])
+        target = F.embedding(pairs.target, rows[self.relation[2]])
+        return LinkOutput(self.decoder(source, target), target)
+
+    def infer(self, nodes: OwnedNodes) -> NetworkOutput:
+        return self.encoder.infer(nodes)
+
+    @property
+    def embedded_types(self) -> list[str]:
+        return list(dict.fromkeys((self.relation[0], self.relation[2])))
+
+    def infer_embeddings(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, Tensor]:
+        return self.encoder.infer_rows(nodes, node_types)
+
+    def seeds(self, batch: Any) -> Tensor:
+        """Returns the positions of the links in the loader's input."""
+        return batch.links[0].input_id if batch.links else torch.empty(0, dtype=torch.int64)
+
+    def labels(self, batch: Any) -> Tensor:
+        """Returns [S] bool, True for the links among the pairs of a minibatch."""
+        pairs = _Pairs.of(batch)
+        return torch.arange(len(pairs.source)) < pairs.links
+
+    def sampled(self, batch: Any) -> tuple[int, int]:
+        return self.encoder.sampled(batch)
+
+    def fetched(self, batch: Any, name: str) -> Tensor:
+        return self.encoder.fetched(batch, name)
+
+    def leave_out(self, batch: Any) -> None:
+        self.encoder.leave_out(batch)
+
+
+def build_decoder(kind: Decoder, columns: int) -> PairDecoder:
+    """Returns a decoder with new weights. ``columns``: of the rows that it reads."""
+    return DotProductDecoder() if kind is Decoder.DOT else MLPDecoder(columns)
+
+
+# Pyg temporary files ##############################################################################
+
+# A guard against files that PyG leaves behind.
+#
+# For every class of convolution PyG writes a Python module to the folder of temporary files, in
+# every process, and does not remove it.
+
+
+@contextlib.contextmanager
+def pyg_files_removed() -> Iterator[None]:
+    """Removes the files that PyG writes while the block makes a model. PyG has loaded them by
+    then."""
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="pyg_batchgnn-") as folder:
+        tempfile.tempdir = folder
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
+
+
+# Build ############################################################################################
+
+
+_NATIVE: Mapping[ModelKind, Callable[..., native.NativeModel]] = {
+    ModelKind.SAGE: native.SAGE,
+    ModelKind.GCN: native.GCN,
+    ModelKind.GIN: native.GIN,
+    ModelKind.GAT: native.GAT,
+}
+
+
+def build_network(
+    config: TrainConfig, inputs: ModelInputs, columns: int, embedding: Embedding | None = None
+) -> GraphNetwork:
+    """Returns a network with new weights from torch's default generator.
+
+    Args:
+        config: of the run.
+        inputs: what the model reads of the nodes of each type.
+        columns: of the output.
+        embedding: the learned rows, if the model reads some.
+
+    Raises:
+        TrainError: the model cannot be used with these types and relations.
+    """
+    model, precision = config.model, config.run.precision
+    shape = (inputs.first_columns(model.hidden), model.hidden, model.num_layers, columns)
+    options = _options(model) if inputs.is_homogeneous else _typed_options(model)
+    with pyg_files_removed():
+        native_model = _NATIVE[model.kind](*shape, **options)
+        if inputs.is_homogeneous:
+            network = NativeNetwork(native_model, precision, inputs.node_type)
+        else:
+            network = TypedNetwork(TypedNet(inputs, native_model), precision, inputs.node_type, embedding)
+        if inputs.link is None:
+            return network
+        return LinkNetwork(network, build_decoder(config.task.decoder, columns), inputs.link)
+
+
+def _options(model: ModelConfig) -> dict[str, Any]:
+    """Returns the options that a model of this kind has beside its shape."""
+    if model.kind is ModelKind.GIN:
+        # As BatchGNN sets it up (appendix E).
+        return {"norm": "batch_norm", "inner_channels": model.hidden}
+    if model.kind is ModelKind.GAT:
+        return {"dropout": model.dropout, "heads": model.heads, "attention_dropout": 0.0}
+    return {"dropout": model.dropout}
+
+
+def _typed_options(model: ModelConfig) -> dict[str, Any]:
+    """Returns the options of a model that gets a convolution per relation.
+
+    Attention between two types has no loops, so a node reads its own row by a product.
+    """
+    attention = {"add_self_loops": False, "residual": True} if model.kind is ModelKind.GAT else {}
+    return {**_options(model), **attention}

@@ -1,0 +1,551 @@
+"""The tasks on nodes, classes, labels and values, and the choice of a run's task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pyg_batchgnn.data import LABELS, SPLITS, Dataset, class_numbers
+from pyg_batchgnn.train.config import Metric, TaskConfig, TaskKind, TaskLoss
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.link_tasks import LinkTask
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.tasks import NodeTask, Tally, Task, average_precision, f1_score, roc_auc
+
+# Node tasks #######################################################################################
+
+# Predicted ########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedNodes:
+    """The nodes of the type that a run predicts.
+
+    Attributes:
+        dataset: the name of their data set, for messages.
+        node_type: their type.
+        num_nodes: the number of nodes N.
+        tables: their attributes by name, the labels "y" among them.
+        splits: the original ids of each split.
+        num_classes: the number of classes; 0 if the labels are no class numbers.
+    """
+
+    dataset: str
+    node_type: str
+    num_nodes: int
+    tables: Mapping[str, Tensor]
+    splits: Mapping[str, Tensor]
+    num_classes: int
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedNodes:
+        """Returns the nodes that a configuration names.
+
+        Raises:
+            TrainError: it names no type and the data set has several, the data set has no such
+                type, or the nodes have no labels.
+        """
+        nodes = dataset.nodes_of(_node_type(dataset, config.node_type))
+        if LABELS not in nodes.tables:
+            of_type = f" of type {nodes.name!r}" if dataset.has_names else ""
+            raise TrainError(
+                f"{dataset.name}: the node labels 'y'{of_type} are missing, but training needs them"
+            )
+        return cls(dataset.name, nodes.name, nodes.num_nodes, nodes.tables, nodes.splits, nodes.num_classes)
+
+    @property
+    def labels(self) -> Tensor:
+        """[N, ...], the labels "y"."""
+        return self.tables[LABELS]
+
+    def split(self, name: str) -> Tensor:
+        """Returns the original ids of a split, int64; none where there is no such split."""
+        return self.splits.get(name, torch.empty(0, dtype=torch.int64))
+
+
+def _node_type(dataset: Dataset, wanted: str | None) -> str:
+    """Returns the name of the type that is predicted."""
+    types = dataset.schema.node_types
+    if wanted is None:
+        if len(types) == 1:
+            return types[0]
+        labelled = [one.name for one in dataset.node_sets if LABELS in one.tables]
+        known = f"those with labels 'y' are {', '.join(labelled)}" if labelled else "none has labels 'y'"
+        raise TrainError(
+            f"{dataset.name} has the node types {', '.join(types)}: name the one to predict with "
+            f"--node-type; {known}"
+        )
+    if not dataset.has_names:
+        raise TrainError(
+            f"task.node_type is {wanted}, but {dataset.name} is a homogeneous graph; leave --node-type out"
+        )
+    if wanted not in types:
+        raise TrainError(f"task.node_type is {wanted}, but {dataset.name} has {', '.join(types)}")
+    return wanted
+
+
+# Class weights ####################################################################################
+
+
+Wanted: TypeAlias = Literal["balanced"] | tuple[float, ...] | None
+
+
+def class_weights(wanted: Wanted, labels: Tensor, classes: int) -> Tensor | None:
+    """Returns [C] float32, the weight of each class in the loss, or None if all weigh the same.
+
+    Balanced weights are n / (C * the number of nodes of the class), as scikit-learn's are.
+
+    Args:
+        wanted: the configured weights.
+        labels: [n] class numbers of the training nodes.
+        classes: C.
+
+    Raises:
+        TrainError: there is another number of weights.
+    """
+    if wanted != "balanced":
+        return _given(wanted, classes, "classes")
+    counts = torch.bincount(labels.flatten().long().clamp(min=0), minlength=classes)
+    return (len(labels) / (classes * counts.clamp(min=1).double())).float()
+
+
+def label_weights(wanted: Wanted, labels: Tensor, columns: int) -> Tensor | None:
+    """Returns [C] float32, the weight of positive nodes of each label, or None if they weigh as
+    much as negative ones.
+
+    Balanced weights are the number of negative nodes over that of positive ones.
+
+    Args:
+        wanted: the configured weights.
+        labels: [n, C] labels of the training nodes.
+        columns: C.
+
+    Raises:
+        TrainError: there is another number of weights.
+    """
+    if wanted != "balanced":
+        return _given(wanted, columns, "labels")
+    positive = (labels.reshape(len(labels), columns) > 0).sum(dim=0)
+    return ((len(labels) - positive).clamp(min=1).double() / positive.clamp(min=1)).float()
+
+
+def _given(wanted: tuple[float, ...] | None, columns: int, what: str) -> Tensor | None:
+    if wanted is None:
+        return None
+    if len(wanted) != columns:
+        raise TrainError(
+            f"task.class_weights has {len(wanted)} numbers, but there are {columns} {what}; "
+            "give one number for each, or balanced"
+        )
+    return torch.tensor(wanted, dtype=torch.float32)
+
+
+# Labels check #####################################################################################
+
+
+_ROWS_AT_A_TIME = 1 << 16
+_NAMES = {"train": "training", "val": "validation", "test": "test"}
+
+
+def check_labelled(nodes: PredictedNodes, y: Tensor, task: NodeTask) -> None:
+    """Checks that every node of a split has a label.
+
+    Raises:
+        TrainError: a node has none. The message has the counts of each split.
+    """
+    found = []
+    for name in SPLITS:
+        split = nodes.split(name)
+        pieces = split.split(_ROWS_AT_A_TIME)
+        missing = len(split) - sum(int(task.labelled(y[piece]).sum()) for piece in pieces)
+        if missing:
+            found.append(f"{missing:,} of {len(split):,} {_NAMES[name]} nodes")
+    if found:
+        absent = "NaN" if y.is_floating_point() else "-1"
+        raise TrainError(
+            f"{nodes.dataset}: {' and '.join(found)} have no label ('y' is {absent}); take them out of the "
+            "splits, or label them"
+        )
+
+
+def check_binary(nodes: PredictedNodes, y: Tensor) -> None:
+    """Checks that all labels are 0 or 1, or missing: -1 or NaN.
+
+    Raises:
+        TrainError: there is another value.
+    """
+    if y.dtype is torch.bool:
+        return
+    for piece in y.split(_ROWS_AT_A_TIME):
+        other = piece[(piece != 0) & (piece != 1) & (piece != -1) & ~piece.isnan()]
+        if len(other):
+            raise TrainError(
+                f"{nodes.dataset}: the node labels 'y' hold {other[0].item()}, but a task that predicts "
+                "labels needs 0 or 1 for each; choose another --task"
+            )
+
+
+# Class task #######################################################################################
+
+
+class ClassTask(NodeTask):
+    """Predicts one of C classes, with cross entropy.
+
+    Args:
+        classes: C.
+        metric: decides which epoch is the best.
+        weights: [C] float32, weights of the classes in the loss, or None.
+    """
+
+    metrics: ClassVar[tuple[Metric, ...]] = (Metric.ACCURACY, Metric.MACRO_F1)
+    train_metric: ClassVar[Metric] = Metric.ACCURACY
+
+    def __init__(self, classes: int, metric: Metric, weights: Tensor | None = None) -> None:
+        self.columns = classes
+        self.metric = metric
+        self.loss_label = "cross entropy (nats per node)"
+        self._weights = weights
+
+    @property
+    def described(self) -> str:
+        return f"{self.columns} classes"
+
+    def targets(self, labels: Tensor) -> Tensor:
+        """Returns [S] int64, the class of each node."""
+        numbers = class_numbers({LABELS: labels})
+        assert numbers is not None, "`task_of` has checked the labels"
+        return numbers
+
+    def labelled(self, labels: Tensor) -> Tensor:
+        """Returns [S] bool. A node of class -1 has no label."""
+        return self.targets(labels) >= 0
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets, self._weights)
+
+    def weight(self, targets: Tensor) -> float:
+        return float(len(targets) if self._weights is None else self._weights[targets].sum())
+
+    def train_score(self, outputs: Tensor, targets: Tensor) -> tuple[float, float]:
+        return float((outputs.argmax(dim=1) == targets).sum()), float(len(targets))
+
+    def tally(self) -> Tally:
+        return _ClassTally(self.columns)
+
+    def predictions(self, outputs: Tensor) -> dict[str, Tensor]:
+        return {"predictions": outputs.argmax(dim=1), "probabilities": outputs.softmax(dim=1)}
+
+
+class _ClassTally(Tally):
+    """The number of nodes of each class that were predicted right, wrongly to have it, and not."""
+
+    def __init__(self, classes: int) -> None:
+        self._counts = torch.zeros(3, classes, dtype=torch.int64)
+
+    def add(self, outputs: Tensor, targets: Tensor) -> None:
+        classes, found = self._counts.size(1), outputs.argmax(dim=1)
+        is_right = found == targets
+        for row, of in zip(
+            self._counts, (targets[is_right], found[~is_right], targets[~is_right]), strict=True
+        ):
+            row += torch.bincount(of, minlength=classes)
+
+    def scores(self, ranks: Ranks) -> dict[Metric, float]:
+        sums = ranks.table(self._counts.flatten().tolist()).sum(dim=0)
+        true, false, missed = sums.view_as(self._counts)
+        occurs = true + false + missed > 0
+        return {
+            Metric.ACCURACY: float(true.sum() / (true + missed).sum()),
+            Metric.MACRO_F1: float(f1_score(true, false, missed)[occurs].mean()),
+        }
+
+
+# Label task #######################################################################################
+
+
+#: The elements of one label's scores that are exchanged between ranks at a time.
+_ELEMENTS = 1 << 24
+
+
+class LabelTask(NodeTask):
+    """Predicts which of C labels a node has, with binary cross entropy.
+
+    A node is predicted to have a label if its output is positive: a probability above one half.
+
+    Args:
+        labels: C.
+        metric: decides which epoch is the best.
+        weights: [C] float32, weights of the positive nodes of each label in the loss, or None.
+    """
+
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric.ROC_AUC,
+        Metric.AVERAGE_PRECISION,
+        Metric.MICRO_F1,
+        Metric.MACRO_F1,
+    )
+    train_metric: ClassVar[Metric] = Metric.MICRO_F1
+
+    def __init__(self, labels: int, metric: Metric, weights: Tensor | None = None) -> None:
+        self.columns = labels
+        self.metric = metric
+        self.loss_label = "binary cross entropy (nats per label)"
+        self._weights = weights
+
+    @property
+    def described(self) -> str:
+        return "1 label" if self.columns == 1 else f"{self.columns} labels"
+
+    def targets(self, labels: Tensor) -> Tensor:
+        """Returns [S, C] bool, True where a node has a label."""
+        return labels.reshape(len(labels), self.columns) > 0
+
+    def labelled(self, labels: Tensor) -> Tensor:
+        """Returns [S] bool. A label of -1 or NaN is missing, and a node needs all of them."""
+        return (labels.reshape(len(labels), self.columns) >= 0).all(dim=1)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(
+            outputs, targets.to(outputs.dtype), pos_weight=self._weights
+        )
+
+    def train_score(self, outputs: Tensor, targets: Tensor) -> tuple[float, float]:
+        true, false, missed = _counts(outputs, targets).sum(dim=1).tolist()
+        return 2.0 * true, 2.0 * true + false + missed
+
+    def tally(self) -> Tally:
+        return _LabelTally(self.columns)
+
+    def predictions(self, outputs: Tensor) -> dict[str, Tensor]:
+        return {"predictions": (outputs > 0).to(torch.uint8), "probabilities": outputs.sigmoid()}
+
+
+class _LabelTally(Tally):
+    """The outputs and targets of all nodes, as metrics of a ranking need them."""
+
+    def __init__(self, labels: int) -> None:
+        self._outputs = [torch.empty(0, labels)]
+        self._targets = [torch.empty(0, labels, dtype=torch.bool)]
+
+    def add(self, outputs: Tensor, targets: Tensor) -> None:
+        self._outputs.append(outputs)
+        self._targets.append(targets)
+
+    def scores(self, ranks: Ranks) -> dict[Metric, float]:
+        outputs, targets = torch.cat(self._outputs), torch.cat(self._targets)
+        counts = ranks.table(_counts(outputs, targets).flatten().tolist()).sum(dim=0).view(3, -1)
+        total = int(ranks.table([len(outputs)]).sum())
+        band = max(1, _ELEMENTS // max(1, total))
+        areas, precisions = [], []
+        for some_outputs, some_targets in zip(outputs.split(band, 1), targets.split(band, 1), strict=True):
+            scores, positive = _of_all_ranks(some_outputs, ranks), _of_all_ranks(some_targets, ranks)
+            for score, hit in zip(scores.unbind(1), positive.unbind(1), strict=True):
+                areas.append(roc_auc(score, hit))
+                precisions.append(average_precision(score, hit))
+        found = {
+            Metric.ROC_AUC: _mean(areas),
+            Metric.AVERAGE_PRECISION: _mean(precisions),
+            Metric.MICRO_F1: float(f1_score(*counts.sum(dim=1))),
+            Metric.MACRO_F1: float(f1_score(*counts).mean()),
+        }
+        return {metric: score for metric, score in found.items() if score is not None}
+
+
+def _counts(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Returns [3, C] int64: per label the nodes that were predicted to have it and have it, that
+    were predicted to and do not, and that have it and were not predicted to."""
+    found = outputs > 0
+    return torch.stack([(found & targets).sum(0), (found & ~targets).sum(0), (~found & targets).sum(0)])
+
+
+def _of_all_ranks(rows: Tensor, ranks: Ranks) -> Tensor:
+    """Returns the rows of all ranks; collective."""
+    return rows if ranks.is_alone else ranks.training.all_gather(rows.contiguous()).rows
+
+
+def _mean(values: list[float | None]) -> float | None:
+    """Returns the mean over labels for which the metric is defined; None if there is none."""
+    defined = [value for value in values if value is not None]
+    return sum(defined) / len(defined) if defined else None
+
+
+# Value task #######################################################################################
+
+
+class ValueTask(NodeTask):
+    """Predicts one or several numbers, with the mean of squared or of absolute errors.
+
+    Args:
+        shape: of a node's target: () or (C,).
+        metric: decides which epoch is the best.
+        loss: of the errors.
+    """
+
+    metrics: ClassVar[tuple[Metric, ...]] = (Metric.MAE, Metric.RMSE)
+    train_metric: ClassVar[Metric] = Metric.MAE
+
+    def __init__(self, shape: tuple[int, ...], metric: Metric, loss: TaskLoss) -> None:
+        self.columns = math.prod(shape)
+        self.metric = metric
+        self.loss_label = "mean squared error" if loss is TaskLoss.MSE else "mean absolute error"
+        self._shape = shape
+        self._loss = F.mse_loss if loss is TaskLoss.MSE else F.l1_loss
+
+    @property
+    def described(self) -> str:
+        return f"{self.columns} value{'' if self.columns == 1 else 's'} per node"
+
+    def targets(self, labels: Tensor) -> Tensor:
+        """Returns [S, C] float32, the values of each node."""
+        return labels.reshape(len(labels), self.columns).float()
+
+    def labelled(self, labels: Tensor) -> Tensor:
+        """Returns [S] bool. A node needs finite values."""
+        return self.targets(labels).isfinite().all(dim=1)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self._loss(outputs, targets)
+
+    def train_score(self, outputs: Tensor, targets: Tensor) -> tuple[float, float]:
+        return float((outputs - targets).abs().sum(dtype=torch.float64)), float(targets.numel())
+
+    def tally(self) -> Tally:
+        return _ValueTally()
+
+    def predictions(self, outputs: Tensor) -> dict[str, Tensor]:
+        return {"predictions": outputs.reshape(len(outputs), *self._shape)}
+
+
+class _ValueTally(Tally):
+    """The sums of absolute and of squared errors, and the number of values."""
+
+    def __init__(self) -> None:
+        self._sums = [0.0, 0.0, 0.0]
+
+    def add(self, outputs: Tensor, targets: Tensor) -> None:
+        errors = outputs.double() - targets.double()
+        more = float(errors.abs().sum()), float(errors.square().sum()), float(errors.numel())
+        self._sums = [a + b for a, b in zip(self._sums, more, strict=True)]
+
+    def scores(self, ranks: Ranks) -> dict[Metric, float]:
+        absolute, squared, count = ranks.table(self._sums).sum(dim=0).tolist()
+        return {Metric.MAE: absolute / count, Metric.RMSE: math.sqrt(squared / count)}
+
+
+# Choose ###########################################################################################
+
+
+#: The metrics of each kind of task, by the name of the kind.
+_METRICS = {
+    TaskKind.CLASSES.value: ClassTask.metrics,
+    TaskKind.LABELS.value: LabelTask.metrics,
+    TaskKind.VALUES.value: ValueTask.metrics,
+    TaskKind.LINKS.value: LinkTask.metrics,
+}
+
+
+def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
+    """Returns the task of a run.
+
+    Args:
+        dataset: of the run.
+        config: of the task.
+        hidden: columns of a node's row, from which links are scored.
+
+    Raises:
+        TrainError: as `node_task_of`, and for a loss or a metric that links do not have.
+    """
+    if config.kind is not TaskKind.LINKS:
+        return node_task_of(dataset, config)
+    loss = config.loss or TaskLoss.BCE
+    if loss not in (TaskLoss.BCE, TaskLoss.BPR):
+        raise TrainError(f"task.loss is {loss.value}, but a task that predicts links has bce and bpr")
+    return LinkTask(hidden, _metric(config, LinkTask.metrics, Metric.MRR, "links"), loss)
+
+
+def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
+    """Returns the task of learning the labels "y" of a data set's nodes.
+
+    Raises:
+        TrainError: the labels are missing or do not fit the task, a node of a split has no label,
+            or an option does not fit the task.
+    """
+    nodes = PredictedNodes.of(dataset, config)
+    y = nodes.labels
+    kind = _kind(nodes, y) if config.kind is TaskKind.AUTO else config.kind
+    make = {
+        TaskKind.CLASSES: _class_task,
+        TaskKind.LABELS: _label_task,
+        TaskKind.VALUES: _value_task,
+    }[kind]
+    if config.loss is not None and kind is not TaskKind.VALUES:
+        raise TrainError(
+            f"task.loss is {config.loss.value}, but a task that predicts {kind.value} has a loss of its own; "
+            "leave it out"
+        )
+    task = make(nodes, y, config)
+    check_labelled(nodes, y, task)
+    return task
+
+
+def _class_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTask:
+    if class_numbers(nodes.tables) is None:
+        raise _unfit(nodes, y, "classes are integers [N]")
+    metric = _metric(config, ClassTask.metrics, Metric.ACCURACY, "classes")
+    weights = class_weights(config.class_weights, y[nodes.split("train")], nodes.num_classes)
+    return ClassTask(nodes.num_classes, metric, weights)
+
+
+def _label_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTask:
+    if y.dim() > 2 or y.is_complex():
+        raise _unfit(nodes, y, "labels are zeros and ones [N, C]")
+    check_binary(nodes, y)
+    metric = _metric(config, LabelTask.metrics, Metric.ROC_AUC, "labels")
+    labels = y.shape[1] if y.dim() == 2 else 1
+    weights = label_weights(config.class_weights, y[nodes.split("train")], labels)
+    return LabelTask(labels, metric, weights)
+
+
+def _value_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTask:
+    if y.dim() > 2 or y.is_complex():
+        raise _unfit(nodes, y, "values are numbers [N] or [N, C]")
+    if config.class_weights is not None:
+        raise TrainError(f"task.class_weights is given, but {nodes.dataset} has values, not classes, in 'y'")
+    loss = config.loss or TaskLoss.MSE
+    if loss not in (TaskLoss.MSE, TaskLoss.MAE):
+        raise TrainError(f"task.loss is {loss.value}, but a task that predicts values has mse and mae")
+    default = Metric.RMSE if loss is TaskLoss.MSE else Metric.MAE
+    return ValueTask(tuple(y.shape[1:]), _metric(config, ValueTask.metrics, default, "values"), loss)
+
+
+def _kind(nodes: PredictedNodes, y: Tensor) -> TaskKind:
+    """Returns the task that fits the type and shape of the labels."""
+    if class_numbers(nodes.tables) is not None:
+        return TaskKind.CLASSES
+    return TaskKind.VALUES if y.is_floating_point() else TaskKind.LABELS
+
+
+def _metric(config: TaskConfig, known: tuple[Metric, ...], default: Metric, what: str) -> Metric:
+    metric = config.metric or default
+    if metric not in known:
+        names = ", ".join(one.value for one in known)
+        others = [kind for kind, has in _METRICS.items() if metric in has]
+        option = "give one of them" if not others else f"or choose --task {' or '.join(others)}"
+        hint = ", which takes 0 and 1 in 'y' as a label" if others == ["labels"] else ""
+        raise TrainError(
+            f"task.metric is {metric.value}, but a task that predicts {what} has {names}; {option}{hint}"
+        )
+    return metric
+
+
+def _unfit(nodes: PredictedNodes, y: Tensor, wanted: str) -> TrainError:
+    found = f"{str(y.dtype).removeprefix('torch.')} {list(y.shape)}"
+    return TrainError(
+        f"{nodes.dataset}: the node labels 'y' are {found}, but {wanted}; choose another --task"
+    )

@@ -1,0 +1,447 @@
+"""Predictions and embeddings of nodes, in a folder that appears when it is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data import Group, RowKind, group_folder
+from pyg_batchgnn.data.files import rename_whole, sync_tree, writing
+from pyg_batchgnn.train.config import EvaluationKind
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.evaluate import infer, infer_all
+from pyg_batchgnn.train.node_tasks import PredictedNodes
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.restored import (
+    RestoredLinkRun,
+    RestoredNodeRun,
+    RestoredRun,
+    RestoreRequest,
+    restore_run,
+)
+from pyg_batchgnn.train.run_folder import write_json
+from pyg_batchgnn.train.tasks import Scoring, count_not_finite
+
+# Node ids #########################################################################################
+
+
+def node_ids(nodes: str, predicted: PredictedNodes) -> Tensor:
+    """Returns [m] int64, m > 0, the node ids that a text stands for.
+
+    Args:
+        nodes: "all", "train", "val", "test" or the path of a .npy file of node ids.
+        predicted: the nodes that the model predicts.
+
+    Raises:
+        TrainError: there is no such file, or it holds no ids of nodes.
+    """
+    named = {
+        "all": lambda: torch.arange(predicted.num_nodes),
+        "train": lambda: predicted.split("train"),
+        "val": lambda: predicted.split("val"),
+        "test": lambda: predicted.split("test"),
+    }
+    if nodes in named:
+        ids = named[nodes]()
+    else:
+        path = Path(nodes)
+        if not path.is_file():
+            raise TrainError(f"--nodes {nodes}: no such file; give a .npy file, or {', '.join(named)}")
+        try:
+            array = np.load(path, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise TrainError(f"{path}: not a .npy file: {error}") from None
+        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
+            raise TrainError(f"{path}: must hold a one-dimensional array of integers, the node ids")
+        ids = torch.from_numpy(array.astype(np.int64))
+        outside = (ids < 0) | (ids >= predicted.num_nodes)
+        if bool(outside.any()):
+            raise TrainError(f"{path}: node {int(ids[outside][0])} is not in 0..{predicted.num_nodes - 1}")
+    if len(ids) == 0:
+        raise TrainError(f"--nodes {nodes}: no nodes to predict")
+    return ids.to(torch.int64)
+
+
+# Arrays ###########################################################################################
+
+
+class PredictionArrays:
+    """Arrays with equal numbers of rows, which all ranks fill. The first rank makes the files.
+
+    They are refused as a whole if an output that they come from is not finite.
+
+    Args:
+        folder: receives the ``<name>.npy`` files. All ranks see it.
+        num_rows: of each array.
+        ranks: of the run.
+        given: [num_rows, ...] by name, arrays that are known whole, the same on every rank.
+    """
+
+    def __init__(
+        self, folder: Path, num_rows: int, ranks: Ranks, given: Mapping[str, Tensor] | None = None
+    ) -> None:
+        self.num_rows = num_rows
+        self._folder, self._ranks = folder, ranks
+        self._given = given or {}
+        self._arrays: dict[str, np.memmap] = {}
+        self._not_finite = 0
+
+    def add(self, positions: Tensor, rows: Mapping[str, Tensor], outputs: Tensor) -> None:
+        """Fills some rows. The first call is collective.
+
+        Args:
+            positions: [S] int64, the positions of the rows in the arrays.
+            rows: [S, ...] by the name of the array, the same names in every call.
+            outputs: [S, ...], the model's outputs, from which the rows come.
+        """
+        self._not_finite += count_not_finite(outputs)
+        if not self._arrays:
+            self._open(rows)
+        for name, values in rows.items():
+            self._arrays[name][positions.numpy()] = values.numpy()
+
+    def described(self) -> dict[str, dict[str, object]]:
+        """Returns the shape and dtype of each array by its name."""
+        return {name: {"shape": list(a.shape), "dtype": str(a.dtype)} for name, a in self._arrays.items()}
+
+    def flush(self) -> None:
+        """Writes what is left to disk, on all ranks; collective.
+
+        Raises:
+            TrainError: an output is not finite.
+        """
+        for array in self._arrays.values():
+            array.flush()
+        bad = int(self._ranks.table([self._not_finite]).sum())
+        if bad:
+            with self._ranks.one_error():
+                raise TrainError(
+                    f"outputs of {bad:,} of {self.num_rows:,} rows are not finite, so nothing is written; "
+                    f"look for NaN and huge values in the features, or train with a lower --lr"
+                )
+
+    def _open(self, rows: Mapping[str, Tensor]) -> None:
+        """Makes the files for such rows, and opens them."""
+        like = {**self._given, **rows}
+
+        def make() -> None:
+            for name, values in like.items():
+                shape, path = (self.num_rows, *values.shape[1:]), self._path(name)
+                with writing(path):
+                    array = np.lib.format.open_memmap(path, "w+", values.numpy().dtype, shape)
+                    _take_room(path)
+                    if name in self._given:
+                        array[:] = values.numpy()
+                    array.flush()
+
+        self._ranks.from_first(make)
+        for name in like:
+            self._arrays[name] = np.lib.format.open_memmap(self._path(name), "r+")
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.npy"
+
+
+def _take_room(path: Path) -> None:
+    """Takes the room of a file on disk. A full disk would else end the process with a signal."""
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+
+# New folder #######################################################################################
+
+
+@contextlib.contextmanager
+def appearing_whole(out: Path, ranks: Ranks) -> Iterator[Path]:
+    """Gives a temporary folder, which becomes ``out`` if the block ends without an error.
+
+    Collective. The first rank makes the folder, and all ranks see it. What they wrote is on disk
+    before the folder gets its name.
+
+    Raises:
+        TrainError: ``out`` exists.
+    """
+    temporary = out.with_name(f".{out.name}.partial")
+
+    def begin() -> None:
+        refuse_existing(out)
+        shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
+        with writing(out):
+            temporary.mkdir(parents=True)
+
+    def end() -> None:
+        sync_tree(temporary)
+        rename_whole(temporary, out)
+
+    try:
+        ranks.from_first(begin)
+        if not temporary.is_dir():
+            raise TrainError(
+                f"{temporary}: the folder that the first rank made is not here; give --out a folder that "
+                f"all ranks see"
+            )
+        yield temporary
+        ranks.from_first(end)
+    finally:
+        if ranks.is_first:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def refuse_existing(out: Path) -> None:
+    """Raises TrainError if a path exists."""
+    if out.exists():
+        raise TrainError(f"{out} exists; give a new folder with --out")
+
+
+# Prediction #######################################################################################
+
+
+_FORMAT_VERSION = 1
+#: Rows that are written together.
+_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class PredictRequest:
+    """A request for predictions.
+
+    Attributes:
+        restore: the run whose model predicts.
+        out: the folder to write, which must not exist. All ranks see it.
+        nodes: "all", "train", "val", "test" or the path of a .npy file of node ids.
+        embeddings: True to write the last hidden layer as well.
+    """
+
+    restore: RestoreRequest
+    out: Path
+    nodes: str = "all"
+    embeddings: bool = False
+
+
+@dataclass(frozen=True)
+class PredictSummary:
+    """A summary of predictions.
+
+    Attributes:
+        nodes: the number of nodes.
+        epoch: of the weights, counted from 1.
+        scores: the loss and the metrics on nodes with a label; None if there are none.
+    """
+
+    nodes: int
+    epoch: int
+    scores: dict[str, float] | None
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedRows:
+    """The outputs of some nodes of a list.
+
+    Attributes:
+        positions: [S] int64, their positions in the list.
+        logits: [S, columns] float32.
+        hidden: [S, hidden], the last hidden layer.
+        labels: [S, ...], the rows of the labels "y".
+    """
+
+    positions: Tensor
+    logits: Tensor
+    hidden: Tensor
+    labels: Tensor
+
+
+def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
+    """Writes predictions to a new folder, which appears when it is complete; collective.
+
+    Raises:
+        TrainError: the run folder, the request or the data set cannot be used.
+        DatasetError: the data set cannot be read.
+        CommError: another rank failed, or was given other arguments.
+    """
+    given = {"nodes": request.nodes, "out": str(request.out), "embeddings": request.embeddings}
+    ranks.agree({"command": f"predict {request.restore.run}", **given})
+    ranks.from_first(lambda: refuse_existing(request.out))
+    restored = restore_run(request.restore, ranks)
+    with ranks.any_error():
+        run = _checked(restored, request)
+        ids = node_ids(request.nodes, run.nodes)
+    ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().tobytes())})
+    score = Scoring(run.task)
+    with appearing_whole(request.out, ranks) as temporary:
+        arrays = PredictionArrays(temporary, len(ids), ranks, {"node_ids": ids})
+        for found in _exact(run, ids) if run.is_exact else _sampled(run, ids, ranks):
+            embeddings = {"embeddings": found.hidden.float()} if request.embeddings else {}
+            rows = {**run.task.predictions(found.logits), **embeddings}
+            arrays.add(found.positions, rows, found.logits)
+            score.add(found.logits, found.labels)
+        arrays.flush()
+        result = score.result(ranks)
+        scores = None if result is None else result.to_dict()
+        if ranks.is_first:
+            write_json(temporary / "META.json", _meta(request, run, scores, arrays))
+    return PredictSummary(len(ids), run.epoch, scores)
+
+
+def _checked(run: RestoredRun, request: PredictRequest) -> RestoredNodeRun:
+    """Returns the run if it predicts nodes."""
+    if not isinstance(run, RestoredNodeRun):
+        raise TrainError(
+            f"{request.restore.run}: this run predicts links; give --pairs, or --top with --nodes FILE.npy"
+        )
+    return run
+
+
+def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[PredictedRows]:
+    """Yields the nodes of this rank's minibatches. Rank g mod R has minibatch g of the list."""
+    loader, size = run.graph.evaluation_loader(ids), run.config.test_batch_size
+    for step, (batch, output) in enumerate(infer(run.network, loader)):
+        seeds = run.network.seeds(batch)
+        begin = (step * ranks.size + ranks.rank) * size
+        positions = torch.arange(begin, begin + len(seeds))
+        assert torch.equal(ids[positions], seeds), "minibatches are in the order of the list"
+        yield PredictedRows(positions, output.logits, output.hidden, run.graph.labels(run.network, batch))
+
+
+def _exact(run: RestoredNodeRun, ids: Tensor) -> Iterator[PredictedRows]:
+    """Yields the nodes that this rank owns, each computed from all its neighbours."""
+    outputs, labels = infer_all(run.network, run.graph), run.graph.owned_labels()
+    found = outputs.find(ids)
+    for positions, rows in zip(found.position.split(_ROWS), found.row.split(_ROWS), strict=True):
+        yield PredictedRows(positions, outputs.logits[rows], outputs.hidden[rows], labels[rows])
+
+
+def _meta(
+    request: PredictRequest, run: RestoredNodeRun, scores: dict[str, float] | None, arrays: PredictionArrays
+) -> dict[str, object]:
+    """Returns the contents of META.json."""
+    return {
+        "format": _FORMAT_VERSION,
+        "run": str(request.restore.run.resolve()),
+        "epoch": run.epoch,
+        "dataset": {"name": run.nodes.dataset, **run.checkpoint.dataset},
+        "nodes": request.nodes,
+        "evaluation": run.config.sampling.evaluation.value,
+        "fanout": None if run.is_exact else list(run.config.test_fanout),
+        "seed": run.config.run.seed,
+        "scores": scores,
+        "arrays": arrays.described(),
+    }
+
+
+# Embeddings #######################################################################################
+
+
+@dataclass(frozen=True)
+class EmbedRequest:
+    """A request for embeddings of all nodes of some types.
+
+    Attributes:
+        restore: the run whose model computes them, each node from all its neighbours.
+        out: the folder to write, which must not exist. All ranks see it.
+        node_types: the types; None stands for all that the model has embeddings of.
+    """
+
+    restore: RestoreRequest
+    out: Path
+    node_types: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class EmbedSummary:
+    """A summary of embeddings.
+
+    Attributes:
+        nodes: the number of nodes, by type.
+        epoch: of the weights, counted from 1.
+    """
+
+    nodes: dict[str, int]
+    epoch: int
+
+
+def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
+    """Writes embeddings to a new folder, which appears when it is complete; collective.
+
+    Each rank computes and writes the rows of the nodes that it owns. In a run that predicts nodes,
+    embeddings are the rows that the last layer reads, of the predicted nodes and of their
+    neighbours' types. In a run that predicts links, they are the rows that the decoder reads.
+
+    Raises:
+        TrainError: the run folder, the request or the data set cannot be used.
+        DatasetError: the data set cannot be read.
+        CommError: another rank failed, or was given other arguments.
+    """
+    given = {"embeddings of": request.node_types, "out": str(request.out)}
+    ranks.agree({"command": f"predict {request.restore.run}", **given})
+    with ranks.one_error():
+        if request.restore.evaluation is EvaluationKind.SAMPLED:
+            raise TrainError("embeddings of all nodes are computed from all neighbours; leave --sampled out")
+    ranks.from_first(lambda: refuse_existing(request.out))
+    run = restore_run(replace(request.restore, evaluation=EvaluationKind.EXACT), ranks)
+    with ranks.one_error():
+        types = _chosen(request.node_types, run.network.embedded_types)
+    with appearing_whole(request.out, ranks) as temporary:
+        nodes = run.graph.all_nodes()
+        found = run.network.infer_embeddings(nodes, types)
+        arrays = {name: _write(temporary, name, nodes.node_of(name), found[name], ranks) for name in types}
+        if ranks.is_first:
+            write_json(temporary / "META.json", _embedding_meta(request, run, arrays))
+    return EmbedSummary({name: one.num_rows for name, one in arrays.items()}, run.epoch)
+
+
+def _chosen(wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """Returns the node types of a request, of those that the model has embeddings of."""
+    if wanted is None:
+        return list(known)
+    if not wanted:
+        raise TrainError(f"--embeddings-of names no type; give all or some of {', '.join(known)}")
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise TrainError(
+            f"--embeddings-of {','.join(wanted)}: the model computes no embeddings of {missing[0]}; it has "
+            f"those of {', '.join(known)}"
+        )
+    return list(dict.fromkeys(wanted))
+
+
+def _write(folder: Path, node_type: str, node: Tensor, rows: Tensor, ranks: Ranks) -> PredictionArrays:
+    """Writes the rows of all ranks' nodes of a type, slice by slice; collective.
+
+    Args:
+        folder: receives the file.
+        node_type: names the file.
+        node: [n] int64, the original ids of this rank's nodes.
+        rows: [n, columns], their embeddings.
+        ranks: of the run.
+    """
+    arrays = PredictionArrays(folder, int(ranks.table([len(node)]).sum()), ranks)
+    name = group_folder(Group(RowKind.NODE, node_type))
+    for positions, some in zip(node.split(_ROWS), rows.split(_ROWS), strict=True):
+        arrays.add(positions, {name: some.float()}, some)
+    arrays.flush()
+    return arrays
+
+
+def _embedding_meta(
+    request: EmbedRequest, run: RestoredNodeRun | RestoredLinkRun, arrays: dict[str, PredictionArrays]
+) -> dict[str, object]:
+    """Returns the contents of META.json."""
+    name = run.links.dataset if isinstance(run, RestoredLinkRun) else run.nodes.dataset
+    return {
+        "format": _FORMAT_VERSION,
+        "run": str(request.restore.run.resolve()),
+        "epoch": run.epoch,
+        "dataset": {"name": name, **run.checkpoint.dataset},
+        "node_types": list(arrays),
+        "evaluation": EvaluationKind.EXACT.value,
+        "arrays": {file: one for each in arrays.values() for file, one in each.described().items()},
+    }

@@ -1,0 +1,206 @@
+"""The network as every rank trains it: summed gradients, and averaged statistics of BatchNorm."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parallel import DistributedDataParallel
+
+from pyg_batchgnn.comm import Header, MessageKind, gradient_hook
+from pyg_batchgnn.train.network import GraphNetwork
+from pyg_batchgnn.train.ranks import Ranks
+
+# Replica ##########################################################################################
+
+
+#: A forward pass does not synchronise buffers. Torch before 2.13 has the second name.
+_SYNC_NOTHING: dict[str, Any] = {
+    next(
+        name
+        for name in ("forward_sync_buffers", "broadcast_buffers")
+        if name in inspect.signature(DistributedDataParallel.__init__).parameters
+    ): False
+}
+
+
+@dataclass
+class _Step:
+    """The values that the hook of gradients reads: the weight of this rank in a step, and the step.
+
+    The hook must not reach the replica. DistributedDataParallel holds the hook where Python's
+    garbage collector does not look, so neither it nor its process group would ever be freed.
+    """
+
+    weight: float = 0.0
+    header: Header = field(default_factory=lambda: Header(MessageKind.GRADIENTS))
+
+
+class Replica:
+    """Computes logits. Their backward pass gives the gradient of the mean over all ranks' seed
+    nodes.
+
+    Each rank's loss is the mean over its own minibatch. The communicator weighs it by the weight of
+    its seed nodes, which is their number unless classes have weights. With one rank nothing is
+    added to the network.
+
+    Args:
+        network: its parameters are set to those of rank 0; collective.
+        ranks: of the run.
+    """
+
+    def __init__(self, network: GraphNetwork, ranks: Ranks) -> None:
+        self._network = network
+        self._step = _Step()
+        self._comm = ranks.training
+        self._forward: nn.Module = _Logits(network)
+        if not ranks.is_alone:
+            self._forward = self._distributed(self._forward)
+
+    def logits(self, batch: Any, weight: float, epoch: int, step: int) -> Tensor:
+        """Returns [S, classes] float32, the logits of the minibatch's seed nodes.
+
+        An empty minibatch gives [0, 1]. Its sum has a zero gradient for every parameter.
+
+        Args:
+            batch: of this rank.
+            weight: of its seed nodes together.
+            epoch: of the step.
+            step: of the epoch.
+        """
+        self._step.weight = weight
+        self._step.header = Header(MessageKind.GRADIENTS, epoch, step)
+        result: Tensor = self._forward(batch)
+        return result
+
+    def waited(self) -> float:
+        """Returns the seconds spent in exchanges of gradients so far."""
+        return self._comm.counters.snapshot()[MessageKind.GRADIENTS].seconds
+
+    def _distributed(self, module: nn.Module) -> DistributedDataParallel:
+        with self._comm.guard(MessageKind.CONTROL):
+            wrapped = DistributedDataParallel(module, process_group=self._comm.group, **_SYNC_NOTHING)
+        now = self._step
+        hook = gradient_hook(self._comm, lambda: now.weight, lambda: now.header)
+        wrapped.register_comm_hook(None, hook)
+        return wrapped
+
+
+class _Logits(nn.Module):
+    """The logits alone, as DistributedDataParallel needs its module to return them."""
+
+    def __init__(self, network: GraphNetwork) -> None:
+        super().__init__()
+        self.model = network.model
+        self._network = network
+
+    def forward(self, batch: Any) -> Tensor:
+        if len(self._network.seeds(batch)):
+            return self._network.outputs(batch).logits
+        self._network.leave_out(batch)
+        nothing = [one.flatten()[:0].sum() for one in self.parameters() if one.requires_grad]
+        return torch.stack(nothing).sum().expand(0, 1)
+
+
+# Batch norm statistics ############################################################################
+
+# The running statistics of BatchNorm, which each rank keeps of its own minibatches.
+#
+# The ranks average them before evaluation and in checkpoints.
+
+
+_BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+class BatchNormStatistics:
+    """The running statistics of a model on this rank, and the rows seen since the last averaging.
+
+    With one rank there is nothing to average, and no row is counted.
+
+    Args:
+        model: its BatchNorm layers are observed.
+        ranks: of the run.
+    """
+
+    def __init__(self, model: nn.Module, ranks: Ranks) -> None:
+        self._ranks = ranks
+        layers = {} if ranks.is_alone else dict(model.named_modules())
+        found = {name: layer for name, layer in layers.items() if isinstance(layer, _BatchNorm)}
+        self._rows = dict.fromkeys(found, 0)
+        self._buffers = {
+            name: [layer.get_buffer(buffer) for buffer in _BUFFERS] for name, layer in found.items()
+        }
+        for name, layer in found.items():
+            layer.register_forward_pre_hook(lambda layer, inputs, name=name: self._count(name, layer, inputs))
+
+    def table(self) -> Tensor:
+        """Returns [R, n] float64, every rank's statistics and numbers of rows; collective.
+
+        n is 0 if the model has no BatchNorm layer or there is one rank.
+        """
+        pieces = [torch.empty(0, dtype=torch.float64)]
+        for name, buffers in self._buffers.items():
+            pieces += [buffer.double().view(-1) for buffer in buffers]
+            pieces.append(torch.tensor([self._rows[name]], dtype=torch.float64))
+        mine = torch.cat(pieces).unsqueeze(0)
+        if not self._buffers:
+            return mine.expand(self._ranks.size, 0)
+        return self._ranks.training.all_gather(mine).rows
+
+    def averaged(self, table: Tensor) -> dict[str, Tensor]:
+        """Returns the averaged statistics by their names in ``state_dict``.
+
+        Args:
+            table: as `table` returns it. Each rank weighs as much as the rows that it has seen. If
+                no rank has seen any, the statistics are those of the first rank.
+        """
+        result: dict[str, Tensor] = {}
+        parts = table.split(self._widths(), dim=1) if self._buffers else ()
+        for (name, buffers), part in zip(self._buffers.items(), parts, strict=True):
+            mean, var = _average(part[:, :-2], part[:, -1]).chunk(2)
+            values = (mean, var, part[:, -2].max())
+            for buffer, into, value in zip(_BUFFERS, buffers, values, strict=True):
+                result[f"{name}.{buffer}"] = value.to(into.dtype)
+        return result
+
+    def average(self) -> None:
+        """Sets the statistics of every rank to the average; collective. The counts of rows restart
+        at 0."""
+        averaged = self.averaged(self.table())
+        for name, buffers in self._buffers.items():
+            for buffer, into in zip(_BUFFERS, buffers, strict=True):
+                into.copy_(averaged[f"{name}.{buffer}"])
+            self._rows[name] = 0
+
+    def restore(self, row: Tensor) -> None:
+        """Sets the statistics to a row of a `table`. An empty row changes nothing."""
+        if not row.numel():
+            return
+        for (name, buffers), part in zip(self._buffers.items(), row.split(self._widths()), strict=True):
+            sizes = [buffer.numel() for buffer in buffers]
+            for into, values in zip(buffers, part[:-1].split(sizes), strict=True):
+                into.copy_(values.view(into.shape))
+            self._rows[name] = int(part[-1])
+
+    def _count(self, name: str, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if layer.training and len(inputs[0]) > 1:
+            self._rows[name] += len(inputs[0])
+
+    def _widths(self) -> list[int]:
+        """Returns the columns of `table` per layer: mean, variance, number of minibatches, rows."""
+        return [sum(buffer.numel() for buffer in buffers) + 1 for buffers in self._buffers.values()]
+
+
+def _average(values: Tensor, weights: Tensor) -> Tensor:
+    """Returns [C], the rows of `values` [R, C], weighted by `weights` [R] and added in their
+    order."""
+    if not bool(weights.any()):
+        return values[0]
+    total = torch.zeros_like(values[0])
+    for row, weight in zip(values, weights / weights.sum(), strict=True):
+        total += weight * row
+    return total

@@ -1,0 +1,405 @@
+"""The output of a run for people: lines and tables on the terminal, and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from pyg_batchgnn.comm import describe_backend
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.train.config import (
+    CacheKind,
+    EvaluationKind,
+    Metric,
+    ModelKind,
+    RanksConfig,
+    RemoteKind,
+    TaskKind,
+    TrainConfig,
+)
+from pyg_batchgnn.train.network import ModelInputs
+from pyg_batchgnn.train.progress import PHASE_LABELS, Phase
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, replacing
+from pyg_batchgnn.train.tasks import Task
+
+# Terminal #########################################################################################
+
+
+#: The columns of an ordinary terminal.
+_COLUMNS = 80
+
+
+class TerminalReport:
+    """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end."""
+
+    def __init__(self, console: Console, epochs: int, task: Task) -> None:
+        self._console = console
+        self._task = task
+        self._epochs = epochs
+        self._bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("minibatches  loss {task.fields[loss]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._bar_task = self._bar.add_task("", epoch="", loss="-", visible=False)
+
+    def __enter__(self) -> TerminalReport:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
+        """Starts the bar."""
+        shown = f"{epoch}/{self._epochs}"
+        self._bar.reset(self._bar_task, total=steps, completed=step, epoch=shown, loss="-", visible=True)
+
+    def step_done(self, loss: float) -> None:
+        """Moves the bar."""
+        self._bar.update(self._bar_task, advance=1, loss=f"{loss:.4f}")
+
+    def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
+        """Prints the epoch's line."""
+        self._console.print(
+            epoch_line(record, self._epochs, self._task, is_best), highlight=False, soft_wrap=True
+        )
+
+    def stopped_early(self, validations: int) -> None:
+        """Prints why no more epochs follow."""
+        metric = self._task.metric.label
+        self._console.print(
+            f"stopped early: the last {validations} validations had no better {metric}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def epoch_line(record: EpochRecord, epochs: int, task: Task, is_best: bool) -> str:
+    """Returns the line of an epoch, which fits 80 columns.
+
+    The metric of training minibatches is left out if there is no room for it.
+    """
+    train, metric = task.train_metric, task.metric
+    what = "" if train is metric else f" {train.label}"  # the name is said once
+    val = "     -" if record.val is None else f"{record.val[metric.value]:.4f}"
+    seconds = f"{record.seconds:.2f}" if record.seconds < 1000 else f"{record.seconds:.0f}"
+    best = "  best"
+    parts = [
+        f"epoch {record.epoch:>{len(str(epochs))}}/{epochs}  loss {record.train['loss']:.4f}",
+        f"train{what} {record.train[train.value]:.4f}",
+        f"val {_short(metric)} {val}  {seconds} s",
+    ]
+    if len("  ".join(parts) + best) > _COLUMNS:
+        del parts[1]
+    return "  ".join(parts) + (best if is_best else "")
+
+
+def _short(metric: Metric) -> str:
+    return "AP" if metric is Metric.AVERAGE_PRECISION else metric.label
+
+
+# Final table ######################################################################################
+
+
+def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
+    """Returns the table of results.
+
+    It has the metrics of the best epoch, and the seconds of each phase with their share. With
+    several ranks the seconds are the mean over ranks, with their range and the imbalance of the
+    work.
+
+    Args:
+        result: the final figures.
+        records: of all epochs, for the imbalance.
+    """
+    table = Table(title="Result", title_justify="left")
+    several = result.ranks > 1
+    table.add_column("what")
+    table.add_column(f"mean of {result.ranks} ranks" if several else "value", justify="right")
+    table.add_column("share", justify="right")
+    if several:
+        table.add_column("range over ranks", justify="right")
+    for metric in _in_order(result):
+        table.add_row(f"test {metric.label}", _shown(result.test, metric))
+    best = Metric(result.metric)
+    table.add_row(f"validation {best.label} (best, epoch {result.best_epoch})", _shown(result.val, best))
+    table.add_section()
+    total = sum(result.phases.values())
+    for phase in Phase:
+        if phase is Phase.EXCHANGE and not several:
+            continue
+        seconds = result.phases.get(phase.value, 0.0)
+        row = [PHASE_LABELS[phase], f"{seconds:.2f} s", f"{seconds / total:.1%}" if total else ""]
+        if several:
+            row.append(" - ".join(f"{end:.2f}" for end in result.phase_ranges.get(phase.value, [])))
+        table.add_row(*row)
+    table.add_section()
+    table.add_row("all phases", f"{total:.2f} s")
+    table.add_row("wall time of the epochs", f"{result.seconds:.2f} s")
+    if several:
+        table.add_section()
+        for what in ("edges", "seconds"):
+            ratios = [record.imbalance[what] for record in records if what in record.imbalance]
+            mean = f"{sum(ratios) / len(ratios):.3f}" if ratios else "-"
+            table.add_row(f"imbalance of {what}, most / mean", mean)
+    _add_historical(table, result)
+    return table
+
+
+def _add_historical(table: Table, result: RunResult) -> None:
+    """Adds the rows about historical embeddings, if there are any."""
+    figures = result.historical
+    if figures is None:
+        return
+    table.add_section()
+    for name, values in (
+        ("halo rows found", figures["hit_rates"]),
+        ("edges left out", figures["edges_left_out"]),
+    ):
+        for layer, value in enumerate(values, 1):
+            table.add_row(f"{name}, layer {layer}", f"{value:.1%}")
+    table.add_row(
+        "features fetched once", f"{figures['features_fetched']:,}", decimal(figures["feature_bytes"])
+    )
+    table.add_row("rows pushed", f"{figures['rows_pushed']:,}", decimal(figures["bytes_pushed"]))
+    table.add_row("exchange of pushed rows", f"{figures['exchange_seconds']:.2f} s")
+    table.add_row("waited for pushed rows", f"{figures['waited_seconds']:.2f} s")
+
+
+def _in_order(result: RunResult) -> list[Metric]:
+    """Returns the metrics of the test nodes, the one that chose the epoch first."""
+    best = Metric(result.metric)
+    return [
+        best,
+        *(metric for metric in Metric if metric.value in (result.test or {}) and metric is not best),
+    ]
+
+
+def _shown(scores: dict[str, float] | None, metric: Metric) -> str:
+    return f"{scores[metric.value]:.4f}" if scores and metric.value in scores else "-"
+
+
+# Opening ##########################################################################################
+
+
+def opening_lines(
+    config: TrainConfig,
+    dataset: Dataset,
+    inputs: ModelInputs,
+    task: Task,
+    sizes: Mapping[str, int],
+    folder: RunFolder,
+    ranks: Ranks,
+) -> list[str]:
+    """Returns the lines that a run starts with."""
+    model, sampling, threads = config.model, config.sampling, config.run.threads or 1
+    heads = f", {model.heads} heads" if model.kind is ModelKind.GAT else ""
+    lines = [
+        *_data_lines(dataset, inputs, task, sizes),
+        f"        {dataset.source}",
+        f"model   {model.kind.value}, {model.num_layers} layers, "
+        f"hidden {model.hidden}{heads}, {config.run.precision.value}",
+        *_learned_line(config, inputs),
+        f"sample  fanout {_commas(sampling.fanout)} {sampling.replacement.value} replacement, "
+        f"batch {sampling.batch_size}; {_evaluation(config)}",
+        *_cache_line(config),
+        f"run     {folder.path}, {config.run.epochs} epochs, seed {config.run.seed}, {threads} thread(s)",
+    ]
+    return lines if ranks.is_alone else [*lines, _ranks_line(config.ranks, ranks)]
+
+
+def _data_lines(dataset: Dataset, inputs: ModelInputs, task: Task, sizes: Mapping[str, int]) -> list[str]:
+    """Returns the lines about the graph, its features, and what is predicted."""
+    counts = "/".join(f"{count:,}" for count in sizes.values())
+    predicted = f"{task.described}, {counts} {'/'.join(sizes)} {task.unit}"
+    what = inputs.node_type if inputs.link is None else "-".join(inputs.link)
+    features = [f"{count:,} of {name}" for name, count in inputs.features.items()]
+    if not dataset.has_names:
+        columns = inputs.features.get(inputs.node_type, 0)
+        return [
+            f"data    {dataset.name}: {dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges, "
+            f"{columns:,} features, {predicted}"
+        ]
+    schema = dataset.schema
+    return [
+        f"data    {dataset.name}: {dataset.num_nodes:,} nodes of {_count(schema.num_types, 'type')}, "
+        f"{dataset.num_edges:,} edges of {_count(schema.num_relations, 'relation')}",
+        f"        features: {', '.join(features) or 'none'}; predicts {what}: {predicted}",
+    ]
+
+
+def _learned_line(config: TrainConfig, inputs: ModelInputs) -> list[str]:
+    """Returns the line about learned rows, if there are any."""
+    if not inputs.learned:
+        return []
+    columns = next(iter(inputs.learned.values()))
+    of = f" of {', '.join(inputs.learned)}" if inputs.schema.has_names else ""
+    return [f"        learned rows of {columns} columns for the nodes{of}, {config.embedding.rule.value}"]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _evaluation(config: TrainConfig) -> str:
+    """Returns how nodes or links are evaluated."""
+    if config.sampling.evaluation is EvaluationKind.EXACT or config.task.kind is TaskKind.LINKS:
+        return "evaluation from all neighbours"
+    return f"evaluation fanout {_commas(config.test_fanout)}"
+
+
+def _cache_line(config: TrainConfig) -> list[str]:
+    if config.sampling.cache is CacheKind.OFF:
+        return []
+    evaluation = "with them" if config.evaluates_with_cache else "without"
+    hop = config.sampling.fanout[-1]
+    return [f"        aggregates of all neighbours replace the last hop's {hop}; evaluation {evaluation}"]
+
+
+def _ranks_line(config: RanksConfig, ranks: Ranks) -> str:
+    hosts = len(set(ranks.training.hosts))
+    topology = ", topology on every rank" if config.hybrid else ""
+    backend = describe_backend(config.backend)
+    remote = f"; {config.remote.value} rows of other ranks" if config.remote is not RemoteKind.EXACT else ""
+    cache = "" if config.feature_cache is None else f", {decimal(config.feature_cache)} of remote rows kept"
+    return (
+        f"ranks   {ranks.size} on {hosts} host{'s' if hosts > 1 else ''}, {backend}; partition "
+        f"{config.partition}{topology}{cache}; {config.schedule.value} schedule{remote}"
+    )
+
+
+def _commas(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
+# Plots ############################################################################################
+
+
+#: With more epochs than this, curves have no markers.
+_MARKED = 60
+_TRAINING, _VALIDATION, _BEST = "training minibatches", "validation", "best epoch"
+
+
+@dataclass(frozen=True)
+class _Abscissa:
+    """The horizontal axis of a row of panels."""
+
+    label: str
+    of: Callable[[EpochRecord], float]
+    is_count: bool
+
+
+_ROWS = (
+    _Abscissa("epoch", lambda record: record.epoch, is_count=True),
+    _Abscissa("wall time since the start (s)", lambda record: record.elapsed_seconds, is_count=False),
+)
+
+
+def plot_learning(
+    records: Sequence[EpochRecord], task: Task, title: str, best_epoch: int, path: Path
+) -> None:
+    """Plots the loss and the metrics of the task, by epoch above and over wall time below.
+
+    Each epoch is a point, and the best epoch is marked. The legend lies below the panels.
+    """
+    shown = list(dict.fromkeys([task.train_metric, task.metric]))
+    panels = [("loss", "Loss", task.loss_label), *((m.value, *_metric_labels(m)) for m in shown)]
+    figure = _figure(1.6 + 4.2 * len(panels), 7.4)
+    grid = figure.subplots(len(_ROWS), len(panels), squeeze=False)
+    for row, abscissa in zip(grid, _ROWS, strict=True):
+        for axes, (name, heading, unit) in zip(row, panels, strict=True):
+            _plot_curves(axes, records, name, abscissa, best_epoch)
+            axes.set_title(heading if abscissa is _ROWS[0] else "")
+            axes.set_ylabel(unit)
+    handles = {label: handle for axes in grid.flat for handle, label in zip(*_legend_of(axes), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, fontsize=9)
+    figure.suptitle(title)
+    _save(figure, path)
+
+
+def plot_phases(phases: Mapping[str, float], title: str, path: Path) -> None:
+    """Plots one bar per phase, in seconds, with its share of the sum."""
+    shown = [phase for phase in Phase if phases.get(phase.value, 0.0) > 0.0]
+    seconds = [phases[phase.value] for phase in shown]
+    total = sum(seconds) or 1.0
+    figure = _figure(8, 1.4 + 0.42 * max(3, len(shown)))
+    axes = figure.subplots()
+    bars = axes.barh([PHASE_LABELS[phase] for phase in shown], seconds, color="tab:blue")
+    axes.bar_label(bars, [f"{value:.2f} s ({value / total:.0%})" for value in seconds], padding=4, fontsize=9)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.25 * max(seconds, default=1.0))
+    axes.set_xlabel("wall time (s)")
+    axes.set_title(title)
+    axes.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)
+
+
+def _plot_curves(
+    axes: Axes, records: Sequence[EpochRecord], name: str, abscissa: _Abscissa, best_epoch: int
+) -> None:
+    """Plots one figure of the records: of training minibatches and of validation nodes."""
+    marker = "o" if len(records) <= _MARKED else None
+    sources = (
+        (_TRAINING, "tab:blue", [(record, record.train) for record in records]),
+        (_VALIDATION, "tab:orange", [(r, r.val) for r in records if r.val is not None]),
+    )
+    for label, color, found in sources:
+        points = [(abscissa.of(record), values[name]) for record, values in found if name in values]
+        if points:
+            axes.plot(*zip(*points, strict=True), marker=marker, markersize=4, label=label, color=color)
+    for record in records:
+        if record.epoch == best_epoch and record.val is not None:
+            x = abscissa.of(record)
+            axes.axvline(x, color="0.5", linestyle="--", linewidth=1, label=f"{_BEST} ({best_epoch})")
+    axes.set_xlabel(abscissa.label)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=abscissa.is_count, min_n_ticks=1))
+    if abscissa.is_count:
+        axes.set_xlim(0.5, max(record.epoch for record in records) + 0.5)
+    else:
+        axes.set_xlim(left=0)
+    axes.grid(alpha=0.3)
+
+
+def _metric_labels(metric: Metric) -> tuple[str, str]:
+    """Returns the heading of a metric's panel and the label of its vertical axis."""
+    heading = metric.label[0].upper() + metric.label[1:]
+    unit = {Metric.ACCURACY: "share of nodes classified right"}.get(metric)
+    return heading, unit or f"{metric.label}{', in units of the values' if metric.is_error else ' (0 to 1)'}"
+
+
+def _legend_of(axes: Axes) -> tuple[list[Artist], list[str]]:
+    handles, labels = axes.get_legend_handles_labels()
+    return handles, labels
+
+
+def _figure(width: float, height: float) -> Figure:
+    """Makes a figure that needs no display and no global state. Sizes are in inches."""
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _save(figure: Figure, path: Path) -> None:
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png")

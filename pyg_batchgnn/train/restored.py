@@ -1,0 +1,186 @@
+"""The best model of a run with the run's graph, for prediction and evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from pyg_batchgnn.train.checkpoint import Checkpoint
+from pyg_batchgnn.train.config import EvaluationKind, RanksConfig, TaskKind, TrainConfig, assign
+from pyg_batchgnn.train.decisions import apply_product, configure_malloc, open_on_all_ranks
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.graphs import PartitionedGraph, WholeGraph
+from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
+from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, build_network
+from pyg_batchgnn.train.node_tasks import PredictedNodes, task_of
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.run_folder import RunFolder
+from pyg_batchgnn.train.run_graph import RunGraph
+from pyg_batchgnn.train.tasks import NodeTask
+
+
+@dataclass(frozen=True)
+class RestoreRequest:
+    """The run to restore, and what differs from it.
+
+    Attributes:
+        run: the folder of a run. Only the first rank need have it, unless the
+            model has learned rows.
+        dataset: the name or path of the data set if it has moved since the run.
+        threads: number of threads; None means that of the run.
+        evaluation: the neighbours that nodes are computed from; None means as in the run.
+        ranks: fields to change, as `assign` takes them; their names begin with "ranks.".
+    """
+
+    run: Path
+    dataset: str | None = None
+    threads: int | None = None
+    evaluation: EvaluationKind | None = None
+    ranks: tuple[str, ...] = ()
+
+    def join(self) -> Ranks:
+        """Joins the other ranks; see `Ranks.join`."""
+        return Ranks.join(self.joining())
+
+    def joining(self) -> RanksConfig:
+        """Returns the options by which the ranks join."""
+        return assign(TrainConfig(), list(self.ranks)).ranks
+
+    def config(self, written: TrainConfig) -> TrainConfig:
+        """Returns the run's configuration with the changes of the request.
+
+        Raises:
+            TrainError: a change is not possible.
+        """
+        if self.evaluation is EvaluationKind.SAMPLED and written.task.kind is TaskKind.LINKS:
+            raise TrainError(
+                f"{self.run}: a run that predicts links computes every node from all its neighbours; leave "
+                f"--sampled out"
+            )
+        evaluation = self.evaluation or written.sampling.evaluation
+        changes = {
+            "run.dataset": self.dataset,
+            "run.threads": self.threads,
+            "sampling.evaluation": evaluation.value,
+            "ranks.remote": "exact",
+        }
+        if not written.evaluates_with_cache or evaluation is EvaluationKind.EXACT:
+            none = {
+                "sampling.cache": "off",
+                "sampling.cache_folder": "none",
+                "sampling.evaluate_with_cache": "none",
+            }
+            changes |= none
+        given = [f"{name}={value}" for name, value in changes.items() if value is not None]
+        return assign(written, [*given, *self.ranks])
+
+
+@dataclass(frozen=True)
+class RestoredRun:
+    """A run whose best model can compute nodes.
+
+    Attributes:
+        config: of the run, with the changes of the request.
+        checkpoint: of the run.
+        network: the model with the weights of the best epoch.
+        graph: the graph, or this rank's part.
+    """
+
+    config: TrainConfig
+    checkpoint: Checkpoint
+    network: GraphNetwork
+    graph: RunGraph
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the weights, counted from 1."""
+        return self.checkpoint.progress.best_epoch
+
+    @property
+    def is_exact(self) -> bool:
+        """True if nodes are computed from all their neighbours."""
+        return self.config.sampling.evaluation is EvaluationKind.EXACT
+
+
+@dataclass(frozen=True)
+class RestoredNodeRun(RestoredRun):
+    """A run that predicts nodes.
+
+    Attributes:
+        nodes: the nodes that it predicts.
+        task: of the model.
+    """
+
+    nodes: PredictedNodes
+    task: NodeTask
+
+
+@dataclass(frozen=True)
+class RestoredLinkRun(RestoredRun):
+    """A run that predicts links. Its nodes are computed from all their neighbours.
+
+    Attributes:
+        network: the model, which scores pairs.
+        links: the links that it predicts.
+        task: of the model.
+    """
+
+    network: LinkNetwork
+    links: PredictedLinks
+    task: LinkTask
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+
+def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredNodeRun | RestoredLinkRun:
+    """Restores a run; collective.
+
+    Raises:
+        TrainError: the run folder, the request or the data set cannot be used.
+        DatasetError: the data set cannot be read.
+        AgreementError: the ranks have different data sets.
+    """
+    path = RunFolder(request.run).checkpoint
+    checkpoint = _checkpoint(request.run, ranks)
+    with ranks.one_error():
+        config = request.config(checkpoint.config)
+    configure_malloc(config.run.malloc)
+    torch.set_num_threads(config.run.threads or 1)
+    apply_product(config)
+    dataset, fingerprint = open_on_all_ranks(config, ranks)
+    with ranks.one_error():
+        checkpoint.check_dataset(path, fingerprint)
+        task = task_of(dataset, config.task, config.model.hidden)
+    graph: RunGraph
+    graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)
+    network = build_network(config, graph.inputs, task.columns, graph.embedding)
+    with ranks.one_error():
+        checkpoint.restore_model(path, network.model, checkpoint.best)
+    if graph.embedding is not None:
+        RunFolder(request.run).rows.load(graph.embedding, checkpoint.best_rows)
+    if isinstance(network, LinkNetwork):
+        assert isinstance(task, LinkTask), "links have a task of their own"
+        links = PredictedLinks.of(dataset, config.task)
+        return RestoredLinkRun(config, checkpoint, network, graph, links, task)
+    assert isinstance(task, NodeTask), "tasks are on nodes or on links"
+    nodes = PredictedNodes.of(dataset, config.task)
+    return RestoredNodeRun(config, checkpoint, network, graph, nodes, task)
+
+
+def _checkpoint(run: Path, ranks: Ranks) -> Checkpoint:
+    """Returns the checkpoint of a run that has a model, as the first rank reads it; collective."""
+
+    def check() -> None:
+        folder = RunFolder.open(run)
+        if not Checkpoint.load(folder.checkpoint).best:
+            raise TrainError(
+                f"{run}: no epoch is finished, so there is no model yet; train at least one epoch"
+            )
+
+    ranks.from_first(check)
+    path = RunFolder(run).checkpoint
+    return Checkpoint.parse(path, ranks.bytes_from_first(path.read_bytes() if ranks.is_first else b""))

@@ -1,0 +1,333 @@
+"""The folder that a run leaves behind: configuration, records of epochs, result, learned rows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data.files import sync_file, sync_folder, writing
+from pyg_batchgnn.embed import Embedding
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.progress import PhaseSpread, RunProgress
+from pyg_batchgnn.train.ranks import Ranks
+
+# Row folders ######################################################################################
+
+
+def place_name(epoch: int, step: int) -> str:
+    """Returns the name of the rows as they are after a number of epochs and further steps."""
+    return f"epoch-{epoch}-step-{step}" if step else f"epoch-{epoch}"
+
+
+@dataclass(frozen=True)
+class RowFolders:
+    """The learned rows that a run has saved. All ranks must see them.
+
+    A checkpoint names the folder of its rows and that of the best epoch. So a checkpoint that is
+    cut off leaves the one before as it was, with its rows.
+
+    Args:
+        path: the folder of them all.
+    """
+
+    path: Path
+
+    def save(self, embedding: Embedding, name: str, ranks: Ranks) -> None:
+        """Writes the present rows, and what the optimizer keeps; collective.
+
+        Raises:
+            DatasetError: a rank cannot write.
+        """
+
+        def make_room() -> None:
+            self.path.mkdir(exist_ok=True)
+            shutil.rmtree(self.path / name, ignore_errors=True)  # of a run that was killed
+
+        ranks.from_first(make_room)
+        embedding.save(self.path / name)
+
+    def load(self, embedding: Embedding, name: str) -> None:
+        """Reads the rows of that name, which any number of ranks wrote; collective.
+
+        Raises:
+            DatasetError: a file is damaged or missing, or of other tables.
+        """
+        embedding.load(self.path / name)
+
+    def keep(self, names: Iterable[str], ranks: Ranks) -> None:
+        """Removes all rows but those of some names; collective."""
+        kept = set(names)
+
+        def remove() -> None:
+            for other in self.path.iterdir():
+                if other.name not in kept:
+                    shutil.rmtree(other, ignore_errors=True)
+
+        ranks.from_first(remove)
+
+
+# Folder ###########################################################################################
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run folder, which has fixed file names."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The configuration as JSON."""
+        return self.path / "config.json"
+
+    @property
+    def metrics(self) -> Path:
+        """The records of epochs: one JSON object per line and epoch."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def result(self) -> Path:
+        """The final figures as JSON. It exists once the run has finished."""
+        return self.path / "result.json"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The state of the run, from which it can be resumed, and the best model."""
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def rows(self) -> RowFolders:
+        """The learned rows of the checkpoint and of the best model."""
+        return RowFolders(self.path / "embeddings")
+
+    @classmethod
+    def create(cls, path: Path | None, name: str) -> RunFolder:
+        """Makes a folder at `path`, or at ``runs/<name>-<n>`` with the first free n.
+
+        Raises:
+            TrainError: `path` exists and is not an empty folder.
+            DatasetError: it cannot be made.
+        """
+        if path is not None:
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise TrainError(
+                    f"{path} is not empty; give another folder with --run, "
+                    f"or continue its run with --resume {path}"
+                )
+            with writing(path):
+                path.mkdir(parents=True, exist_ok=True)
+            return cls(path)
+        safe = re.sub(r"[^\w.-]+", "_", name)
+        number = 1
+        with writing(Path("runs")):
+            Path("runs").mkdir(exist_ok=True)
+        while True:
+            path = Path("runs") / f"{safe}-{number}"
+            try:
+                path.mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Opens a folder that a run has written.
+
+        Raises:
+            TrainError: it does not exist or has no configuration.
+        """
+        folder = cls(path)
+        if not path.is_dir():
+            raise TrainError(
+                f"{path}: no such run folder; a run prints the path of its folder when it starts"
+            )
+        if not folder.config.is_file():
+            raise TrainError(f"{path}: not a run folder, since it has no {folder.config.name}")
+        return folder
+
+    def clear(self) -> None:
+        """Empties the folder of a run that was killed before its first checkpoint.
+
+        Other folders, and those that do not exist, are left as they are.
+        """
+        leftovers = self._leftovers()
+        begun = self.config.is_file() and not self.checkpoint.exists()
+        if begun or (leftovers and set(leftovers) == set(self.path.iterdir())):
+            self.remove_leftovers()
+            shutil.rmtree(self.rows.path, ignore_errors=True)
+            for path in (self.metrics, self.config):
+                path.unlink(missing_ok=True)
+
+    def remove_leftovers(self) -> None:
+        """Removes the files that a process was writing when it was killed."""
+        for path in self._leftovers():
+            path.unlink(missing_ok=True)
+
+    def _leftovers(self) -> list[Path]:
+        """Returns the files with names that `replacing` gives."""
+        return [path for path in self.path.glob(".*.tmp") if re.fullmatch(r"\..+\.\d+\.tmp", path.name)]
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Gives a temporary path to write, which replaces `path` if the block ends without an error.
+
+    The contents are on disk before `path` is replaced.
+
+    Raises:
+        DatasetError: `path` is a folder, or a device such as /dev/null, which a file must not
+            replace; or writing failed, for instance on a full disk. It names `path`, which is left
+            as it was.
+    """
+    if path.exists() and not path.is_file():
+        raise DatasetError(f"{path}: is no ordinary file, and stays as it is; give another path")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with writing(path):
+            yield temporary
+            sync_file(temporary)
+            temporary.replace(path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replaces `path` by `value` as indented JSON."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+# Epoch records ####################################################################################
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """The figures of one epoch.
+
+    Attributes:
+        epoch: counted from 1.
+        train: the loss, the mean over training nodes, and one metric of the training minibatches by
+            its name, with dropout, while the weights changed.
+        val: loss and metrics of the validation after the epoch; None if there was none.
+        seconds: wall time of training and evaluating this epoch.
+        elapsed_seconds: wall time of the run up to the end of this epoch, without interruptions.
+        minibatches: number of minibatches trained on.
+        nodes: number of sampled nodes.
+        edges: number of sampled edges.
+        phases: seconds per phase, the mean over ranks.
+        ranks: the number of ranks that trained.
+        phase_ranges: the least and the most seconds of a rank per phase; empty with one rank.
+        imbalance: for "edges" and for "seconds" of computing, the rank with most in each step over
+            the mean of all ranks; empty with one rank.
+    """
+
+    epoch: int
+    train: dict[str, float]
+    val: dict[str, float] | None
+    seconds: float
+    elapsed_seconds: float
+    minibatches: int
+    nodes: int
+    edges: int
+    phases: dict[str, float]
+    ranks: int = 1
+    phase_ranges: dict[str, list[float]] = field(default_factory=dict)
+    imbalance: dict[str, float] = field(default_factory=dict)
+
+
+def epoch_record(
+    progress: RunProgress, train_metric: str, val: dict[str, float] | None, spread: PhaseSpread
+) -> EpochRecord:
+    """Returns the record of the epoch that `progress` is at the end of."""
+    return EpochRecord(
+        epoch=progress.epoch + 1,
+        train={"loss": progress.mean_loss, train_metric: progress.train_score},
+        val=val,
+        seconds=progress.epoch_seconds,
+        elapsed_seconds=progress.elapsed_seconds + progress.epoch_seconds,
+        minibatches=progress.minibatches,
+        nodes=progress.nodes,
+        edges=progress.edges,
+        phases=spread.mean,
+        ranks=spread.ranks,
+        phase_ranges=spread.ranges,
+        imbalance=progress.imbalance(spread.ranks),
+    )
+
+
+def append_record(path: Path, record: EpochRecord) -> None:
+    """Adds one line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(record)) + "\n")
+
+
+def read_records(path: Path) -> list[EpochRecord]:
+    """Returns all records. A last line that a crash cut off is left out.
+
+    Raises:
+        TrainError: another line is not a record.
+    """
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    records = []
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            values: dict[str, Any] = json.loads(line)
+            records.append(EpochRecord(**values))
+        except (json.JSONDecodeError, TypeError) as error:
+            if number == len(lines):  # no newline: the write was interrupted
+                break
+            raise TrainError(f"{path}: line {number} is not the record of an epoch: {error}") from None
+    return records
+
+
+def keep_epochs(path: Path, epochs: int) -> list[EpochRecord]:
+    """Removes the records after `epochs`, which a resumed run repeats. Returns the others."""
+    kept = [record for record in read_records(path) if record.epoch <= epochs]
+    with replacing(path) as temporary:
+        temporary.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")
+    return kept
+
+
+# Run result #######################################################################################
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The final figures.
+
+    Attributes:
+        metric: the name of the metric that chose the best epoch.
+        best_epoch: the epoch with the best validation, counted from 1.
+        val: loss and metrics of that epoch's weights on validation nodes, by name; None if there
+            are none.
+        test: the same on test nodes.
+        seconds: wall time of all epochs.
+        phases: seconds per phase, the mean over ranks.
+        ranks: the number of ranks that trained.
+        phase_ranges: the least and the most seconds of a rank per phase; empty with one rank.
+        historical: the figures of historical embeddings (`history_figures`), or None without them.
+    """
+
+    metric: str
+    best_epoch: int
+    val: dict[str, float] | None
+    test: dict[str, float] | None
+    seconds: float
+    phases: dict[str, float]
+    ranks: int
+    phase_ranges: dict[str, list[float]]
+    historical: dict[str, Any] | None = None

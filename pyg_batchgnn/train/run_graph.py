@@ -1,0 +1,357 @@
+"""The graph of a run, as its loaders read it, and rows that a model computed for all its nodes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch_geometric.data import TensorAttr
+
+from pyg_batchgnn.cache import AggregationCache, AllNodes
+from pyg_batchgnn.comm import MessageKind, RowLayout
+from pyg_batchgnn.data import Group, RowKind
+from pyg_batchgnn.embed import Embedding
+from pyg_batchgnn.history import HistoricalCaches
+from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from pyg_batchgnn.store import DistFeatureStore, OwnRows, SortedNodes
+from pyg_batchgnn.train.config import (
+    CacheKind,
+    LastMinibatch,
+    RemoteKind,
+    ScheduleKind,
+    TaskLoss,
+    TrainConfig,
+)
+from pyg_batchgnn.train.errors import as_train_error
+from pyg_batchgnn.train.link_tasks import PredictedLinks
+from pyg_batchgnn.train.network import GraphNetwork, ModelInputs
+
+# Embedded rows ####################################################################################
+
+
+_NAME = "rows"
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedNodes:
+    """The rows of some nodes of one type.
+
+    Attributes:
+        node: [n] int64, original ids.
+        rows: [n, columns].
+    """
+
+    node: Tensor
+    rows: Tensor
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    def find(self, ids: Tensor) -> OwnRows:
+        """Finds the nodes of a list, [m] int64 original ids, that are among these."""
+        return SortedNodes.of(self.node).find(ids)
+
+    def ascending(self) -> EmbeddedNodes:
+        """Returns the nodes in ascending order."""
+        order = self.node.argsort()
+        return EmbeddedNodes(self.node[order], self.rows[order])
+
+
+class EmbeddedRows(Protocol):
+    """The rows of all nodes of a graph."""
+
+    def of(self, node_type: str, ids: Tensor) -> Tensor:
+        """Returns [n, columns], the rows of some nodes of a type; collective over ranks.
+
+        Args:
+            node_type: the type.
+            ids: [n] int64, original ids. Each rank gives some of its own choice, possibly none.
+        """
+
+    def own(self, node_type: str) -> EmbeddedNodes:
+        """Returns the rows of the nodes of a type that this rank owns."""
+
+    def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
+        """Yields the rows of all nodes of a type to every rank, a piece at a time; collective.
+
+        Each node is in one piece. Pieces are the same on every rank, with ascending ids in each.
+
+        Args:
+            node_type: the type.
+            size: the most nodes of a piece, but at least one of each rank.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class RowsHere:
+    """Rows that are all in this process.
+
+    Attributes:
+        rows: [N_t, columns] by node type, in the order of original ids.
+    """
+
+    rows: Mapping[str, Tensor]
+
+    def of(self, node_type: str, ids: Tensor) -> Tensor:
+        return self.rows[node_type][ids]
+
+    def own(self, node_type: str) -> EmbeddedNodes:
+        rows = self.rows[node_type]
+        return EmbeddedNodes(torch.arange(len(rows)), rows)
+
+    def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
+        own = self.own(node_type)
+        for node, rows in zip(own.node.split(size), own.rows.split(size), strict=True):
+            yield EmbeddedNodes(node, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOverRanks:
+    """Rows that lie with the owners of the nodes.
+
+    Attributes:
+        store: holds them as an attribute.
+    """
+
+    store: DistFeatureStore
+
+    @classmethod
+    def beside(cls, features: DistFeatureStore, rows: Mapping[str, Tensor]) -> RowsOverRanks:
+        """Returns the rows of all ranks; collective.
+
+        Args:
+            features: the attributes of the same nodes.
+            rows: [n_t, columns] by node type, those of this rank's own nodes.
+        """
+        schema = features.part.schema
+        tables: dict[Group, dict[str, Tensor]] = {
+            group: {} for group in (*schema.node_groups, *schema.edge_groups)
+        }
+        for name, found in rows.items():
+            tables[Group(RowKind.NODE, name)][_NAME] = found
+        return cls(DistFeatureStore(replace(features.part, attributes=tables), features.comm, share=False))
+
+    def of(self, node_type: str, ids: Tensor) -> Tensor:
+        name = node_type if self.store.part.schema.has_names else None
+        rows = self.store.get_tensor(TensorAttr(name, _NAME, index=ids))
+        return torch.as_tensor(rows)
+
+    def own(self, node_type: str) -> EmbeddedNodes:
+        part = self.store.part
+        rows = self.store.own.attributes[Group(RowKind.NODE, node_type)][_NAME]
+        return EmbeddedNodes(part.original_ids(part.schema.type_number(node_type)), rows)
+
+    def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
+        own, comm = self.own(node_type), self.store.comm
+        each = max(1, size // comm.size)
+        layout = RowLayout.of({"node": own.node, "rows": own.rows})
+        for begin in range(0, max(1, comm.max(len(own))), each):
+            part = slice(begin, begin + each)
+            packed = layout.pack({"node": own.node[part], "rows": own.rows[part]})
+            found = layout.unpack(comm.all_gather(packed, MessageKind.INFERENCE).rows)
+            yield EmbeddedNodes(found["node"], found["rows"]).ascending()
+
+
+# Minibatch settings ###############################################################################
+
+
+@dataclass(frozen=True)
+class MinibatchSettings:
+    """The minibatches that a loader makes.
+
+    Attributes:
+        fanout: neighbours per node at each hop.
+        size: seed nodes per minibatch.
+        shuffle: True if each epoch visits the nodes in another order.
+        last: the treatment of nodes that do not fill a minibatch.
+        schedule: the assignment of minibatches to ranks.
+        cached: True if the run's aggregates replace the last hop.
+        feature_cache: bytes per rank for rows of other hosts; None means no cache. Ignored with one
+            rank.
+        historical: True if rows of halo nodes come from the run's historical embeddings. Ignored
+            with one rank.
+    """
+
+    fanout: tuple[int, ...]
+    size: int
+    shuffle: bool
+    last: LastMinibatch
+    schedule: ScheduleKind
+    cached: bool
+    feature_cache: int | None = None
+    historical: bool = False
+
+    @classmethod
+    def of_training(cls, config: TrainConfig, last: LastMinibatch) -> MinibatchSettings:
+        """Returns the settings of training, with shuffled nodes."""
+        sampling, ranks = config.sampling, config.ranks
+        return cls(
+            sampling.fanout,
+            sampling.batch_size,
+            True,
+            last,
+            ranks.schedule,
+            cached=sampling.cache is CacheKind.AGGREGATION,
+            feature_cache=ranks.feature_cache,
+            historical=ranks.remote is RemoteKind.HISTORICAL,
+        )
+
+    @classmethod
+    def of_evaluation(cls, config: TrainConfig) -> MinibatchSettings:
+        """Returns the settings of evaluation.
+
+        Every node is in one minibatch. The minibatches are the same in every evaluation and on any
+        number of ranks.
+        """
+        fanout, size, cached = config.test_fanout, config.test_batch_size, config.evaluates_with_cache
+        return cls(fanout, size, False, LastMinibatch.KEEP, ScheduleKind.GLOBAL, cached)
+
+
+# Run graph ########################################################################################
+
+
+@dataclass(eq=False, kw_only=True)
+class RunGraph(ABC):
+    """A graph that is held whole, or in parts over the ranks. All loaders of a run share it.
+
+    Attributes:
+        config: of the run.
+        inputs: what the model reads of the nodes of each type.
+        cache: aggregates of the features, or None in a run without a cache.
+        notes: lines about the graph that the user should read.
+        embedding: the learned rows, or None in a run without them.
+        history: the caches of halo nodes' rows, or None in a run without them.
+    """
+
+    config: TrainConfig
+    inputs: ModelInputs
+    cache: AggregationCache | None
+    notes: list[str]
+    embedding: Embedding | None
+    history: HistoricalCaches | None = None
+
+    def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[MacrobatchNeighborLoader, list[str]]:
+        """Makes the shuffled loader of training minibatches; collective.
+
+        Args:
+            nodes: [n] original ids, of the predicted type.
+            ranks: the number of ranks.
+
+        Returns:
+            The loader, and lines that the user should read.
+
+        Raises:
+            TrainError: the loader refuses an option.
+        """
+        last, notes = self._last_minibatch(len(nodes), ranks, "nodes")
+        return self._loader(nodes, MinibatchSettings.of_training(self.config, last)), notes
+
+    def evaluation_loader(self, nodes: Tensor) -> MacrobatchNeighborLoader:
+        """Makes a loader of all of `nodes`, in their order, with the fanout of evaluation;
+        collective."""
+        return self._loader(nodes, MinibatchSettings.of_evaluation(self.config))
+
+    def link_training_loader(
+        self, links: PredictedLinks, ranks: int = 1
+    ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
+        """Makes the shuffled loader of training links with their negatives; collective.
+
+        A minibatch does not see the edges of its own links, nor their reverses. Result and errors
+        are as of `training_loader`.
+        """
+        task, index = self.config.task, links.split("train").index.to(torch.int64)
+        last, notes = self._last_minibatch(index.size(1), ranks, "links")
+        excluded = True if links.reverse is None else {links.relation: links.reverse}
+        is_named = self.inputs.schema.has_names
+        with as_train_error(ValueError, NotImplementedError):
+            loader = MacrobatchLinkNeighborLoader(
+                self._data(),
+                edge_label_index=(links.relation, index) if is_named else index,
+                neg_sampling=("triplet" if task.loss is TaskLoss.BPR else "binary", task.negatives),
+                exclude_seed_edges=excluded if is_named else "reverse",
+                **self._loader_arguments(MinibatchSettings.of_training(self.config, last)),
+            )
+        return loader, notes
+
+    def _last_minibatch(self, count: int, ranks: int, unit: str) -> tuple[LastMinibatch, list[str]]:
+        """Returns what becomes of a smaller minibatch. The only one is always kept, and a line says
+        so."""
+        size, last = self.config.sampling.batch_size, self.config.sampling.last_batch
+        if last is LastMinibatch.KEEP or count >= size * ranks:
+            return last, []
+        on = "" if ranks == 1 else f" on {ranks} ranks"
+        kept = "the one smaller minibatch is kept" if ranks == 1 else "smaller minibatches are kept"
+        return LastMinibatch.KEEP, [f"only {count} training {unit} for minibatches of {size}{on}: {kept}"]
+
+    def _loader(self, nodes: Tensor, settings: MinibatchSettings) -> MacrobatchNeighborLoader:
+        nodes = nodes.to(torch.int64)
+        with as_train_error(ValueError, NotImplementedError):
+            return MacrobatchNeighborLoader(
+                self._data(),
+                input_nodes=(self.inputs.node_type, nodes) if self.inputs.schema.has_names else nodes,
+                aggregation_cache=self.cache if settings.cached else None,
+                **self._loader_arguments(settings),
+                **self._node_arguments(settings),
+            )
+
+    def _loader_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+        """Returns the arguments that loaders of nodes and of links share."""
+        sampling = self.config.sampling
+        return {
+            "num_neighbors": list(settings.fanout),
+            "batch_size": settings.size,
+            "shuffle": settings.shuffle,
+            "drop_last": settings.last is LastMinibatch.DROP,
+            "macrobatch_size": sampling.macrobatch_size,
+            "fetch_size": sampling.fetch_size,
+            "memory_budget": sampling.memory_budget,
+            "prefetch": sampling.prefetch,
+            "embedding": self.embedding,
+            "export": "native",
+            **self._arguments(settings),
+        }
+
+    def _node_arguments(self, settings: MinibatchSettings) -> dict[str, Any]:  # noqa: ARG002
+        """Returns the arguments that only a loader of nodes has."""
+        return {}
+
+    @abstractmethod
+    def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
+        """Returns [S, ...], the rows of the labels "y" of the minibatch's seed nodes."""
+
+    def all_nodes(self) -> AllNodes:
+        """Returns the nodes that this rank owns, for the inference of all nodes; collective."""
+        config = self.config
+        return AllNodes(self._whole_data(), config.run.threads, config.sampling.memory_budget)
+
+    def _with_learned_rows(self, data: Any) -> Any:
+        """Returns a graph whose features have the present learned rows behind them; collective."""
+        for name in self.inputs.learned:
+            assert self.embedding is not None, "there are learned rows"
+            data = self.embedding.as_features(data, node_type=name)
+        return data
+
+    @abstractmethod
+    def owned_labels(self) -> Tensor:
+        """Returns [n, ...], the rows of the labels "y" of the nodes of `all_nodes`."""
+
+    @abstractmethod
+    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+        """Returns rows that were computed for the nodes of `all_nodes`, by node type, for reading
+        by original id; collective."""
+
+    @abstractmethod
+    def _whole_data(self) -> Any:
+        """Returns the edges and the features as `AllNodes` takes them."""
+
+    @abstractmethod
+    def _data(self) -> Any:
+        """Returns the loader's first argument."""
+
+    @abstractmethod
+    def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
+        """Returns the loader's other arguments that depend on where the graph lies."""

@@ -1,0 +1,235 @@
+"""The start, the resumption and the end of a run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.nn import ProductChoice
+from pyg_batchgnn.train.checkpoint import Checkpoint
+from pyg_batchgnn.train.config import (
+    TrainConfig,
+    agreed_fields,
+    assign,
+    config_from_dict,
+    config_to_dict,
+    read_config,
+    refuse_changes,
+    with_decided_fields,
+)
+from pyg_batchgnn.train.decisions import (
+    apply_product,
+    configure_malloc,
+    decide_fields,
+    open_on_all_ranks,
+    product_line,
+)
+from pyg_batchgnn.train.graphs import check_partition
+from pyg_batchgnn.train.job import TrainingJob, build_job
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.report import TerminalReport, final_table, opening_lines, plot_learning, plot_phases
+from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, read_records, write_json
+from pyg_batchgnn.train.tasks import Task
+from pyg_batchgnn.train.trainer import RunOutcome, StopRequest, Trainer
+
+# Ending ###########################################################################################
+
+
+def write_ending(
+    folder: RunFolder, result: RunResult | None, task: Task, dataset: str, console: Console
+) -> None:
+    """Writes the result and the plots to the run folder, and prints the table of results.
+
+    Args:
+        folder: of the run.
+        result: None if the run was interrupted.
+        task: of the run.
+        dataset: the name of the data set.
+        console: receives the lines.
+    """
+    records = read_records(folder.metrics)
+    if result is not None:  # before the plots: a failing plot must not cost the result
+        write_json(folder.result, asdict(result))
+        console.print(final_table(result, records), highlight=False)
+        plot_phases(result.phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
+    if records:
+        best = _best_epoch(records, task)
+        plot_learning(records, task, f"{dataset}: {folder.path.name}", best, folder.path / "learning.png")
+    ending = "written to" if result is not None else "stopped; continue with: batchgnn train --resume"
+    console.print(f"{ending} {folder.path}", highlight=False, soft_wrap=True)
+
+
+def _best_epoch(records: list[EpochRecord], task: Task) -> int:
+    """Returns the epoch with the best validation; the last one if there was none."""
+    name, best, epoch = task.metric.value, None, records[-1].epoch
+    for record in records:
+        if record.val is not None and task.improves(record.val[name], best):
+            best, epoch = record.val[name], record.epoch
+    return epoch
+
+
+# Start ############################################################################################
+
+
+def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
+    """Trains from the beginning in a new run folder.
+
+    Args:
+        config: of the run.
+        path: of the run folder; None chooses ``runs/<dataset>-<model>-<n>``.
+        console: receives the report.
+
+    Raises:
+        TrainError: the configuration or the run folder cannot be used.
+        DatasetError: the data set or a saved partition cannot be used.
+        CommError: another rank failed, or was given other arguments.
+    """
+    with Ranks.join(config.ranks) as ranks:
+        return _start(ranks, config, path, _first_console(ranks, console))
+
+
+def resume_run(path: Path, changes: list[str], console: Console) -> RunOutcome:
+    """Continues a run from its checkpoint.
+
+    Args:
+        path: of the run folder. Only the first rank need have it, so the options by which the ranks
+            join are taken from `changes` alone.
+        changes: fields to change, as `assign` takes them.
+        console: receives the report.
+
+    Raises:
+        TrainError: the run folder or a change cannot be used.
+        DatasetError: the data set or a saved partition cannot be used.
+        CommError: another rank failed, or was given other arguments.
+    """
+    joining = [change for change in changes if change.startswith("ranks.")]
+    with Ranks.join(assign(TrainConfig(), joining).ranks) as ranks:
+        written = _read_written(ranks, path)
+        return _resume(ranks, path, written, assign(written, changes), _first_console(ranks, console))
+
+
+def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> RunOutcome:
+    """Continues the run at `path` if it has a checkpoint, else starts it.
+
+    Args:
+        config: of the run. A run that is continued must have been started with the same.
+        path: of the run folder.
+        console: receives the report.
+
+    Raises:
+        TrainError: the configuration or the run folder cannot be used.
+        DatasetError: the data set or a saved partition cannot be used.
+        CommError: another rank failed, or was given other arguments.
+    """
+    with Ranks.join(config.ranks) as ranks:
+        console = _first_console(ranks, console)
+        if ranks.from_first(lambda: RunFolder(path).checkpoint.exists()):
+            written = _read_written(ranks, path)
+            return _resume(ranks, path, written, with_decided_fields(config, written), console)
+        ranks.from_first(RunFolder(path).clear)
+        return _start(ranks, config, path, console)
+
+
+def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
+    ranks.agree({"command": "start a run", **agreed_fields(config)})
+    check_partition(config.ranks.partition)
+    configure_malloc(config.run.malloc)
+    dataset, fingerprint = open_on_all_ranks(config, ranks)
+    config, choice = decide_fields(config, dataset, ranks)
+    job = build_job(config, dataset, ranks)
+    folder = RunFolder(Path(ranks.from_first(lambda: _new_folder(config, dataset, path))))
+    _print_opening(console, job, dataset, folder, choice, ranks)
+    with StopRequest() as stop, TerminalReport(console, config.run.epochs, job.task) as report:
+        trainer = Trainer(job, ranks, folder, fingerprint, stop, report)
+        outcome, result = _train(trainer)
+    if ranks.is_first:
+        write_ending(folder, result, job.task, dataset.name, console)
+    return outcome
+
+
+def _resume(
+    ranks: Ranks, path: Path, written: TrainConfig, config: TrainConfig, console: Console
+) -> RunOutcome:
+    """Continues a run.
+
+    Args:
+        written: the configuration in the run folder.
+        config: the configuration to continue with.
+    """
+    folder = RunFolder(path)
+    data = ranks.bytes_from_first(folder.checkpoint.read_bytes() if ranks.is_first else b"")
+    checkpoint = Checkpoint.parse(folder.checkpoint, data)
+    refuse_changes(written, config, "a run cannot be resumed with another")
+    ranks.agree({"command": f"resume {path}", **agreed_fields(config)})
+    configure_malloc(config.run.malloc)
+    dataset, fingerprint = open_on_all_ranks(config, ranks)
+    torch.set_num_threads(config.run.threads or 1)
+    apply_product(config)
+    job = build_job(config, dataset, ranks)
+    _print_opening(console, job, dataset, folder, None, ranks)
+    with StopRequest() as stop, TerminalReport(console, config.run.epochs, job.task) as report:
+        trainer = Trainer(job, ranks, folder, fingerprint, stop, report)
+        trainer.resume(checkpoint)
+        ranks.from_first(lambda: write_json(folder.config, config_to_dict(config)))
+        progress = checkpoint.progress
+        step = f", minibatch {progress.step}" if progress.step else ""
+        console.print(f"resumed after {progress.epoch} epochs{step}", highlight=False)
+        outcome, result = _train(trainer)
+    if ranks.is_first:
+        write_ending(folder, result, job.task, dataset.name, console)
+    return outcome
+
+
+def _first_console(ranks: Ranks, console: Console) -> Console:
+    """Returns the console on the first rank, and a quiet one on the others."""
+    return console if ranks.is_first else Console(quiet=True, force_terminal=False)
+
+
+def _read_written(ranks: Ranks, path: Path) -> TrainConfig:
+    """Returns the configuration of a run that can be resumed, as the first rank reads it;
+    collective."""
+
+    def read() -> dict[str, dict[str, object]]:
+        folder = RunFolder.open(path)
+        folder.remove_leftovers()
+        written = read_config(folder.config)
+        checkpoint = Checkpoint.load(folder.checkpoint)
+        refuse_changes(checkpoint.config, written, f"{folder.config} was changed since the checkpoint:")
+        return config_to_dict(written)
+
+    return config_from_dict(ranks.from_first(read))
+
+
+def _new_folder(config: TrainConfig, dataset: Dataset, path: Path | None) -> str:
+    """Makes the run folder, writes the configuration to it, and returns its path."""
+    source = Path(config.run.dataset or "")
+    name = source.name if source.is_dir() and source.name else dataset.name.partition(":")[0]
+    folder = RunFolder.create(path, f"{name}-{config.model.kind.value}")
+    write_json(folder.config, config_to_dict(config))
+    return str(folder.path)
+
+
+def _train(trainer: Trainer) -> tuple[RunOutcome, RunResult | None]:
+    """Trains and tests. The result is None if the run was interrupted."""
+    if trainer.fit() is RunOutcome.INTERRUPTED:
+        return RunOutcome.INTERRUPTED, None
+    result = trainer.test()
+    return (RunOutcome.INTERRUPTED if result is None else RunOutcome.FINISHED), result
+
+
+def _print_opening(
+    console: Console,
+    job: TrainingJob,
+    dataset: Dataset,
+    folder: RunFolder,
+    choice: ProductChoice | None,
+    ranks: Ranks,
+) -> None:
+    lines = opening_lines(job.config, dataset, job.graph.inputs, job.task, job.sizes, folder, ranks)
+    lines.append(f"        {product_line(job.config, choice)}")
+    for line in [*lines, *(f"note    {note}" for note in job.notes)]:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,283 @@
+"""The interface of what a run learns: its loss, its metrics, and the sums of an evaluation."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.train.config import Metric
+from pyg_batchgnn.train.ranks import Ranks
+
+# Task #############################################################################################
+
+
+class Task(ABC):
+    """A prediction that a model learns from minibatches.
+
+    Attributes:
+        metrics: all that an evaluation measures, the default metric first.
+        train_metric: the metric of training minibatches.
+        unit: what is predicted, in the plural.
+        metric: decides which epoch is the best.
+        columns: the number of columns of the model's output.
+        loss_label: the name of the loss and its unit, for plots.
+    """
+
+    metrics: ClassVar[tuple[Metric, ...]]
+    train_metric: ClassVar[Metric]
+    unit: ClassVar[str]
+    metric: Metric
+    columns: int
+    loss_label: str
+
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """The task for people, as in "16 classes"."""
+
+    @abstractmethod
+    def targets(self, labels: Tensor) -> Tensor:
+        """Returns the targets of a minibatch, as `loss` takes them.
+
+        Args:
+            labels: [S, ...], as the run's source of labels gives them.
+        """
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Returns the mean loss of at least one target.
+
+        Args:
+            outputs: [S, ...] float32, of the model.
+            targets: of the same minibatch.
+        """
+
+    def weight(self, targets: Tensor) -> float:
+        """Returns the weight that these targets have together in the mean loss of more of them."""
+        return float(len(targets))
+
+    @abstractmethod
+    def train_score(self, outputs: Tensor, targets: Tensor) -> tuple[float, float]:
+        """Returns a numerator and a denominator of `train_metric`. Sums over minibatches may be
+        divided."""
+
+    def improves(self, score: float, best: float | None) -> bool:
+        """Returns whether a score of `metric` is better than the best one before, if any.
+
+        A score that is not finite is never better, and any finite one is better than it.
+        """
+        if not math.isfinite(score):
+            return False
+        if best is None or not math.isfinite(best):
+            return True
+        return score < best if self.metric.is_error else score > best
+
+
+# Node task ########################################################################################
+
+
+class Tally(ABC):
+    """Predictions of an evaluation so far, in the form in which its metrics need them."""
+
+    @abstractmethod
+    def add(self, outputs: Tensor, targets: Tensor) -> None:
+        """Adds the nodes of a minibatch, as `NodeTask.loss` takes them."""
+
+    @abstractmethod
+    def scores(self, ranks: Ranks) -> dict[Metric, float]:
+        """Returns the metrics of the nodes of all ranks; collective. There is at least one node."""
+
+
+class NodeTask(Task):
+    """A prediction for each node. The labels of its minibatches are rows of the labels "y"."""
+
+    unit: ClassVar[str] = "nodes"
+
+    @abstractmethod
+    def labelled(self, labels: Tensor) -> Tensor:
+        """Returns [S] bool, whether each node has a label. Arguments are those of `targets`."""
+
+    @abstractmethod
+    def tally(self) -> Tally:
+        """Returns a tally without nodes."""
+
+    @abstractmethod
+    def predictions(self, outputs: Tensor) -> dict[str, Tensor]:
+        """Returns the arrays of a prediction: one row per node of `outputs` [S, columns]."""
+
+
+# Scoring ##########################################################################################
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The result of an evaluation.
+
+    Attributes:
+        loss: the mean over the nodes, weighed as in training.
+        scores: the value of each metric. A metric that is not defined for these nodes is absent.
+        count: the number of nodes or links.
+        not_finite: the number of those with an output that is not finite.
+    """
+
+    loss: float
+    scores: dict[Metric, float]
+    count: int
+    not_finite: int
+
+    @classmethod
+    def of(cls, loss: float, scores: dict[Metric, float], count: float, not_finite: float) -> Evaluation:
+        """Makes the result of some outputs.
+
+        If an output or the loss is not finite, neither loss nor metrics say anything: metrics are
+        NaN then, and so is a finite loss.
+        """
+        if not_finite or not math.isfinite(loss):
+            loss = math.nan if math.isfinite(loss) else loss
+            scores = dict.fromkeys(scores, math.nan)
+        return cls(loss, scores, int(count), int(not_finite))
+
+    @property
+    def is_finite(self) -> bool:
+        """True if the outputs and the loss are finite."""
+        return math.isfinite(self.loss)
+
+    def problem(self, unit: str) -> str:
+        """Returns what is not finite, as a part of a sentence. ``unit``: "nodes" or "links"."""
+        if not self.not_finite:
+            return f"the loss is {self.loss}"
+        return (
+            f"outputs of {self.not_finite:,} of {self.count:,} {unit} are not finite, the loss is {self.loss}"
+        )
+
+    def to_dict(self) -> dict[str, float]:
+        """Returns the JSON values: "loss", and each metric by its name."""
+        return {"loss": self.loss, **{metric.value: score for metric, score in self.scores.items()}}
+
+
+class Scoring:
+    """The loss and the metrics of the nodes that have a label.
+
+    Args:
+        task: of the model.
+    """
+
+    def __init__(self, task: NodeTask) -> None:
+        self._task = task
+        self._tally = task.tally()
+        self._loss = self._weight = 0.0
+        self._count = self._not_finite = 0
+
+    def add(self, outputs: Tensor, labels: Tensor) -> None:
+        """Adds nodes. Those without a label are left out.
+
+        Args:
+            outputs: [S, columns] float32, of the model.
+            labels: [S, ...], the nodes' rows of the labels "y".
+        """
+        known = self._task.labelled(labels)
+        outputs, targets = outputs[known], self._task.targets(labels[known])
+        if not len(targets):
+            return
+        self._tally.add(outputs, targets)
+        self._count += len(targets)
+        self._not_finite += count_not_finite(outputs)
+        weight = self._task.weight(targets)
+        self._loss += self._task.loss(outputs, targets).item() * weight
+        self._weight += weight
+
+    def result(self, ranks: Ranks) -> Evaluation | None:
+        """Returns loss and metrics of the nodes of all ranks, or None if there are none;
+        collective."""
+        sums = ranks.table([self._loss, self._weight, self._count, self._not_finite]).sum(dim=0)
+        loss, weight, count, not_finite = sums.tolist()
+        return Evaluation.of(loss / weight, self._tally.scores(ranks), count, not_finite) if weight else None
+
+
+def count_not_finite(outputs: Tensor) -> int:
+    """Returns the number of rows with an element that is not finite."""
+    fine = outputs.isfinite()
+    return int((~(fine if fine.dim() == 1 else fine.flatten(1).all(dim=1))).sum())
+
+
+# Metrics ##########################################################################################
+
+# Exact measures of predictions. Each equals scikit-learn's function of the same name.
+#
+# Scores may be infinite, and compare as numbers do. Where one is NaN, the measure is NaN.
+
+
+def roc_auc(scores: Tensor, positive: Tensor) -> float | None:
+    """Returns the area under the ROC curve of one label.
+
+    It is the probability that a positive node has a higher score than a negative one. Equal scores
+    count half.
+
+    Args:
+        scores: [n] floating-point, higher for positive nodes.
+        positive: [n] bool.
+
+    Returns:
+        The area, or None unless there are positive and negative nodes.
+    """
+    true, false = _curve(scores, positive)
+    if not len(true) or not true[-1] or not false[-1]:
+        return None
+    if scores.isnan().any():
+        return math.nan
+    area = torch.trapezoid(_from_zero(true), _from_zero(false))
+    return float(area / (true[-1] * false[-1]))
+
+
+def average_precision(scores: Tensor, positive: Tensor) -> float | None:
+    """Returns the average precision of one label: the mean of precision over recall's steps.
+
+    Args:
+        scores: [n] floating-point, higher for positive nodes.
+        positive: [n] bool.
+
+    Returns:
+        The average, or None if there are no positive nodes.
+    """
+    true, false = _curve(scores, positive)
+    if not len(true) or not true[-1]:
+        return None
+    if scores.isnan().any():
+        return math.nan
+    precision = true / (true + false)
+    return float((precision * _from_zero(true).diff()).sum() / true[-1])
+
+
+def f1_score(true: Tensor, false: Tensor, missed: Tensor) -> Tensor:
+    """Returns the F1 score of each class or label, float64. It is 0 where all counts are 0.
+
+    Args:
+        true: the number of nodes that were rightly predicted to have it.
+        false: the number of nodes that were wrongly predicted to have it.
+        missed: the number of nodes that have it and were predicted not to.
+    """
+    twice = 2 * true.double()
+    return twice / (twice + false + missed).clamp(min=1)
+
+
+def _curve(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the counts of positive and of negative nodes at or above each distinct score.
+
+    Both are float64, from the highest score to the lowest.
+    """
+    ordered, order = scores.sort(descending=True)
+    hits = positive[order]
+    last = torch.ones(len(ordered), dtype=torch.bool)
+    last[:-1] = ordered[1:] != ordered[:-1]
+    true = hits.cumsum(0)[last]
+    seen = last.nonzero()[:, 0] + 1
+    return true.double(), (seen - true).double()
+
+
+def _from_zero(counts: Tensor) -> Tensor:
+    return torch.cat([counts.new_zeros(1), counts])

@@ -1,0 +1,458 @@
+"""The loop of a run: epochs, steps, validation, checkpoints and requests to stop."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator
+from enum import Enum
+from types import FrameType, TracebackType
+from typing import Any, NoReturn, Protocol
+
+from torch import Tensor
+
+from pyg_batchgnn.train.checkpoint import Checkpoint, TrainerState, history_figures, weights_of
+from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.job import TrainingJob
+from pyg_batchgnn.train.progress import (
+    LoaderClock,
+    Phase,
+    PhaseClock,
+    RunProgress,
+    StepFigures,
+    spread_over_ranks,
+)
+from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.run_folder import (
+    EpochRecord,
+    RunFolder,
+    RunResult,
+    append_record,
+    epoch_record,
+    keep_epochs,
+)
+from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
+from pyg_batchgnn.train.training_data import DatasetFingerprint
+
+# Step #############################################################################################
+
+
+def train_step(job: TrainingJob, batch: Any, clock: PhaseClock, progress: RunProgress) -> StepFigures:
+    """Runs forward pass, backward pass and update on this rank's minibatch; collective.
+
+    The time in which the backward pass waits for other ranks counts as exchange.
+
+    Args:
+        job: of the run. Its weights change.
+        batch: of this rank.
+        clock: receives the seconds of each phase.
+        progress: tells the epoch and the step.
+    """
+    before, waited = clock.work(), job.replica.waited()
+    with clock.measure(Phase.FORWARD):
+        targets = job.task.targets(job.labels(batch))
+        seeds, weight = len(targets), job.task.weight(targets)
+        logits = job.replica.logits(batch, weight, progress.epoch, progress.step)
+        loss = job.task.loss(logits, targets) if seeds else logits.sum()
+    with clock.measure(Phase.BACKWARD):
+        job.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+    clock.move(Phase.BACKWARD, Phase.EXCHANGE, job.replica.waited() - waited)
+    with clock.measure(Phase.OPTIMISER):
+        if job.rows is not None:
+            job.rows.step(weight)
+        job.optimiser.step()
+    score, score_of = job.task.train_score(logits.detach(), targets) if seeds else (0.0, 0.0)
+    return StepFigures(
+        seeds > 0,
+        seeds,
+        weight,
+        loss.item() * weight if not count_not_finite(logits.detach()) else math.nan,
+        score,
+        score_of,
+        *job.network.sampled(batch),
+        clock.work() - before,
+    )
+
+
+def diverged(what: str, config: TrainConfig, kept: str) -> TrainError:
+    """Returns the error for a run whose numbers are not finite any more.
+
+    Args:
+        what: tells which number, and where.
+        config: of the run.
+        kept: tells what is left of the run.
+    """
+    rate = config.optimiser.learning_rate
+    return TrainError(
+        f"{what}; lower --lr (optimiser.learning_rate is {rate}), or look for NaN and huge values in the "
+        f"features; {kept}"
+    )
+
+
+# Best epoch #######################################################################################
+
+
+def note_validation(progress: RunProgress, val: Evaluation | None, task: Task) -> bool:
+    """Notes the validation of the current epoch, or that there was none.
+
+    Until the first validation the last epoch is the best. The validation is finite.
+
+    Returns:
+        True if the weights of the epoch are the best so far.
+
+    Raises:
+        TrainError: the metric that decides is not defined for the validation nodes.
+    """
+    if val is None:
+        if progress.best is None:
+            progress.best_epoch = progress.epoch + 1
+        return progress.best is None
+    if task.metric not in val.scores:
+        names = ", ".join(metric.value for metric in val.scores)
+        raise TrainError(
+            f"task.metric is {task.metric.value}, which is not defined for the validation nodes: no "
+            f"label has both nodes with it and without it; choose one of {names}"
+        )
+    best = None if progress.best is None else progress.best[task.metric.value]
+    if not task.improves(val.scores[task.metric], best):
+        progress.validations_since_best += 1
+        return False
+    progress.best_epoch = progress.epoch + 1
+    progress.best = val.to_dict()
+    progress.validations_since_best = 0
+    return True
+
+
+# Observer #########################################################################################
+
+
+class RunObserver(Protocol):
+    """An object that the trainer informs. The trainer itself prints nothing."""
+
+    def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
+        """Handles the start of an epoch.
+
+        Args:
+            epoch: counted from 1.
+            step: steps of the epoch that are done already.
+            steps: all steps of the epoch.
+        """
+
+    def step_done(self, loss: float) -> None:
+        """Handles the end of a step. `loss` is the epoch's mean loss so far."""
+
+    def epoch_done(self, record: EpochRecord, is_best: bool) -> None:
+        """Handles the end of an epoch, which is trained and evaluated."""
+
+    def stopped_early(self, validations: int) -> None:
+        """Handles the end of a run after this many validations without a better result."""
+
+
+class RunOutcome(Enum):
+    """The way in which a run ended."""
+
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+
+
+# Stop #############################################################################################
+
+# Ctrl-C and SIGTERM as requests to stop, which all ranks notice between the same two minibatches.
+
+
+class StopRequest:
+    """A context in which the first SIGINT or SIGTERM only sets `signal`.
+
+    A second SIGINT interrupts at once.
+
+    Attributes:
+        signal: the received signal, or None.
+    """
+
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+    def __enter__(self) -> StopRequest:
+        for number in self._SIGNALS:
+            self._previous[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number)
+
+
+class AgreedStop:
+    """A request to any rank, which all ranks see at the same step.
+
+    Attributes:
+        seen: True if all ranks know of a request.
+    """
+
+    def __init__(self, request: StopRequest, ranks: Ranks) -> None:
+        self._request = request
+        self._ranks = ranks
+        self.seen = False
+
+    @property
+    def asked(self) -> bool:
+        """True if this rank was asked to stop."""
+        return bool(self._request)
+
+    def hear(self, asked: Tensor) -> None:
+        """Takes note of the requests to all ranks.
+
+        Args:
+            asked: [R], `asked` of each rank.
+        """
+        self.seen = self.seen or bool(asked.any())
+
+    def __call__(self) -> bool:
+        """Returns whether any rank was asked to stop; collective."""
+        self.seen = self.seen or self._ranks.any(self.asked)
+        return self.seen
+
+
+# Trainer ##########################################################################################
+
+
+class Trainer:
+    """Runs a job. Every rank has a trainer; the first rank's writes metrics and checkpoints.
+
+    Args:
+        job: to train. Its model and optimiser change in place.
+        ranks: of the run.
+        folder: receives metrics and checkpoints.
+        dataset: the data set's fingerprint, for the checkpoint.
+        stop: looked at between two minibatches.
+        observer: is told about progress.
+    """
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        ranks: Ranks,
+        folder: RunFolder,
+        dataset: DatasetFingerprint,
+        stop: StopRequest,
+        observer: RunObserver,
+    ) -> None:
+        self._job = job
+        self._ranks = ranks
+        self._folder = folder
+        self._dataset = dataset
+        self._stop = AgreedStop(stop, ranks)
+        self._observer = observer
+        self._state = TrainerState()
+        self._loader_clock = LoaderClock(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
+        self._last_checkpoint = time.perf_counter()
+        self._saved_rows = ""
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Continues from `checkpoint`.
+
+        Raises:
+            TrainError: it does not fit the job, the data set or the number of ranks.
+        """
+        path = self._folder.checkpoint
+        checkpoint.check_dataset(path, self._dataset)
+        self._state = TrainerState.restored(checkpoint, path, self._job, self._ranks)
+        self._load_rows(checkpoint.rows)
+        self._saved_rows = checkpoint.rows
+        if self._ranks.is_first:
+            keep_epochs(self._folder.metrics, self._state.progress.epoch)
+
+    def fit(self) -> RunOutcome:
+        """Trains the configured number of epochs, or until validations are no longer better.
+
+        If asked to stop, saves a checkpoint and returns. A loss, weight or score that is not finite
+        ends the run. No checkpoint is written then: the last one stays.
+
+        Raises:
+            TrainError: a number is not finite, or the metric of the task is not defined.
+        """
+        while self._state.progress.epoch < self._job.config.run.epochs and not self._is_patience_over():
+            begin, before = time.perf_counter(), self._state.progress.epoch_seconds
+            for loss in self._steps():
+                self._state.progress.epoch_seconds = before + time.perf_counter() - begin
+                self._observer.step_done(loss)
+                if self._stop.seen:
+                    self.save()
+                    return RunOutcome.INTERRUPTED
+            self._job.running.average()
+            val = self._validate()
+            if self._stop.seen:  # the epoch's training is kept; a resumed run evaluates again
+                self.save()
+                return RunOutcome.INTERRUPTED
+            self._state.progress.epoch_seconds = before + time.perf_counter() - begin
+            self._finish_epoch(val)
+        if self._is_patience_over():
+            self._observer.stopped_early(self._state.progress.validations_since_best)
+        return RunOutcome.FINISHED
+
+    def test(self) -> RunResult | None:
+        """Tests the weights of the best epoch. Returns None if asked to stop meanwhile.
+
+        Raises:
+            TrainError: an output is not finite.
+        """
+        job, progress = self._job, self._state.progress
+        model = job.network.model
+        clock, last = PhaseClock(self._state.earlier.to_dict()), weights_of(model)
+        model.load_state_dict(self._state.best)
+        self._load_rows(self._state.best_rows)
+        with clock.measure(Phase.EVALUATION):
+            test = job.test.evaluate(self._ranks, self._stop)
+        model.load_state_dict(last)
+        self._load_rows(self._saved_rows)
+        if self._stop.seen:
+            return None
+        self._refuse_scores(f"the test of epoch {progress.best_epoch}", test)
+        spread = spread_over_ranks(clock, self._ranks)
+        return RunResult(
+            metric=job.task.metric.value,
+            best_epoch=progress.best_epoch,
+            val=progress.best,
+            test=None if test is None else test.to_dict(),
+            seconds=progress.elapsed_seconds,
+            phases=spread.mean,
+            ranks=self._ranks.size,
+            phase_ranges=spread.ranges,
+            historical=history_figures(job.graph.history, self._ranks),
+        )
+
+    def save(self) -> None:
+        """Writes the checkpoint; collective.
+
+        Raises:
+            TrainError: a weight is not finite. The checkpoint before stays.
+        """
+        self._refuse_weights()
+        with self._state.clock.measure(Phase.CHECKPOINT):
+            self._save_rows()
+            checkpoint = self._state.checkpoint(self._job, self._dataset, self._ranks)
+            if self._ranks.is_first:
+                checkpoint.save(self._folder.checkpoint)
+            if self._job.rows is not None:
+                self._folder.rows.keep([checkpoint.rows, checkpoint.best_rows], self._ranks)
+        self._last_checkpoint = time.perf_counter()
+
+    def _save_rows(self) -> None:
+        """Writes the learned rows, unless the last checkpoint was made at this place."""
+        job, name = self._job, self._state.rows
+        if job.rows is not None and name != self._saved_rows:
+            self._folder.rows.save(job.rows.embedding, name, self._ranks)
+            self._saved_rows = name
+
+    def _load_rows(self, name: str) -> None:
+        """Reads learned rows that were saved, in a run that has them."""
+        if self._job.rows is not None:
+            self._folder.rows.load(self._job.rows.embedding, name)
+
+    def _steps(self) -> Iterator[float]:
+        """Trains on the epoch's remaining minibatches. Yields the mean loss so far after each
+        step."""
+        job, progress = self._job, self._state.progress
+        job.network.model.train()
+        left = self._state.begin_epoch(job, self._folder.checkpoint)
+        self._observer.epoch_begins(progress.epoch + 1, progress.step, progress.step + left)
+        if not left:
+            return
+        for batch in self._loader_clock.timed(iter(job.train_loader)):
+            figures = train_step(job, batch, self._state.clock, progress)
+            self._loader_clock.charge(self._state.clock)
+            due = self._agree(figures)
+            yield progress.mean_loss
+            if due:
+                self.save()
+
+    def _agree(self, figures: StepFigures) -> bool:
+        """Adds a step of all ranks to the progress, and hears of requests to stop; collective.
+
+        Returns:
+            True if a checkpoint is due.
+
+        Raises:
+            TrainError: the loss or an output of a rank is not finite.
+        """
+        late = time.perf_counter() - self._last_checkpoint
+        due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds
+        with self._state.clock.measure(Phase.EXCHANGE):
+            table = self._ranks.table([*figures, self._stop.asked, due])
+        self._state.progress.add(table[:, :-2])
+        if not math.isfinite(self._state.progress.loss):
+            progress = self._state.progress
+            self._diverged(
+                f"the loss is {progress.loss} at epoch {progress.epoch + 1}, minibatch {progress.step}"
+            )
+        self._stop.hear(table[:, -2])
+        return bool(table[:, -1].any())
+
+    def _refuse_weights(self) -> None:
+        """Raises TrainError if a weight or a running statistic is not finite; collective."""
+        state, progress = self._job.network.model.state_dict(), self._state.progress
+        bad = [name for name, value in state.items() if not value.isfinite().all()]
+        if self._ranks.any(bool(bad)):
+            place = f"at epoch {progress.epoch + 1}, minibatch {progress.step}"
+            place = place if progress.step else f"after epoch {progress.epoch}"
+            self._diverged(f"weights are not finite {place} ({bad[0] if bad else 'on another rank'})")
+
+    def _refuse_scores(self, what: str, found: Evaluation | None) -> None:
+        """Raises TrainError if an evaluation, the same on all ranks, is not finite."""
+        if found is not None and not found.is_finite:
+            self._diverged(f"{what} is not finite: {found.problem(self._job.task.unit)}")
+
+    def _diverged(self, what: str) -> NoReturn:
+        """Raises TrainError for a number that is not finite, on the first rank."""
+        best, folder = self._state.progress.best_epoch, self._folder
+        kept = "no epoch was finished, so there is no model"
+        if best:
+            kept = f"{folder.checkpoint} keeps the weights of epoch {best}, the best one"
+        with self._ranks.one_error():
+            raise diverged(what, self._job.config, kept)
+
+    def _is_patience_over(self) -> bool:
+        patience = self._job.config.run.patience
+        return patience is not None and self._state.progress.validations_since_best >= patience
+
+    def _validate(self) -> Evaluation | None:
+        job, run, epoch = self._job, self._job.config.run, self._state.progress.epoch + 1
+        if epoch % run.evaluate_every and epoch != run.epochs:
+            return None
+        with self._state.clock.measure(Phase.EVALUATION):
+            return job.val.evaluate(self._ranks, self._stop)
+
+    def _finish_epoch(self, val: Evaluation | None) -> None:
+        progress, task = self._state.progress, self._job.task
+        self._refuse_scores(f"the validation of epoch {progress.epoch + 1}", val)
+        self._refuse_weights()
+        with self._ranks.one_error():
+            is_best = note_validation(progress, val, task)
+        if is_best:
+            self._state.best = weights_of(self._job.network.model)
+        scores = None if val is None else val.to_dict()
+        spread = spread_over_ranks(self._state.clock, self._ranks)
+        record = epoch_record(progress, task.train_metric.value, scores, spread)
+        self._state.end_epoch()
+        if is_best and self._job.rows is not None:
+            self._state.best_rows = self._state.rows  # which `save` writes
+        if self._ranks.is_first:
+            append_record(self._folder.metrics, record)
+        self.save()
+        self._observer.epoch_done(record, is_best and val is not None)

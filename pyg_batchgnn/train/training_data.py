@@ -1,0 +1,277 @@
+"""The features, labels and splits that training reads, and the fingerprint of a data set."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import psutil
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.data import FEATURES, LABELS, SPLITS, Dataset, NodeSet, Relation, Schema
+from pyg_batchgnn.fetch import is_mapped
+from pyg_batchgnn.train.config import CacheKind, Precision, RemoteKind, TaskKind, TrainConfig, refuse_given
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.link_tasks import PredictedLinks
+from pyg_batchgnn.train.network import ModelInputs
+from pyg_batchgnn.train.node_tasks import PredictedNodes
+
+# Training data ####################################################################################
+
+
+#: The fields that mean nothing in a run without learned rows.
+_OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """The attributes and splits that training reads.
+
+    Attributes:
+        schema: the node types and the relations.
+        node_type: the node type that is predicted; for links that of their targets.
+        link: the relation whose links are predicted, or None if nodes are.
+        labels: [N_t, ...], the labels of the predicted nodes by their type; none for links.
+        features: [N_t, F_t] of a floating-point type, by node type; types without are absent.
+        learned: the number of columns of the learned rows of each node type that has them.
+    """
+
+    schema: Schema
+    node_type: str
+    link: Relation | None
+    labels: Mapping[str, Tensor]
+    features: Mapping[str, Tensor]
+    learned: Mapping[str, int]
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
+        """Takes what a run reads from a data set.
+
+        Raises:
+            TrainError: the features have a type or shape that models cannot read, the labels are
+                missing, a type has neither features nor learned rows, or an option is not for this
+                graph.
+        """
+        link, labels = None, dict[str, Tensor]()
+        if config.task.kind is TaskKind.LINKS:
+            link = PredictedLinks.of(dataset, config.task).relation
+            node_type = link[2]
+        else:
+            nodes = PredictedNodes.of(dataset, config.task)
+            node_type, labels = nodes.node_type, {nodes.node_type: nodes.labels}
+        features = {one.name: one.tables[FEATURES] for one in dataset.node_sets if FEATURES in one.tables}
+        for one in dataset.node_sets:
+            _check_features(dataset, one)
+        names = _learned_types(dataset, config, features)
+        if not names:
+            because = f"but no nodes of {dataset.name} have learned rows; name their types with --embed"
+            refuse_given(config, _OF_ROWS, f"{because}, or leave it out")
+        learned = dict.fromkeys(names, config.embedding.columns or config.model.hidden)
+        read = cls(dataset.schema, node_type, link, labels, features, learned)
+        if not read.inputs.is_homogeneous:
+            _refuse_options(dataset, config)
+            _check_reached(dataset, config, read.inputs)
+        return read
+
+    @property
+    def inputs(self) -> ModelInputs:
+        """The inputs of the model."""
+        columns = {name: int(x.shape[1]) for name, x in self.features.items()}
+        return ModelInputs(self.schema, self.node_type, columns, self.learned, self.link)
+
+
+def _check_features(dataset: Dataset, nodes: NodeSet) -> None:
+    x = nodes.tables.get(FEATURES)
+    if x is not None and (not x.is_floating_point() or x.dim() != 2):
+        found = f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}"
+        raise TrainError(
+            f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)} are {found}, but models "
+            "need floating-point numbers [N, F]; convert 'x' to float32"
+        )
+    if x is not None and not x.shape[1]:
+        raise TrainError(
+            f"{dataset.name}: the node features 'x'{_of_type(dataset, nodes.name)} are {list(x.shape)}, with "
+            "no column that a model could read; leave 'x' out, then nodes have learned rows"
+        )
+
+
+def _learned_types(dataset: Dataset, config: TrainConfig, features: Mapping[str, Tensor]) -> list[str]:
+    """Returns the node types that have learned rows, in the order of the types."""
+    wanted, types = config.embedding.types, dataset.schema.node_types
+    bare = [name for name in types if name not in features]
+    if wanted == "auto":
+        return bare
+    named = {"all": types, "none": ()}.get(wanted, wanted) if isinstance(wanted, str) else wanted
+    for name in named:
+        if name not in types:
+            raise TrainError(f"embedding.types names {name}, but {dataset.name} has {', '.join(types)}")
+    for name in bare:
+        if name not in named:
+            raise TrainError(
+                f"{dataset.name} has no node features 'x'{_of_type(dataset, name)}, and no learned rows are "
+                f"wanted for them; leave --embed out, or name the type in it"
+            )
+    return [name for name in types if name in named]
+
+
+def _refuse_options(dataset: Dataset, config: TrainConfig) -> None:
+    """Refuses options of homogeneous graphs with features."""
+    because = None
+    if config.sampling.cache is not CacheKind.OFF:
+        because = f"sampling.cache is {config.sampling.cache.value}"
+    elif config.ranks.remote is not RemoteKind.EXACT:
+        because = f"ranks.remote is {config.ranks.remote.value}"
+    if because is not None:
+        graph = "has named node types" if dataset.has_names else "has learned rows"
+        raise TrainError(
+            f"{because}, which is for homogeneous graphs with features, but {dataset.name} {graph}; leave "
+            "it out"
+        )
+
+
+def _check_reached(dataset: Dataset, config: TrainConfig, inputs: ModelInputs) -> None:
+    """Checks that relations lead to every type that a layer computes rows of.
+
+    The last layer computes rows of the predicted types, the other layers of every type.
+    """
+    reached = {target for _, _, target in dataset.schema.relations}
+    others = [name for name in dataset.schema.node_types if name not in reached]
+    because = "no layer but the first can read them"
+    if config.model.num_layers == 1:
+        others = [name for name in others if name in inputs.output_types]
+        because = "the layer computes no rows of them"
+    if others:
+        raise TrainError(
+            f"{dataset.name}: no relation leads to {', '.join(others)}, so {because}; add --reverse, which "
+            "adds the reverse of every relation"
+        )
+
+
+def _of_type(dataset: Dataset, name: str) -> str:
+    return f" of type {name!r}" if dataset.has_names else ""
+
+
+# Features #########################################################################################
+
+
+#: The share of the free memory that a copy of the features may take.
+_SHARE = 0.5
+#: The rows that are converted at a time, so that the pages of a mapped file can be dropped again.
+_CHUNK = 1 << 16
+#: The types that native layers read as they are.
+_NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
+    """Returns the features as the run's layers read them, on huge pages if in memory.
+
+    A table that is mapped from a file is read into memory if it takes at most half of the free
+    memory. Otherwise it stays on disk in its own type, and the loader copies the rows that each
+    fetch group needs. Where the type has to change, results differ in their last bits between the
+    two. So half of the host's memory decides then, however much of it is free.
+
+    Args:
+        x: [N, F] of a floating-point type. It is never changed.
+        config: of the run.
+
+    Returns:
+        [N, F]; `x` itself if nothing has to change.
+
+    Raises:
+        TrainError: the type has to change, and the memory for it is taken by others.
+    """
+    dtype = feature_type(x, config)
+    if dtype is x.dtype and not is_mapped(x):
+        table = x.contiguous()
+        ops.advise_huge_pages(table)
+        return table
+    memory, size = psutil.virtual_memory(), x.numel() * dtype.itemsize
+    changes = dtype is not x.dtype
+    if size <= _SHARE * (memory.total if changes else memory.available):
+        if changes and size > memory.available:
+            name = str(dtype).removeprefix("torch.")
+            raise TrainError(
+                f"the features as {name} take {size:,} bytes of memory, of which {memory.available:,} are "
+                f"free; free some, or store the features as {name}"
+            )
+        return _copy(x, dtype)
+    return x
+
+
+def feature_type(x: Tensor, config: TrainConfig) -> torch.dtype:
+    """Returns the type in which features are held and travel.
+
+    It is bfloat16 in a bfloat16 run. Otherwise native layers read features of at most 32 bits as
+    they are, and all other features are converted to float32.
+    """
+    if config.run.precision is Precision.BFLOAT16:
+        return torch.bfloat16
+    return x.dtype if x.dtype in _NATIVE_TYPES else torch.float32
+
+
+def _copy(x: Tensor, dtype: torch.dtype) -> Tensor:
+    table = torch.empty(x.shape, dtype=dtype)
+    ops.advise_huge_pages(table)
+    for target, source in zip(table.split(_CHUNK), x.split(_CHUNK), strict=True):
+        target.copy_(source)
+    return table
+
+
+# Dataset fingerprint ##############################################################################
+
+
+_SAMPLES = 1 << 20
+
+
+@dataclass(frozen=True)
+class DatasetFingerprint:
+    """The counts of a data set, and a checksum of at most a million evenly spaced elements per
+    array."""
+
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    num_classes: int
+    checksum: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the JSON values by their names."""
+        return asdict(self)
+
+
+def fingerprint_dataset(dataset: Dataset) -> DatasetFingerprint:
+    """Returns the fingerprint of a data set. It does not depend on the integer types of its
+    arrays."""
+    checksum, columns = 0, 0
+    for array in _arrays(dataset):
+        checksum = zlib.crc32(_evenly_spaced(array).numpy().tobytes(), checksum)
+    for nodes in dataset.node_sets:
+        x = nodes.tables.get(FEATURES)
+        columns += int(x.shape[1]) if x is not None and x.dim() == 2 else 0
+    classes = sum(nodes.num_classes for nodes in dataset.node_sets)
+    return DatasetFingerprint(dataset.num_nodes, dataset.num_edges, columns, classes, checksum)
+
+
+def _arrays(dataset: Dataset) -> Iterator[Tensor]:
+    """Yields the edges of every relation, features, labels and splits of every node type, and the
+    links of every relation."""
+    for edges in dataset.edge_sets:
+        yield from edges.edge_index
+    for nodes in dataset.node_sets:
+        if FEATURES in nodes.tables:
+            yield nodes.tables[FEATURES]
+        yield nodes.tables.get(LABELS, torch.tensor(-1).expand(nodes.num_nodes))
+        yield from (dataset.split(name, nodes.name) for name in SPLITS)
+    for edges in dataset.edge_sets:
+        for _, links in sorted(edges.links.items()):
+            yield from (array for _, array in sorted(links.arrays().items()))
+
+
+def _evenly_spaced(array: Tensor) -> Tensor:
+    flat = array.reshape(-1)
+    taken = flat[:: max(1, -(-flat.numel() // _SAMPLES))]
+    return taken.to(torch.float32 if taken.is_floating_point() else torch.int64).contiguous()
