@@ -11,14 +11,14 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn.cache.build import check_features
 from pyg_batchgnn.cache.by_relation import AggregatesByRelation
 from pyg_batchgnn.cache.contexts import context_of, features_of
-from pyg_batchgnn.cache.cuts import check_budget
 from pyg_batchgnn.cache.folder import CacheMeta, SavedRows, aggregates_array, check_kinds, save_rows
 from pyg_batchgnn.cache.origin import Origin, differences
 from pyg_batchgnn.cache.relation_aggregates import PassSettings, RelationAggregates
 from pyg_batchgnn.cache.relation_context import RelationContext
 from pyg_batchgnn.cache.relation_kinds import KindByRelation, kinds_by_name, kinds_of
-from pyg_batchgnn.data import Relation, Schema
+from pyg_batchgnn.ops import check_budget
 from pyg_batchgnn.store import DistFeatureStore, TypedGraph
+from pyg_batchgnn.types import Relation, Schema
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,8 +10,8 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.cache.pieces import RelationPiece
-from pyg_batchgnn.data import FEATURES
 from pyg_batchgnn.ops import OwnedEdges
+from pyg_batchgnn.types import FEATURES
 
 #: The name of the column of GCN's factors in pieces.
 SCALE = "scale"

@@ -10,7 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.cache.relation_aggregates import RelationAggregates
-from pyg_batchgnn.data import Group, Relation, Schema
+from pyg_batchgnn.types import Group, Relation, Schema
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.cache.cuts import Cut, OwnedTargets, PieceLimits, cut_pieces, free_bytes
+from pyg_batchgnn.cache.cuts import Cut, OwnedTargets, PieceLimits, cut_pieces
 from pyg_batchgnn.cache.folder import work_with_files
 from pyg_batchgnn.cache.pieces import (
     PassReads,
@@ -25,8 +25,7 @@ from pyg_batchgnn.cache.pieces import (
     halo_nodes,
 )
 from pyg_batchgnn.comm import Header, MessageKind
-from pyg_batchgnn.data import FEATURES, Group, Schema
-from pyg_batchgnn.ops import OwnedEdges
+from pyg_batchgnn.ops import OwnedEdges, free_bytes
 from pyg_batchgnn.partition import ArraySpec, allocate_on_host, share_arrays
 from pyg_batchgnn.store import (
     Columns,
@@ -38,7 +37,7 @@ from pyg_batchgnn.store import (
     TypedGraph,
     typed_graph_from_pyg,
 )
-from pyg_batchgnn.types import SourceValues
+from pyg_batchgnn.types import FEATURES, Group, Schema, SourceValues
 
 # Targets ##########################################################################################
 

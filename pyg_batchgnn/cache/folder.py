@@ -19,7 +19,7 @@ from pyg_batchgnn.cache.build import row_blocks
 from pyg_batchgnn.cache.fingerprint import GraphFingerprint
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import EDGES, DatasetError, Group, Relation, RowKind, Schema, edge_array
+from pyg_batchgnn.data import DatasetError, edge_array
 from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
@@ -37,6 +37,7 @@ from pyg_batchgnn.data.files import (
     writing,
 )
 from pyg_batchgnn.partition import refuse_existing, with_files
+from pyg_batchgnn.types import EDGES, Group, Relation, RowKind, Schema
 
 # Folder meta ######################################################################################
 

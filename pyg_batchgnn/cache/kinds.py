@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from pyg_batchgnn.data import Relation, Schema
+from pyg_batchgnn.types import Relation, Schema
 
 _NOT_FIXED = {
     "max": "the maximum over sampled neighbours is far from that over all of them, and no native layer "

@@ -15,7 +15,7 @@ from pyg_batchgnn.cache.folder import RelationMeta, load_rows
 from pyg_batchgnn.cache.kinds import Aggregation
 from pyg_batchgnn.cache.pieces import ReadableRows, RelationPiece, progress_bar
 from pyg_batchgnn.cache.relation_context import RelationContext
-from pyg_batchgnn.data import FEATURES
+from pyg_batchgnn.types import FEATURES
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from pyg_batchgnn.cache.kinds import Aggregation
-from pyg_batchgnn.data import Relation, Schema
+from pyg_batchgnn.types import Relation, Schema
 
 #: One aggregation for all relations, or one for each of some relations.
 KindByRelation: TypeAlias = str | Aggregation | Mapping[Relation, str | Aggregation]

@@ -3,25 +3,32 @@
 Every error names the rank that it is about.
 """
 
-from pyg_batchgnn.comm.communicator import (
-    Communicator,
-    available_backends,
-    check_backend,
-    describe_backend,
-    gradient_hook,
-    why_unavailable,
-)
-from pyg_batchgnn.comm.errors import (
-    AgreementError,
-    BrokenCommunicatorError,
-    CommError,
-    DivergenceError,
-    PeerError,
-)
-from pyg_batchgnn.comm.host_memory import Access, Field, RowLayout, share_on_host
-from pyg_batchgnn.comm.message import CommCounters, Counts, Header, KindCounts, MessageKind
-from pyg_batchgnn.comm.rows import Received
-from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor, interrupts_held_back
+from typing import TYPE_CHECKING
+
+from pyg_batchgnn.late_imports import late_names
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.comm.communicator import (
+        Communicator,
+        available_backends,
+        check_backend,
+        describe_backend,
+        gradient_hook,
+        why_unavailable,
+    )
+    from pyg_batchgnn.comm.errors import (
+        AgreementError,
+        BrokenCommunicatorError,
+        CommError,
+        DivergenceError,
+        PeerError,
+    )
+    from pyg_batchgnn.comm.host_memory import Access, Field, RowLayout, share_on_host
+    from pyg_batchgnn.comm.message import CommCounters, Counts, Header, KindCounts, MessageKind
+    from pyg_batchgnn.comm.rows import Received
+    from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor, interrupts_held_back
+else:
+    __getattr__ = late_names(__name__)
 
 __all__ = [
     "Access",

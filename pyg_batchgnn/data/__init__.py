@@ -1,50 +1,61 @@
 """Reads data sets from files, makes generated ones, and has one way in to all: `load_dataset`."""
 
-from pyg_batchgnn.data.bundle import read_bundle
-from pyg_batchgnn.data.check import check_dataset, check_node_counts
-from pyg_batchgnn.data.dataset import (
-    SPLITS,
-    Dataset,
-    EdgeSet,
-    LinkSplit,
-    NodeSet,
-    class_numbers,
-    count_classes,
-)
-from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
-from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
-from pyg_batchgnn.data.folder_write import write_folder
-from pyg_batchgnn.data.generator import (
-    GeneratorSpec,
-    TypedGeneratorSpec,
-    generate,
-    generate_folder,
-    generate_typed,
-    generate_typed_folder,
-)
-from pyg_batchgnn.data.groups import (
-    EDGE_FEATURES,
-    EDGES,
-    FEATURES,
-    LABELS,
-    NODES,
-    Group,
-    RowKind,
-)
-from pyg_batchgnn.data.hold_out import hold_out_links, reverse_of, stored_reverse, with_reverse_relations
-from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
-from pyg_batchgnn.data.meta import (
-    attribute_array,
-    attribute_of,
-    edge_array,
-    group_folder,
-    split_array,
-    split_of,
-)
-from pyg_batchgnn.data.ogb import read_ogb
-from pyg_batchgnn.data.pyg import as_dataset, from_pyg
-from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
-from pyg_batchgnn.data.undirected import ParallelEdges, is_symmetric, make_undirected
+from typing import TYPE_CHECKING
+
+from pyg_batchgnn.late_imports import late_names
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.data.bundle import read_bundle
+    from pyg_batchgnn.data.check import check_dataset, check_node_counts
+    from pyg_batchgnn.data.dataset import (
+        SPLITS,
+        Dataset,
+        EdgeSet,
+        LinkSplit,
+        NodeSet,
+        class_numbers,
+        count_classes,
+    )
+    from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
+    from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
+    from pyg_batchgnn.data.folder_write import write_folder
+    from pyg_batchgnn.data.generator import (
+        GeneratorSpec,
+        TypedGeneratorSpec,
+        generate,
+        generate_folder,
+        generate_typed,
+        generate_typed_folder,
+    )
+    from pyg_batchgnn.data.hold_out import hold_out_links, with_reverse_relations
+    from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
+    from pyg_batchgnn.data.meta import (
+        attribute_array,
+        attribute_of,
+        edge_array,
+        group_folder,
+        split_array,
+        split_of,
+    )
+    from pyg_batchgnn.data.ogb import read_ogb
+    from pyg_batchgnn.data.pyg import as_dataset, from_pyg
+    from pyg_batchgnn.data.undirected import ParallelEdges, is_symmetric, make_undirected
+    from pyg_batchgnn.types import (
+        EDGE_FEATURES,
+        EDGES,
+        FEATURES,
+        HOMOGENEOUS,
+        LABELS,
+        NODES,
+        Group,
+        Relation,
+        RowKind,
+        Schema,
+        reverse_of,
+        stored_reverse,
+    )
+else:
+    __getattr__ = late_names(__name__)
 
 __all__ = [
     "EDGES",

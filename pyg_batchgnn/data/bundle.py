@@ -20,9 +20,8 @@ from pyg_batchgnn.data.dataset import SPLITS, Dataset, EdgeSet, NodeSet, class_n
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, broken
 from pyg_batchgnn.data.files import check_sha256, read_json
 from pyg_batchgnn.data.folder_write import arrays_of
-from pyg_batchgnn.data.groups import FEATURES, LABELS
 from pyg_batchgnn.data.places import data_folders, say_where
-from pyg_batchgnn.data.schema import Relation
+from pyg_batchgnn.types import FEATURES, LABELS, Relation
 
 # Features #########################################################################################
 

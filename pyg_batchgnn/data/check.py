@@ -21,8 +21,8 @@ from pyg_batchgnn.data.dataset import (
     class_numbers,
 )
 from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.groups import FEATURES, LABELS, Group
 from pyg_batchgnn.data.meta import LinkArray, attribute_array, edge_array, split_array
+from pyg_batchgnn.types import FEATURES, LABELS, Group
 
 # Features are read whole to look for NaN only up to this size. A larger table is mapped, and
 # reading all of it would cost what mapping saves.

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.groups import FEATURES, LABELS, NODES, Group, RowKind
-from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
+from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, RowKind, Schema
 
 # Links ############################################################################################
 

@@ -26,7 +26,6 @@ from pyg_batchgnn.data.dataset import (
 )
 from pyg_batchgnn.data.errors import DatasetNotFoundError, broken, missing
 from pyg_batchgnn.data.files import META_FILE, as_tensor, map_tensor, open_npy, verify_tensor
-from pyg_batchgnn.data.groups import EDGE_FEATURES, EDGES, FEATURES, LABELS, NODES, Group, RowKind
 from pyg_batchgnn.data.meta import (
     FOLDERS,
     LINKS_FOLDER,
@@ -43,7 +42,18 @@ from pyg_batchgnn.data.meta import (
     split_of,
 )
 from pyg_batchgnn.data.parquet import has_edges, parquet_files, read_parquet_edges
-from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
+from pyg_batchgnn.types import (
+    EDGE_FEATURES,
+    EDGES,
+    FEATURES,
+    HOMOGENEOUS,
+    LABELS,
+    NODES,
+    Group,
+    Relation,
+    RowKind,
+    Schema,
+)
 
 # Folder reader ####################################################################################
 

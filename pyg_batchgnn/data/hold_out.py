@@ -10,12 +10,9 @@ from torch import Tensor
 
 from pyg_batchgnn.data.dataset import Dataset, EdgeSet, LinkSplit
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.data.schema import Relation, Schema
+from pyg_batchgnn.types import Relation
 
 # Reversed #########################################################################################
-
-
-_PREFIX = "rev_"
 
 
 def with_reverse_relations(dataset: Dataset) -> Dataset:
@@ -40,25 +37,6 @@ def with_reverse_relations(dataset: Dataset) -> Dataset:
     ]
     source = f"{dataset.source.rstrip('.')}; with reverse relations."
     return replace(dataset, edge_sets=(*dataset.edge_sets, *added), source=source)
-
-
-def reverse_of(relation: Relation) -> Relation:
-    """Returns the names of the reverse of a relation."""
-    source, name, target = relation
-    return target, f"{_PREFIX}{name}", source
-
-
-def stored_reverse(schema: Schema, relation: Relation) -> Relation | None:
-    """Returns the relation of a graph that by its names is the reverse of another one.
-
-    It leads the other way. One of the two has the name of the other with "rev_" in front. None if
-    the graph has no such relation.
-    """
-    source, name, target = relation
-    names = [reverse_of(relation)]
-    if name.startswith(_PREFIX):
-        names.insert(0, (target, name.removeprefix(_PREFIX), source))
-    return next((one for one in names if one in schema.relations), None)
 
 
 # Hold out #########################################################################################

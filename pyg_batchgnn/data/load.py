@@ -23,14 +23,13 @@ from pyg_batchgnn.data.generator import (
 )
 from pyg_batchgnn.data.generator.typed import TYPED_GENERATOR_VERSION
 from pyg_batchgnn.data.generator.write import GENERATOR_VERSION
-from pyg_batchgnn.data.groups import RowKind
 from pyg_batchgnn.data.hold_out import hold_out_links
 from pyg_batchgnn.data.meta import group_of_folder, read_meta
 from pyg_batchgnn.data.ogb import OGB_TABLES, read_ogb
 from pyg_batchgnn.data.ogb.read import Download, find_ogb
 from pyg_batchgnn.data.places import data_folders, say_where
-from pyg_batchgnn.data.schema import Relation
 from pyg_batchgnn.data.undirected import ParallelEdges, undirected_dataset
+from pyg_batchgnn.types import Relation, RowKind
 
 # Load options #####################################################################################
 

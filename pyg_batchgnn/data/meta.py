@@ -12,8 +12,7 @@ from urllib.parse import quote, unquote
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, promise_of, read_json, write_json
-from pyg_batchgnn.data.groups import EDGES, NODES, Group, RowKind
-from pyg_batchgnn.data.schema import HOMOGENEOUS, Schema
+from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
 # Layout ###########################################################################################
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.dataset import SPLITS, Dataset, EdgeSet, NodeSet, count_classes
 from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.groups import EDGE_FEATURES, EDGES, FEATURES, NODES, Group, RowKind
+from pyg_batchgnn.types import EDGE_FEATURES, EDGES, FEATURES, NODES, Group, RowKind
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData

@@ -15,10 +15,10 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import HOMOGENEOUS, Group, Schema
 from pyg_batchgnn.embed.rules import UpdateRule
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store import CscGraph, DistGraphStore, TypedGraph, typed_graph_from_pyg
+from pyg_batchgnn.types import HOMOGENEOUS, Group, Schema
 
 # Table ############################################################################################
 

@@ -1,17 +1,24 @@
 """The fetchers, which bring attributes to the minibatches that need them."""
 
-from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache, SeedShare
-from pyg_batchgnn.fetch.fetcher import (
-    BlockFetcher,
-    Fetched,
-    Fetcher,
-    FetchGroup,
-    InPlaceFetcher,
-    are_mapped,
-    as_table,
-    is_mapped,
-)
-from pyg_batchgnn.fetch.remote import RemoteFetcher
+from typing import TYPE_CHECKING
+
+from pyg_batchgnn.late_imports import late_names
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache, SeedShare
+    from pyg_batchgnn.fetch.fetcher import (
+        BlockFetcher,
+        Fetched,
+        Fetcher,
+        FetchGroup,
+        InPlaceFetcher,
+        are_mapped,
+        as_table,
+        is_mapped,
+    )
+    from pyg_batchgnn.fetch.remote import RemoteFetcher
+else:
+    __getattr__ = late_names(__name__)
 
 __all__ = [
     "BlockFetcher",

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.data import Group, Relation
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.sample import SamplingPlan, taken_probability
 from pyg_batchgnn.store import RowBlock, RowFormat, RowReader, RowRequest
+from pyg_batchgnn.types import Group, Relation
 
 # Cached rows ######################################################################################
 

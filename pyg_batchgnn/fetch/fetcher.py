@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import Group
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
 from pyg_batchgnn.store import RowRequest
+from pyg_batchgnn.types import Group
 
 # Fetcher ##########################################################################################
 

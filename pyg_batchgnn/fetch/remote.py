@@ -13,7 +13,6 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Header, MessageKind
-from pyg_batchgnn.data import Group
 from pyg_batchgnn.fetch.cache import CacheRequest, CacheSplit, FeatureCache, choose_rows
 from pyg_batchgnn.fetch.fetcher import (
     DistinctEdges,
@@ -25,6 +24,7 @@ from pyg_batchgnn.fetch.fetcher import (
 )
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
 from pyg_batchgnn.store import Columns, DistFeatureStore, RowBlock, RowRequest
+from pyg_batchgnn.types import Group
 
 #: The internal ids of the nodes of each minibatch, by node type.
 _NodeIds: TypeAlias = Sequence[Sequence[Tensor]]

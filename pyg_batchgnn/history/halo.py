@@ -10,12 +10,12 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind
-from pyg_batchgnn.data import HOMOGENEOUS, NODES
 from pyg_batchgnn.history.embedding_cache import FoundRows
 from pyg_batchgnn.ops import HaloPeers, InEdges, RelayAnswers
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.sample import Layout, MacrobatchSeeds, RelayPart, SampledMinibatch, SamplingPlan, Seeds
 from pyg_batchgnn.store import Columns, DistFeatureStore, RowRequest
+from pyg_batchgnn.types import HOMOGENEOUS, NODES
 
 # Halo #############################################################################################
 

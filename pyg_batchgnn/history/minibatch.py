@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import NODES
 from pyg_batchgnn.fetch import Fetched, FetchGroup
 from pyg_batchgnn.history.caches import HistoricalCaches
 from pyg_batchgnn.history.embedding_cache import FoundRows
@@ -24,6 +23,7 @@ from pyg_batchgnn.sample import (
     SampledNodes,
 )
 from pyg_batchgnn.store import DistFeatureStore
+from pyg_batchgnn.types import NODES
 
 # Forward pass #####################################################################################
 

@@ -1,13 +1,20 @@
 """The loader, which is what the user iterates."""
 
-from pyg_batchgnn.loader.neighbor_loader import (
-    MacrobatchHGTLoader,
-    MacrobatchLinkNeighborLoader,
-    MacrobatchNeighborLoader,
-)
-from pyg_batchgnn.loader.rank_setup import balanced_trainers
-from pyg_batchgnn.loader.schedule import ScheduleName
-from pyg_batchgnn.loader.stats import LoaderCounters, LoaderStats
+from typing import TYPE_CHECKING
+
+from pyg_batchgnn.late_imports import late_names
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.loader.neighbor_loader import (
+        MacrobatchHGTLoader,
+        MacrobatchLinkNeighborLoader,
+        MacrobatchNeighborLoader,
+    )
+    from pyg_batchgnn.loader.rank_setup import balanced_trainers
+    from pyg_batchgnn.loader.schedule import ScheduleName
+    from pyg_batchgnn.loader.stats import LoaderCounters, LoaderStats
+else:
+    __getattr__ = late_names(__name__)
 
 __all__ = [
     "LoaderCounters",

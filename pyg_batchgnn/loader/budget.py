@@ -14,10 +14,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.cache import free_bytes
 from pyg_batchgnn.loader.options import LoaderOptions, Size
 from pyg_batchgnn.loader.position import Order
 from pyg_batchgnn.loader.stats import count_distinct
+from pyg_batchgnn.ops import free_bytes
 from pyg_batchgnn.sample import SampledMinibatch
 
 # Probe ############################################################################################

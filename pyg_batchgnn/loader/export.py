@@ -13,7 +13,6 @@ from torch.utils.data import get_worker_info
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.data import Group
 from pyg_batchgnn.loader.filter import Gatherer, edge_index_of
 from pyg_batchgnn.loader.source import Source
 from pyg_batchgnn.loader.stats import LoaderCounters
@@ -27,6 +26,7 @@ from pyg_batchgnn.sample import (
     SampleInfo,
     remember,
 )
+from pyg_batchgnn.types import Group
 
 # Export ###########################################################################################
 

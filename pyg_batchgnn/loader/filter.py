@@ -23,9 +23,9 @@ from torch_geometric.loader.utils import index_select
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.sample import put_entry
 from pyg_batchgnn.store import AttributeGroups
+from pyg_batchgnn.types import EDGES, NODES, Group
 
 # Gather ###########################################################################################
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Group, Schema
 from pyg_batchgnn.loader.schedule import SeedStep, WorkItem
 from pyg_batchgnn.ops import check_range, check_vector, digest_text, minibatch_key
 from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
+from pyg_batchgnn.types import Group, Schema
 
 # Places ###########################################################################################
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.loader.inputs import OwnerNodes, OwnPositions, Places, StepInputs
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.ops import INTEGERS, check_range, digest_text, fold_key, minibatch_key
@@ -26,6 +25,7 @@ from pyg_batchgnn.sample import (
     SampleInfo,
     named_relation,
 )
+from pyg_batchgnn.types import Relation, Schema
 
 # Link digest ######################################################################################
 

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
-from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes, OwnPositions
 from pyg_batchgnn.loader.link_inputs import (
     LinkGraph,
@@ -50,6 +49,7 @@ from pyg_batchgnn.store import (
     first_times_of_part,
     own_edges,
 )
+from pyg_batchgnn.types import Relation, Schema
 
 # Link negatives ###################################################################################
 

@@ -11,7 +11,6 @@ import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.data import FEATURES
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
@@ -47,6 +46,7 @@ from pyg_batchgnn.sample import (
     SampledMinibatch,
 )
 from pyg_batchgnn.store import Sortedness, attribute_by_group
+from pyg_batchgnn.types import FEATURES
 
 # Local sampler ####################################################################################
 

@@ -14,10 +14,11 @@ from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.cache import AggregationCache, number_of_bytes
+from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader.schedule import ScheduleName
+from pyg_batchgnn.ops import number_of_bytes
 from pyg_batchgnn.sample import Direction, LinkRules, NeighborChoice, as_integer
 from pyg_batchgnn.store import AttributeGroups, DistFeatureStore, DistGraphStore, TypedGraph
 

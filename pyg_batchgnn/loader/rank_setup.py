@@ -14,7 +14,6 @@ from torch import Tensor
 from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import NODES, Group
 from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
 from pyg_batchgnn.history import HaloSampler, OwnRowFetcher
 from pyg_batchgnn.loader.budget import AttributeCost
@@ -72,6 +71,7 @@ from pyg_batchgnn.store import (
     replicate_attribute,
     sum_weights,
 )
+from pyg_batchgnn.types import NODES, Group
 
 # Rank sampling ####################################################################################
 

@@ -16,7 +16,6 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache import AggregationCache
-from pyg_batchgnn.data import Group, Schema
 from pyg_batchgnn.fetch import (
     BlockFetcher,
     Fetched,
@@ -37,6 +36,7 @@ from pyg_batchgnn.loader.filter import (
 from pyg_batchgnn.loader.options import TOPOLOGY, Features, Reading
 from pyg_batchgnn.sample import AttributeRows, MinibatchPlan, Placement, SamplingPlan
 from pyg_batchgnn.store import AttributeGroups, DistFeatureStore, TypedGraph
+from pyg_batchgnn.types import Group, Schema
 
 # Source ###########################################################################################
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, Group, Schema, as_dataset, check_node_counts
+from pyg_batchgnn.data import Dataset, as_dataset, check_node_counts
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.checks import check_comm, check_splits
@@ -38,6 +38,7 @@ from pyg_batchgnn.partition.policy import (
 from pyg_batchgnn.partition.reading import ReadingSlice, read_slice
 from pyg_batchgnn.partition.release import release_memory
 from pyg_batchgnn.partition.stream import OwnerStream, contiguous_owners, random_owners
+from pyg_batchgnn.types import Group, Schema
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData

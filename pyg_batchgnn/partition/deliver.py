@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.data import Dataset, Group
+from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.ops import InEdges, gather_rows
 from pyg_batchgnn.partition.checks import own_share
 from pyg_batchgnn.partition.move import Grouping, Remote, group, group_by_range, own_rounds, pull, send
 from pyg_batchgnn.partition.numbering import Numbering, RunRows, Runs
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
+from pyg_batchgnn.types import Group
 
 # Deliver edges ####################################################################################
 

@@ -8,20 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyg_batchgnn.data import (
-    EDGES,
-    HOMOGENEOUS,
-    NODES,
-    Group,
-    Schema,
-    attribute_array,
-    attribute_of,
-    edge_array,
-    split_array,
-    split_of,
-)
+from pyg_batchgnn.data import attribute_array, attribute_of, edge_array, split_array, split_of
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, broken, missing, read_json, write_json
 from pyg_batchgnn.partition.book import PartitionBook
+from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, Schema
 
 FORMAT = "pyg_batchgnn.partition"
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none. Version 1

@@ -15,13 +15,14 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Group, attribute_of, edge_array, split_array, split_of
+from pyg_batchgnn.data import attribute_of, edge_array, split_array, split_of
 from pyg_batchgnn.data.files import META_FILE, broken, map_tensor, verify_tensor
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.checks import check_comm, with_files
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_partition_meta
 from pyg_batchgnn.partition.part import Part, directory_slices
+from pyg_batchgnn.types import Group
 
 # Part files #######################################################################################
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Group, Relation, Schema
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.checks import check_comm
+from pyg_batchgnn.types import Group, Relation, Schema
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, DatasetError, Schema
+from pyg_batchgnn.data import Dataset, DatasetError
 from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.reading import ReadingSlice
+from pyg_batchgnn.types import Schema
 
 # Balanced #########################################################################################
 

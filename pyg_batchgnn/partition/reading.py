@@ -13,11 +13,12 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.data import Dataset, Schema, edge_array
+from pyg_batchgnn.data import Dataset, edge_array
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.partition.checks import outside, refuse_outside
 from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range, send, shared_rounds
+from pyg_batchgnn.types import Schema
 
 # Joint ids ########################################################################################
 

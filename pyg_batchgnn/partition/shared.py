@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, share_on_host
-from pyg_batchgnn.data import Group, attribute_array, attribute_of
+from pyg_batchgnn.data import attribute_array, attribute_of
 from pyg_batchgnn.partition.part import Part
+from pyg_batchgnn.types import Group
 
 #: Arrays begin at multiples of a cache line.
 _ALIGN = 64

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import FEATURES, LABELS, Dataset, NodeSet
+from pyg_batchgnn.data import Dataset, NodeSet
 from pyg_batchgnn.history import HistoricalSettings
 from pyg_batchgnn.loader import ScheduleName
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork, measure_machine, network_of
@@ -28,6 +28,7 @@ from pyg_batchgnn.planner.probe import SAMPLES, owners_of, probe_graph
 from pyg_batchgnn.planner.workload import PlannerProbe, PlannerSetting, Prediction, TypeRows, Workload
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import TypedGraph
+from pyg_batchgnn.types import FEATURES, LABELS
 
 #: The share by which a more complicated setting must be faster.
 _WORTH = 0.03

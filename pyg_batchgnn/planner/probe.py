@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset, Schema
+from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import ScheduleName, balanced_trainers
 from pyg_batchgnn.partition import load_partition, partition_parts, random_owner, read_partition_meta
 from pyg_batchgnn.planner.workload import MinibatchMeans, Numbers, Overlaps, PlannerProbe, Workload
 from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan, Seeds
 from pyg_batchgnn.store import TypedGraph
+from pyg_batchgnn.types import Schema
 
 # The number of distinct nodes of minibatches that are fetched together (BatchGNN, appendix A).
 #

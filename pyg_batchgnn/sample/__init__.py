@@ -1,79 +1,86 @@
 """The samplers, which choose the edges of each minibatch, and the types of minibatches."""
 
-from pyg_batchgnn.ops import keyed_permutation, minibatch_key
-from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
-from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
-from pyg_batchgnn.sample.link_seeds import (
-    LinkFinder,
-    Links,
-    LinkSeeder,
-    LinkStart,
-    LocalFinder,
-    SeedEdges,
-    links_key,
-    named_relation,
-)
-from pyg_batchgnn.sample.macrobatch import (
-    HGTSampler,
-    MacrobatchSampler,
-    MacrobatchSeeds,
-    MinibatchPlan,
-    Sampler,
-)
-from pyg_batchgnn.sample.minibatch import Minibatch, MinibatchLayer
-from pyg_batchgnn.sample.negatives import (
-    LateNegatives,
-    NegativeMode,
-    NegativePlan,
-    Negatives,
-    check_early_links,
-    draw_negatives,
-    negative_key,
-    negative_plan,
-)
-from pyg_batchgnn.sample.node_pool import ExistingPairs, NodePool
-from pyg_batchgnn.sample.partitioned import PartitionedSampler, RelayPart
-from pyg_batchgnn.sample.plan import (
-    NEIGHBOR_CAP,
-    HGTPlan,
-    NeighborChoice,
-    Replacement,
-    SamplingPlan,
-    Subgraph,
-    TemporalStrategy,
-    as_integer,
-    fanouts_by_relation,
-    taken_probability,
-)
-from pyg_batchgnn.sample.pyg import (
-    LinkRules,
-    PygHGTSampler,
-    PygLinkSampler,
-    PygNeighborSampler,
-    PygNodeSampler,
-    PygParts,
-)
-from pyg_batchgnn.sample.pyg_output import (
-    Direction,
-    LinkInfo,
-    Names,
-    PygForm,
-    PygOutput,
-    SampleInfo,
-    SeedInfo,
-    put_entry,
-)
-from pyg_batchgnn.sample.rank_finder import RankFinder, RankPlan, RankPlanner
-from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
-from pyg_batchgnn.types import (
-    LabelledLinks,
-    Layout,
-    SampledEdges,
-    SampledLinks,
-    SampledMinibatch,
-    SampledNodes,
-    TripletLinks,
-)
+from typing import TYPE_CHECKING
+
+from pyg_batchgnn.late_imports import late_names
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.ops import keyed_permutation, minibatch_key
+    from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
+    from pyg_batchgnn.sample.batch_edges import HandedOut, handed_out, remember
+    from pyg_batchgnn.sample.link_seeds import (
+        LinkFinder,
+        Links,
+        LinkSeeder,
+        LinkStart,
+        LocalFinder,
+        SeedEdges,
+        links_key,
+        named_relation,
+    )
+    from pyg_batchgnn.sample.macrobatch import (
+        HGTSampler,
+        MacrobatchSampler,
+        MacrobatchSeeds,
+        MinibatchPlan,
+        Sampler,
+    )
+    from pyg_batchgnn.sample.minibatch import Minibatch, MinibatchLayer
+    from pyg_batchgnn.sample.negatives import (
+        LateNegatives,
+        NegativeMode,
+        NegativePlan,
+        Negatives,
+        check_early_links,
+        draw_negatives,
+        negative_key,
+        negative_plan,
+    )
+    from pyg_batchgnn.sample.node_pool import ExistingPairs, NodePool
+    from pyg_batchgnn.sample.partitioned import PartitionedSampler, RelayPart
+    from pyg_batchgnn.sample.plan import (
+        NEIGHBOR_CAP,
+        HGTPlan,
+        NeighborChoice,
+        Replacement,
+        SamplingPlan,
+        Subgraph,
+        TemporalStrategy,
+        as_integer,
+        fanouts_by_relation,
+        taken_probability,
+    )
+    from pyg_batchgnn.sample.pyg import (
+        LinkRules,
+        PygHGTSampler,
+        PygLinkSampler,
+        PygNeighborSampler,
+        PygNodeSampler,
+        PygParts,
+    )
+    from pyg_batchgnn.sample.pyg_output import (
+        Direction,
+        LinkInfo,
+        Names,
+        PygForm,
+        PygOutput,
+        SampleInfo,
+        SeedInfo,
+        put_entry,
+    )
+    from pyg_batchgnn.sample.rank_finder import RankFinder, RankPlan, RankPlanner
+    from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key
+    from pyg_batchgnn.types import (
+        LabelledLinks,
+        Layout,
+        SampledEdges,
+        SampledLinks,
+        SampledMinibatch,
+        SampledNodes,
+        TripletLinks,
+    )
+else:
+    __getattr__ = late_names(__name__)
 
 __all__ = [
     "NEIGHBOR_CAP",

@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from pyg_batchgnn.data import Group
 from pyg_batchgnn.sample.attribute_rows import AttributeRows
-from pyg_batchgnn.types import LayerHops, SampledMinibatch
+from pyg_batchgnn.types import Group, LayerHops, SampledMinibatch
 
 
 def dgl_blocks(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows]) -> list[Any]:

@@ -12,10 +12,17 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import Relation, Schema, reverse_of, stored_reverse
 from pyg_batchgnn.sample.negatives import NegativeDraw, NegativeMode, NegativePlan, negative_key
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds
-from pyg_batchgnn.types import LabelledLinks, SampledLinks, TripletLinks
+from pyg_batchgnn.types import (
+    LabelledLinks,
+    Relation,
+    SampledLinks,
+    Schema,
+    TripletLinks,
+    reverse_of,
+    stored_reverse,
+)
 
 
 @dataclass(frozen=True, eq=False)

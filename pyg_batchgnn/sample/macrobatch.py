@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import Schema
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample.plan import HGTPlan, SamplingPlan, Subgraph
 from pyg_batchgnn.sample.seeds import Seeds, checked_seeds, gather_seeds
 from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph, WeightSums
-from pyg_batchgnn.types import ByNumber, Layout, SampledEdges, SampledMinibatch, SampledNodes
+from pyg_batchgnn.types import ByNumber, Layout, SampledEdges, SampledMinibatch, SampledNodes, Schema
 
 
 def typed_of(graph: CscGraph | TypedGraph) -> TypedGraph:

@@ -11,11 +11,19 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.data import EDGE_FEATURES, FEATURES, LABELS, Group, Relation
 from pyg_batchgnn.sample.attribute_rows import AttributeRows, Placement
 from pyg_batchgnn.sample.dgl_blocks import dgl_blocks
 from pyg_batchgnn.sample.pyg_output import pyg_batch
-from pyg_batchgnn.types import LayerHops, SampledEdges, SampledMinibatch
+from pyg_batchgnn.types import (
+    EDGE_FEATURES,
+    FEATURES,
+    LABELS,
+    Group,
+    LayerHops,
+    Relation,
+    SampledEdges,
+    SampledMinibatch,
+)
 
 #: Rows of all types, or of the only type that is meant.
 TypedRows = Tensor | Mapping[str, Tensor]

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
-from pyg_batchgnn.data import Group, Relation, RowKind, Schema
 from pyg_batchgnn.ops import WordStreams, fold_key, to_signed
 from pyg_batchgnn.sample.node_pool import ExistingPairs, NodePool
 from pyg_batchgnn.store import TypedGraph
+from pyg_batchgnn.types import Group, Relation, RowKind, Schema
 
 #: Candidates of a negative that must not be an edge, before it is drawn among what is free.
 TRIES = 8

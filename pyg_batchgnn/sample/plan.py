@@ -21,8 +21,8 @@ from torch_geometric.sampler import NumNeighbors
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import HOMOGENEOUS, Relation, Schema
 from pyg_batchgnn.store import Sortedness
+from pyg_batchgnn.types import HOMOGENEOUS, Relation, Schema
 
 #: Of each hop: a number of neighbours, -1 for all, or a fraction of them.
 HopFanouts: TypeAlias = tuple[Any, ...]

@@ -20,7 +20,6 @@ from torch_geometric.sampler import (
 )
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.data import Relation
 from pyg_batchgnn.sample.link_seeds import Links, LinkSeeder, LinkStart, SeedEdges
 from pyg_batchgnn.sample.macrobatch import HGTSampler, MacrobatchSampler
 from pyg_batchgnn.sample.negatives import LateNegatives, check_early_links, negative_plan
@@ -42,7 +41,7 @@ from pyg_batchgnn.store import (
     typed_graph_from_pyg,
     weight_by_group,
 )
-from pyg_batchgnn.types import Layout
+from pyg_batchgnn.types import Layout, Relation
 
 
 class PygNodeSampler(BaseSampler):

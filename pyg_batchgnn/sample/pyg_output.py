@@ -14,11 +14,10 @@ from torch_geometric.data.storage import BaseStorage
 from torch_geometric.sampler import HeteroSamplerOutput, NumNeighbors, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.data import FEATURES, Group, Relation
 from pyg_batchgnn.sample.attribute_rows import AttributeRows
 from pyg_batchgnn.sample.negatives import NegativeMode
 from pyg_batchgnn.store import reversed_relation
-from pyg_batchgnn.types import SampledEdges, SampledMinibatch, TripletLinks
+from pyg_batchgnn.types import FEATURES, Group, Relation, SampledEdges, SampledMinibatch, TripletLinks
 
 PygOutput: TypeAlias = SamplerOutput | HeteroSamplerOutput
 

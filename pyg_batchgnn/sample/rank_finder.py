@@ -16,7 +16,6 @@ from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.data import Group, Relation
 from pyg_batchgnn.ops import WordStreams
 from pyg_batchgnn.partition import Part, node_values, own_rounds, send_rows
 from pyg_batchgnn.sample.link_seeds import FoundLinks, LinkDraw, LinkIds
@@ -42,6 +41,7 @@ from pyg_batchgnn.store import (
     directory_tables,
     even_bounds,
 )
+from pyg_batchgnn.types import Group, Relation
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store import TypedGraph
+from pyg_batchgnn.types import Relation, Schema
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,38 +1,52 @@
 """The graph and the attributes that a process holds."""
 
-from pyg_batchgnn.store.directory import (
-    SlicedTables,
-    Slices,
-    ask,
-    directory_tables,
-    even_bounds,
-    internal_ids,
-)
-from pyg_batchgnn.store.dist_features import EDGE_TYPE, DistFeatureStore, group_name, group_of
-from pyg_batchgnn.store.dist_graph import DistGraphStore, OwnEdges, own_edges
-from pyg_batchgnn.store.graph import (
-    CscGraph,
-    TypedGraph,
-    edge_list,
-    reversed_graph,
-    reversed_group,
-    reversed_relation,
-)
-from pyg_batchgnn.store.hybrid import HybridTopology, replicate_attribute, replicate_topology
-from pyg_batchgnn.store.node_order import NodeOrder, first_times_of_part
-from pyg_batchgnn.store.part_times import OwnRowFinder, OwnRows, PartTimes, SeedTimes, SortedNodes, own_sums
-from pyg_batchgnn.store.pyg import (
-    AttributeGroups,
-    attribute_by_group,
-    graph_from_pyg,
-    is_typed,
-    typed_graph_from_pyg,
-    weight_by_group,
-)
-from pyg_batchgnn.store.row_reader import RowReader, Rows
-from pyg_batchgnn.store.shard import Columns, LocalShard, RowBlock, RowFormat, RowRequest
-from pyg_batchgnn.store.time_order import TimeOrder, WeightSums
-from pyg_batchgnn.store.times import Sortedness, TimeLevel, Times, first_times, sum_weights
+from typing import TYPE_CHECKING
+
+from pyg_batchgnn.late_imports import late_names
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.store.directory import (
+        SlicedTables,
+        Slices,
+        ask,
+        directory_tables,
+        even_bounds,
+        internal_ids,
+    )
+    from pyg_batchgnn.store.dist_features import EDGE_TYPE, DistFeatureStore, group_name, group_of
+    from pyg_batchgnn.store.dist_graph import DistGraphStore, OwnEdges, own_edges
+    from pyg_batchgnn.store.graph import (
+        CscGraph,
+        TypedGraph,
+        edge_list,
+        reversed_graph,
+        reversed_group,
+        reversed_relation,
+    )
+    from pyg_batchgnn.store.hybrid import HybridTopology, replicate_attribute, replicate_topology
+    from pyg_batchgnn.store.node_order import NodeOrder, first_times_of_part
+    from pyg_batchgnn.store.part_times import (
+        OwnRowFinder,
+        OwnRows,
+        PartTimes,
+        SeedTimes,
+        SortedNodes,
+        own_sums,
+    )
+    from pyg_batchgnn.store.pyg import (
+        AttributeGroups,
+        attribute_by_group,
+        graph_from_pyg,
+        is_typed,
+        typed_graph_from_pyg,
+        weight_by_group,
+    )
+    from pyg_batchgnn.store.row_reader import RowReader, Rows
+    from pyg_batchgnn.store.shard import Columns, LocalShard, RowBlock, RowFormat, RowRequest
+    from pyg_batchgnn.store.time_order import TimeOrder, WeightSums
+    from pyg_batchgnn.store.times import Sortedness, TimeLevel, Times, first_times, sum_weights
+else:
+    __getattr__ = late_names(__name__)
 
 __all__ = [
     "EDGE_TYPE",

@@ -15,11 +15,11 @@ from torch_geometric.data import FeatureStore, TensorAttr
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind
-from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store.directory import edge_targets, internal_ids
 from pyg_batchgnn.store.row_reader import RowReader, write_rows
 from pyg_batchgnn.store.shard import Columns, LocalShard, RowRequest, shard_of, share_shard
+from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
 # Row lookup #######################################################################################
 

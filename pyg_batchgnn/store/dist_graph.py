@@ -13,10 +13,10 @@ from torch_geometric.data.graph_store import EdgeLayout
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Schema
 from pyg_batchgnn.partition import Part, PartitionBook, node_values
 from pyg_batchgnn.store.directory import internal_ids, internal_ids_by_type, original_ids
 from pyg_batchgnn.store.hybrid import HybridTopology
+from pyg_batchgnn.types import Schema
 
 # Dist graph #######################################################################################
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import HOMOGENEOUS, Group, Relation, Schema
 from pyg_batchgnn.ops import InEdges, OwnedEdges
+from pyg_batchgnn.types import HOMOGENEOUS, Group, Relation, Schema
 
 # Typed graph ######################################################################################
 

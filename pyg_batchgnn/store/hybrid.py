@@ -10,12 +10,12 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.data import Group, Schema
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import ArraySpec, Part, PartitionBook, allocate_on_host, own_rounds
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.graph import TypedGraph
 from pyg_batchgnn.store.part_times import own_attribute
+from pyg_batchgnn.types import Group, Schema
 
 # Hybrid writer ####################################################################################
 

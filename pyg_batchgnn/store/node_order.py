@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.data import Group
 from pyg_batchgnn.partition import Part, own_rounds, send_rows
 from pyg_batchgnn.store.directory import Slices
 from pyg_batchgnn.store.times import ALWAYS, NEVER, TimeLevel, Times
+from pyg_batchgnn.types import Group
 
 # Node order #######################################################################################
 

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.data import Group
 from pyg_batchgnn.partition import Part, own_rounds
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.shard import Columns, RowRequest
@@ -30,6 +29,7 @@ from pyg_batchgnn.store.times import (
     check_promise,
     checked_weight,
 )
+from pyg_batchgnn.types import Group
 
 # Part checks ######################################################################################
 

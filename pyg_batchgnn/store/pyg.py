@@ -15,11 +15,11 @@ from torch_geometric.data import Data, EdgeAttr, FeatureStore, HeteroData, Tenso
 from torch_geometric.data.graph_store import EdgeLayout, GraphStore
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Group, Relation, Schema
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.store.dist_features import group_of
 from pyg_batchgnn.store.graph import CscGraph, TypedGraph
 from pyg_batchgnn.store.sharing import shared_copy, shared_in_place
+from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, Relation, Schema
 
 # Pyg relation #####################################################################################
 

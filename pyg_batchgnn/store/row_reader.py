@@ -15,9 +15,9 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.data import Group
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store.shard import Columns, LocalShard, RowBlock, RowFormat, RowRequest
+from pyg_batchgnn.types import Group
 
 # Row reader #######################################################################################
 

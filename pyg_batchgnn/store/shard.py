@@ -12,9 +12,9 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, RowLayout
-from pyg_batchgnn.data import Group
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook, share_arrays
+from pyg_batchgnn.types import Group
 
 # Row format #######################################################################################
 

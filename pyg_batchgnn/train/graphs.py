@@ -15,7 +15,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.cache import Aggregation, AggregationCache
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import FEATURES, LABELS, Dataset, Group, RowKind
+from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
 from pyg_batchgnn.partition import (
@@ -34,6 +34,7 @@ from pyg_batchgnn.train.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, MinibatchSettings, RowsHere, RowsOverRanks, RunGraph
 from pyg_batchgnn.train.training_data import TrainingData, feature_table, feature_type, fingerprint_dataset
+from pyg_batchgnn.types import FEATURES, LABELS, Group, RowKind
 
 # Aggregation ######################################################################################
 

@@ -13,11 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pyg_batchgnn.data import Dataset, LinkSplit, Relation, stored_reverse
+from pyg_batchgnn.data import Dataset, LinkSplit
 from pyg_batchgnn.train.config import Metric, TaskConfig, TaskLoss
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
+from pyg_batchgnn.types import Relation, stored_reverse
 
 # Link metrics #####################################################################################
 

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pyg_batchgnn.data import Relation, Schema
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.nn import (
     DotProductDecoder,
@@ -30,6 +29,7 @@ from pyg_batchgnn.nn import (
 from pyg_batchgnn.nn import models as native
 from pyg_batchgnn.train.config import Decoder, ModelConfig, ModelKind, Precision, TrainConfig
 from pyg_batchgnn.train.errors import as_train_error
+from pyg_batchgnn.types import Relation, Schema
 
 # Inputs ###########################################################################################
 

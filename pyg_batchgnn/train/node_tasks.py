@@ -11,12 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pyg_batchgnn.data import LABELS, SPLITS, Dataset, class_numbers
+from pyg_batchgnn.data import SPLITS, Dataset, class_numbers
 from pyg_batchgnn.train.config import Metric, TaskConfig, TaskKind, TaskLoss
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import LinkTask
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import NodeTask, Tally, Task, average_precision, f1_score, roc_auc
+from pyg_batchgnn.types import LABELS
 
 # Node tasks #######################################################################################
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Group, RowKind, group_folder
+from pyg_batchgnn.data import group_folder
 from pyg_batchgnn.data.files import rename_whole, sync_tree, writing
 from pyg_batchgnn.train.config import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError
@@ -30,6 +30,7 @@ from pyg_batchgnn.train.restored import (
 )
 from pyg_batchgnn.train.run_folder import write_json
 from pyg_batchgnn.train.tasks import Scoring, count_not_finite
+from pyg_batchgnn.types import Group, RowKind
 
 # Node ids #########################################################################################
 

@@ -13,7 +13,6 @@ from torch_geometric.data import TensorAttr
 
 from pyg_batchgnn.cache import AggregationCache, AllNodes
 from pyg_batchgnn.comm import MessageKind, RowLayout
-from pyg_batchgnn.data import Group, RowKind
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
@@ -29,6 +28,7 @@ from pyg_batchgnn.train.config import (
 from pyg_batchgnn.train.errors import as_train_error
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import GraphNetwork, ModelInputs
+from pyg_batchgnn.types import Group, RowKind
 
 # Embedded rows ####################################################################################
 

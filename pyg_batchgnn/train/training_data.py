@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import FEATURES, LABELS, SPLITS, Dataset, NodeSet, Relation, Schema
+from pyg_batchgnn.data import SPLITS, Dataset, NodeSet
 from pyg_batchgnn.fetch import is_mapped
 from pyg_batchgnn.train.config import CacheKind, Precision, RemoteKind, TaskKind, TrainConfig, refuse_given
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs
 from pyg_batchgnn.train.node_tasks import PredictedNodes
+from pyg_batchgnn.types import FEATURES, LABELS, Relation, Schema
 
 # Training data ####################################################################################
 

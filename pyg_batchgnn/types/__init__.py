@@ -24,6 +24,8 @@ from pyg_batchgnn.types.schema import (
     Relation,
     RowKind,
     Schema,
+    reverse_of,
+    stored_reverse,
 )
 
 __all__ = [
@@ -52,4 +54,6 @@ __all__ = [
     "SourceValues",
     "TripletLinks",
     "layers_sampled",
+    "reverse_of",
+    "stored_reverse",
 ]

@@ -214,3 +214,26 @@ class Schema:
 
 #: The schema of a homogeneous graph.
 HOMOGENEOUS = Schema(("node",), (("node", "to", "node"),), has_names=False)
+
+
+#: The reverse of a relation has its name with this in front.
+_PREFIX = "rev_"
+
+
+def reverse_of(relation: Relation) -> Relation:
+    """Returns the names of the reverse of a relation."""
+    source, name, target = relation
+    return target, f"{_PREFIX}{name}", source
+
+
+def stored_reverse(schema: Schema, relation: Relation) -> Relation | None:
+    """Returns the relation of a graph that by its names is the reverse of another one.
+
+    It leads the other way. One of the two has the name of the other with "rev_" in front. None if
+    the graph has no such relation.
+    """
+    source, name, target = relation
+    names = [reverse_of(relation)]
+    if name.startswith(_PREFIX):
+        names.insert(0, (target, name.removeprefix(_PREFIX), source))
+    return next((one for one in names if one in schema.relations), None)

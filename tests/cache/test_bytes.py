@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from pyg_batchgnn.cache import AggregationCache, AllNodes, number_of_bytes, parse_bytes
+from pyg_batchgnn.cache import AggregationCache, AllNodes
+from pyg_batchgnn.ops import number_of_bytes, parse_bytes
 
 DATA = Data(x=torch.randn(4, 2), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
 

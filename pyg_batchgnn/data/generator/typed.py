@@ -23,7 +23,7 @@ from pyg_batchgnn.data.folder_write import new_folder
 from pyg_batchgnn.data.generator.edges import coprime_strides
 from pyg_batchgnn.data.generator.spec import TypedGeneratorSpec
 from pyg_batchgnn.data.meta import Meta, attribute_array, edge_array, promises_in, split_array, write_meta
-from pyg_batchgnn.data.schema import Relation, Schema
+from pyg_batchgnn.types import Relation, Schema
 
 #: The arrangement of random numbers: folders made by another one are not taken for this one's.
 TYPED_GENERATOR_VERSION = 1

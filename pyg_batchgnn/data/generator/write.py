@@ -29,9 +29,8 @@ from pyg_batchgnn.data.generator.edges import (
     split_keys,
 )
 from pyg_batchgnn.data.generator.spec import GeneratorSpec
-from pyg_batchgnn.data.groups import FEATURES, LABELS, NODES
 from pyg_batchgnn.data.meta import Meta, attribute_array, promises_in, split_array, write_meta
-from pyg_batchgnn.data.schema import HOMOGENEOUS
+from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES
 
 # The arrangement of random numbers: folders made by another one are not taken for this one's.
 GENERATOR_VERSION = 1

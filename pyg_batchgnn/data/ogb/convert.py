@@ -19,7 +19,6 @@ from pyg_batchgnn.data.dataset import INDEX, NEGATIVE_TARGETS, NEGATIVES
 from pyg_batchgnn.data.errors import broken, missing
 from pyg_batchgnn.data.files import EdgeAppender, NpyAppender
 from pyg_batchgnn.data.folder_write import new_folder
-from pyg_batchgnn.data.groups import EDGES, FEATURES, LABELS, NODES, Group
 from pyg_batchgnn.data.meta import (
     LinkArray,
     Meta,
@@ -33,9 +32,9 @@ from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
 from pyg_batchgnn.data.ogb.npz_stream import NpzMember, open_member
 from pyg_batchgnn.data.ogb.split_file import read_split_file
 from pyg_batchgnn.data.ogb.tables import OgbTable, RawLayout, StoredEdges, StoredLinks
-from pyg_batchgnn.data.schema import HOMOGENEOUS, Relation, Schema
 from pyg_batchgnn.data.undirected import make_undirected
 from pyg_batchgnn.ops import fits_int32
+from pyg_batchgnn.types import EDGES, FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, Schema
 
 # Convert typed ####################################################################################
 

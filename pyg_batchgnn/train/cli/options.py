@@ -79,7 +79,7 @@ def parse_size(text: str) -> int:
     Raises:
         TrainError: the text is not a number of bytes, or has no unit.
     """
-    from pyg_batchgnn.cache import parse_bytes
+    from pyg_batchgnn.ops import parse_bytes
 
     with as_train_error(ValueError):
         return parse_bytes(text)

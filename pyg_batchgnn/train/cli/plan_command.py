@@ -284,7 +284,7 @@ def parse_rate(text: str) -> float:
     Raises:
         TrainError: the text is not a rate with a unit, or the rate is not positive.
     """
-    from pyg_batchgnn.cache import parse_bytes
+    from pyg_batchgnn.ops import parse_bytes
 
     match = re.fullmatch(r"\s*(.*?)(bit)?(/s)?\s*", text.lower())
     assert match is not None

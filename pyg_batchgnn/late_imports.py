@@ -1,0 +1,36 @@
+"""Imports that wait until a name is used, so that a process loads only the files it needs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def late_names(module: str) -> Callable[[str], Any]:
+    """Returns the ``__getattr__`` of a module whose imports stand under ``if TYPE_CHECKING``.
+
+    Editors and type checkers see plain imports. A name is imported when it is first used.
+
+    Args:
+        module: the ``__name__`` of the module.
+    """
+    here = sys.modules[module]
+    homes: dict[str, str] = {}
+    for node in ast.parse(Path(str(here.__file__)).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for line in node.body:
+                if isinstance(line, ast.ImportFrom):
+                    homes |= {one.name: str(line.module) for one in line.names}
+
+    def import_name(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(homes[name]), name)
+        setattr(here, name, value)
+        return value
+
+    return import_name
