@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pyg_batchgnn.late_imports import late_names
 from pyg_batchgnn.registration import register_ccl
 from pyg_batchgnn.versions import check_versions
 
@@ -65,19 +66,6 @@ __all__ = [
     "plan",
 ]
 
-_ROOMS = {
-    "AggregationCache": "cache",
-    "Communicator": "comm",
-    "CscGraph": "store",
-    "DistFeatureStore": "store",
-    "DistGraphStore": "store",
-    "MacrobatchHGTLoader": "loader",
-    "MacrobatchLinkNeighborLoader": "loader",
-    "MacrobatchNeighborLoader": "loader",
-    "accelerate": "port",
-    "plan": "planner",
-}
-
 #: The names that are modules of the package, such as ``pyg_batchgnn.nn``.
 _MODULES = (
     "cache", "comm", "data", "doctor", "embed", "fetch", "loader", "nn", "ops", "partition", "planner",
@@ -85,13 +73,14 @@ _MODULES = (
 )  # fmt: skip
 
 
+_late_name = late_names(__name__)
+
+
 def __getattr__(name: str) -> Any:
     """Imports a room when it is first used. Reading data, for example, need not import PyG."""
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_ROOMS.get(name, 'sample')}"), name)
+    return _late_name(name)
 
 
 def __dir__() -> list[str]:

@@ -30,8 +30,8 @@ ROOMS = (
     "planner",
     "train",
 )
-#: The ground floor, which every room may import: the compiled operators, and the types.
-EVERYBODYS = {"ops", "types"}
+#: The ground floor, for every room: compiled operators, types, late imports.
+EVERYBODYS = {"ops", "types", "late_imports"}
 #: Layers know nothing but the ground floor; training builds models from them.
 MAY_IMPORT = {room: {*ROOMS[:at], *EVERYBODYS, "comm"} for at, room in enumerate(ROOMS)}
 MAY_IMPORT["data"] = {"comm", *EVERYBODYS}
@@ -46,6 +46,7 @@ MAY_IMPORT["types"] = {"ops"}
 MAY_IMPORT["__main__"] = {"train", "spinning"}
 MAY_IMPORT["registration"] = {"comm"}
 MAY_IMPORT["versions"] = set()
+MAY_IMPORT["late_imports"] = set()
 MAY_IMPORT["spinning"] = set()
 #: Of the package's own files only the front door knows rooms.
 MAY_IMPORT["__init__"] = {*ROOMS, "nn", "registration", "versions", *EVERYBODYS}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data.dataset import Dataset, EdgeSet, LinkSplit
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.types import Relation
+from pyg_batchgnn.types import Relation, reverse_of, stored_reverse
 
 # Reversed #########################################################################################
 

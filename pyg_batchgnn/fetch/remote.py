@@ -6,6 +6,7 @@ See BatchGNN, appendix D.2.1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -14,14 +15,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Header, MessageKind
 from pyg_batchgnn.fetch.cache import CacheRequest, CacheSplit, FeatureCache, choose_rows
-from pyg_batchgnn.fetch.fetcher import (
-    DistinctEdges,
-    DistinctNodes,
-    Fetched,
-    FetchGroup,
-    distinct_edges,
-    distinct_nodes,
-)
+from pyg_batchgnn.fetch.fetcher import DistinctNodes, Fetched, FetchGroup, distinct_nodes
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
 from pyg_batchgnn.store import Columns, DistFeatureStore, RowBlock, RowRequest
 from pyg_batchgnn.types import Group
@@ -208,3 +202,34 @@ class RemoteFetcher:
             for number in self._relations
         ]
         return sum(table.nbytes for tables in (*of_nodes, *of_edges) for table in tables.values())
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctEdges:
+    """The edges of one relation in a fetch group, each once.
+
+    Attributes:
+        request: the distinct edges, ascending by target.
+        places: for each minibatch, [E] int64, the place of each of its edges in ``request``.
+    """
+
+    request: RowRequest
+    places: list[Tensor]
+
+
+def distinct_edges(edges: Sequence[Tensor], targets: Sequence[Tensor]) -> DistinctEdges:
+    """Finds the distinct edges of one relation.
+
+    Args:
+        edges: for each minibatch, [E] int64 input edge ids.
+        targets: for each minibatch, [E] int64, the target of each edge by internal id.
+    """
+    none = torch.empty(0, dtype=torch.int64)
+    edge, inverse = torch.unique(torch.cat([none, *edges]), return_inverse=True)
+    target = torch.empty_like(edge)
+    target[inverse] = torch.cat([none, *targets])
+    order = torch.argsort(target, stable=True)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(order.numel())
+    places = place[inverse].split([len(one) for one in edges])
+    return DistinctEdges(RowRequest(target[order], edge[order]), list(places))

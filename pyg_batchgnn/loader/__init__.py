@@ -10,7 +10,7 @@ if TYPE_CHECKING:
         MacrobatchLinkNeighborLoader,
         MacrobatchNeighborLoader,
     )
-    from pyg_batchgnn.loader.rank_setup import balanced_trainers
+    from pyg_batchgnn.loader.rank_inputs import balanced_trainers
     from pyg_batchgnn.loader.schedule import ScheduleName
     from pyg_batchgnn.loader.stats import LoaderCounters, LoaderStats
 else:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
-from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes, OwnPositions
+from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes
 from pyg_batchgnn.loader.link_inputs import (
     LinkGraph,
     LinkInputs,
@@ -20,12 +20,9 @@ from pyg_batchgnn.loader.link_inputs import (
     RelationLinks,
     by_relation,
     checked_links,
-    described,
-    links_sum,
     typed_links,
     untyped_links,
 )
-from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.sample import (
     Direction,
     LateNegatives,
@@ -34,20 +31,15 @@ from pyg_batchgnn.sample import (
     LocalFinder,
     Names,
     NegativePlan,
-    RankFinder,
-    RankPlanner,
     SeedEdges,
     check_early_links,
     negative_plan,
 )
 from pyg_batchgnn.store import (
-    DistGraphStore,
     Times,
     TypedGraph,
     edge_list,
     first_times,
-    first_times_of_part,
-    own_edges,
 )
 from pyg_batchgnn.types import Relation, Schema
 
@@ -217,82 +209,6 @@ class LinksHere:
             for relation, one in wanted.sampling.items()
         }
         return PlannedNegatives(plans, LocalFinder())
-
-
-@dataclass(frozen=True, eq=False)
-class LinksOverRanks:
-    """The place of a graph over ranks; see `LinkPlace`. All methods are collective.
-
-    Attributes:
-        store: the graph. If its topology is on every rank, that is the graph of the inputs.
-        schedule: the schedule of the loader.
-    """
-
-    store: DistGraphStore
-    schedule: ScheduleName
-
-    def agree(self, all_edges: Mapping[Relation, bool]) -> None:
-        """Raises AgreementError unless all ranks mean links of the same relations."""
-        said = [[*relation, "all edges" if every else "given"] for relation, every in all_edges.items()]
-        self.store.comm.check_agreement({"edge_label_index": said})
-
-    def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
-        """Returns this rank's own edges as links.
-
-        Raises:
-            ValueError: ranks would need the edges of others.
-        """
-        if self.store.topology is not None:
-            return LinksHere().all_edges(graph, relation)
-        if self.schedule is not ScheduleName.LOCAL:
-            raise ValueError(
-                f"edge_label_index stands for all edges of {relation}, and each rank holds those into its "
-                f"own nodes: use schedule='local', or give [2, n] node ids, the same on every rank"
-            )
-        part, comm = self.store.part, self.store.comm
-        own = own_edges(part, comm, part.schema.relation_number(relation))
-        digest = comm.sum(links_sum(own.index, own.edge))
-        return RelationLinks(relation, own.index, here=OwnPositions(own.edge, own.total, digest))
-
-    def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
-        """Plans the negatives.
-
-        Raises:
-            AgreementError: ranks want different negatives, or have different links, labels or
-                times.
-        """
-        part, comm, first = self.store.part, self.store.comm, None
-        comm.check_agreement(_settings(wanted))
-        if self.store.topology is not None:
-            return LinksHere().plan(graph, times, wanted)
-        if times is not None and wanted.sampling:
-            first = first_times_of_part(part, comm, times.own)
-        planner = RankPlanner(part, comm, first)
-        plans = {
-            relation: planner.plan(one, relation, wanted.links[relation].time, wanted.avoid_edges)
-            for relation, one in wanted.sampling.items()
-        }
-        finder = RankFinder(part, comm, plans)
-        return PlannedNegatives({relation: one.plan for relation, one in plans.items()}, finder)
-
-
-def _settings(wanted: WantedNegatives) -> dict[str, Any]:
-    """Returns what ranks must agree on before they plan negatives; JSON can hold it."""
-    links, sampling = wanted.links.items(), wanted.sampling.items()
-    return {
-        "edge_label_index": [[*relation, len(one), one.digest] for relation, one in links],
-        "edge_label": [[*relation, _said(one.label)] for relation, one in links],
-        "edge_label_time": [[*relation, _said(one.time)] for relation, one in links],
-        "neg_sampling": [[*relation, one.mode.value, one.amount] for relation, one in sampling],
-        "src_weight": [[*relation, _said(one.src_weight)] for relation, one in sampling],
-        "dst_weight": [[*relation, _said(one.dst_weight)] for relation, one in sampling],
-        "exclude_existing": wanted.avoid_edges,
-        "late_negatives": wanted.late.value,
-    }
-
-
-def _said(values: Tensor | None) -> list[Any] | None:
-    return None if values is None else described(values)
 
 
 # Link request #####################################################################################

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
 from torch_geometric.loader.link_loader import LinkLoader
 
-from pyg_batchgnn.cache import AggregationCache
-from pyg_batchgnn.embed import Embedding
-from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader.inputs import InputRequest
 from pyg_batchgnn.loader.link_inputs import LinkRequest
 from pyg_batchgnn.loader.link_negatives import LinkLoading, NegativeRequest
@@ -30,9 +27,24 @@ from pyg_batchgnn.loader.options import (
 from pyg_batchgnn.loader.pipeline import Setup
 from pyg_batchgnn.loader.position import with_keyed_shuffle
 from pyg_batchgnn.loader.prefetch import LocalWorld
-from pyg_batchgnn.loader.rank_setup import HistoricalSetup, RankSetup
 from pyg_batchgnn.loader.shell import MacrobatchShell
 from pyg_batchgnn.sample import NEIGHBOR_CAP, PygHGTSampler, PygNeighborSampler
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.cache import AggregationCache
+    from pyg_batchgnn.embed import Embedding
+    from pyg_batchgnn.history import HistoricalCaches
+
+
+def _setup(data: Any, request: SamplingRequest, options: LoaderOptions) -> Setup:
+    """Returns what composes a loader of the graph in ``data``."""
+    if not is_partitioned(data):
+        return LocalSetup.of(data, request, options)
+    # One process needs none of this.
+    from pyg_batchgnn.loader.rank_setup import HistoricalSetup, RankSetup
+
+    return (RankSetup if options.history is None else HistoricalSetup)(data, request, options)
+
 
 # Neighbor loader ##################################################################################
 
@@ -154,14 +166,38 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         history: HistoricalCaches | None = None,
         **kwargs: Any,
     ) -> None:
-        arguments = locals()  # by name, so that each is listed once, in the signature
         refuse_unknown(self, kwargs)
-        self._options = LoaderOptions.of(arguments)
-        request = SamplingRequest.of(arguments)
-        make: Callable[[Any, SamplingRequest, LoaderOptions], Setup] = LocalSetup.of
-        if is_partitioned(data):
-            make = RankSetup if history is None else HistoricalSetup
-        setup = make(data, request, self._options)
+        self._options = LoaderOptions.of(
+            macrobatch_size=macrobatch_size,
+            fetch_size=fetch_size,
+            memory_budget=memory_budget,
+            prefetch=prefetch,
+            threads=threads,
+            export=export,
+            features=features,
+            attributes=attributes,
+            feature_cache=feature_cache,
+            aggregation_cache=aggregation_cache,
+            embedding=embedding,
+            history=history,
+        )
+        request = SamplingRequest.of(
+            num_neighbors=num_neighbors,
+            input_time=input_time,
+            replace=replace,
+            subgraph_type=subgraph_type,
+            disjoint=disjoint,
+            temporal_strategy=temporal_strategy,
+            time_attr=time_attr,
+            time_window=time_window,
+            weight_attr=weight_attr,
+            is_sorted=is_sorted,
+            directed=directed,
+            neighbor_sampler=neighbor_sampler,
+            schedule=schedule,
+            seed=seed,
+        )
+        setup = _setup(data, request, self._options)
         kwargs = setup.dataloader_arguments(kwargs)
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
@@ -238,14 +274,22 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         attributes: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        arguments = locals()  # by name, so that each is listed once, in the signature
         refuse_unknown(self, kwargs)
         if is_partitioned(data):
             raise NotImplementedError(
                 "HGT sampling over ranks is not supported yet; give the graph whole, as a HeteroData, or use "
                 "MacrobatchNeighborLoader"
             )
-        self._options = LoaderOptions.of(arguments)
+        self._options = LoaderOptions.of(
+            macrobatch_size=macrobatch_size,
+            fetch_size=fetch_size,
+            memory_budget=memory_budget,
+            prefetch=prefetch,
+            threads=threads,
+            export=export,
+            features=features,
+            attributes=attributes,
+        )
         world = LocalWorld()
         sampler = PygHGTSampler(
             data,
@@ -364,12 +408,37 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         aggregation_cache: AggregationCache | None = None,
         **kwargs: Any,
     ) -> None:
-        arguments = locals()  # by name, so that each is listed once, in the signature
         refuse_unknown(self, kwargs)
-        self._options = LoaderOptions.of(arguments)
-        request = SamplingRequest.of(arguments)
-        make = RankSetup if is_partitioned(data) else LocalSetup.of
-        setup: Setup = make(data, request, self._options)
+        self._options = LoaderOptions.of(
+            macrobatch_size=macrobatch_size,
+            fetch_size=fetch_size,
+            memory_budget=memory_budget,
+            prefetch=prefetch,
+            threads=threads,
+            export=export,
+            features=features,
+            attributes=attributes,
+            feature_cache=feature_cache,
+            aggregation_cache=aggregation_cache,
+            embedding=embedding,
+        )
+        request = SamplingRequest.of(
+            num_neighbors=num_neighbors,
+            input_time=None,
+            replace=replace,
+            subgraph_type=subgraph_type,
+            disjoint=disjoint,
+            temporal_strategy=temporal_strategy,
+            time_attr=time_attr,
+            time_window=time_window,
+            weight_attr=weight_attr,
+            is_sorted=is_sorted,
+            directed=directed,
+            neighbor_sampler=neighbor_sampler,
+            schedule=schedule,
+            seed=seed,
+        )
+        setup = _setup(data, request, self._options)
         kwargs = setup.dataloader_arguments(kwargs)
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import enum
 import inspect
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from torch import Tensor
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.cache import AggregationCache
-from pyg_batchgnn.embed import Embedding
-from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.ops import number_of_bytes
 from pyg_batchgnn.sample import Direction, LinkRules, NeighborChoice, as_integer
-from pyg_batchgnn.store import AttributeGroups, DistFeatureStore, DistGraphStore, TypedGraph
+from pyg_batchgnn.store import AttributeGroups, TypedGraph
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.cache import AggregationCache
+    from pyg_batchgnn.embed import Embedding
+    from pyg_batchgnn.history import HistoricalCaches
 
 # Sampling #########################################################################################
 
@@ -46,20 +46,47 @@ class SamplingRequest:
     choice: NeighborChoice = field(default_factory=NeighborChoice)
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> SamplingRequest:
-        """Returns what the arguments of a loader, by name, ask for.
+    def of(
+        cls,
+        *,
+        num_neighbors: Any,
+        input_time: Any,
+        replace: bool,
+        subgraph_type: Any,
+        disjoint: bool,
+        temporal_strategy: str,
+        time_attr: str | None,
+        time_window: int | None,
+        weight_attr: str | None,
+        is_sorted: bool,
+        directed: bool,
+        neighbor_sampler: Any,
+        schedule: str | None,
+        seed: Any,
+    ) -> SamplingRequest:
+        """Returns what the arguments of a loader ask for. They have the names of the loader's.
 
         Raises:
-            TypeError, ValueError: an argument is none that there is.
+            TypeError, ValueError: an argument that cannot be, or ``input_time`` without
+                ``time_attr``.
         """
-        return cls(
-            arguments["num_neighbors"],
-            arguments["replace"],
-            as_seed(arguments["seed"]),
-            arguments["neighbor_sampler"],
-            ScheduleName.of(arguments.get("schedule")),
-            NeighborChoice.of(arguments),
+        choice = NeighborChoice.from_pyg(
+            subgraph_type=subgraph_type,
+            directed=directed,
+            disjoint=disjoint,
+            temporal_strategy=temporal_strategy,
+            time_attr=time_attr,
+            time_window=time_window,
+            weight_attr=weight_attr,
+            is_sorted=is_sorted,
+            stacklevel=3,
         )
+        if input_time is not None and time_attr is None:
+            raise ValueError(
+                "input_time is set while time_attr is not: name the attribute that holds the times"
+            )
+        chosen = ScheduleName.of(schedule)
+        return cls(num_neighbors, replace, as_seed(seed), neighbor_sampler, chosen, choice)
 
 
 def as_seed(seed: Any) -> int | None:
@@ -136,8 +163,6 @@ class Reading:
 # Options ##########################################################################################
 
 
-_NUMBERS = {"macrobatch_size", "fetch_size", "memory_budget", "feature_cache", "prefetch", "threads"}
-
 Size: TypeAlias = int | Literal["auto", "all"]
 
 
@@ -181,24 +206,39 @@ class LoaderOptions:
     history: HistoricalCaches | None = None
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> LoaderOptions:
-        """Returns the options among the arguments of a loader.
+    def of(
+        cls,
+        *,
+        macrobatch_size: Any,
+        fetch_size: Any,
+        memory_budget: Any,
+        prefetch: Any,
+        threads: Any,
+        export: Any,
+        features: Any,
+        attributes: Any,
+        feature_cache: Any = None,
+        aggregation_cache: AggregationCache | None = None,
+        embedding: Embedding | None = None,
+        history: HistoricalCaches | None = None,
+    ) -> LoaderOptions:
+        """Returns the options that the arguments of a loader make. They have the loader's names.
 
-        Args:
-            arguments: by name, as the user writes them: bytes may be a text, and ``export``,
-                ``features`` and ``attributes`` are names. A loader may lack some of them.
+        Bytes may be a text. ``export``, ``features`` and ``attributes`` are names.
         """
-        given = {one.name: arguments[one.name] for one in fields(cls) if one.name in arguments}
-        for name in ("memory_budget", "feature_cache"):
-            if name in given:
-                given[name] = number_of_bytes(given[name])
-        for name in _NUMBERS & given.keys():
-            number = as_integer(given[name])
-            given[name] = given[name] if number is None else number
-        if "export" in given:
-            given["export"] = _export(given["export"])
-            given["reading"] = Reading.parse(arguments["features"], arguments["attributes"])
-        return cls(**given)
+        return cls(
+            _plain(macrobatch_size),
+            _plain(fetch_size),
+            _plain(number_of_bytes(memory_budget)),
+            _plain(prefetch),
+            _plain(threads),
+            _export(export),
+            Reading.parse(features, attributes),
+            _plain(number_of_bytes(feature_cache)),
+            aggregation_cache,
+            embedding,
+            history,
+        )
 
     def __post_init__(self) -> None:
         _check_size("macrobatch_size", self.macrobatch_size)
@@ -221,6 +261,12 @@ class LoaderOptions:
         _check_number("prefetch", self.prefetch, 0, "macrobatches")
         if self.threads is not None:
             _check_number("threads", self.threads, 1, "threads")
+
+
+def _plain(value: Any) -> Any:
+    """Returns a number of NumPy or torch as Python's integer, and anything else as it is."""
+    number = as_integer(value)
+    return value if number is None else number
 
 
 def _export(export: str) -> Export:
@@ -331,8 +377,6 @@ TOPOLOGY = ("edge_index", "adj_t")
 #: The keywords of PyG's loaders and of DataLoader that our signatures leave to ``kwargs``.
 _KEYWORDS = {"input_id", "custom_cls", *inspect.signature(DataLoader).parameters}
 
-_OF_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
-
 
 def refuse_unknown(loader: DataLoader, kwargs: Mapping[str, Any]) -> None:
     """Raises TypeError for a keyword that neither a loader nor DataLoader takes.
@@ -351,80 +395,7 @@ def refuse_unknown(loader: DataLoader, kwargs: Mapping[str, Any]) -> None:
 
 def is_partitioned(data: Any) -> bool:
     """Returns whether a graph is partitioned over ranks."""
-    return isinstance(data, (tuple, list)) and any(
-        isinstance(store, (DistFeatureStore, DistGraphStore)) for store in data
-    )
-
-
-def partitioned_stores(data: Any) -> tuple[DistFeatureStore, DistGraphStore]:
-    """Returns the two stores of a partitioned graph, checked."""
-    features, graph = data
-    if not isinstance(features, DistFeatureStore) or not isinstance(graph, DistGraphStore):
-        raise TypeError(
-            f"data must be (DistFeatureStore, DistGraphStore), got ({type(features).__name__}, "
-            f"{type(graph).__name__})"
-        )
-    if features.comm is not graph.comm:
-        raise ValueError("the feature store and the graph store must be made with the same communicator")
-    return features, graph
-
-
-def refuse_over_ranks(request: SamplingRequest, features: Features, kwargs: dict[str, Any]) -> None:
-    """Raises ValueError for what a loader over ranks cannot do.
-
-    ``kwargs`` are those of DataLoader.
-    """
-    if request.sampler is not None:
-        raise ValueError("neighbor_sampler works in one process; over ranks give num_neighbors and seed")
-    for name in ("generator", "sampler", "batch_sampler"):
-        if kwargs.get(name) is not None:
-            raise ValueError(
-                f"{name} may draw another order on every rank; over ranks use shuffle=True, which is a keyed "
-                f"permutation by seed and epoch"
-            )
-    if features is Features.IN_PLACE:
-        raise ValueError("features='in_place' is for one process; over ranks rows are copied")
-
-
-def without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Returns DataLoader's arguments without those of worker processes, and warns of them."""
-    if kwargs.get("num_workers", 0) > 0:
-        warnings.warn(
-            f"num_workers={kwargs['num_workers']}: worker processes cannot talk to other ranks, so the "
-            f"loader does the work itself; use prefetch=1 to prepare macrobatches beside training",
-            stacklevel=4,
-        )
-    return {name: value for name, value in kwargs.items() if name not in _OF_WORKERS}
-
-
-def with_splits(graph: DistGraphStore, nodes: Any) -> Any:
-    """Returns ``input_nodes`` with node ids for the names of splits; collective.
-
-    In a homogeneous graph a string names a split. In a typed one it names a type, and the nodes of
-    a type may be the name of a split: ("paper", "train"), or a dict with such values.
-    """
-    schema = graph.part.schema
-    if not schema.has_names:
-        return _split_nodes(graph, schema.node_types[0], nodes) if isinstance(nodes, str) else nodes
-    if isinstance(nodes, Mapping):
-        return {name: with_splits(graph, (name, own))[1] for name, own in nodes.items()}
-    is_pair = isinstance(nodes, (tuple, list)) and len(nodes) == 2 and isinstance(nodes[0], str)
-    if is_pair and isinstance(nodes[1], str) and nodes[0] in schema.node_types:
-        return nodes[0], _split_nodes(graph, nodes[0], nodes[1])
-    return nodes
-
-
-def _split_nodes(graph: DistGraphStore, node_type: str, name: str) -> Tensor:
-    """Returns the original ids of a split's nodes, ascending, on every rank; collective."""
-    part = graph.part
-    number = part.schema.type_number(node_type)
-    own = part.splits.get(part.schema.node_groups[number], {})
-    names = sorted({key for keys in graph.comm.all_gather_json(sorted(own)) for key in keys})
-    if name not in names:
-        whose = f"nodes of type {node_type!r} have" if part.schema.has_names else "the graph has"
-        raise ValueError(f"{whose} no split {name!r}; there is {', '.join(names) or 'none'}")
-    nodes = part.original_ids(number)[part.split(name, node_type)]
-    return graph.comm.all_gather(nodes).rows.sort().values
+    return isinstance(data, (tuple, list)) and any(getattr(one, "is_partitioned", False) for one in data)
 
 
 def worker_arguments(loader: DataLoader) -> dict[str, Any]:

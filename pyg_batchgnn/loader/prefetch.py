@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import threading
 import weakref
@@ -13,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from pyg_batchgnn.comm import Communicator, Handle, SerialExecutor
+from pyg_batchgnn.comm import SerialExecutor
 
 # Prefetch #########################################################################################
 
@@ -63,31 +62,6 @@ _OPEN: weakref.WeakSet[ThreadExecutor] = weakref.WeakSet()
 def _close_all() -> None:
     for executor in list(_OPEN):
         executor.close(wait=True)
-
-
-class RankExecutor:
-    """The communicator's thread, for work in which all ranks take part.
-
-    What was started runs to its end also after `close`. So ranks that stop at the same minibatch
-    have made the same exchanges.
-    """
-
-    def __init__(self, comm: Communicator) -> None:
-        self._comm = comm
-        self._started: list[Handle[Any]] = []
-
-    def start(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Starts a piece of work; see `Executor`."""
-        handle = self._comm.start_job(work)
-        self._started = [*(one for one in self._started if not one.done()), handle]
-        return handle.wait
-
-    def close(self, wait: bool) -> None:
-        """Waits for what was started, if told to; see `Executor`."""
-        for handle in self._started if wait else ():
-            # The next use of the communicator tells of a failure.
-            with contextlib.suppress(Exception):
-                handle.wait()
 
 
 def prefetch(
@@ -200,42 +174,6 @@ class LocalWorld:
     def executor(self) -> Executor:
         """Makes a thread."""
         return ThreadExecutor()
-
-
-class RankWorld:
-    """The ranks of a communicator. All methods but `now` and `executor` are collective."""
-
-    collective = True
-
-    def __init__(self, comm: Communicator) -> None:
-        self.rank, self.size, self._comm = comm.rank, comm.size, comm
-
-    def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
-        """Raises AgreementError unless the arguments are the same on every rank."""
-        self._comm.run_job(lambda: self._comm.check_agreement(arguments()))
-
-    def gather(self, value: Any) -> list[Any]:
-        """Returns the values of all ranks."""
-        return self._comm.all_gather_json(value)
-
-    def seed(self, given: int | None) -> int:
-        """Returns the given seed, or the one that rank 0 draws.
-
-        Every rank draws one, so that the ranks' generators stay in step.
-        """
-        return int(self._comm.broadcast(torch.tensor([drawn_seed()]))) if given is None else given
-
-    def max_macrobatch(self, steps: int | None) -> int:
-        """Returns the steps of an epoch: a larger macrobatch saves rounds."""
-        return max(1, steps or 0)
-
-    def now(self, work: Callable[[], T]) -> T:
-        """Does the work as one job of the communicator."""
-        return self._comm.run_job(work)
-
-    def executor(self) -> Executor:
-        """Makes an executor on the communicator's thread."""
-        return RankExecutor(self._comm)
 
 
 def drawn_seed() -> int:

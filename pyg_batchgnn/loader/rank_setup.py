@@ -4,48 +4,44 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias, TypeGuard
 
 import torch
-from torch import Tensor
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
 from pyg_batchgnn.history import HaloSampler, OwnRowFetcher
 from pyg_batchgnn.loader.budget import AttributeCost
 from pyg_batchgnn.loader.export import BlockExporter, Exporter, NativeExporter
 from pyg_batchgnn.loader.inputs import InputRequest, Inputs, InputsRequest, InputsT, NodeInputs
-from pyg_batchgnn.loader.link_negatives import LinksOverRanks
-from pyg_batchgnn.loader.options import (
-    Export,
-    LoaderOptions,
-    SamplingRequest,
+from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest
+from pyg_batchgnn.loader.pipeline import (
+    Composition,
+    NumberSeeds,
+    Pipeline,
+    as_they_are,
+    rules_of,
+    shape_of,
+    step_shape,
+)
+from pyg_batchgnn.loader.rank_inputs import (
+    LinksOverRanks,
+    OwnSeeds,
+    RankWorld,
+    TrainedSeeds,
+    cached_store,
+    from_table,
+    looked_up,
     partitioned_stores,
     refuse_over_ranks,
     with_splits,
     without_workers,
 )
-from pyg_batchgnn.loader.pipeline import (
-    Composition,
-    NumberSeeds,
-    OwnSeeds,
-    Pipeline,
-    as_they_are,
-    from_table,
-    looked_up,
-    rules_of,
-    shape_of,
-    step_shape,
-)
-from pyg_batchgnn.loader.prefetch import RankWorld
 from pyg_batchgnn.loader.schedule import GlobalSchedule, LocalSchedule, ScheduleName, SeedSchedule
-from pyg_batchgnn.loader.source import cached_store, without_cached_hop
-from pyg_batchgnn.ops import digest_text, keyed_permutation, minibatch_key
-from pyg_batchgnn.partition import send_rows
+from pyg_batchgnn.loader.source import without_cached_hop
+from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import (
     Direction,
     Layout,
@@ -210,78 +206,6 @@ class _HostRules:
 
 
 # Trained seeds ####################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedSeeds:
-    """A rank's seeds, and who trains those that it owns.
-
-    Attributes:
-        seeds: the seeds that this rank trains.
-        own: the seeds that it owns.
-        trainer: [S_r] int64, the rank that trains each of its own.
-    """
-
-    seeds: OwnSeeds
-    own: OwnSeeds
-    trainer: Tensor
-
-    @classmethod
-    def by_owners(cls, own: OwnSeeds, rank: int) -> TrainedSeeds:
-        """Returns the seeds that a rank owns: it trains all of them."""
-        return cls(own, own, torch.full_like(own.positions, rank))
-
-    @classmethod
-    def balanced(cls, own: OwnSeeds, comm: Communicator) -> TrainedSeeds:
-        """Returns equally many seeds on every rank, most of them the rank's own. Collective."""
-        counts = comm.all_gather_json(own.positions.numel())
-        trainer = balanced_trainers(counts, comm.hosts, comm.rank)
-        rows = send_rows(comm, torch.stack([own.positions, own.internal], dim=1), trainer)
-        rows = rows[torch.argsort(rows[:, 0])]
-        return cls(OwnSeeds(rows[:, 0].contiguous(), rows[:, 1].contiguous()), own, trainer)
-
-
-def balanced_trainers(counts: Sequence[int], hosts: Sequence[int], rank: int) -> Tensor:
-    """Returns the rank that trains each of a rank's own seeds, [S_r] int64.
-
-    Ranks with too many give some to ranks with too few, to those of the same host first. It is a
-    keyed choice, so those that are given away are of all types and from everywhere. It does not
-    depend on the loader's seed.
-
-    Args:
-        counts: the number of seeds that each rank owns.
-        hosts: the host of each rank.
-        rank: the owner.
-    """
-    given = torch.tensor(moved_seeds(counts, hosts)[rank])
-    trainer = torch.full((counts[rank],), rank)
-    away = keyed_permutation(counts[rank], 0, rank)[: int(given.sum())]
-    trainer[away] = torch.repeat_interleave(torch.arange(len(counts)), given)
-    return trainer
-
-
-def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:
-    """Returns how many seeds each rank gives to each other rank.
-
-    Afterwards their numbers differ by at most 1. As few seeds move as possible. Ranks of one host
-    give to each other first.
-
-    Args:
-        counts: the number of seeds that each rank owns.
-        hosts: the host of each rank.
-    """
-    ranks, every = range(len(counts)), sum(counts)
-    richest = sorted(ranks, key=lambda rank: -counts[rank])[: every % len(counts)]
-    excess = [count - every // len(counts) - (rank in richest) for rank, count in enumerate(counts)]
-    moved = [[0] * len(counts) for _ in ranks]
-    for one_host in (True, False):
-        for giver, taker in itertools.product(ranks, ranks):
-            count = min(excess[giver], -excess[taker])
-            if count > 0 and (hosts[giver] == hosts[taker] or not one_host):
-                moved[giver][taker] = count
-                excess[giver] -= count
-                excess[taker] += count
-    return moved
 
 
 # Rank setup #######################################################################################

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.cache import AllNodes
 from pyg_batchgnn.loader.budget import (
     LoaderProbe,
     PrefetchDepth,
@@ -40,6 +39,9 @@ from pyg_batchgnn.loader.schedule import NO_NUMBER, SeedStep, WorkItem, work_ite
 from pyg_batchgnn.loader.stats import LoaderStats
 from pyg_batchgnn.loader.workers import MakeBatches, Stage, WorkerPool
 from pyg_batchgnn.sample import PygOutput
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.cache import AllNodes
 
 # Sizing ###########################################################################################
 
@@ -368,6 +370,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         Raises:
             TypeError, ValueError: no node type has dense features ``x``.
         """
+
         return AllNodes(self._setup.graph(self.data), self._options.threads, memory_budget, progress)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from torch_geometric.data import Data, FeatureStore, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.fetch import (
     BlockFetcher,
     Fetched,
@@ -35,8 +34,11 @@ from pyg_batchgnn.loader.filter import (
 )
 from pyg_batchgnn.loader.options import TOPOLOGY, Features, Reading
 from pyg_batchgnn.sample import AttributeRows, MinibatchPlan, Placement, SamplingPlan
-from pyg_batchgnn.store import AttributeGroups, DistFeatureStore, TypedGraph
+from pyg_batchgnn.store import AttributeGroups, TypedGraph
 from pyg_batchgnn.types import Group, Schema
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.cache import AggregationCache
 
 # Source ###########################################################################################
 
@@ -490,17 +492,6 @@ def cached_tables(
             if taken := [name for name in named if name in store]:
                 raise ValueError(f"data has an attribute {taken[0]!r} already; rename it")
     return tables
-
-
-def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFeatureStore:
-    """Returns the feature store with the aggregates as further attributes.
-
-    Raises:
-        ValueError: the cache is not of this store.
-    """
-    if cache.store is not features:
-        raise ValueError(f"cache was not made of the feature store that the loader is given; {_ANEW}")
-    return cache.add_to(features)
 
 
 def without_cached_hop(cache: AggregationCache, plan: MinibatchPlan, schema: Schema) -> SamplingPlan:

@@ -332,13 +332,6 @@ def _checked_fanout(fanout: Any) -> Fanout:
     return value
 
 
-#: The arguments of PyG's that make a choice.
-_PYGS = (
-    *("subgraph_type", "directed", "disjoint", "temporal_strategy", "time_attr", "time_window"),
-    *("weight_attr", "is_sorted"),
-)
-
-
 @dataclass(frozen=True)
 class NeighborChoice:
     """The rules by which neighbours are chosen, beside fanouts and replacement.
@@ -400,20 +393,6 @@ class NeighborChoice:
             weight_attr,
             Sortedness.PROMISED if is_sorted else Sortedness.UNKNOWN,
         )
-
-    @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> NeighborChoice:
-        """Returns the choice that the arguments of a loader make, given by name.
-
-        Raises:
-            ValueError: an unknown name, or ``input_time`` without ``time_attr``.
-        """
-        choice = cls.from_pyg(**{name: arguments[name] for name in _PYGS}, stacklevel=4)
-        if arguments.get("input_time") is not None and choice.time_attr is None:
-            raise ValueError(
-                "input_time is set while time_attr is not: name the attribute that holds the times"
-            )
-        return choice
 
     def __post_init__(self) -> None:
         for name in ("time_attr", "weight_attr"):

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store import TypedGraph
 from pyg_batchgnn.types import Relation, Schema
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.partition import Part
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         even_bounds,
         internal_ids,
     )
-    from pyg_batchgnn.store.dist_features import EDGE_TYPE, DistFeatureStore, group_name, group_of
+    from pyg_batchgnn.store.dist_features import EDGE_TYPE, DistFeatureStore, group_name
     from pyg_batchgnn.store.dist_graph import DistGraphStore, OwnEdges, own_edges
     from pyg_batchgnn.store.graph import (
         CscGraph,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         AttributeGroups,
         attribute_by_group,
         graph_from_pyg,
+        group_of,
         is_typed,
         typed_graph_from_pyg,
         weight_by_group,

@@ -17,9 +17,10 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store.directory import edge_targets, internal_ids
+from pyg_batchgnn.store.pyg import group_of
 from pyg_batchgnn.store.row_reader import RowReader, write_rows
 from pyg_batchgnn.store.shard import Columns, LocalShard, RowRequest, shard_of, share_shard
-from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
+from pyg_batchgnn.types import EDGES, HOMOGENEOUS, Group, Schema
 
 # Row lookup #######################################################################################
 
@@ -88,15 +89,6 @@ def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
 EDGE_TYPE = EDGES.name
 
 
-def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
-    """Returns the group of an attribute as PyG names it. In a homogeneous graph a relation means
-    edges, and anything else nodes."""
-    if not schema.has_names:
-        return EDGES if isinstance(attr.group_name, tuple) else NODES
-    kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE
-    return Group(kind, attr.group_name)
-
-
 def group_name(group: Group, schema: Schema = HOMOGENEOUS) -> Any:
     """Returns PyG's name of a group; the inverse of `group_of`."""
     return None if group.is_node and not schema.has_names else group.name
@@ -163,6 +155,9 @@ class DistFeatureStore(FeatureStore):
         share: True lets the ranks of a host read each other's rows in memory that they share. This
             rank's tables are copied there.
     """
+
+    #: By this a loader knows a graph over ranks, without importing this file.
+    is_partitioned = True
 
     def __init__(
         self, part: Part, comm: Communicator, *, floats: torch.dtype | None = None, share: bool = True

@@ -51,6 +51,9 @@ class DistGraphStore(GraphStore):
         AgreementError: ranks have parts of different graphs.
     """
 
+    #: By this a loader knows a graph over ranks, without importing this file.
+    is_partitioned = True
+
     def __init__(self, part: Part, comm: Communicator, topology: HybridTopology | None = None) -> None:
         super().__init__()
         ops.check_type("part", part, Part, "make it with partition or load_partition")

@@ -16,10 +16,9 @@ from torch_geometric.data.graph_store import EdgeLayout, GraphStore
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges
-from pyg_batchgnn.store.dist_features import group_of
 from pyg_batchgnn.store.graph import CscGraph, TypedGraph
 from pyg_batchgnn.store.sharing import shared_copy, shared_in_place
-from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, Relation, Schema
+from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, Relation, RowKind, Schema
 
 # Pyg relation #####################################################################################
 
@@ -440,3 +439,12 @@ def _of_store(features: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor
 
 def _tensor(value: Any) -> Tensor:
     return torch.from_numpy(np.asarray(value)) if isinstance(value, np.ndarray) else value
+
+
+def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
+    """Returns the group of an attribute as PyG names it. In a homogeneous graph a relation means
+    edges, and anything else nodes."""
+    if not schema.has_names:
+        return EDGES if isinstance(attr.group_name, tuple) else NODES
+    kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE
+    return Group(kind, attr.group_name)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.loader.position import Order, Remainder, Run
-from pyg_batchgnn.loader.rank_setup import moved_seeds
+from pyg_batchgnn.loader.rank_inputs import moved_seeds
 from pyg_batchgnn.loader.schedule import GlobalSchedule, LocalSchedule, StepShape, work_items
 
 SEED = 3

@@ -11,7 +11,8 @@ from torch_geometric.data import TensorAttr
 from pyg_batchgnn.data import EDGES, NODES, Group
 from pyg_batchgnn.partition import PartitionBook
 from pyg_batchgnn.store import EDGE_TYPE, Columns, RowRequest
-from pyg_batchgnn.store.dist_features import group_name, group_of
+from pyg_batchgnn.store.dist_features import group_name
+from pyg_batchgnn.store.pyg import group_of
 from pyg_batchgnn.store.shard import EdgeIndex, shard_of
 from tests.support.partitioned_graphs import CASES, part_of
 
