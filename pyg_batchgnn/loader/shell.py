@@ -371,6 +371,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             TypeError, ValueError: no node type has dense features ``x``.
         """
 
+        from pyg_batchgnn.cache import AllNodes
+
         return AllNodes(self._setup.graph(self.data), self._options.threads, memory_budget, progress)
 
     @property
