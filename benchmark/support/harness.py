@@ -4,16 +4,56 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from benchmark.support.jobs import Options
-from benchmark.support.rounds import typical
-from benchmark.support.settings import BENCHMARK, MALLOC_ENVIRONMENT, ProcessSetting
+from benchmark.support.tables import typical
+
+#: The folder of all benchmarks.
+BENCHMARK = Path(__file__).resolve().parents[1]
+
+
+#: The settings of glibc's allocator. "kept": nothing is mapped anew or given back between
+#: minibatches.
+MALLOC = {
+    "default": {},
+    "kept": {
+        "MALLOC_MMAP_THRESHOLD_": "4294967296",
+        "MALLOC_TRIM_THRESHOLD_": "17179869184",
+        "MALLOC_TOP_PAD_": "67108864",
+    },
+}
+
+
+@dataclass(frozen=True)
+class ProcessSetting:
+    """The environment that all contestants of a series share."""
+
+    threads: int = 1
+    malloc: str = "default"
+    preload: str = ""
+
+    def environment(self) -> dict[str, str]:
+        """Returns the variables of a contestant: ours without malloc's, and the setting's."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+        threads = str(self.threads)
+        return {
+            **clean,
+            "PYTHONPATH": str(BENCHMARK.parent),
+            **MALLOC[self.malloc],
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "DGLBACKEND": "pytorch",
+            **({"LD_PRELOAD": self.preload} if self.preload else {}),
+        }
+
 
 WORKER = "benchmark.support.worker"
 LOGS = BENCHMARK / "results" / "logs"
@@ -135,15 +175,14 @@ class Series:
         """Returns the series for JSON, with the figures that tables show."""
         return {
             "threads": self.setting.threads,
-            "malloc": self.setting.malloc.value,
-            "environment": MALLOC_ENVIRONMENT[self.setting.malloc],
+            "malloc": self.setting.malloc,
             "absent": self.absent,
             "contestants": {
                 name: {
                     "versions": self.versions[name],
                     "ready": self.ready[name],
                     "figures": figures(rounds),
-                    "rounds": rounds,
+                    "walls": [one["wall"] / one["minibatches"] for one in rounds],
                 }
                 for name, rounds in self.rounds.items()
             },
@@ -228,12 +267,3 @@ class Players:
                     series.rounds[worker.contestant.name].append(measured)
         series.show()
         return series
-
-
-def run_series(
-    contestants: Sequence[Contestant], options: Options, setting: ProcessSetting, rounds: int, warmup: int = 1
-) -> Series:
-    """Measures one series in processes of its own."""
-    print(f"{setting.threads} thread(s), malloc {setting.malloc.value}", flush=True)
-    with Players(contestants, setting) as players:
-        return players.series(options, rounds, warmup)

@@ -40,6 +40,19 @@ def release_free_memory() -> None:
         trim(0)
 
 
+def cpu_seconds() -> float:
+    """Returns the CPU seconds of all threads of this process, user and system time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def lap(phases: dict[str, float], name: str, last: float) -> float:
+    """Charges the time since ``last`` to a phase; returns now."""
+    now = time.perf_counter()
+    phases[name] += now - last
+    return now
+
+
 class AllocationMeter:
     """Reads the counters of ``allocation_count.cpp``; zeros if it is not preloaded."""
 
