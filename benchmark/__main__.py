@@ -2,29 +2,9 @@
 
     python -m benchmark sampling                      one benchmark, on a generated graph
     python -m benchmark sampling loading --rounds 3   several, with options that all of them know
-    python -m benchmark all --graph /data/products    the first four of the list below
+    python -m benchmark all --graph /data/products    the first four of the list
     python -m benchmark accuracy                      on real graphs; continues where it was
     python -m benchmark report                        tables and plots again, from stored results
-
-Benchmarks:
-    sampling       edges per second: this package, pyg-lib, DGL, and the limit of the memory
-    loading        the loader with features, against PyG's NeighborLoader
-    training       a step of SAGE, GCN, GIN and GAT: native layers, PyG's (trim_to_layer and
-                   hand-written slices) and DGL's
-    memory         page faults, allocations and growth of the loader's resident memory
-    modes          types, times, weights and links, against PyG's loaders and DGL
-    typed_layers   a step of typed SAGE and GAT and of links, against PyG and DGL
-    accelerate     a user's script: import, accelerate, native batches, with PyG's models
-    accuracy       the sampler against a reference and PyG's; native layers against PyG's; bfloat16
-    convergence    time to accuracy: native layers against PyG's
-    historical     historical embeddings on 2 and 4 ranks, against one process; hit rates
-    caching        the aggregation cache: making it; preparation and epochs with it
-    embeddings     learned rows over ranks, against torch's and DistDGL's (root)
-    ranks          rows fetched, preparation on a slow network, DistDGL (root), CPU seconds
-    partitioning   edge cut and balance by policy, against METIS
-    planning       the planner's predictions, against 4 ranks on a slow network (needs root)
-    papers         the settings of publications that no other benchmark has (needs root)
-    pyg_scripts    PyG's own benchmark scripts and examples, with one changed import
 
 A peer takes part if its interpreter has it. Use one environment per peer:
     python -m venv dgl-env && dgl-env/bin/pip install torch==2.13.0 dgl==1.1.3 packaging
@@ -38,14 +18,31 @@ Run on an idle machine only. Each benchmark lists its options: python -m benchma
 
 from __future__ import annotations
 
-import re
 import sys
 from importlib import import_module
 
-#: The benchmarks, by the names of their modules.
-CHOICES = re.findall(r"^    (\w+)  ", (__doc__ or "").partition("Benchmarks:")[2], re.MULTILINE)
+#: The benchmarks, by the names of their modules; the first four take the same options.
+CHOICES = {
+    "sampling": "edges per second: this package, pyg-lib, DGL, and the limit of the memory",
+    "loading": "the loader with features, against PyG's NeighborLoader",
+    "training": "a step of SAGE, GCN, GIN and GAT: native layers, PyG's and DGL's",
+    "memory": "page faults, allocations and growth of the loader's resident memory",
+    "modes": "types, times, weights and links, against PyG's loaders and DGL",
+    "typed_layers": "a step of typed SAGE and GAT and of links, against PyG and DGL",
+    "accelerate": "a user's script: import, accelerate, native batches, with PyG's models",
+    "accuracy": "the sampler against a reference and PyG's; native layers against PyG's; bfloat16",
+    "convergence": "time to accuracy: native layers against PyG's",
+    "historical": "historical embeddings on 2 and 4 ranks, against one process; hit rates",
+    "caching": "the aggregation cache: making it; preparation and epochs with it",
+    "embeddings": "learned rows over ranks, against torch's and DistDGL's (root)",
+    "ranks": "rows fetched, preparation on a slow network, DistDGL (root), CPU seconds",
+    "partitioning": "edge cut and balance by policy, against METIS",
+    "planning": "the planner's predictions, against 4 ranks on a slow network (needs root)",
+    "papers": "the settings of publications that no other benchmark has (needs root)",
+    "pyg_scripts": "PyG's own benchmark scripts and examples, with one changed import",
+}
 #: Those that take the same options, which ``all`` runs.
-WITH_COMMON_OPTIONS = CHOICES[:4]
+WITH_COMMON_OPTIONS = tuple(CHOICES)[:4]
 
 
 def main(arguments: list[str]) -> int:
@@ -54,7 +51,8 @@ def main(arguments: list[str]) -> int:
     names, options = arguments[:split], arguments[split:]
     unknown = [name for name in names if name not in (*CHOICES, "all", "report")]
     if not names or unknown:
-        print(__doc__)
+        print(__doc__, "Benchmarks:", sep="\n")
+        print(*(f"    {name:<15}{question}" for name, question in CHOICES.items()), sep="\n")
         if unknown:
             choices = ", ".join([*CHOICES, "all", "report"])
             print(f"There is no benchmark {unknown[0]!r}; choose among {choices}.")

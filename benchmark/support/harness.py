@@ -99,7 +99,7 @@ class Worker:
         )
 
     def prepare(self, options: Options) -> dict[str, Any]:
-        """Lets the process build the job; returns ``versions`` and ``resident`` memory."""
+        """Lets the process build the job; returns the ``versions`` of its packages."""
         mine = replace(
             options,
             threads=self.setting.threads,
@@ -150,7 +150,6 @@ class Series:
 
     setting: ProcessSetting
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
-    ready: dict[str, int] = field(default_factory=dict)
     rounds: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
 
@@ -180,7 +179,6 @@ class Series:
             "contestants": {
                 name: {
                     "versions": self.versions[name],
-                    "ready": self.ready[name],
                     "figures": figures(rounds),
                     "walls": [one["wall"] / one["minibatches"] for one in rounds],
                 }
@@ -189,20 +187,17 @@ class Series:
         }
 
 
-PER_ROUND = ("minibatches", "resident", "peak")
+PER_ROUND = ("minibatches", "resident")
 
 
 def figures(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Returns what tables show of the rounds (`typical`): figures per minibatch, rates, and the
-    most memory, at the end of a round and at any time."""
+    """Returns what tables show of the rounds (`typical`): figures per minibatch, and rates."""
     result = {}
     for quantity in rounds[0]:
         if quantity not in PER_ROUND:
             result[f"{quantity}_per_minibatch"] = typical(r[quantity] / r["minibatches"] for r in rounds)
     result["edges_per_second"] = 1 / typical(r["wall"] / r["edges"] for r in rounds)
     result["edges_per_cpu_second"] = 1 / typical(r["cpu"] / r["edges"] for r in rounds)
-    for memory in ("resident", "peak"):
-        result[memory] = max(r[memory] for r in rounds)
     return result
 
 
@@ -237,7 +232,6 @@ class Players:
                 series.leave(contestant.name, error)
                 continue
             series.versions[contestant.name] = answer["versions"]
-            series.ready[contestant.name] = answer["resident"]
             series.rounds[contestant.name] = []
             playing.append(worker)
         return playing

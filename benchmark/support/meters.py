@@ -103,10 +103,9 @@ def measure(job: Job, number: int, meter: AllocationMeter) -> dict[str, Any]:
 
     Returns:
         the round's work, with ``wall`` and ``cpu`` (all threads) in seconds, minor page ``faults``,
-        ``resident`` bytes at the end, their ``peak``, and allocations where they are counted
+        ``resident`` bytes at the end, and allocations where they are counted
     """
-    reset_peak()
     before = MemoryReading.now(meter)
     work = job(number)
     passed = MemoryReading.now(meter).since(before)
-    return {**asdict(work), **passed, "resident": resident_bytes(), "peak": peak_bytes()}
+    return {**asdict(work), **passed, "resident": resident_bytes()}
