@@ -135,7 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "preparation": partial(_epochs, "prepare", 4, None, *settings),
         "training": partial(_epochs, "train", 2, LOOPBACK, *settings),
     }
-    measure_parts("caching", parts, RankWorkload.parse(chosen, WORKER), chosen)
+    loopback = dict.fromkeys(("initialisation", "training"), LOOPBACK)
+    measure_parts("caching", parts, loopback, RankWorkload.parse(chosen, WORKER), chosen)
 
 
 # Tables
@@ -211,7 +212,7 @@ def _trained(part: Result) -> str:
     ]
     first = part["series"][0]
     what = f"an epoch of {first['minibatches']:.0f} minibatches per rank, {first['ranks']} ranks"
-    header = [f"{what}, {LOOPBACK}", "seconds"]
+    header = [f"{what}, {part['network']}", "seconds"]
     return markdown([*header, "times as fast", "preparing", "forward", "backward", "CPU s, all ranks"], lines)
 
 

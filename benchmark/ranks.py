@@ -87,6 +87,10 @@ def _in_turns(bench: RankWorkload, job: str, sizes: Sequence[int]) -> Iterator[A
 
 PARTS: dict[str, Measured] = {one.__name__: one for one in (rows, network, scaling)}
 PEER_PARTS: dict[str, Measured] = {one.__name__: one for one in (dist_dgl, dist_dgl_preparation)}
+NETWORKS = {
+    **dict.fromkeys(("rows", "scaling"), LOOPBACK),
+    **dict.fromkeys(PEER_PARTS, namespaces.UNLIMITED),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -98,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for part in PEER_PARTS:
         if part in options.parts and not bench.dgl:
             raise SystemExit(f"{part} needs an environment that has DGL: --peer dgl=/envs/dgl/bin/python")
-    measure_parts("ranks", {**PARTS, **PEER_PARTS}, bench, options)
+    measure_parts("ranks", {**PARTS, **PEER_PARTS}, NETWORKS, bench, options)
 
 
 def table(result: Result) -> str:

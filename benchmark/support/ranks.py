@@ -66,7 +66,7 @@ class RankWorkload:
 
     @classmethod
     def parse(cls, options: argparse.Namespace, worker: str = WORKER) -> RankWorkload:
-        """Makes the workload from the options of `add_workload_options`."""
+        """Makes the workload from the options of `workload_parser`."""
         typed = options.graph is not None and is_typed(options.graph)
         graph = TypedFolder.open(options.graph) if typed else chosen_graph(options.graph, options.nodes)
         sizes = (options.fanouts, options.batch_size, options.hidden, options.seeds, options.rounds)
@@ -119,18 +119,29 @@ Measured = Callable[[RankWorkload], Iterable[Answer]]
 
 
 def measure_parts(
-    benchmark: str, parts: Mapping[str, Measured], bench: RankWorkload, options: argparse.Namespace
+    benchmark: str,
+    parts: Mapping[str, Measured],
+    networks: Mapping[str, str],
+    bench: RankWorkload,
+    options: argparse.Namespace,
 ) -> None:
-    """Measures the parts that ``options`` name; stored results of others stay."""
+    """Measures the parts that ``options`` name; stored results of others stay.
+
+    Args:
+        benchmark: its name.
+        parts: all parts by name.
+        networks: the networks of those parts that do not run on the workload's.
+        bench: the workload.
+        options: of `workload_parser`.
+    """
     graph = bench.graph.describe()
     path = options.results / f"{benchmark}-{graph['name']}.json"
     for part in options.parts:
         print(part, flush=True)
         series = list(parts[part](bench))
         stored = read_json(path).get("parts", {}).get(part, {}).get("series", [])
-        about = {
-            name: getattr(bench, name) for name in ("fanouts", "batch_size", "seeds", "rounds", "network")
-        }
+        about = {name: getattr(bench, name) for name in ("fanouts", "batch_size", "seeds", "rounds")}
+        about["network"] = networks.get(part, bench.network)
         write_part(path, part, merged(stored, series, setting_of), graph, about)
 
 
