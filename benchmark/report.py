@@ -1,95 +1,34 @@
-"""Draws the result files and writes their tables into the README of each experiment, and what
-`accelerate` gains into README.md and the tutorial, and docs/papers.md.
+"""Draws the result files and writes their tables into the pages of the experiments, what
+`accelerate` gains into README.md and the tutorial, docs/papers.md, and docs/assets/speedup.png.
 
-A README holds pairs of comments, ``<!-- results:NAME -->`` and ``<!-- end -->``. The text between
+A page holds pairs of comments, ``<!-- results:NAME -->`` and ``<!-- end -->``. The text between
 them is replaced by the tables of every ``results/NAME-*.json`` (or ``results/NAME.json``), one
 graph after another. No figure is typed by hand: run this after a measurement.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-from benchmark.accelerate import show as accelerate
-from benchmark.accuracy import show as accuracy
-from benchmark.caching import show as caching
-from benchmark.communication import show as communication
-from benchmark.convergence import show as convergence
-from benchmark.embeddings import show as embeddings
-from benchmark.footprint import show as footprint
-from benchmark.growth import show as growth
-from benchmark.historical import show as historical
-from benchmark.inference import show as inference
-from benchmark.layers import show as layers
-from benchmark.loading import show as loading
-from benchmark.memory import show as memory
-from benchmark.modes import show as modes
+from benchmark import accelerate, summary
 from benchmark.papers import page as papers
-from benchmark.partition_traffic import show as partition_traffic
-from benchmark.partitioning import show as partitioning
-from benchmark.planning import show as planning
-from benchmark.pyg_scripts import show as pyg_scripts
-from benchmark.rank_accuracy import show as rank_accuracy
-from benchmark.ranks import show as ranks
-from benchmark.sampling import show as sampling
-from benchmark.support.cli import RESULTS
-from benchmark.support.rounds import in_words
-from benchmark.support.settings import BENCHMARK
-from benchmark.support.tables import Result, paragraph
-from benchmark.training import show as training
-from benchmark.typed_layers import show as typed_layers
+from benchmark.papers.batchgnn import BATCHGNN
+from benchmark.papers.others import DISTDGL, DISTGNN_MB, FASTSAMPLE, KATANA
+from benchmark.support.cli import RESULTS, new_parser, read_json
+from benchmark.support.harness import BENCHMARK
+from benchmark.support.plots import save
+from benchmark.support.tables import Result, in_words, paragraph
 
+PAGES = BENCHMARK / "pages"
 #: The pages outside of this folder that show what each step of porting a script gains.
 GAINS_PAGES = tuple(BENCHMARK.parent / name for name in ("README.md", "docs/tutorials/port-a-pyg-script.md"))
-
-
-@dataclass(frozen=True)
-class Shown:
-    """The Markdown tables of an experiment's result, and its picture if it has one."""
-
-    table: Callable[[Result], str]
-    plot: Callable[[Result], Any] | None
-
-
-#: By the name that an experiment's result files start with.
-EXPERIMENTS = {
-    "accelerate": Shown(accelerate.table, accelerate.plot),
-    "sampling": Shown(sampling.table, sampling.plot),
-    "loading": Shown(loading.table, loading.plot),
-    "modes": Shown(modes.table, None),
-    "training": Shown(training.table, training.plot),
-    "typed_layers": Shown(typed_layers.table, None),
-    "footprint": Shown(footprint.table, footprint.plot),
-    "layers": Shown(layers.table, None),
-    "memory": Shown(memory.table, memory.plot),
-    "accuracy": Shown(accuracy.table, accuracy.plot),
-    "convergence": Shown(convergence.table, convergence.plot),
-    "ranks": Shown(ranks.table, ranks.plot),
-    "partitioning": Shown(partitioning.table, partitioning.plot),
-    "partition_traffic": Shown(partition_traffic.table, partition_traffic.plot),
-    "growth": Shown(growth.table, growth.plot),
-    "rank_accuracy": Shown(rank_accuracy.table, rank_accuracy.plot),
-    "historical": Shown(historical.table, historical.plot),
-    "caching": Shown(caching.table, caching.plot),
-    "embeddings": Shown(embeddings.table, None),
-    "communication": Shown(communication.table, communication.plot),
-    "planning": Shown(planning.table, planning.plot),
-    "inference": Shown(inference.table, None),
-    "pyg_scripts": Shown(pyg_scripts.table, None),
-    "papers": Shown(lambda _: "The tables are in [docs/papers.md](../../docs/papers.md).", None),
-}
+PAPERS_PAGE = BENCHMARK.parent / "docs" / "papers.md"
+SOURCES = {one.name: one for one in (BATCHGNN, FASTSAMPLE, DISTGNN_MB, DISTDGL, KATANA)}
 
 
 def machine(result: Result) -> str:
@@ -128,14 +67,12 @@ def heading(result: Result) -> str:
     if "parts" in result:
         return f"**{result['graph']['name']}**\n\n"
     graph, options = result["graph"], result["options"]
+    fanouts = ", ".join(map(str, options["fanouts"]))
     text = (
         f"**{graph['name']}**: {graph['nodes']:,} nodes, {graph['edges']:,} edges, "
-        f"{graph['features']} features; batch {options['batch_size']:,}"
+        f"{graph['features']} features; batch {options['batch_size']:,}, fanout {fanouts}; "
+        f"{in_words(options['rounds'])} of {options['batches']} minibatches."
     )
-    if "fanouts" not in options:
-        return paragraph(f"{text}; {in_words(options['rounds'])}.") + "\n\n"
-    fanouts = ", ".join(map(str, options["fanouts"]))
-    text += f", fanout {fanouts}; {in_words(options['rounds'])} of {options['batches']} minibatches."
     return paragraph(text) + "\n\n"
 
 
@@ -146,20 +83,20 @@ def section(name: str, results: Path, folder: Path) -> str:
         return f"Not measured yet: `python -m benchmark {name}`."
     parts = []
     for file in files:
-        result = json.loads(file.read_text())
-        picture = file.with_suffix(".png")
+        result, picture = read_json(file), file.with_suffix(".png")
         image = f"\n\n![{name}]({os.path.relpath(picture, folder)})" if picture.is_file() else ""
-        parts.append(f"{heading(result)}{EXPERIMENTS[name].table(result)}{image}\n\n{machine(result)}")
+        table = import_module(f"benchmark.{name}").table(result)
+        parts.append(f"{heading(result)}{table}{image}\n\n{machine(result)}")
     return "\n\n".join(parts)
 
 
-def render(readme: Path, results: Path) -> str:
-    """Returns the text of a README with all tables between result comments replaced."""
+def render(page: Path, results: Path) -> str:
+    """Returns the text of a page with all tables between result comments replaced."""
 
     def replaced(match: re.Match[str]) -> str:
-        return f"<!-- results:{match[1]} -->\n\n{section(match[1], results, readme.parent)}\n\n<!-- end -->"
+        return f"<!-- results:{match[1]} -->\n\n{section(match[1], results, page.parent)}\n\n<!-- end -->"
 
-    return re.sub(r"<!-- results:(\w+) -->.*?<!-- end -->", replaced, readme.read_text(), flags=re.DOTALL)
+    return re.sub(r"<!-- results:(\w+) -->.*?<!-- end -->", replaced, page.read_text(), flags=re.DOTALL)
 
 
 def with_gains(page: Path, results: Path) -> str:
@@ -172,30 +109,25 @@ def with_gains(page: Path, results: Path) -> str:
 def draw(results: Path) -> None:
     """Draws every result file of a folder as a ``.png`` of the same name."""
     for file in sorted(results.glob("*.json")):
-        result = json.loads(file.read_text())
-        plot = EXPERIMENTS[result["benchmark"]].plot
-        if plot is None:
-            continue
-        figure = plot(result)
-        title = f"{result['benchmark']} {result.get('graph', {}).get('name', '')}".strip()
-        figure.suptitle(title, fontsize=11)
-        figure.tight_layout()
-        figure.savefig(file.with_suffix(".png"), dpi=110, metadata={"Software": None})
-        plt.close(figure)
+        result = read_json(file)
+        name = result["benchmark"]
+        plot = None if name == "papers" else getattr(import_module(f"benchmark.{name}"), "plot", None)
+        if plot is not None:
+            figure = plot(result)
+            figure.suptitle(f"{name} {result.get('graph', {}).get('name', '')}".strip(), fontsize=11)
+            save(figure, file.with_suffix(".png"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draws every result, then rewrites the tables of the READMEs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parsed = parser.parse_args(arguments)
-    draw(parsed.results)
-    pages = {readme: render(readme, parsed.results) for readme in sorted(BENCHMARK.glob("*/README.md"))}
-    pages |= {page: with_gains(page, parsed.results) for page in GAINS_PAGES}
-    papers.write(parsed.results)
+    """Draws every result, then rewrites the tables of all pages."""
+    results = new_parser(__doc__).parse_args(arguments).results
+    draw(results)
+    pages = {page: render(page, results) for page in sorted(PAGES.glob("*.md"))}
+    pages |= {page: with_gains(page, results) for page in GAINS_PAGES}
+    pages[PAPERS_PAGE] = papers.render(PAPERS_PAGE, results, SOURCES)
     for page, rendered in pages.items():
         if rendered != page.read_text():
             page.write_text(rendered)
             print(f"wrote {page}")
+    if results == RESULTS:
+        summary.plot()

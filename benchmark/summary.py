@@ -1,22 +1,23 @@
 """The table and the plot of the README, from the stored results on the products-like graph.
 
-    python -m benchmark.summary     writes docs/assets/speedup.png and prints the table
+    python -m benchmark.summary     prints the table
 
 The table stands in README.md and docs/benchmarks.md; a test compares it with the stored results.
+`python -m benchmark report` draws docs/assets/speedup.png.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmark" / "results"
-PLOT = ROOT / "docs" / "assets" / "speedup.png"
+from benchmark.support.cli import RESULTS, read_json
+from benchmark.support.harness import BENCHMARK
+from benchmark.support.plots import save, subplots
+from benchmark.support.tables import OURS
+
+PLOT = BENCHMARK.parent / "docs" / "assets" / "speedup.png"
 HEAD = "| one thread | ours | PyG 2.8 with pyg-lib | DGL 1.1 |\n|---|---:|---:|---:|"
-OURS, PYG, DGL = "ours", "PyG", "DGL"
+PYG, DGL = "PyG", "DGL"
 #: The contestants' names in the stored results, by experiment.
 PEERS = {
     "sampling": {PYG: "pyg-lib", DGL: "DGL fused"},
@@ -82,13 +83,8 @@ def table() -> str:
 
 def plot() -> None:
     """Draws how many times as fast ours is."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
     shown = lines()
-    figure, axes = pyplot.subplots(figsize=(7.2, 3.4), dpi=110)
+    figure, ((axes,),) = subplots(figsize=(7.2, 3.4))
     for peer, shift, colour in ((PYG, -0.19, "#3949ab"), (DGL, 0.19, "#e07b39")):
         for place, line in enumerate(shown):
             if peer in line.times:
@@ -104,13 +100,11 @@ def plot() -> None:
     axes.set_xlabel("times as fast on one thread, a graph with the shape of ogbn-products")
     axes.legend(title="compared with", loc="lower right", frameon=False, fontsize=9, title_fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(PLOT)
+    save(figure, PLOT)
 
 
 def _fill(line: Line, experiment: str, malloc: str, model: str | None = None) -> Line:
-    stored: dict[str, Any] = json.loads((RESULTS / f"{experiment}-products-like.json").read_text())
-    for series in stored["series"]:
+    for series in read_json(RESULTS / f"{experiment}-products-like.json")["series"]:
         if (series["threads"], series["malloc"], series.get("model")) != (1, malloc, model):
             continue
         found = {who: one["figures"][line.figure] for who, one in series["contestants"].items()}
@@ -130,5 +124,4 @@ def _cell(line: Line, peer: str) -> str:
 
 
 if __name__ == "__main__":
-    plot()
     print(table())

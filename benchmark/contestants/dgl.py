@@ -1,18 +1,23 @@
-"""DGL: its neighbour sampler, plain and fused, and a training step on blocks."""
+"""DGL: its neighbour samplers, and training steps on blocks.
+
+It has no loader by times, and links are left to PyG.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import dgl
 import torch
 from dgl.dataloading import NeighborSampler
 
-from benchmark.networks.dgl import BlockNetwork
+from benchmark.networks.dgl import BlockNetwork, TypedBlockNetwork
 from benchmark.networks.recipe import StepTrainer
-from benchmark.support.graphs import GraphFolder, seed_lists
-from benchmark.support.jobs import Job, Options, WorkDone
+from benchmark.support.graphs import GraphFolder, edge_weights, seed_lists
+from benchmark.support.jobs import Counts, Job, MakeJob, Options, by_work, each
+from benchmark.support.mag import CLASSES, FEATURES, SEEDS, TypedFolder
 
 
 def versions() -> dict[str, str]:
@@ -21,58 +26,95 @@ def versions() -> dict[str, str]:
 
 
 @cache
-def _graph(folder: GraphFolder, dtype: torch.dtype) -> dgl.DGLGraph:
+def _graph(folder: GraphFolder, dtype: torch.dtype = torch.int64) -> dgl.DGLGraph:
     edges = torch.empty(0, dtype=dtype)  # empty: an edge's id is its position
     return dgl.graph(("csc", (folder.colptr.to(dtype), folder.row.to(dtype), edges)), idtype=dtype)
 
 
-def _sampler(options: Options, fused: bool) -> NeighborSampler:
-    return NeighborSampler(list(reversed(options.fanouts)), fused=fused)  # DGL counts fanouts from the input
+@cache
+def _typed_graph(folder: TypedFolder) -> dgl.DGLGraph:
+    edges = {names: (one[0], one[1]) for names, one in folder.edges.items()}
+    return dgl.heterograph(edges, num_nodes_dict=folder.num_nodes).formats("csc")
 
 
-def _sampling(fused: bool, dtype: torch.dtype) -> Callable[[Options], Job]:
+def _sampler(options: Options, **how: Any) -> NeighborSampler:
+    return NeighborSampler(list(reversed(options.fanouts)), **how)  # DGL counts fanouts from the input
+
+
+def _samples(graph: dgl.DGLGraph, sampler: NeighborSampler, seeds: Iterable[Any]) -> Job:
+    """Returns the job of sampling blocks for each of the seeds of minibatches."""
+
+    def step(batch: Any) -> Counts:
+        nodes, _, blocks = sampler.sample_blocks(graph, batch)
+        found = nodes.values() if isinstance(nodes, dict) else [nodes]
+        return sum(map(len, found)), sum(block.num_edges() for block in blocks)
+
+    return each(seeds, step)
+
+
+def _sampling(fused: bool, dtype: torch.dtype) -> MakeJob:
     def build(options: Options) -> Job:
         folder = GraphFolder.open(options.graph)
-        graph, sampler = _graph(folder, dtype), _sampler(options, fused)
-        seeds = [s.to(dtype) for s in seed_lists(folder, options.batches, options.batch_size, options.seed)]
-
-        def round_(_: int) -> WorkDone:
-            work = WorkDone()
-            for batch in seeds:
-                nodes, _, blocks = sampler.sample_blocks(graph, batch)
-                work.add(nodes.numel(), sum(block.edata[dgl.EID].numel() for block in blocks))
-            return work
-
-        return round_
+        lists = seed_lists(folder, options.batches, options.batch_size, options.seed)
+        seeds = [batch.to(dtype) for batch in lists]
+        return _samples(_graph(folder, dtype), _sampler(options, fused=fused), seeds)
 
     return build
 
 
-def training(options: Options) -> Job:
+def _typed_sampling(options: Options) -> Job:
+    folder = TypedFolder.open(options.typed_graph)
+    papers = folder.seeds(options.seeds, options.seed).split(options.batch_size)
+    return _samples(_typed_graph(folder), _sampler(options), [{SEEDS: ids} for ids in papers])
+
+
+def _weighted(options: Options) -> Job:
+    folder = GraphFolder.open(options.graph)
+    graph = _graph(folder).clone()
+    graph.edata["weight"] = edge_weights(folder, options.seed)
+    lists = seed_lists(folder, options.batches, options.batch_size, options.seed)
+    return _samples(graph, _sampler(options, prob="weight"), lists)
+
+
+def _training(options: Options) -> Job:
     """Returns a job that samples (fused), fetches features and trains with Adam."""
     folder = GraphFolder.open(options.graph)
-    graph, sampler = _graph(folder, torch.int64), _sampler(options, fused=True)
-    seeds = seed_lists(folder, options.batches, options.batch_size, options.seed)
-    x, y = folder.x, folder.y
+    graph, sampler, x, y = _graph(folder), _sampler(options, fused=True), folder.x, folder.y
     torch.manual_seed(options.seed)
     network = BlockNetwork(options.model, x.size(1), options.hidden, folder.num_classes, len(options.fanouts))
     trainer = StepTrainer(network)
 
-    def round_(_: int) -> WorkDone:
-        work = WorkDone()
-        for batch in seeds:
-            nodes, _, blocks = sampler.sample_blocks(graph, batch)
-            features = x[nodes]
-            trainer.step(network(blocks, features), y[batch])
-            work.add(nodes.numel(), sum(block.num_edges() for block in blocks), features.nbytes)
-        return work
+    def step(batch: torch.Tensor) -> Counts:
+        nodes, _, blocks = sampler.sample_blocks(graph, batch)
+        features = x[nodes]
+        trainer.step(network(blocks, features), y[batch])
+        return nodes.numel(), sum(block.num_edges() for block in blocks), features.nbytes
 
-    return round_
+    return each(seed_lists(folder, options.batches, options.batch_size, options.seed), step)
 
 
-JOBS: dict[str, Callable[[Options], Job]] = {
+def _typed_training(options: Options) -> Job:
+    """Returns a job that samples, fetches features and trains with Adam."""
+    folder = TypedFolder.open(options.typed_graph)
+    graph, sampler, x, y = _typed_graph(folder), _sampler(options), folder.features, folder.y
+    torch.manual_seed(options.seed)
+    shape = (FEATURES, options.hidden, CLASSES, len(options.fanouts))
+    network = TypedBlockNetwork(options.model, *shape, graph)
+    trainer = StepTrainer(network)
+
+    def step(seeds: torch.Tensor) -> Counts:
+        nodes, _, blocks = sampler.sample_blocks(graph, {SEEDS: seeds})
+        features = {name: x[name][ids] for name, ids in nodes.items()}
+        trainer.step(network(blocks, features), y[seeds])
+        return sum(map(len, nodes.values())), sum(block.num_edges() for block in blocks)
+
+    return each(folder.seeds(options.seeds, options.seed).split(options.batch_size), step)
+
+
+JOBS: dict[str, MakeJob] = {
     "sampling": _sampling(fused=False, dtype=torch.int64),
     "sampling-fused": _sampling(fused=True, dtype=torch.int64),
-    "sampling-32": _sampling(fused=False, dtype=torch.int32),
-    "training": training,
+    "training": _training,
+    "typed": _typed_training,
+    "work": by_work({"typed sampling": _typed_sampling, "weighted": _weighted}),
 }

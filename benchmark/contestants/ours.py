@@ -1,28 +1,36 @@
-"""This package: its sampler, its loader, its native layers, and PyG's convolutions on prefixes."""
+"""This package: its sampler, its loaders, its native layers, and PyG's models made faster by it."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
 import torch_geometric
-from torch_geometric.data import Data
 
 import pyg_batchgnn
-from benchmark.networks.recipe import DROPOUT, HEADS, StepTrainer, widths
+from benchmark.contestants.loaders import (
+    link_loader,
+    loading_jobs,
+    loads,
+    node_loader,
+    typed_data,
+    typed_loader,
+)
+from benchmark.networks.pyg import Call, basic_model, seed_logits
+from benchmark.networks.recipe import DROPOUT, HEADS, LinkTrainer, StepTrainer, widths
 from benchmark.support.graphs import GraphFolder, seed_lists
-from benchmark.support.jobs import Job, Options, WorkDone, iterating
-from pyg_batchgnn import ops
-from pyg_batchgnn.loader import MacrobatchNeighborLoader
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan
-from pyg_batchgnn.store import CscGraph
+from benchmark.support.jobs import Counts, Job, MakeJob, Options, by_work, each
+from benchmark.support.mag import CLASSES, FEATURES, SEEDS, TypedFolder
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, nn, ops
+from pyg_batchgnn.sample import Layout, MacrobatchSampler, SamplingPlan, Seeds
+from pyg_batchgnn.store import CscGraph, typed_graph_from_pyg
 
 DEFAULT_MACROBATCH = 8
 PROBED_ROWS = 16384  # of the products by which the probe chooses
+Export = Literal["pyg", "native"]
 
 
 def versions() -> dict[str, str]:
@@ -30,55 +38,63 @@ def versions() -> dict[str, str]:
     return {"pyg_batchgnn": pyg_batchgnn.__version__, "torch_geometric": torch_geometric.__version__}
 
 
-def _macrobatches(lists: list[torch.Tensor], size: int) -> Iterator[list[torch.Tensor]]:
-    for start in range(0, len(lists), size):
-        yield lists[start : start + size]
+def _samples(graph: Any, layout: Layout, options: Options, seeds: list[Any]) -> Job:
+    """Returns the job of sampling, some minibatches together."""
+    sampler = MacrobatchSampler(graph, SamplingPlan(options.fanouts), options.seed, options.threads, layout)
+    size = options.macrobatch or DEFAULT_MACROBATCH
+
+    class Minibatches:
+        """The minibatches of all seeds, sampled anew in each round."""
+
+        rounds = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            self.rounds += 1
+            for start in range(0, len(seeds), size):
+                yield from sampler.sample(seeds[start : start + size], self.rounds)
+
+    return each(Minibatches(), lambda minibatch: (minibatch.num_nodes, minibatch.num_edges))
 
 
-def _sampling(layout: Layout) -> Callable[[Options], Job]:
+def _sampling(layout: Layout) -> MakeJob:
     def build(options: Options) -> Job:
         folder = GraphFolder.open(options.graph)
         # 4-byte ids where the graph has fewer than 2**31 nodes, as the loader stores them
         graph = CscGraph.from_csc(folder.colptr, folder.row.to(torch.int32)).advise_huge_pages()
-        plan = SamplingPlan(options.fanouts)
-        sampler = MacrobatchSampler(graph, plan, options.seed, options.threads, layout)
         lists = seed_lists(folder, options.batches, options.batch_size, options.seed)
-        size = options.macrobatch or DEFAULT_MACROBATCH
-
-        def round_(number: int) -> WorkDone:
-            work = WorkDone()
-            for some in _macrobatches(lists, size):
-                for minibatch in sampler.sample(some, number):
-                    work.add(minibatch.num_nodes, minibatch.num_edges)
-            return work
-
-        return round_
+        return _samples(graph, layout, options, lists)
 
     return build
 
 
+def _typed_sampling(layout: Layout) -> MakeJob:
+    def build(options: Options) -> Job:
+        folder = TypedFolder.open(options.typed_graph)
+        graph = typed_graph_from_pyg(typed_data(folder)).advise_huge_pages()
+        papers = folder.seeds(options.seeds, options.seed).split(options.batch_size)
+        return _samples(graph, layout, options, [Seeds.of(graph.schema, {SEEDS: ids}) for ids in papers])
+
+    return build
+
+
+def _arguments(options: Options) -> dict[str, Any]:
+    """Returns the arguments of loaders that are ours alone."""
+    return {
+        "seed": options.seed,
+        "threads": options.threads,
+        "macrobatch_size": options.macrobatch or "auto",
+    }
+
+
 @cache
-def _loader(options: Options, dtype: torch.dtype, export: Literal["pyg", "native"]) -> Any:
-    graph = GraphFolder.open(options.graph)
-    x = graph.x.to(dtype)
+def _loader(options: Options, dtype: torch.dtype, export: Export) -> Any:
+    x = GraphFolder.open(options.graph).x.to(dtype)
     if export == "native":  # read in place; the main job asks for the same
         ops.advise_huge_pages(x)
-    return MacrobatchNeighborLoader(
-        Data(x=x, edge_index=graph.edge_index, y=graph.y),
-        num_neighbors=list(options.fanouts),
-        input_nodes=graph.seeds(options.batches * options.batch_size, options.seed),
-        batch_size=options.batch_size,
-        is_sorted=True,
-        seed=options.seed,
-        threads=options.threads,
-        macrobatch_size=options.macrobatch or "auto",
-        export=export,
-    )
+    return node_loader(MacrobatchNeighborLoader, options, {"x": x}, export=export, **_arguments(options))
 
 
-def loader(
-    options: Options, dtype: torch.dtype = torch.float32, export: Literal["pyg", "native"] = "pyg"
-) -> Any:
+def loader(options: Options, dtype: torch.dtype = torch.float32, export: Export = "pyg") -> Any:
     """Returns the drop-in loader over features of ``dtype``.
 
     The same object for every network that is trained in this process.
@@ -86,91 +102,131 @@ def loader(
     return _loader(options.without_model(), dtype, export)
 
 
-def loading(options: Options) -> Job:
-    """Iterates the loader, features and labels included."""
-    return iterating(loader(options))
+def choose_products(options: Options, dtype: torch.dtype, features: int, outputs: int) -> None:
+    """Chooses the faster matrix product, this package's or torch's, as a training run does."""
+    pairs = widths(features, options.hidden, outputs, len(options.fanouts))
+    choice = nn.probe_products([(PROBED_ROWS, *pair) for pair in pairs], dtype, options.threads)
+    print(choice, file=sys.stderr)
+    nn.use_products(choice)
 
 
-def _model(module: Any, options: Options) -> torch.nn.Module:
-    """Returns the network of ``options`` from a module with SAGE, GCN, GIN and GAT."""
-    graph = GraphFolder.open(options.graph)
-    shape = (graph.num_features, options.hidden, len(options.fanouts), graph.num_classes)
-    builders: dict[str, Callable[[], torch.nn.Module]] = {
-        "sage": lambda: module.SAGE(*shape, dropout=DROPOUT),
-        "gcn": lambda: module.GCN(*shape, dropout=DROPOUT),
-        "gin": lambda: module.GIN(*shape, norm="batch_norm", inner_channels=options.hidden),
-        "gat": lambda: module.GAT(*shape, dropout=DROPOUT, heads=HEADS, attention_dropout=0.0),
+def network(options: Options, features: int, outputs: int, **attention: Any) -> nn.NativeModel:
+    """Returns the native network of the options; ``attention``: further arguments of GAT."""
+    torch.manual_seed(options.seed)
+    shape = (features, options.hidden, len(options.fanouts), outputs)
+    builders: dict[str, Callable[[], nn.NativeModel]] = {
+        "sage": lambda: nn.SAGE(*shape, dropout=DROPOUT),
+        "gcn": lambda: nn.GCN(*shape, dropout=DROPOUT),
+        "gin": lambda: nn.GIN(*shape, norm="batch_norm", inner_channels=options.hidden),
+        "gat": lambda: nn.GAT(*shape, dropout=DROPOUT, heads=HEADS, attention_dropout=0.0, **attention),
     }
     return builders[options.model]()
 
 
-def training(options: Options) -> Job:
-    """PyG's convolutions on prefixes: loader, forward, backward, Adam."""
-    from pyg_batchgnn.train.model import pyg_layers
-
-    models = SimpleNamespace(
-        SAGE=pyg_layers.PygSAGE, GCN=pyg_layers.PygGCN, GIN=pyg_layers.PygGIN, GAT=pyg_layers.PygGAT
-    )
-
-    batches = loader(options)
-    torch.manual_seed(options.seed)
-    network = _model(models, options)
-    trainer = StepTrainer(network)
-
-    def round_(_: int) -> WorkDone:
-        work = WorkDone()
-        for batch in batches:
-            logits = network(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
-            trainer.step(logits, batch.y[: batch.batch_size])
-            work.add(batch.num_nodes, batch.num_edges, batch.x.nbytes)
-        return work
-
-    return round_
-
-
-def choose_products(options: Options, dtype: torch.dtype, features: int, outputs: int) -> None:
-    """Chooses the faster matrix product, this package's or torch's, as a training run does."""
-    from pyg_batchgnn.nn import probe_products, use_products
-
-    pairs = widths(features, options.hidden, outputs, len(options.fanouts))
-    choice = probe_products([(PROBED_ROWS, *pair) for pair in pairs], dtype, options.threads)
-    print(choice, file=sys.stderr)
-    use_products(choice)
-
-
-def _native(dtype: torch.dtype) -> Callable[[Options], Job]:
+def _training(dtype: torch.dtype) -> MakeJob:
     """Returns a job of native layers; features, activations and products are in ``dtype``."""
 
     def build(options: Options) -> Job:
-        from pyg_batchgnn.nn import models
-
         graph = GraphFolder.open(options.graph)
         choose_products(options, dtype, graph.num_features, graph.num_classes)
         batches = loader(options, dtype, "native")
-        torch.manual_seed(options.seed)
-        network = _model(models, options)
-        trainer = StepTrainer(network)
+        model = network(options, graph.num_features, graph.num_classes)
+        trainer = StepTrainer(model)
         row_bytes = dtype.itemsize * graph.num_features
 
-        def round_(_: int) -> WorkDone:
-            work = WorkDone()
-            for batch in batches:
-                with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
-                    logits = network(batch)
-                trainer.step(logits, batch.attribute("y", batch.batch_size))
-                work.add(batch.num_nodes, batch.num_edges, batch.num_nodes * row_bytes)
-            return work
+        def step(batch: Any) -> Counts:
+            with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
+                logits = model(batch)
+            trainer.step(logits, batch.attribute("y", batch.batch_size))
+            return batch.num_nodes, batch.num_edges, batch.num_nodes * row_bytes
 
-        return round_
+        return each(batches, step)
 
     return build
 
 
-JOBS: dict[str, Callable[[Options], Job]] = {
+@cache
+def _typed_loader(options: Options) -> Any:
+    for x in TypedFolder.open(options.typed_graph).features.values():
+        ops.advise_huge_pages(x)  # read in place; the main job asks for the same
+    return typed_loader(
+        MacrobatchNeighborLoader, options, featured=True, export="native", **_arguments(options)
+    )
+
+
+def _typed_training(options: Options) -> Job:
+    choose_products(options, torch.float32, FEATURES, CLASSES)
+    batches = _typed_loader(options.without_model())
+    metadata = typed_data(TypedFolder.open(options.typed_graph), featured=True).metadata()
+    # No self loops between two types.
+    model = nn.to_hetero(network(options, FEATURES, CLASSES, add_self_loops=False), metadata)
+    trainer = StepTrainer(model)
+
+    def step(batch: Any) -> Counts:
+        logits = model(batch)[SEEDS]
+        trainer.step(logits, batch.attributes_of(SEEDS).gather("y", logits.size(0)))
+        return batch.num_nodes, batch.num_edges
+
+    return each(batches, step)
+
+
+def _link_training(options: Options) -> Job:
+    graph = GraphFolder.open(options.graph)
+    ops.advise_huge_pages(graph.x)
+    choose_products(options, torch.float32, graph.num_features, options.hidden)
+    batches = link_loader(MacrobatchLinkNeighborLoader, options, export="native", **_arguments(options))
+    model = network(options, graph.num_features, options.hidden)
+    trainer = LinkTrainer(model)
+
+    def step(batch: Any) -> Counts:
+        (links,) = batch.links
+        rows = model(batch)
+        trainer.step(rows[links.index[0]], rows[links.index[1]], links.label)
+        return batch.num_nodes, batch.num_edges
+
+    return each(batches, step)
+
+
+def _script(call: Call, accelerated: bool = True, export: Export = "pyg") -> MakeJob:
+    """Returns the job of a user's script with a model of PyG's.
+
+    Args:
+        call: how it calls the model.
+        accelerated: whether it gives the model to `accelerate`.
+        export: the form of the batches of its loader.
+    """
+
+    def build(options: Options) -> Job:
+        graph, batches = GraphFolder.open(options.graph), loader(options, export=export)
+        model = basic_model(options, graph.num_features, graph.num_classes)
+        trainer = StepTrainer(pyg_batchgnn.accelerate(model) if accelerated else model)
+
+        def step(batch: Any) -> Counts:
+            native = export == "native"
+            y = batch.attribute("y", batch.batch_size) if native else batch.y[: batch.batch_size]
+            trainer.step(seed_logits(model, batch, call), y)
+            return batch.num_nodes, batch.num_edges
+
+        return each(batches, step)
+
+    return build
+
+
+LOADING = loading_jobs(MacrobatchNeighborLoader, MacrobatchLinkNeighborLoader, _arguments)
+JOBS: dict[str, MakeJob] = {
     "sampling": _sampling(Layout.COO),
     "sampling-csc": _sampling(Layout.CSC),
-    "loading": loading,
-    "training": training,
-    "training-native": _native(torch.float32),
-    "training-native-bfloat16": _native(torch.bfloat16),
+    "loading": lambda options: loads(loader(options)),
+    "training-native": _training(torch.float32),
+    "training-native-bfloat16": _training(torch.bfloat16),
+    "work": by_work({"typed sampling": _typed_sampling(Layout.COO), **LOADING}),
+    "csc": by_work({"typed sampling": _typed_sampling(Layout.CSC)}),
+    "typed": _typed_training,
+    "links": _link_training,
+    "import": _script(Call.WHOLE, accelerated=False),
+    "import-trimmed": _script(Call.TRIMMED, accelerated=False),
+    "accelerate": _script(Call.WHOLE),
+    "accelerate-trimmed": _script(Call.TRIMMED),
+    "batch": _script(Call.BATCH),
+    "native": _script(Call.BATCH, export="native"),
 }

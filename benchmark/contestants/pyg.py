@@ -1,4 +1,4 @@
-"""PyTorch Geometric with pyg-lib or torch-sparse: its sampler, loader and convolutions."""
+"""PyTorch Geometric with pyg-lib or torch-sparse: its samplers, loaders and convolutions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,30 @@ from typing import Any
 import torch
 import torch_geometric
 import torch_geometric.typing
-from torch_geometric.data import Data
-from torch_geometric.loader import NeighborLoader
+from torch_geometric.loader import LinkNeighborLoader, NeighborLoader
+from torch_geometric.sampler import NeighborSampler
 
-from benchmark.networks.basic import Call, basic_model, seed_logits
-from benchmark.networks.pyg import Sliced, Trimmed
-from benchmark.networks.recipe import StepTrainer
+from benchmark.contestants.loaders import (
+    link_loader,
+    loading_jobs,
+    loads,
+    node_loader,
+    typed_data,
+    typed_loader,
+)
+from benchmark.networks.pyg import (
+    Call,
+    Sliced,
+    Trimmed,
+    TypedPrefixes,
+    TypedTrimmed,
+    basic_model,
+    seed_logits,
+)
+from benchmark.networks.recipe import LinkTrainer, StepTrainer
 from benchmark.support.graphs import GraphFolder, seed_lists
-from benchmark.support.jobs import Job, Options, WorkDone, iterating
+from benchmark.support.jobs import Counts, Job, MakeJob, Options, by_work, each
+from benchmark.support.mag import CLASSES, FEATURES, SEEDS, TypedFolder
 
 
 def versions() -> dict[str, str]:
@@ -37,127 +53,152 @@ def require_sampler() -> None:
         )
 
 
-def sampling(options: Options) -> Job:
-    """Returns a job of ``torch.ops.pyg.neighbor_sample`` on ids of a dtype."""
-    return _sampling(options, torch.int64)
+def _with_pyg_lib(work: MakeJob) -> MakeJob:
+    def build(options: Options) -> Job:
+        if not torch_geometric.typing.WITH_PYG_LIB:
+            raise ImportError("pyg-lib is not installed here, which PyG samples with")
+        return work(options)
+
+    return build
 
 
-def sampling_32(options: Options) -> Job:
-    """The same on int32 ids, which PyG's loader never uses."""
-    return _sampling(options, torch.int32)
+def _sampling(dtype: torch.dtype) -> MakeJob:
+    """Returns a job of ``torch.ops.pyg.neighbor_sample`` on ids of a dtype.
 
+    PyG's loader never uses int32 ids.
+    """
 
-def _sampling(options: Options, dtype: torch.dtype) -> Job:
-    if not torch_geometric.typing.WITH_PYG_LIB:
-        raise ImportError("pyg-lib is not installed in this environment")
-    graph = GraphFolder.open(options.graph)
-    colptr, row = graph.colptr.to(dtype), graph.row.to(dtype)
-    batches = [s.to(dtype) for s in seed_lists(graph, options.batches, options.batch_size, options.seed)]
-    fanouts = list(options.fanouts)
+    def build(options: Options) -> Job:
+        graph = GraphFolder.open(options.graph)
+        colptr, row = graph.colptr.to(dtype), graph.row.to(dtype)
+        lists = seed_lists(graph, options.batches, options.batch_size, options.seed)
+        fanouts = list(options.fanouts)
 
-    def round_(_: int) -> WorkDone:
-        work = WorkDone()
-        for seeds in batches:
+        def step(seeds: torch.Tensor) -> Counts:
             # arguments: three times, weights; csc, replace, directed, disjoint, strategy, return
             # edge ids
             out = torch.ops.pyg.neighbor_sample(
-                *(
-                    colptr,
-                    row,
-                    seeds,
-                    fanouts,
-                    None,
-                    None,
-                    None,
-                    None,
-                    True,
-                    False,
-                    True,
-                    False,
-                    "uniform",
-                    True,
-                )
+                *(colptr, row, seeds, fanouts, None, None, None, None),
+                *(True, False, True, False, "uniform", True),
             )
-            work.add(nodes=out[2].numel(), edges=out[0].numel())
-        return work
+            return out[2].numel(), out[0].numel()
 
-    return round_
+        return each([seeds.to(dtype) for seeds in lists], step)
+
+    return build
+
+
+def _typed_sampling(options: Options) -> Job:
+    """Returns a job of ``torch.ops.pyg.hetero_neighbor_sample``."""
+    folder = TypedFolder.open(options.typed_graph)
+    sampler = NeighborSampler(typed_data(folder), list(options.fanouts))
+    papers = folder.seeds(options.seeds, options.seed)
+    fanouts = {"__".join(names): list(options.fanouts) for names in sampler.edge_types}
+
+    def step(seeds: torch.Tensor) -> Counts:
+        # arguments as of `neighbor_sample`
+        row, _, node, *_ = torch.ops.pyg.hetero_neighbor_sample(
+            *(sampler.node_types, sampler.edge_types, sampler.colptr_dict, sampler.row_dict),
+            *({SEEDS: seeds}, fanouts, None, None, None, None),
+            *(True, False, True, False, "uniform", True),
+        )
+        return sum(map(len, node.values())), sum(map(len, row.values()))
+
+    return each(papers.split(options.batch_size), step)
 
 
 @cache
 def _loader(options: Options) -> Any:
-    graph = GraphFolder.open(options.graph)
-    return NeighborLoader(
-        Data(x=graph.x, edge_index=graph.edge_index, y=graph.y),
-        num_neighbors=list(options.fanouts),
-        input_nodes=graph.seeds(options.batches * options.batch_size, options.seed),
-        batch_size=options.batch_size,
-        is_sorted=True,
-    )
-
-
-def loader(options: Options) -> Any:
-    """PyG's NeighborLoader, in this process; the same for every network that is trained in it."""
     require_sampler()
-    return _loader(options.without_model())
+    return node_loader(NeighborLoader, options)
 
 
-def loading(options: Options) -> Job:
-    """Iterates the loader, features and labels included."""
-    return iterating(loader(options))
+@cache
+def _typed_loader(options: Options) -> Any:
+    require_sampler()
+    return typed_loader(NeighborLoader, options, featured=True)
 
 
-def _training(model: Callable[..., torch.nn.Module]) -> Callable[[Options], Job]:
+def _training(network: Callable[..., torch.nn.Module]) -> MakeJob:
     def build(options: Options) -> Job:
-        graph = GraphFolder.open(options.graph)
-        batches = loader(options)
+        graph, batches = GraphFolder.open(options.graph), _loader(options.without_model())
         torch.manual_seed(options.seed)
-        network = model(
-            options.model, graph.num_features, options.hidden, graph.num_classes, len(options.fanouts)
-        )
-        trainer = StepTrainer(network)
+        shape = (graph.num_features, options.hidden, graph.num_classes, len(options.fanouts))
+        model = network(options.model, *shape)
+        trainer = StepTrainer(model)
 
-        def round_(_: int) -> WorkDone:
-            work = WorkDone()
-            for batch in batches:
-                trainer.step(network(batch), batch.y[: batch.batch_size])
-                work.add(batch.num_nodes, batch.num_edges, batch.x.nbytes)
-            return work
+        def step(batch: Any) -> Counts:
+            trainer.step(model(batch), batch.y[: batch.batch_size])
+            return batch.num_nodes, batch.num_edges, batch.x.nbytes
 
-        return round_
+        return each(batches, step)
 
     return build
 
 
-def _basic(call: Call) -> Callable[[Options], Job]:
+def _basic(call: Call) -> MakeJob:
     """Returns the job of an unchanged script with PyG's model and loader."""
 
     def build(options: Options) -> Job:
-        graph = GraphFolder.open(options.graph)
-        batches = loader(options)
-        torch.manual_seed(options.seed)
-        shape = (graph.num_features, options.hidden, graph.num_classes, len(options.fanouts))
-        model = basic_model(options.model, *shape)
+        graph, batches = GraphFolder.open(options.graph), _loader(options.without_model())
+        model = basic_model(options, graph.num_features, graph.num_classes)
         trainer = StepTrainer(model)
 
-        def round_(_: int) -> WorkDone:
-            work = WorkDone()
-            for batch in batches:
-                trainer.step(seed_logits(model, batch, call), batch.y[: batch.batch_size])
-                work.add(batch.num_nodes, batch.num_edges)
-            return work
+        def step(batch: Any) -> Counts:
+            trainer.step(seed_logits(model, batch, call), batch.y[: batch.batch_size])
+            return batch.num_nodes, batch.num_edges
 
-        return round_
+        return each(batches, step)
 
     return build
 
 
-JOBS: dict[str, Callable[[Options], Job]] = {
-    "sampling": sampling,
-    "sampling-32": sampling_32,
-    "loading": loading,
+def _typed_training(network: Callable[..., torch.nn.Module]) -> MakeJob:
+    def build(options: Options) -> Job:
+        batches = _typed_loader(options.without_model())
+        metadata = typed_data(TypedFolder.open(options.typed_graph), featured=True).metadata()
+        torch.manual_seed(options.seed)
+        shape = (FEATURES, options.hidden, CLASSES, len(options.fanouts))
+        model = network(options.model, *shape, metadata)
+        trainer = StepTrainer(model)
+
+        def step(batch: Any) -> Counts:
+            seeds = batch[SEEDS]
+            trainer.step(model(batch), seeds.y[: seeds.batch_size])
+            return batch.num_nodes, batch.num_edges
+
+        return each(batches, step)
+
+    return build
+
+
+def _link_training(options: Options) -> Job:
+    """Returns a job of PyG's GraphSAGE on whole minibatches of links."""
+    require_sampler()
+    graph, batches = GraphFolder.open(options.graph), link_loader(LinkNeighborLoader, options)
+    model = basic_model(options, graph.num_features, options.hidden)
+    trainer = LinkTrainer(model)
+
+    def step(batch: Any) -> Counts:
+        rows = model(batch.x, batch.edge_index)
+        source, target = batch.edge_label_index
+        trainer.step(rows[source], rows[target], batch.edge_label)
+        return batch.num_nodes, batch.num_edges
+
+    return each(batches, step)
+
+
+WORKS = {"typed sampling": _typed_sampling, **loading_jobs(NeighborLoader, LinkNeighborLoader)}
+JOBS: dict[str, MakeJob] = {
+    "sampling": _with_pyg_lib(_sampling(torch.int64)),
+    "sampling-32": _with_pyg_lib(_sampling(torch.int32)),
+    "loading": lambda options: loads(_loader(options)),
     "training-trimmed": _training(Trimmed),
     "training-sliced": _training(Sliced),
     "basic": _basic(Call.WHOLE),
     "basic-trimmed": _basic(Call.TRIMMED),
+    "typed-trimmed": _typed_training(TypedTrimmed),
+    "typed-prefixes": _typed_training(TypedPrefixes),
+    "links": _link_training,
+    "work": by_work({name: _with_pyg_lib(work) for name, work in WORKS.items()}),
 }

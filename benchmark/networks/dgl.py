@@ -1,13 +1,14 @@
-"""The networks on DGL's convolutions and blocks, as in DGL's examples."""
+"""The networks on DGL's convolutions and blocks, as in DGL's examples; homogeneous and typed."""
 
 from __future__ import annotations
 
 import dgl
 import torch
-from dgl.nn import GATConv, GINConv, GraphConv, SAGEConv
-from torch import nn
+from dgl.nn import GATConv, GINConv, GraphConv, HeteroGraphConv, SAGEConv
+from torch import Tensor, nn
 
-from benchmark.networks.recipe import HEADS, Convolution, Stack, mlp
+from benchmark.networks.recipe import HEADS, Convolution, Stack, TypedStack, mlp
+from benchmark.support.mag import SEEDS
 
 
 class Heads(nn.Module):
@@ -58,3 +59,24 @@ class BlockNetwork(Stack):
         for layer, (conv, block) in enumerate(zip(self.convs, blocks, strict=True)):
             x = self.between(layer, conv(block, x))
         return x
+
+
+class TypedBlockNetwork(TypedStack):
+    """`HeteroGraphConv` on blocks, one per layer, of "sage" or "gat"."""
+
+    def __init__(
+        self, model: str, features: int, hidden: int, classes: int, count: int, graph: dgl.DGLGraph
+    ) -> None:
+        of_relation = convolution(model, hidden)
+        super().__init__(
+            model,
+            lambda *shape: HeteroGraphConv({name: of_relation(*shape) for name in graph.etypes}),
+            graph.ntypes,
+            *(features, hidden, classes, count),
+        )
+
+    def forward(self, blocks: list[dgl.DGLGraph], x: dict[str, Tensor]) -> Tensor:
+        """Returns the [batch_size, classes] logits of the seeds."""
+        for layer, (conv, block) in enumerate(zip(self.convs, blocks, strict=True)):
+            x = self.between_types(layer, conv(block, x))
+        return x[SEEDS]

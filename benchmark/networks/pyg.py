@@ -1,31 +1,124 @@
-"""The networks on PyG's convolutions, in the two ways to leave out rows that nobody reads."""
+"""PyG's networks: its models as a user makes them, and its convolutions where rows that nobody
+reads are left out, homogeneous and typed.
+
+Imports torch and torch_geometric alone, so that it loads in every interpreter that takes part.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+from torch_geometric.nn import GATConv, GCNConv, GINConv, HeteroConv, SAGEConv, to_hetero
 from torch_geometric.utils import trim_to_layer
 
-from benchmark.networks.recipe import HEADS, Convolution, Stack, mlp
+from benchmark.networks.recipe import DROPOUT, HEADS, Convolution, Stack, TypedStack, after, mlp, widths
+from benchmark.support.jobs import Options
+from benchmark.support.mag import SEEDS, Relation
 
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
 
+#: By the names of ``recipe.MODELS``.
+KINDS: dict[str, Callable[..., torch.nn.Module]] = {
+    "sage": pyg.GraphSAGE,
+    "gcn": pyg.GCN,
+    "gin": pyg.GIN,
+    "gat": pyg.GAT,
+}
 
-def convolution(model: str, hidden: int) -> Convolution:
-    """PyG's layer of the network named ``model``."""
+
+class Call(Enum):
+    """The way in which a script calls a model on a batch."""
+
+    WHOLE = "whole"  # model(x, edge_index), of which it keeps the seeds
+    TRIMMED = "trimmed"  # with num_sampled_nodes_per_hop and num_sampled_edges_per_hop
+    BATCH = "batch"  # model(batch), which only accelerated models know
+
+
+#: Modules that users write themselves, by their convolution.
+OWN = {"own-sage": pyg.SAGEConv, "own-gat": pyg.GATConv}
+
+
+class OwnModel(torch.nn.Module):
+    """A module as users write it: convolutions, each with a skip connection and a LayerNorm, and
+    ReLU and dropout as functions.
+
+    Args:
+        conv: class of the convolutions.
+        features, hidden, classes: widths.
+        layers: their number.
+    """
+
+    def __init__(
+        self, conv: Callable[..., torch.nn.Module], features: int, hidden: int, classes: int, layers: int
+    ) -> None:
+        super().__init__()
+        inputs = [features, *[hidden] * (layers - 2)]
+        self.convs = torch.nn.ModuleList([*(conv(width, hidden) for width in inputs), conv(hidden, classes)])
+        self.skips = torch.nn.ModuleList(torch.nn.Linear(width, hidden) for width in inputs)
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(hidden) for _ in inputs)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        num_sampled_nodes_per_hop: list[int] | None = None,
+        num_sampled_edges_per_hop: list[int] | None = None,
+    ) -> Tensor:
+        """Returns [N, classes], or the rows that are left after trimming."""
+        for layer, conv in enumerate(self.convs):
+            if num_sampled_nodes_per_hop is not None and num_sampled_edges_per_hop is not None:
+                x, edge_index, _ = trim_to_layer(
+                    layer, num_sampled_nodes_per_hop, num_sampled_edges_per_hop, x, edge_index
+                )
+            out = conv(x, edge_index)
+            if layer + 1 == len(self.convs):
+                return out
+            x = F.relu(self.norms[layer](out + self.skips[layer](x)))
+            x = F.dropout(x, DROPOUT, self.training)
+        raise AssertionError("a model has layers")
+
+
+def basic_model(options: Options, features: int, outputs: int) -> torch.nn.Module:
+    """Returns PyG's model with ReLU and dropout between the layers, or a user's own module."""
+    torch.manual_seed(options.seed)
+    name, hidden, layers = options.model, options.hidden, len(options.fanouts)
+    if name in OWN:
+        return OwnModel(OWN[name], features, hidden, outputs, layers)
+    heads = {"heads": HEADS} if name == "gat" else {}
+    return KINDS[name](features, hidden, layers, outputs, dropout=DROPOUT, **heads)
+
+
+def seed_logits(model: torch.nn.Module, batch: Any, call: Call) -> Tensor:
+    """Returns the logits of the seed nodes of a batch."""
+    if call is Call.BATCH:
+        whole: Tensor = model(batch)
+        return whole
+    trims = {}
+    if call is Call.TRIMMED:
+        trims = {
+            "num_sampled_nodes_per_hop": batch.num_sampled_nodes,
+            "num_sampled_edges_per_hop": batch.num_sampled_edges,
+        }
+    out: Tensor = model(batch.x, batch.edge_index, **trims)
+    return out[: batch.batch_size]
+
+
+def convolution(model: str, hidden: int, **attention: Any) -> Convolution:
+    """PyG's layer of the network named ``model``; ``attention``: further arguments of GAT's."""
 
     def gin(inputs: int, outputs: int, _: bool) -> nn.Module:
         return GINConv(mlp(inputs, hidden, outputs))
 
     def gat(inputs: int, outputs: int, last: bool) -> nn.Module:
-        if last:
-            return GATConv(inputs, outputs, heads=HEADS, concat=False)
-        return GATConv(inputs, outputs // HEADS, heads=HEADS)
+        columns = outputs if last else outputs // HEADS
+        return GATConv(inputs, columns, heads=HEADS, concat=not last, **attention)
 
     builders: dict[str, Convolution] = {
         "sage": lambda inputs, outputs, _: SAGEConv(inputs, outputs),
@@ -125,3 +218,90 @@ class Sliced(Stack):
         for layer, conv in enumerate(self.convs):
             x = self.between(layer, conv(x, adjacency))
         return x
+
+
+Metadata = tuple[list[str], list[Relation]]
+
+
+def _of_relation(model: str, hidden: int) -> Convolution:
+    """Returns PyG's layer of a relation; there are no self loops between two types."""
+    return convolution(model, hidden, add_self_loops=False)
+
+
+class _Layer(nn.Module):
+    """A convolution and what follows it, of which `to_hetero` makes a typed layer."""
+
+    def __init__(self, conv: nn.Module, follows: nn.Module | None) -> None:
+        super().__init__()
+        self.conv, self.follows = conv, follows
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Returns the rows of all nodes."""
+        x = self.conv(x, edge_index)
+        return x if self.follows is None else self.follows(x)
+
+
+class TypedTrimmed(nn.Module):
+    """Layers made typed by `to_hetero`, and the minibatch trimmed before each of them.
+
+    The layers of a whole model of PyG that `to_hetero` made typed cannot be trimmed.
+    """
+
+    def __init__(
+        self, model: str, features: int, hidden: int, classes: int, count: int, metadata: Metadata
+    ) -> None:
+        super().__init__()
+        layers = []
+        for place, pair in enumerate(widths(features, hidden, classes, count)):
+            last = place + 1 == count
+            conv = _of_relation(model, hidden)(*pair, last)
+            layers.append(to_hetero(_Layer(conv, None if last else after(model, hidden)), metadata))
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, batch: Any) -> Tensor:
+        """Returns the [batch_size, classes] logits of the seeds of a PyG minibatch."""
+        x, edges = batch.x_dict, batch.edge_index_dict
+        counts = batch.num_sampled_nodes_dict, batch.num_sampled_edges_dict
+        for number, layer in enumerate(self.layers):
+            x, edges, _ = trim_to_layer(number, *counts, x, edges)
+            x = layer(x, edges)
+        logits: Tensor = x[SEEDS]
+        return logits[: batch[SEEDS].batch_size]
+
+
+class TypedPrefixes(TypedStack):
+    """`HeteroConv` on bipartite slices: layer l computes only the rows that layer l + 1 reads.
+
+    Relations that lead to no row of a layer are left out. SAGE takes edges as ``torch.sparse_csr``,
+    PyG's fast path.
+    """
+
+    def __init__(
+        self, model: str, features: int, hidden: int, classes: int, count: int, metadata: Metadata
+    ) -> None:
+        of_relation = _of_relation(model, hidden)
+        super().__init__(
+            model,
+            lambda *shape: HeteroConv({one: of_relation(*shape) for one in metadata[1]}),
+            metadata[0],
+            *(features, hidden, classes, count),
+        )
+        self.edges = FASTEST[model]
+
+    def forward(self, batch: Any) -> Tensor:
+        """Returns the [batch_size, classes] logits of the seeds of a PyG minibatch."""
+        x, count = batch.x_dict, len(self.convs)
+        nodes, edges = batch.num_sampled_nodes_dict, batch.num_sampled_edges_dict
+        rows = {name: sum(hops[:count]) for name, hops in nodes.items()}
+        graphs = {one: self.edges(batch[one], rows[one[2]], batch[SEEDS].x.dtype) for one in edges}
+        for layer, conv in enumerate(self.convs):
+            hops = count - layer
+            targets = {name: sum(found[:hops]) for name, found in nodes.items()}
+            used = [one for one in edges if targets[one[2]] and one[0] in x]
+            ends = {(a, name, b): (x[a], x[b][: targets[b]]) for a, name, b in used}
+            slices = {
+                one: graphs[one].layer(targets[one[2]], x[one[0]].size(0), sum(edges[one][:hops]))
+                for one in used
+            }
+            x = self.between_types(layer, conv(ends, slices))
+        return x[SEEDS]

@@ -7,8 +7,9 @@ Imports torch alone, so that it loads in every interpreter that takes part.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -65,6 +66,43 @@ class Stack(nn.Module):
     def between(self, layer: int, x: Tensor) -> Tensor:
         """Returns the input of the next layer from the output of ``layer`` (counted from 0)."""
         return self.afters[layer](x) if layer < len(self.afters) else x
+
+
+class TypedStack(nn.Module):
+    """The convolutions of a typed network, and what stands between them by node type.
+
+    Args:
+        model: one of ``MODELS``.
+        convolution: of all relations.
+        node_types: the names of the node types.
+        features, hidden, classes, count: widths, and number of layers.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        convolution: Convolution,
+        node_types: Sequence[str],
+        features: int,
+        hidden: int,
+        classes: int,
+        count: int,
+    ) -> None:
+        super().__init__()
+        pairs = widths(features, hidden, classes, count)
+        self.convs = nn.ModuleList(
+            convolution(a, b, place + 1 == count) for place, (a, b) in enumerate(pairs)
+        )
+        self.afters = nn.ModuleList(
+            nn.ModuleDict({name: after(model, hidden) for name in node_types}) for _ in pairs[1:]
+        )
+
+    def between_types(self, layer: int, x: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Returns the inputs of the next layer by type from the outputs of ``layer``."""
+        if layer == len(self.afters):
+            return x
+        follows: Any = self.afters[layer]
+        return {name: follows[name](found) for name, found in x.items()}
 
 
 class Trainer:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from benchmark.papers import published
+from benchmark.papers.forecasts import forecasts
+from benchmark.papers.page import (
+    DASH,
+    Bar,
+    Compared,
+    Panel,
+    Seconds,
+    Source,
+    Stored,
+    part,
+    quiet,
+    ratio,
+    shown,
+    times,
+    where,
+)
 from benchmark.papers.published import BGNN, BGNN_CACHE, DGL, DGL_METIS
-from benchmark.papers.section import Bar, Compared, Panel, Source
-from benchmark.papers.stored import DASH, Seconds, Stored, part, quiet, ratio, shown, times
-from benchmark.planning.published import forecasts
-from benchmark.support.rounds import typical
-from benchmark.support.tables import of_ranks, size_name
+from benchmark.support.tables import over_rounds, size_name
 
 #: The ranks of the epochs that are stored.
 RANKS = 2
@@ -129,7 +139,7 @@ def _scaling() -> Compared:
     return Compared(
         "Tables A1 and A2: epochs by ranks, as published",
         "Seconds of an epoch, all of the paper's configurations. The table before has ours on 2 ranks. The "
-        "planner's forecast for papers100M on the paper's cluster is in benchmark/planning/PUBLISHED.md: "
+        "planner's forecast for papers100M on the paper's cluster is in benchmark/pages/forecasts.md: "
         "within 25 % of the published epochs without the cache.",
         ["", "DGL", "BatchGNN", "with aggregation cache", "times as fast", "times as fast"],
         rows,
@@ -193,8 +203,8 @@ def _sweep(stored: Stored) -> Compared:
         first: tuple[float, float] | None = None
         for size in dict.fromkeys(one["macrobatch"] for one in series):
             entries = [one for one in series if one["macrobatch"] == size]
-            millions = sum(of_ranks(entries[0], "phases", "rows_fetched")) / 1e6
-            seconds = typical(max(of_ranks(one, "wall")) for one in entries)
+            millions = entries[0]["ranks"] * entries[0]["rows_fetched"] / 1e6
+            seconds = over_rounds(entries, "wall")
             first = first or (millions, seconds)
             gains = f"{first[0] / millions:.2f}x", f"{first[1] / seconds:.1f}x"
             rows.append([f"{graph}, 4 ranks, B = {size_name(size)}", DASH, DASH, f"{millions:.1f}", *gains])
@@ -240,18 +250,11 @@ def _settings(stored: Stored) -> Compared:
         "Tables 2 and 3: the settings of P3 and DistDGLv2",
         "Published: papers100M, 16 ranks against 16 P100 GPUs, and 64 ranks against 64 T4 GPUs. "
         "Planner: the planner's model of BatchGNN's cluster, with the overlap of table 5. Ours: "
-        f"{_where(stored, 'p3')}, with replacement, batch 1,000. Ours has no GPU system to compare with, "
+        f"{where(stored, 'p3')}, with replacement, batch 1,000. Ours has no GPU system to compare with, "
         "so it compares macrobatches with single minibatches.",
         [*header, "ours: B = 1, s", "B = all, s", "times as fast"],
         rows,
     )
-
-
-def _where(stored: Stored, part: str) -> str:
-    found = stored.read("papers").get("parts", {}).get(part)
-    if found is None:
-        return "not measured yet"
-    return f"4 ranks on {found['network']} links, a generated graph of {found['graph']['nodes']:,} nodes"
 
 
 def _cache(stored: Stored) -> Compared:
@@ -259,8 +262,8 @@ def _cache(stored: Stored) -> Compared:
     for graph, by_ranks in published.CACHE_SECONDS.items():
         for ranks, seconds in by_ranks.items():
             entries = stored.chosen(f"caching-{graph}", "initialisation", model="sage", ranks=ranks)
-            wall = typical(max(of_ranks(one, "wall")) for one in entries) if entries else None
-            cpu = stored.total(entries, "cpu")
+            wall = over_rounds(entries, "wall") if entries else None
+            cpu = entries[0]["cpu"] if entries else None
             here = [shown(wall, ".2f"), shown(cpu, ".2f")]
             rows.append([f"{graph}, {ranks} rank{'s' * (ranks > 1)}", f"{seconds:.2f}", *here])
     return Compared(
@@ -274,25 +277,15 @@ def _cache(stored: Stored) -> Compared:
 
 def _imbalance(stored: Stored) -> Compared:
     rows = [
-        [
-            f"{graph}, {ranks} ranks, {name}",
-            f"{seconds:.2f}",
-            f"{apart:.2f}",
-            f"{100 * apart / seconds:.0f} %",
-        ]
-        + [DASH] * 3
+        [f"{graph}, {ranks} ranks, {name}", *_apart(seconds, apart), *[DASH] * 3]
         for (graph, ranks), systems in published.IMBALANCE.items()
         for name, (seconds, apart) in systems.items()
     ]
     for setting in ("B = 1", "B = all"):
         entries = quiet(stored.chosen("papers", "distdglv2", setting=setting))
         if entries:
-            ready = np.array([one["ready"] for one in entries[0]["of_ranks"]])
-            seconds, apart = float(ready.mean()), float(np.ptp(ready, axis=0).mean())
-            name = f"{_where(stored, 'distdglv2').split(', ')[-1]}, 4 ranks, {setting}"
-            rows.append(
-                [name, *[DASH] * 3, f"{seconds:.2f}", f"{apart:.2f}", f"{100 * apart / seconds:.0f} %"]
-            )
+            name = f"{where(stored, 'distdglv2').split(', ')[-1]}, 4 ranks, {setting}"
+            rows.append([name, *[DASH] * 3, *_apart(entries[0]["ready"], entries[0]["apart"])])
     return Compared(
         "Table A4: imbalance",
         "Seconds of preparation and forward pass per minibatch, and the mean difference between the "
@@ -338,4 +331,4 @@ def panels(stored: Stored) -> Sequence[Panel]:
     ]
 
 
-SOURCE = Source("batchgnn", "BatchGNN (Hoang et al. 2023)", tables, panels)
+BATCHGNN = Source("batchgnn", "BatchGNN (Hoang et al. 2023)", tables, panels)

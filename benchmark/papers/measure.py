@@ -1,11 +1,13 @@
 """The settings of the publications that no other benchmark runs, at the scale of this machine.
 
-Ranks are hosts in network namespaces (needs root; see benchmark/ranks). One thread per rank. Parts:
+Ranks are hosts in network namespaces (needs root; see benchmark/ranks.py). One thread per rank.
+Parts:
 
     p3          2 layers of 32 columns, fanout 25, 10, batch 1,000 (BatchGNN, table 2)
     distdglv2   3 layers of 256 columns, fanout 15, 10, 5, batch 1,000 (BatchGNN, table 3)
     hybrid      minibatches one by one, topology in parts or on every rank (FastSample, figure 6)
     partitions  rows fetched and epochs by partition (the ablation of DistDGL)
+    update      the fused update of a SAGE layer alone, against torch's (DistGNN-MB, section 4.3)
 
 `python -m benchmark report` writes docs/papers.md from this file's results and those of the other
 benchmarks.
@@ -13,108 +15,120 @@ benchmarks.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-from benchmark.ranks.workload import RankWorkload, add_workload_options
-from benchmark.support.cli import write_json
-from benchmark.support.machine import describe
-from benchmark.support.world import World
+import torch
+import torch.nn.functional as F
 
-WORKER = "benchmark.papers.worker"
+from benchmark.networks.recipe import DROPOUT
+from benchmark.support.cli import write_part
+from benchmark.support.ranks import JOBS as SHARED_JOBS
+from benchmark.support.ranks import (
+    Answer,
+    Job,
+    Measured,
+    RankGraph,
+    RankWorkload,
+    train_epochs,
+    workload_parser,
+)
+from benchmark.support.tables import typical
+from pyg_batchgnn import ops
+from pyg_batchgnn.comm import Communicator
+
+WORKER = "benchmark.papers.measure"
 RANKS = 4
 #: Macrobatch sizes by their names; 0 is all minibatches of an epoch.
 SIZES = {"B = 1": 1, "B = all": 0}
+POLICIES = ("random", "ldg", "multilevel")
+#: The rows and columns of the update: those of the second layer of a minibatch of products.
+UPDATE_ROWS, UPDATE_COLUMNS, UPDATE_ROUNDS = 140_000, 256, 9
 
-Entry = dict[str, Any]
+
+def epoch(comm: Communicator, options: Answer) -> Answer:
+    """Trains SAGE with a layer per fanout, on neighbours drawn with replacement."""
+    graph = RankGraph(comm, options)
+    loader = graph.loader(options["macrobatch"], replace=True)
+    return train_epochs(graph, options, loader, graph.sage())
 
 
-def p3(bench: RankWorkload, network: str) -> list[Entry]:
+JOBS: dict[str, Job] = {**SHARED_JOBS, "epoch": epoch}
+
+
+def p3(bench: RankWorkload) -> Iterator[Answer]:
     """Trains with the settings of P3."""
-    return _epochs(replace(bench, fanouts=[25, 10], hidden=32, batch_size=1000), network)
+    return _epochs(replace(bench, fanouts=[25, 10], hidden=32, batch_size=1000))
 
 
-def distdglv2(bench: RankWorkload, network: str) -> list[Entry]:
+def distdglv2(bench: RankWorkload) -> Iterator[Answer]:
     """Trains with the settings of DistDGLv2."""
-    return _epochs(replace(bench, fanouts=[15, 10, 5], hidden=256, batch_size=1000), network)
+    return _epochs(replace(bench, fanouts=[15, 10, 5], hidden=256, batch_size=1000))
 
 
-def _epochs(bench: RankWorkload, network: str) -> list[Entry]:
-    found = []
+def _epochs(bench: RankWorkload) -> Iterator[Answer]:
     for number in range(bench.rounds):
-        with World(RANKS, network, worker=WORKER).standing() as world:
+        with bench.world(RANKS) as world:
             for setting, size in SIZES.items():
-                of_ranks = bench.job(world, "epoch", macrobatch=size, epochs=2)
-                found.append(_entry(number, setting, of_ranks))
-    return found
+                about = {"round": number, "setting": setting}
+                yield bench.entry(world, "epoch", about, macrobatch=size)
 
 
-def hybrid(bench: RankWorkload, network: str) -> list[Entry]:
+def hybrid(bench: RankWorkload) -> Iterator[Answer]:
     """Prepares and trains an epoch with the topology in parts and on every rank."""
-    found = []
     for number in range(bench.rounds):
-        with World(RANKS, network, worker=WORKER).standing() as world:
+        with bench.world(RANKS) as world:
             for setting, whole in (("vanilla", False), ("hybrid", True)):
-                prepared = bench.job(world, "preparation", macrobatches=[1], hybrid=whole)
-                alone = [one[0] for one in prepared]
-                found.append(_entry(number, f"{setting}, sampling and features", alone))
-                trained = bench.job(world, "epoch", macrobatch=1, hybrid=whole, epochs=2)
-                found.append(_entry(number, f"{setting}, training", trained))
-    return found
+                for what, job in (("sampling and features", "preparation"), ("training", "epoch")):
+                    about = {"round": number, "setting": f"{setting}, {what}"}
+                    yield bench.entry(world, job, about, macrobatch=1, hybrid=whole)
 
 
-def partitions(bench: RankWorkload, network: str) -> list[Entry]:
+def partitions(bench: RankWorkload) -> Iterator[Answer]:
     """Trains with minibatches one by one, on partitions of several policies."""
-    found = []
-    for policy in ("random", "ldg", "multilevel"):
-        bench.partition(RANKS, policy)
+    folders = {policy: bench.partition(RANKS, policy) for policy in POLICIES}
     for number in range(bench.rounds):
-        with World(RANKS, network, worker=WORKER).standing() as world:
-            for policy in ("random", "ldg", "multilevel"):
-                options = {"partition": bench.partition(RANKS, policy), "macrobatch": 1, "epochs": 2}
-                found.append(_entry(number, policy, bench.job(world, "epoch", **options)))
-    return found
+        with bench.world(RANKS) as world:
+            for policy, folder in folders.items():
+                about = {"round": number, "setting": policy}
+                yield bench.entry(world, "epoch", about, macrobatch=1, partition=folder)
 
 
-def _entry(number: int, setting: str, of_ranks: list[Any]) -> Entry:
-    print(f"  {setting}: {max(one['wall'] for one in of_ranks):.2f} s", flush=True)
-    return {"round": number, "setting": setting, "of_ranks": of_ranks}
+def update(bench: RankWorkload) -> Iterator[Answer]:  # noqa: ARG001
+    """Times a product with ReLU and dropout on one thread: fused, and torch's."""
+    torch.set_num_threads(1)
+    x = torch.randn(UPDATE_ROWS, UPDATE_COLUMNS)
+    weight, bias = torch.randn(UPDATE_COLUMNS, UPDATE_COLUMNS) / 16, torch.randn(UPDATE_COLUMNS)
+    sides: dict[str, Callable[[], object]] = {
+        "ours": lambda: ops.linear([x], [weight], bias, relu=True, drop=DROPOUT, out_dtype=x.dtype),
+        "torch": lambda: F.dropout(F.linear(x, weight, bias).relu_(), DROPOUT),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in sides}
+    with torch.no_grad():
+        for number in range(1 + UPDATE_ROUNDS):
+            for name, run in sides.items():
+                begun = time.perf_counter()
+                run()
+                if number:  # the first is not measured
+                    taken[name].append(time.perf_counter() - begun)
+    for name, seconds in taken.items():
+        print(f"  {name}: {typical(seconds):.4f} s", flush=True)
+        yield {"setting": name, "wall": typical(seconds)}
 
 
-MEASURED: dict[str, Callable[[RankWorkload, str], list[Entry]]] = {
-    one.__name__: one for one in (p3, distdglv2, hybrid, partitions)
-}
+PARTS: dict[str, Measured] = {one.__name__: one for one in (p3, distdglv2, hybrid, partitions, update)}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures the parts; keeps the results of parts that are not measured again."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_workload_options(parser.add_argument)
+    parser = workload_parser(__doc__, PARTS)
     busy = "the machine does other work: counts are shown, seconds are not"
     parser.add_argument("--busy", action="store_true", help=busy)
-    parser.add_argument("--parts", nargs="+", choices=list(MEASURED), default=list(MEASURED))
     options = parser.parse_args(arguments)
-    bench = RankWorkload.parse(options)
-    path = options.results / "papers.json"
-    content = json.loads(path.read_text()) if path.is_file() else {"parts": {}}
+    bench = RankWorkload.parse(options, WORKER)
+    about = {"network": bench.network, "graph": bench.graph.describe(), "rounds": bench.rounds}
     for part in options.parts:
         print(part, flush=True)
-        content["parts"][part] = {
-            "series": [{**one, "busy": options.busy} for one in MEASURED[part](bench, options.network)],
-            "network": options.network,
-            "graph": bench.graph.describe(),
-            "rounds": bench.rounds,
-            "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-        }
-        content |= {"benchmark": "papers", "machine": describe()}
-        write_json(path, content)
-
-
-if __name__ == "__main__":
-    main()
+        series = [{**one, "busy": options.busy} for one in PARTS[part](bench)]
+        write_part(options.results / "papers.json", part, series, None, about)

@@ -232,8 +232,6 @@ OVER_DISTDGL = 5.2
 #: DistDGL (slides): times as fast as Euler in an epoch, in copying data and in sampling, and
 #: "almost" this many times as fast as PyTorch's sparse embedding.
 OVER_EULER, COPY_OVER_EULER, SAMPLE_OVER_EULER, EMBEDDING_OVER_TORCH = 2.2, 5.0, 2.0, 70.0
-#: The gain of several constraints over METIS's default on products.
-CONSTRAINTS_GAIN = 0.04
 
 #: Katana's article: times as fast as DistDGL on 16 ranks, in an epoch and in preparation.
 KATANA_EPOCH, KATANA_PREPARATION = 3.8, 4.7

@@ -6,20 +6,19 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmark.networks.recipe import MODELS
-from benchmark.support.graphs import GraphFolder
-from benchmark.support.harness import Contestant, run_series
+from benchmark.support.graphs import GraphFolder, chosen_graph
+from benchmark.support.harness import BENCHMARK, MALLOC, Contestant, Players, ProcessSetting
 from benchmark.support.jobs import Options
 from benchmark.support.machine import describe
-from benchmark.support.prepare import chosen_graph
-from benchmark.support.settings import BENCHMARK, MallocSetting, ProcessSetting
 
 RESULTS = BENCHMARK / "results"
+Series = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -50,28 +49,48 @@ def peer(text: str) -> tuple[str, str]:
     return side, python
 
 
+#: The arrays of a graph folder.
+GRAPH_FILES = "colptr.npy, row.npy, x.npy, y.npy, train_idx.npy"
+
+
+class _Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    pass
+
+
+def new_parser(description: str | None) -> argparse.ArgumentParser:
+    """Returns a parser that shows a module's docstring as it is, and the defaults of options."""
+    result = argparse.ArgumentParser(description=description, formatter_class=_Formatter)
+    result.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON files")
+    return result
+
+
 def add_peer_option(result: argparse.ArgumentParser) -> None:
     """Lets the user name a side's interpreter."""
     text = "interpreter that has a side, for instance pyg=/envs/pyg/bin/python; default: this one"
     result.add_argument("--peer", type=peer, action="append", default=[], metavar="SIDE=PYTHON", help=text)
 
 
-def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) -> argparse.ArgumentParser:
-    """Returns a parser with the common options; the arguments are a benchmark's own defaults."""
-    result = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+def add_round_options(
+    result: argparse.ArgumentParser, batches: int, rounds: int, threads: Sequence[int]
+) -> None:
+    """Adds the options of rounds in which contestants take turns; the arguments are defaults."""
     add = result.add_argument
-    add(
-        "--graph",
-        type=Path,
-        help="folder with colptr.npy, row.npy, x.npy, y.npy, train_idx.npy (CSC by destination)",
-    )
-    add("--nodes", type=int, default=1_000_000, help="size of the generated graph if no folder is given")
-    add_peer_option(result)
     add("--rounds", type=int, default=rounds, help="rounds measured, after one unmeasured")
     add("--batches", type=int, default=batches, help="minibatches per contestant and round")
-    add("--batch-size", type=int, default=1024, help="seed nodes per minibatch")
+    add("--batch-size", type=int, default=1024, help="seed nodes or links per minibatch")
+    add("--macrobatch", type=int, default=0, help="minibatches sampled together; 0: the loader's own choice")
+    add("--threads", type=int, nargs="+", default=list(threads), help="thread counts, one after another")
+    add("--seed", type=int, default=0, help="seed that chooses the training nodes")
+
+
+def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) -> argparse.ArgumentParser:
+    """Returns a parser with the common options; the arguments are a benchmark's own defaults."""
+    result = new_parser(description)
+    add = result.add_argument
+    add("--graph", type=Path, help=f"folder with {GRAPH_FILES} (CSC by destination)")
+    add("--nodes", type=int, default=1_000_000, help="size of the generated graph if no folder is given")
+    add_peer_option(result)
+    add_round_options(result, batches, rounds, threads)
     add("--fanouts", type=int, nargs="+", default=[15, 10, 5], help="neighbours per hop, from the seeds")
     add(
         "--models",
@@ -81,19 +100,7 @@ def parser(description: str, batches: int, rounds: int, threads: Sequence[int]) 
         help="networks of the benchmarks that train",
     )
     add("--hidden", type=int, default=256, help="width of hidden layers")
-    add("--macrobatch", type=int, default=0, help="minibatches sampled together; 0: the loader's own choice")
-    add(
-        "--threads",
-        type=int,
-        nargs="+",
-        default=list(threads),
-        help="thread counts to measure, one after another",
-    )
-    allocators = [setting.value for setting in MallocSetting]
-    add("--malloc", choices=allocators, nargs="+", default=allocators, help="allocator settings to measure")
-    add("--seed", type=int, default=0, help="seed that chooses the training nodes")
-    add("--resume", action="store_true", help="keep pieces that were measured before")
-    add("--results", type=Path, default=RESULTS, help="folder for the JSON file")
+    add("--malloc", choices=MALLOC, nargs="+", default=list(MALLOC), help="allocator settings to measure")
     return result
 
 
@@ -107,7 +114,6 @@ class BenchmarkRun:
     settings: list[ProcessSetting]
     models: list[str]
     rounds: int
-    resume: bool
     results: Path
 
     @classmethod
@@ -123,11 +129,7 @@ class BenchmarkRun:
             hidden=arguments.hidden,
             seed=arguments.seed,
         )
-        settings = [
-            ProcessSetting(threads, MallocSetting(m))
-            for m in arguments.malloc
-            for threads in arguments.threads
-        ]
+        settings = [ProcessSetting(threads, m) for m in arguments.malloc for threads in arguments.threads]
         return cls(
             graph,
             options,
@@ -135,30 +137,24 @@ class BenchmarkRun:
             settings,
             arguments.models,
             arguments.rounds,
-            arguments.resume,
             arguments.results,
         )
 
     def measure(self, columns: Sequence[tuple[str, str, str]], warmup: int = 1) -> list[dict[str, Any]]:
         """Measures all contestants in one setting after another; columns: (name, side, job)."""
-        contestants = [self.peers.contestant(*column) for column in columns]
-        return [
-            run_series(contestants, self.options, setting, self.rounds, warmup).as_dict()
-            for setting in self.settings
-        ]
+        contestants, found = [self.peers.contestant(*column) for column in columns], []
+        for setting in self.settings:
+            print(f"{setting.threads} thread(s), malloc {setting.malloc}", flush=True)
+            with Players(contestants, setting) as players:
+                found.append(players.series(self.options, self.rounds, warmup).as_dict())
+        return found
 
     def head(self, benchmark: str) -> dict[str, Any]:
         """Returns the head of every result file: graph, options, machine and time."""
         options = {
             key: value for key, value in self.options.as_dict().items() if key not in ("graph", "threads")
         }
-        return {
-            "benchmark": benchmark,
-            "graph": self.graph.describe(),
-            "options": {**options, "rounds": self.rounds},
-            "machine": describe(),
-            "when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-        }
+        return stamped(benchmark, graph=self.graph.describe(), options={**options, "rounds": self.rounds})
 
     def store(self, benchmark: str, found: dict[str, Any]) -> Path:
         """Writes ``RESULTS/BENCHMARK-GRAPH.json`` and prints its path."""
@@ -166,10 +162,38 @@ class BenchmarkRun:
         return write_json(self.results / f"{benchmark}-{content['graph']['name']}.json", content)
 
 
+def stamped(benchmark: str, **content: Any) -> dict[str, Any]:
+    """Returns the content of a result file with the machine that it is of, and the time."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return {"benchmark": benchmark, **content, "machine": describe(), "when": when}
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a result file; returns an empty one if there is none."""
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     return found
+
+
+def write_json(path: Path, content: dict[str, Any]) -> Path:
+    """Writes through a temporary name, so that a stopped run leaves the last results whole.
+
+    A result is one line, and its numbers have nine digits: programs read it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(_rounded(content), separators=(",", ":")) + "\n")
+    partial.replace(path)
+    print(f"wrote {path}", flush=True)
+    return path
+
+
+def _rounded(value: Any) -> Any:
+    """Returns a value for JSON whose floating point numbers have nine digits."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.9g}")
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def write_datasets(path: Path, found: dict[str, Any], **others: Any) -> Path:
@@ -184,11 +208,43 @@ def write_datasets(path: Path, found: dict[str, Any], **others: Any) -> Path:
         for name, one in stored.get("datasets", {}).items()
     }
     here = describe()
-    for name, one in json.loads(json.dumps(found)).items():
+    for name, one in json.loads(json.dumps(_rounded(found))).items():
         before = datasets.get(name, {})
         is_old = before == {**one, "machine": before.get("machine")}
         datasets[name] = before if is_old else {**one, "machine": here}
     return write_json(path, {"benchmark": path.stem, "datasets": datasets, **others})
+
+
+def write_part(
+    path: Path, part: str, series: Sequence[Series], graph: dict[str, Any] | None, about: dict[str, Any]
+) -> Path:
+    """Writes a part of a benchmark's result beside the parts that are in the file.
+
+    Args:
+        path: the file; its name begins with the benchmark's.
+        part: the name of the part.
+        series: what was measured.
+        graph: what the file says about the graph; None where parts have graphs of their own.
+        about: what else it says about the part.
+    """
+    parts = read_json(path).get("parts", {})
+    parts[part] = {"series": series, **about, "when": stamped("")["when"]}
+    content = {"benchmark": path.stem.partition("-")[0], **({"graph": graph} if graph else {})}
+    return write_json(path, {**content, "parts": parts, "machine": describe()})
+
+
+def merged(
+    stored: Sequence[Series], found: Sequence[Series], key: Callable[[Series], Hashable]
+) -> list[Series]:
+    """Returns the stored series that were not measured again, and the new ones behind them.
+
+    Args:
+        stored: the series in the file.
+        found: the new ones.
+        key: returns what a series is of; two of the same key replace each other.
+    """
+    measured = set(map(key, found))
+    return [*(one for one in stored if key(one) not in measured), *found]
 
 
 def pieces_folder(results: Path, benchmark: str) -> Path:
@@ -201,11 +257,15 @@ def pieces_folder(results: Path, benchmark: str) -> Path:
     return folder
 
 
-def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Writes through a temporary name, so that a stopped run leaves the last results whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=1) + "\n")
-    partial.replace(path)
-    print(f"wrote {path}", flush=True)
-    return path
+def seeds_done(path: Path, task: Any) -> dict[int, dict[str, Any]]:
+    """Returns the lines of a file of pieces that are of this very task, by seed."""
+    lines = path.read_text().splitlines() if path.is_file() else []
+    records = [json.loads(line) for line in lines]
+    wanted = json.loads(json.dumps(task))
+    return {record["seed"]: record for record in records if record["task"] == wanted}
+
+
+def add_line(path: Path, record: dict[str, Any]) -> None:
+    """Adds a line to a file of pieces."""
+    with path.open("a") as lines:
+        lines.write(json.dumps(record) + "\n")

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.support import namespaces
-from benchmark.support.native import CACHE
-from benchmark.support.settings import MallocSetting, ProcessSetting
+from benchmark.support.harness import ProcessSetting
+from benchmark.support.machine import CACHE
 
 WORKER = "benchmark.contestants.dist_dgl"
 PORT = 30_050
@@ -52,7 +52,7 @@ class DistDgl:
             partial = folder.with_name(f"{folder.name}.partial")
             partial.mkdir(parents=True, exist_ok=True)
             options = json.dumps({**graph, "ranks": self.ranks, "partition": str(partial)})
-            environment = ProcessSetting(threads=2, malloc=MallocSetting.KEPT).environment()
+            environment = ProcessSetting(threads=2, malloc="kept").environment()
             with (partial / "partition.log").open("wb") as log:
                 command = [self.python, "-m", WORKER, "partition", options]
                 subprocess.run(command, env=environment, stdout=log, stderr=log, check=True)
@@ -90,7 +90,7 @@ class DistDgl:
         self, host: int, role: str, command: list[str], parts: Path, addresses: Path, shared: Path
     ) -> subprocess.Popen[bytes]:
         environment = {
-            **ProcessSetting(threads=self.threads, malloc=MallocSetting.KEPT).environment(),
+            **ProcessSetting(threads=self.threads, malloc="kept").environment(),
             **{"DGL_DIST_MODE": "distributed", "DGL_ROLE": role, "DGL_SERVER_ID": str(host)},
             **{"DGL_NUM_SERVER": "1", "DGL_NUM_CLIENT": str(self.ranks), "DGL_NUM_SAMPLER": "0"},
             **{"DGL_CONF_PATH": str(parts / "graph.json"), "DGL_IP_CONFIG": str(addresses)},

@@ -2,7 +2,9 @@
 
 A folder holds ``colptr`` int64 [N+1], ``row`` int64 [E], ``x`` float32 [N, F], ``y`` int64 [N] and
 index arrays ``train_idx``, ``val_idx``, ``test_idx``. Every contestant reads the same folder, with
-NumPy and torch alone, so that interpreters without the project take part on equal terms.
+NumPy and torch alone, so that interpreters without the project take part on equal terms. Times and
+weights of edges, and links to predict, are drawn when they are asked for, the same in every
+process.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from benchmark.support.machine import CACHE
 
 REQUIRED = ("colptr", "row", "x", "y", "train_idx")
 
@@ -144,3 +148,94 @@ def _opened(path: Path) -> GraphFolder:
 def seed_lists(graph: GraphFolder, batches: int, batch_size: int, seed: int) -> list[Tensor]:
     """The round's minibatches: ``batches`` tensors of ``batch_size`` seed nodes each."""
     return list(graph.seeds(batches * batch_size, seed).split(batch_size))
+
+
+def by_destination(edge_index: np.ndarray, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the CSC of an edge list: indptr [N+1] int64 and sources [E] int64."""
+    source, destination = edge_index.astype(np.int64)
+    order = np.argsort(destination, kind="stable")
+    colptr = np.zeros(nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(destination, minlength=nodes), out=colptr[1:])
+    return colptr, source[order]
+
+
+def dataset_folder(tag: str, name: str, **options: Any) -> GraphFolder:
+    """The folder of a data set of the project, written on first use.
+
+    Args:
+        tag: name of the folder, and of the graph in the results.
+        name: any name that ``pyg_batchgnn.data.load_dataset`` takes, for instance ``cora`` or
+            ``generated``.
+        options: that function's options.
+    """
+    folder = CACHE / "graphs" / tag
+    if (folder / "meta.json").is_file():
+        return GraphFolder.open(folder)
+    from pyg_batchgnn.data import load_dataset
+
+    dataset = load_dataset(name, **options)
+    tables = dataset.nodes.tables
+    if "x" not in tables:
+        raise ValueError(f"{name} has no features; the benchmarks need some")
+    colptr, row = by_destination(dataset.edge_index.numpy(), dataset.num_nodes)
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {
+        "colptr": colptr,
+        "row": row,
+        "x": tables["x"].float().numpy(),
+        "y": tables["y"].numpy(),
+        "train_idx": dataset.split("train").numpy(),
+        "val_idx": dataset.split("val").numpy(),
+        "test_idx": dataset.split("test").numpy(),
+    }
+    for key, array in arrays.items():
+        np.save(folder / f"{key}.npy", array)
+    (folder / "meta.json").write_text(json.dumps({"name": tag, "source": dataset.source}))
+    return GraphFolder.open(folder)
+
+
+def chosen_graph(folder: Path | None, nodes: int) -> GraphFolder:
+    """Returns the graph of the folder if one is given, else a generated one of ``nodes`` nodes."""
+    if folder:
+        return GraphFolder.open(folder)
+    return dataset_folder(f"generated-{nodes}", "generated", nodes=nodes, degree=50.0, features=100)
+
+
+#: Times are below this.
+LATEST = 1_000_000_000
+
+
+def edge_times(graph: GraphFolder, seed: int) -> Tensor:
+    """Returns a time for each edge, [E] int64, uniform in [0, `LATEST`).
+
+    They ascend in each adjacency list, so that every loader can take the edges as sorted. Sums of
+    exponential gaps, divided by the last sum, are uniform numbers in ascending order.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    degree = graph.colptr.diff()
+    gaps = torch.empty(graph.row.numel(), dtype=torch.float64).exponential_(generator=generator)
+    last = torch.empty(degree.numel(), dtype=torch.float64).exponential_(generator=generator)
+    sums = gaps.cumsum_(0)
+    ends = torch.cat([sums.new_zeros(1), sums])[graph.colptr]
+    whole = (ends[1:] - ends[:-1] + last).repeat_interleave(degree, output_size=sums.numel())
+    sums -= ends[:-1].repeat_interleave(degree, output_size=sums.numel())
+    return sums.div_(whole).mul_(LATEST).long()
+
+
+def edge_weights(graph: GraphFolder, seed: int) -> Tensor:
+    """Returns a weight for each edge, [E] float32, uniform in (0, 1]."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    return 1 - torch.rand(graph.row.numel(), generator=generator)
+
+
+def seed_times(count: int, seed: int) -> Tensor:
+    """Returns a time for each seed, [count] int64, uniform in the later half of all times."""
+    generator = torch.Generator().manual_seed(seed + 2)
+    return torch.randint(LATEST // 2, LATEST, (count,), generator=generator)
+
+
+def links(graph: GraphFolder, count: int, seed: int) -> Tensor:
+    """Returns edges of the graph to predict, [2, count] int64, sources above targets."""
+    generator = torch.Generator().manual_seed(seed + 3)
+    chosen = torch.randint(graph.row.numel(), (count,), generator=generator)
+    return torch.stack([graph.row[chosen], torch.searchsorted(graph.colptr, chosen, right=True) - 1])

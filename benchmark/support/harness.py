@@ -4,16 +4,56 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from benchmark.support.jobs import Options
-from benchmark.support.rounds import typical
-from benchmark.support.settings import BENCHMARK, MALLOC_ENVIRONMENT, ProcessSetting
+from benchmark.support.tables import typical
+
+#: The folder of all benchmarks.
+BENCHMARK = Path(__file__).resolve().parents[1]
+
+
+#: The settings of glibc's allocator. "kept": nothing is mapped anew or given back between
+#: minibatches.
+MALLOC = {
+    "default": {},
+    "kept": {
+        "MALLOC_MMAP_THRESHOLD_": "4294967296",
+        "MALLOC_TRIM_THRESHOLD_": "17179869184",
+        "MALLOC_TOP_PAD_": "67108864",
+    },
+}
+
+
+@dataclass(frozen=True)
+class ProcessSetting:
+    """The environment that all contestants of a series share."""
+
+    threads: int = 1
+    malloc: str = "default"
+    preload: str = ""
+
+    def environment(self) -> dict[str, str]:
+        """Returns the variables of a contestant: ours without malloc's, and the setting's."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+        threads = str(self.threads)
+        return {
+            **clean,
+            "PYTHONPATH": str(BENCHMARK.parent),
+            **MALLOC[self.malloc],
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "DGLBACKEND": "pytorch",
+            **({"LD_PRELOAD": self.preload} if self.preload else {}),
+        }
+
 
 WORKER = "benchmark.support.worker"
 LOGS = BENCHMARK / "results" / "logs"
@@ -59,7 +99,7 @@ class Worker:
         )
 
     def prepare(self, options: Options) -> dict[str, Any]:
-        """Lets the process build the job; returns ``versions`` and ``resident`` memory."""
+        """Lets the process build the job; returns the ``versions`` of its packages."""
         mine = replace(
             options,
             threads=self.setting.threads,
@@ -110,7 +150,6 @@ class Series:
 
     setting: ProcessSetting
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
-    ready: dict[str, int] = field(default_factory=dict)
     rounds: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
 
@@ -135,35 +174,30 @@ class Series:
         """Returns the series for JSON, with the figures that tables show."""
         return {
             "threads": self.setting.threads,
-            "malloc": self.setting.malloc.value,
-            "environment": MALLOC_ENVIRONMENT[self.setting.malloc],
+            "malloc": self.setting.malloc,
             "absent": self.absent,
             "contestants": {
                 name: {
                     "versions": self.versions[name],
-                    "ready": self.ready[name],
                     "figures": figures(rounds),
-                    "rounds": rounds,
+                    "walls": [one["wall"] / one["minibatches"] for one in rounds],
                 }
                 for name, rounds in self.rounds.items()
             },
         }
 
 
-PER_ROUND = ("minibatches", "resident", "peak")
+PER_ROUND = ("minibatches", "resident")
 
 
 def figures(rounds: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Returns what tables show of the rounds (`typical`): figures per minibatch, rates, and the
-    most memory, at the end of a round and at any time."""
+    """Returns what tables show of the rounds (`typical`): figures per minibatch, and rates."""
     result = {}
     for quantity in rounds[0]:
         if quantity not in PER_ROUND:
             result[f"{quantity}_per_minibatch"] = typical(r[quantity] / r["minibatches"] for r in rounds)
     result["edges_per_second"] = 1 / typical(r["wall"] / r["edges"] for r in rounds)
     result["edges_per_cpu_second"] = 1 / typical(r["cpu"] / r["edges"] for r in rounds)
-    for memory in ("resident", "peak"):
-        result[memory] = max(r[memory] for r in rounds)
     return result
 
 
@@ -198,7 +232,6 @@ class Players:
                 series.leave(contestant.name, error)
                 continue
             series.versions[contestant.name] = answer["versions"]
-            series.ready[contestant.name] = answer["resident"]
             series.rounds[contestant.name] = []
             playing.append(worker)
         return playing
@@ -228,12 +261,3 @@ class Players:
                     series.rounds[worker.contestant.name].append(measured)
         series.show()
         return series
-
-
-def run_series(
-    contestants: Sequence[Contestant], options: Options, setting: ProcessSetting, rounds: int, warmup: int = 1
-) -> Series:
-    """Measures one series in processes of its own."""
-    print(f"{setting.threads} thread(s), malloc {setting.malloc.value}", flush=True)
-    with Players(contestants, setting) as players:
-        return players.series(options, rounds, warmup)

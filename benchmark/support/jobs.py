@@ -40,6 +40,11 @@ class Options:
     hidden: int = 256
     seed: int = 0
 
+    @property
+    def seeds(self) -> int:
+        """The seeds of a round."""
+        return self.batches * self.batch_size
+
     def as_dict(self) -> dict[str, Any]:
         """Returns the options for JSON, which `from_dict` reads."""
         return asdict(self)
@@ -73,9 +78,30 @@ class WorkDone:
 
 #: A prepared contestant: does the work of the round with a number and returns how much it was.
 Job = Callable[[int], WorkDone]
+#: Makes a job from the options.
+MakeJob = Callable[[Options], Job]
+#: The numbers of nodes, of edges and, where there are features, of their bytes.
+Counts = tuple[int, int] | tuple[int, int, int]
 
 
-def by_work(works: dict[str, Callable[[Options], Job]]) -> Callable[[Options], Job]:
+def each(batches: Iterable[Any], step: Callable[[Any], Counts]) -> Job:
+    """Returns the job of doing a step with each of some batches, which are the same every round.
+
+    Args:
+        batches: what is iterated in every round: a loader, or a list of seed nodes.
+        step: does the work of one; returns its counts.
+    """
+
+    def round_(_: int) -> WorkDone:
+        work = WorkDone()
+        for batch in batches:
+            work.add(*step(batch))
+        return work
+
+    return round_
+
+
+def by_work(works: dict[str, MakeJob]) -> MakeJob:
     """Returns a job that does the work that the options name, of several by name."""
 
     def build(options: Options) -> Job:
@@ -84,15 +110,3 @@ def by_work(works: dict[str, Callable[[Options], Job]]) -> Callable[[Options], J
         return works[options.work](options)
 
     return build
-
-
-def iterating(batches: Iterable[Any]) -> Job:
-    """Returns the job of iterating a loader of PyG batches, and of letting each minibatch go."""
-
-    def round_(_: int) -> WorkDone:
-        work = WorkDone()
-        for batch in batches:
-            work.add(batch.num_nodes, batch.num_edges, batch.x.nbytes)
-        return work
-
-    return round_

@@ -40,6 +40,19 @@ def release_free_memory() -> None:
         trim(0)
 
 
+def cpu_seconds() -> float:
+    """Returns the CPU seconds of all threads of this process, user and system time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def lap(phases: dict[str, float], name: str, last: float) -> float:
+    """Charges the time since ``last`` to a phase; returns now."""
+    now = time.perf_counter()
+    phases[name] += now - last
+    return now
+
+
 class AllocationMeter:
     """Reads the counters of ``allocation_count.cpp``; zeros if it is not preloaded."""
 
@@ -90,10 +103,9 @@ def measure(job: Job, number: int, meter: AllocationMeter) -> dict[str, Any]:
 
     Returns:
         the round's work, with ``wall`` and ``cpu`` (all threads) in seconds, minor page ``faults``,
-        ``resident`` bytes at the end, their ``peak``, and allocations where they are counted
+        ``resident`` bytes at the end, and allocations where they are counted
     """
-    reset_peak()
     before = MemoryReading.now(meter)
     work = job(number)
     passed = MemoryReading.now(meter).since(before)
-    return {**asdict(work), **passed, "resident": resident_bytes(), "peak": peak_bytes()}
+    return {**asdict(work), **passed, "resident": resident_bytes()}

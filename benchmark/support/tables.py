@@ -1,22 +1,49 @@
-"""Markdown tables, and what the tables of several experiments share."""
+"""Markdown tables, and the figures that they show of several rounds.
+
+This file imports only the standard library, so that it loads in every interpreter that takes part.
+"""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
-LOADS_PER_EDGE = (
-    2.2  # random reads of the graph that an edge costs: its source, and its share of the list's bounds
-)
+#: A median of fewer rounds says little: one round beside other work moves it.
+FOR_A_MEDIAN = 9
+#: The random reads of the graph that an edge costs: its source, and its share of the list's bounds.
+LOADS_PER_EDGE = 2.2
 OURS = "ours"
 MIB = 2**20
+#: The figure that most tables compare.
+SECONDS = "wall_per_minibatch"
 #: The width of the pages.
 COLUMNS = 98
 Result = dict[str, Any]
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def typical(costs: Iterable[float]) -> float:
+    """Returns the median of nine or more measurements, and the least of fewer.
+
+    Other work on the machine only ever adds to a cost. So the least is the better figure of few.
+
+    Args:
+        costs: seconds, page faults or whatever else is better if it is less; at least one.
+    """
+    found = list(costs)
+    return median(found) if len(found) >= FOR_A_MEDIAN else min(found)
+
+
+def in_words(rounds: int) -> str:
+    """Returns what `typical` showed of a number of rounds, for instance "medians of 9 rounds"."""
+    if rounds >= FOR_A_MEDIAN:
+        return f"medians of {rounds} rounds"
+    return f"the least of {rounds} rounds" if rounds > 1 else "one round"
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns a Markdown table; the first column is text, the others are numbers."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -32,15 +59,19 @@ def figures_of(series: Result) -> dict[str, dict[str, float]]:
     return {name: contestant["figures"] for name, contestant in series["contestants"].items()}
 
 
-def milliseconds(figures: dict[str, float] | None, seconds: str) -> str:
+def milliseconds(figures: dict[str, float] | None, seconds: str = SECONDS) -> str:
     """Returns a figure in milliseconds, or a dash if the side is absent."""
     return "-" if figures is None else f"{1e3 * figures[seconds]:,.1f}"
 
 
+def threads_in_words(threads: int) -> str:
+    """Returns a number of threads in words."""
+    return f"{threads} thread{'s' if threads > 1 else ''}"
+
+
 def setting(series: Result) -> str:
     """Returns the threads and the allocator of a series, in words."""
-    threads = series["threads"]
-    return f"{threads} thread{'s' if threads > 1 else ''}, malloc {series['malloc']}"
+    return f"{threads_in_words(series['threads'])}, malloc {series['malloc']}"
 
 
 def absences(series: Iterable[Result]) -> str:
@@ -49,20 +80,62 @@ def absences(series: Iterable[Result]) -> str:
     return "".join(f"\n\n{paragraph(f'Not measured: {why}.')}" for why in reasons.values())
 
 
+@dataclass
+class Line:
+    """A line of a table whose contestants were measured in several series, ours in each of them.
+
+    Attributes:
+        name: what is measured.
+        ours: the figures of ours, of the series in which it was fastest.
+        seconds: the least seconds of each contestant.
+        times: how many times as fast as each contestant ours was, in the same series (the last of
+            those).
+    """
+
+    name: str
+    ours: dict[str, float] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
+
+    def add(self, figures: dict[str, dict[str, float]]) -> None:
+        """Takes the figures of a series."""
+        ours = figures.get(OURS)
+        for name, one in figures.items():
+            self.seconds[name] = min(one[SECONDS], self.seconds.get(name, one[SECONDS]))
+            if ours is not None:
+                self.times[name] = one[SECONDS] / ours[SECONDS]
+        if ours is not None and (self.ours is None or ours[SECONDS] < self.ours[SECONDS]):
+            self.ours = ours
+
+    def cells(self, name: str, form: str = ",.0f") -> tuple[str, str]:
+        """Returns the milliseconds of a contestant, and how many times as fast ours is."""
+        seconds, times = self.seconds.get(name), self.times.get(name)
+        return (
+            "-" if seconds is None else format(1e3 * seconds, form),
+            "-" if times is None else f"{times:.1f}x",
+        )
+
+
 def size_name(macrobatch: int) -> str:
     """Returns the macrobatch size in words."""
     return str(macrobatch) if macrobatch else "all"
 
 
-def by(series: list[Result], key: str) -> Iterator[tuple[Any, list[Result]]]:
+def by(series: Iterable[Result], key: str) -> Iterator[tuple[Any, list[Result]]]:
     """Yields the entries of each value of ``key``, in order of first appearance."""
-    for value in dict.fromkeys(one[key] for one in series):
-        yield value, [one for one in series if one[key] == value]
+    found = list(series)
+    for value in dict.fromkeys(one[key] for one in found):
+        yield value, [one for one in found if one[key] == value]
 
 
-def of_ranks(entry: Result, *path: str) -> list[float]:
-    """Returns one figure of every rank."""
-    values = entry["of_ranks"]
+def over_rounds(entries: Iterable[Result], *path: str) -> float:
+    """Returns what is typical of a figure of several rounds; ``path`` leads to it."""
+    return typical(figure(one, *path) for one in entries)
+
+
+def figure(entry: Result, *path: str) -> float:
+    """Returns a figure of an entry; ``path`` leads to it."""
+    value: Any = entry
     for name in path:
-        values = [value[name] for value in values]
-    return [float(value) for value in values]
+        value = value[name]
+    return float(value)

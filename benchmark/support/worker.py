@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 import traceback
 from importlib import import_module
 from typing import Any
 
 from benchmark.support.jobs import Job, Options, WorkDone
-from benchmark.support.meters import AllocationMeter, measure, release_free_memory, resident_bytes
+from benchmark.support.meters import AllocationMeter, measure, release_free_memory
 
 
 def prepare(order: dict[str, Any]) -> tuple[Job, dict[str, Any]]:
@@ -25,16 +24,11 @@ def prepare(order: dict[str, Any]) -> tuple[Job, dict[str, Any]]:
 
     options = Options.from_dict(order["options"])
     torch.set_num_threads(options.threads)
-    started = time.perf_counter()
     module = import_module(f"benchmark.contestants.{order['side']}")
     job = module.JOBS[order["job"]](options)
     versions = {"torch": torch.__version__, **module.versions()}
     release_free_memory()
-    return job, {
-        "setup": time.perf_counter() - started,
-        "versions": versions,
-        "resident": resident_bytes(),
-    }
+    return job, {"versions": versions}
 
 
 def refused(number: int) -> WorkDone:

@@ -12,15 +12,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from benchmark.support import namespaces
-from benchmark.support.settings import MallocSetting, ProcessSetting
+from benchmark.support import namespaces, start
+from benchmark.support.harness import ProcessSetting
 
-WORKER = "benchmark.ranks.worker"
+WORKER = "benchmark.support.ranks"
 PORT = 29_511
 LOOPBACK = "loopback"
 
@@ -38,7 +39,7 @@ class World:
         network: "loopback", or the rate of the links between hosts, as tc writes it; that needs
             root.
         timeout: seconds for a whole job.
-        worker: the module that every rank runs.
+        worker: the module whose `JOBS` every rank runs.
         threads: threads of each rank, where the job does not set them.
         one_host: whether the ranks are of one host and share its memory. By default each has a host
             of its own.
@@ -81,13 +82,14 @@ class World:
     ) -> subprocess.Popen[bytes]:
         apart = self.network != LOOPBACK
         environment = {
-            **ProcessSetting(threads=self.threads, malloc=MallocSetting.KEPT).environment(),
+            **ProcessSetting(threads=self.threads, malloc="kept").environment(),
             **{"RANK": str(rank), "WORLD_SIZE": str(self.ranks)},
             **self._place(rank),
             **{"MASTER_ADDR": namespaces.address(0) if apart else "127.0.0.1", "MASTER_PORT": str(port)},
             "GLOO_SOCKET_IFNAME": namespaces.DEVICE if apart else "lo",
         }
-        command = [sys.executable, "-m", self.worker, job, json.dumps(options), str(folder / f"{rank}.json")]
+        order = [self.worker, job, json.dumps(options), str(folder / f"{rank}.json")]
+        command = [sys.executable, "-m", start.MODULE, *order]
         return subprocess.Popen(
             namespaces.command_on(rank, command) if apart else command,
             env=environment,
@@ -115,6 +117,31 @@ class World:
                 (folder / f"{rank}.log").read_text(errors="replace")[-1500:] for rank in range(len(started))
             )
             raise RankError(f"ranks ended with {codes}:\n{said}")
+
+
+def summary(of_ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Returns what results keep of the answers of all ranks to a job: means over ranks.
+
+    ``wall`` is the slowest rank's, ``peak`` the highest, ``cpu`` the sum. ``ready``, seconds by
+    step, becomes its mean, and ``apart`` the mean difference between the fastest and the slowest
+    rank. Other lists and texts are left out.
+    """
+    found: dict[str, Any] = {"ranks": len(of_ranks)}
+    for name, first in of_ranks[0].items():
+        values: list[Any] = [one[name] for one in of_ranks]
+        if name in ("wall", "peak"):
+            found[name] = max(values)
+        elif name == "cpu":
+            found[name] = sum(values)
+        elif name == "ready":
+            steps = list(zip(*values, strict=True))
+            found[name] = fmean(fmean(step) for step in steps)
+            found["apart"] = fmean(max(step) - min(step) for step in steps)
+        elif isinstance(first, dict):
+            found[name] = {key: one for key, one in summary(values).items() if key != "ranks"}
+        elif first is None or isinstance(first, (int, float)):
+            found[name] = None if first is None else fmean(values)
+    return found
 
 
 def _free_port() -> int:

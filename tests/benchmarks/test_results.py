@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmark.accuracy.measure import merged
+from benchmark.accuracy import absences
 from benchmark.report import machine
 from benchmark.support import cli
 from benchmark.support.machine import describe
@@ -35,7 +35,7 @@ def test_every_result_keeps_its_machine(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_was_not_asked_for_stays_absent() -> None:
     stored = {"cora pyg": "no pyg-lib", "cora ours": "killed", "arxiv pyg": "no pyg-lib"}
     asked = [("cora", "ours"), ("cora", "pyg"), ("pubmed", "pyg")]
-    assert merged(stored, {"cora pyg": "too old"}, asked) == {
+    assert absences(stored, {"cora pyg": "too old"}, asked) == {
         "arxiv pyg": "no pyg-lib",
         "cora pyg": "too old",
     }

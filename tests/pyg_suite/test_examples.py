@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.pyg_scripts.examples import EXAMPLES, Example, falls, run_example
-from benchmark.pyg_scripts.recording import Record
-from benchmark.support.pyg_checkout import VARIABLE, missing, pyg_checkout
+from benchmark.pyg_scripts.measure import (
+    EXAMPLES,
+    VARIABLE,
+    Example,
+    falls,
+    missing,
+    pyg_checkout,
+    run_example,
+)
+from benchmark.pyg_scripts.run_script import Record
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from tests.support import hetero_cases, loader_cases
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.support.pyg_checkout import missing, pyg_checkout
+from benchmark.pyg_scripts.measure import missing, pyg_checkout
 from tests.pyg_suite.verdict import Outcome, complaints, read_exceptions, summary
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,13 +6,18 @@ import pytest
 import torch
 from torch_geometric.transforms import ToUndirected
 
-from benchmark.pyg_scripts.cases import CASES, Case
-from benchmark.pyg_scripts.process import Side, run
-from benchmark.pyg_scripts.reports import Figure, figures
-from benchmark.pyg_scripts.show import table
-from benchmark.pyg_scripts.stand_ins import datasets
-from benchmark.pyg_scripts.stand_ins.graphs import movies
-from benchmark.support.pyg_checkout import missing, pyg_checkout
+from benchmark.pyg_scripts import stand_ins
+from benchmark.pyg_scripts.measure import (
+    CASES,
+    Case,
+    Figure,
+    Side,
+    figures,
+    missing,
+    pyg_checkout,
+    run,
+    table,
+)
 from pyg_batchgnn import MacrobatchLinkNeighborLoader
 
 #: The shortest run of each script, and the number of figures that it prints.
@@ -90,7 +95,7 @@ def test_the_table() -> None:
 
 def test_links_one_before_their_edges_over_the_stand_in_of_movielens() -> None:
     """In PyG's ``examples/hetero/recommender_system.py`` first links are before all nodes."""
-    data = movies(0.02)
+    data = stand_ins.movies(0.02)
     rates = data["user", "rates", "movie"]
     high = rates.edge_label > 3
     rates.edge_index, rates.time, rates.edge_label = (
@@ -119,11 +124,11 @@ def test_links_one_before_their_edges_over_the_stand_in_of_movielens() -> None:
 
 
 def test_stand_ins_have_the_schema_of_the_data_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(datasets.SCALE, "0.0005")
-    reddit = datasets.Reddit("nowhere")
+    monkeypatch.setenv(stand_ins.SCALE, "0.0005")
+    reddit = stand_ins.Reddit("nowhere")
     assert reddit[0].x.shape == (len(reddit[0].y), 602) and reddit.num_classes == 41
     assert reddit[0].is_undirected() and int(reddit[0].train_mask.sum()) > 0
-    products = datasets.PygNodePropPredDataset("ogbn-products")
+    products = stand_ins.PygNodePropPredDataset("ogbn-products")
     assert products[0].y.shape == (products[0].num_nodes, 1)
     splits = products.get_idx_split()
     assert sum(map(len, splits.values())) == products[0].num_nodes and set(splits) == {
@@ -131,11 +136,11 @@ def test_stand_ins_have_the_schema_of_the_data_sets(monkeypatch: pytest.MonkeyPa
         "valid",
         "test",
     }
-    mag, embedded = datasets.OgbMag("nowhere")[0], datasets.OgbMag("nowhere", "metapath2vec")[0]
+    mag, embedded = stand_ins.OgbMag("nowhere")[0], stand_ins.OgbMag("nowhere", "metapath2vec")[0]
     assert len(mag.edge_types) == 4 and "x" not in mag["author"] and mag["author"].num_nodes > 0
     assert all(embedded[name].x.size(1) == 128 for name in embedded.node_types)
-    rates = datasets.MovieLens("nowhere")[0]["user", "rates", "movie"]
+    rates = stand_ins.MovieLens("nowhere")[0]["user", "rates", "movie"]
     assert rates.edge_label.dtype == rates.time.dtype == rates.edge_index.dtype
-    assert len(datasets.PPI("nowhere")) == 3 and datasets.PPI("nowhere", "val")[0].y.size(1) == 121
+    assert len(stand_ins.PPI("nowhere")) == 3 and stand_ins.PPI("nowhere", "val")[0].y.size(1) == 121
     with pytest.raises(ValueError, match="no stand-in for 'ogbn-proteins'"):
-        datasets.PygNodePropPredDataset("ogbn-proteins")
+        stand_ins.PygNodePropPredDataset("ogbn-proteins")

@@ -1,1 +1,0 @@
-"""A user's script with PyG's models, step by step faster."""

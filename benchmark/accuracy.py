@@ -1,0 +1,435 @@
+"""Test accuracy of GraphSAGE trained in several ways, over paired seeds on real graphs.
+
+PyG's layers are trained on our minibatches, on a reference sampler's and on PyG's; native layers on
+our minibatches, in float32 and in bfloat16. A pair shares initial weights and the order of the
+training nodes, and where the sampler is the same, the neighbours. Evaluation uses all neighbours,
+in the precision of training. A run that is stopped goes on where it was: every seed done is a line
+in ``results/pieces/accuracy/TASK-SIDE.jsonl``, ignored where the task has changed.
+
+Peers' interpreters load this file: it imports nothing of the package by itself.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from benchmark.networks.pyg import Pairs, Sliced
+from benchmark.networks.recipe import DROPOUT, StepTrainer
+from benchmark.support.cli import (
+    Peers,
+    add_line,
+    add_peer_option,
+    new_parser,
+    pieces_folder,
+    read_json,
+    seeds_done,
+    write_datasets,
+)
+from benchmark.support.graphs import GraphFolder, dataset_folder
+from benchmark.support.harness import ProcessSetting
+from benchmark.support.start import in_process
+from benchmark.support.tables import Result, markdown
+
+SIDES = ("reference", "ours", "pyg", "native", "native-bfloat16")
+#: What is compared: the first side's result minus the second's.
+PAIRS = (("ours", "reference"), ("ours", "pyg"), ("native", "ours"), ("native-bfloat16", "native"))
+PEERS = ("pyg",)
+
+
+@dataclass(frozen=True)
+class AccuracyTask:
+    """The training that the sides of a comparison have in common; its name is the data set's.
+
+    Attributes:
+        allowed_loss: the points by which the lower bound may lie below zero.
+        features: the columns that features are projected to; None leaves them as they are.
+    """
+
+    epochs: int
+    batch_size: int
+    allowed_loss: float = 0.5
+    fanouts: tuple[int, ...] = (15, 10)
+    hidden: int = 64
+    features: int | None = 256
+
+
+TASKS = {
+    "cora": AccuracyTask(epochs=40, batch_size=64, allowed_loss=1.0, fanouts=(15, 10, 5)),
+    "amazon_photo": AccuracyTask(epochs=15, batch_size=512, fanouts=(15, 10, 5)),
+    "coauthor_physics": AccuracyTask(epochs=6, batch_size=1024),
+    "oewn": AccuracyTask(epochs=5, batch_size=1024),
+}
+
+
+def graph_of(name: str, task: AccuracyTask) -> GraphFolder:
+    """Returns the graph of a task, written once; this needs the package."""
+    if task.features is None:
+        return dataset_folder(name, name)
+    return dataset_folder(f"{name}-{task.features}", name, feature_dim=task.features)
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceBatch:
+    """A minibatch with the attributes of PyG's that the models read.
+
+    Attributes:
+        x: [N, F] float32, features of the nodes in order of discovery, seeds first.
+        y: [N] int64 labels.
+        edge_index: [2, E] int64 local ids, sources above destinations, in hop order.
+        num_sampled_nodes: seeds, then nodes discovered at each hop.
+        num_sampled_edges: edges of each hop.
+        batch_size: number of seeds.
+    """
+
+    x: Tensor
+    y: Tensor
+    edge_index: Tensor
+    num_sampled_nodes: list[int]
+    num_sampled_edges: list[int]
+    batch_size: int
+
+
+class ReferenceSampler:
+    """A neighbour sampler in NumPy with PyG's rules, which shares nothing with the package.
+
+    It chooses uniformly without replacement: every in-edge of a node draws a random number, and the
+    node keeps the edges with the smallest. A node is expanded once, at the hop where it is
+    discovered.
+
+    Args:
+        graph: the graph, by destination.
+        fanouts: neighbours per hop, from the seeds.
+        seed: of NumPy's generator.
+    """
+
+    def __init__(self, graph: GraphFolder, fanouts: tuple[int, ...], seed: int) -> None:
+        self.graph, self.fanouts = graph, fanouts
+        self.colptr, self.row = graph.colptr.numpy(), graph.row.numpy()
+        self.random = np.random.default_rng(seed)
+
+    def chosen_edges(self, nodes: np.ndarray, fanout: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the edges chosen for ``nodes``: (ascending position of the destination, edge)."""
+        degree = self.colptr[nodes + 1] - self.colptr[nodes]
+        owner = np.repeat(np.arange(len(nodes)), degree)
+        first_of_owner = np.cumsum(degree) - degree
+        rank = np.arange(len(owner)) - first_of_owner[owner]
+        edge = self.colptr[nodes[owner]] + rank
+        shuffled = np.lexsort((self.random.random(len(edge)), owner))  # by owner, then by random number
+        return owner[rank < fanout], edge[shuffled][rank < fanout]
+
+    def minibatch(self, seeds: np.ndarray) -> ReferenceBatch:
+        """The minibatch of [S] distinct seed nodes."""
+        local = np.full(self.graph.num_nodes, -1)
+        local[seeds] = np.arange(len(seeds))
+        nodes, frontier, expanded = [seeds], seeds, 0
+        sources, destinations = [], []
+        for fanout in self.fanouts:
+            owner, edge = self.chosen_edges(frontier, fanout)
+            source = self.row[edge]
+            unseen = source[local[source] < 0]
+            distinct, first = np.unique(unseen, return_index=True)
+            new = distinct[np.argsort(first)]  # in order of first appearance
+            local[new] = expanded + len(frontier) + np.arange(len(new))
+            sources.append(local[source])
+            destinations.append(expanded + owner)
+            expanded += len(frontier)
+            nodes.append(new)
+            frontier = new
+        node = torch.from_numpy(np.concatenate(nodes))
+        edge_index = np.stack([np.concatenate(sources), np.concatenate(destinations)])
+        return ReferenceBatch(
+            x=self.graph.x[node],
+            y=self.graph.y[node],
+            edge_index=torch.from_numpy(edge_index),
+            num_sampled_nodes=[len(some) for some in nodes],
+            num_sampled_edges=[len(some) for some in sources],
+            batch_size=len(seeds),
+        )
+
+
+NATIVE = {"native": torch.float32, "native-bfloat16": torch.bfloat16}
+
+
+def precision(side: str) -> torch.dtype:
+    """Returns the dtype in which a side holds features and computes."""
+    return NATIVE.get(side, torch.float32)
+
+
+class SeedOrder:
+    """The seed nodes of the minibatches, the same on every side, shuffled by (seed, epoch).
+
+    Yields lists of positions in the list of training nodes, as a ``batch_sampler`` does.
+    """
+
+    def __init__(self, count: int, batch_size: int, seed: int) -> None:
+        self.count, self.batch_size, self.seed, self.epoch = count, batch_size, seed, 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        generator = torch.Generator().manual_seed(1_000_003 * self.seed + self.epoch)
+        self.epoch += 1
+        for positions in torch.randperm(self.count, generator=generator).split(self.batch_size):
+            yield positions.tolist()
+
+    def __len__(self) -> int:
+        return -(-self.count // self.batch_size)
+
+
+class ReferenceLoader:
+    """Minibatches of the reference sampler in the common order."""
+
+    def __init__(self, graph: GraphFolder, train: Tensor, order: SeedOrder, **options: Any) -> None:
+        self.sampler, self.train, self.order = ReferenceSampler(graph, **options), train.numpy(), order
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.sampler.minibatch(self.train[positions]) for positions in self.order)
+
+
+def batches(
+    side: str, graph: GraphFolder, train: Tensor, order: SeedOrder, task: AccuracyTask, seed: int
+) -> Any:
+    """An iterable of minibatches, one epoch an iteration."""
+    if side == "reference":
+        return ReferenceLoader(graph, train, order, fanouts=task.fanouts, seed=seed)
+    data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y)
+    common: dict[str, Any] = {
+        "num_neighbors": list(task.fanouts),
+        "input_nodes": train,
+        "batch_sampler": order,
+        "is_sorted": True,
+    }
+    if side != "pyg":
+        from pyg_batchgnn import MacrobatchNeighborLoader
+
+        data.x = graph.x.to(precision(side))
+        export: Literal["pyg", "native"] = "native" if side in NATIVE else "pyg"
+        return MacrobatchNeighborLoader(data, seed=seed, threads=1, export=export, **common)
+    from torch_geometric.loader import NeighborLoader
+
+    return NeighborLoader(data, **common)
+
+
+class PygSide:
+    """PyG's layers on minibatches with PyG's attributes."""
+
+    def __init__(self, graph: GraphFolder, task: AccuracyTask) -> None:
+        self.graph = graph
+        self.model: nn.Module = Sliced(
+            "sage", graph.num_features, task.hidden, graph.num_classes, len(task.fanouts), Pairs
+        )
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Logits and labels of the seeds."""
+        return self.model(batch), batch.y[: batch.batch_size]
+
+    def everywhere(self) -> Tensor:
+        """Returns [N, classes] logits from all neighbours of every node, without sampling."""
+        assert isinstance(self.model, Sliced)
+        return self.model.whole_graph(self.graph.x, self.graph.adjacency)
+
+
+class NativeSide:
+    """The native layers on native minibatches."""
+
+    def __init__(self, graph: GraphFolder, task: AccuracyTask, dtype: torch.dtype) -> None:
+        from pyg_batchgnn import nn as native
+
+        shape = (graph.num_features, task.hidden, len(task.fanouts), graph.num_classes)
+        self.graph, self.dtype = graph, dtype
+        self.model: nn.Module = native.SAGE(*shape, dropout=DROPOUT)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.dtype is torch.bfloat16)
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Logits and labels of the seeds."""
+        with self._autocast():
+            return self.model(batch), batch.attribute("y", batch.batch_size)
+
+    def everywhere(self) -> Tensor:
+        """[N, classes] logits, from all neighbours of every node."""
+        with self._autocast():
+            return self.model(self.graph.x.to(self.dtype), self.graph.edge_index)
+
+
+Side = PygSide | NativeSide
+
+
+class Training:
+    """The training of a task on one side."""
+
+    def __init__(self, side: str, task: AccuracyTask, graph: GraphFolder, seed: int) -> None:
+        torch.manual_seed(seed)
+        self._graph = graph
+        self._side: Side = (
+            NativeSide(graph, task, precision(side)) if side in NATIVE else PygSide(graph, task)
+        )
+        self._trainer = StepTrainer(self._side.model)
+        train = graph.read("train_idx").long()
+        order = SeedOrder(len(train), task.batch_size, seed)
+        self._minibatches = batches(side, graph, train, order, task, seed)
+
+    def epoch(self) -> tuple[float, float]:
+        """Trains an epoch; returns the validation and the test accuracy after it."""
+        self._side.model.train()
+        for batch in self._minibatches:
+            self._trainer.step(*self._side.forward(batch))
+        self._side.model.eval()
+        with torch.no_grad():
+            return self.measure()
+
+    def measure(self) -> tuple[float, float]:
+        """Returns the validation and the test accuracy."""
+        right = self._side.everywhere().argmax(dim=1) == self._graph.y
+        found = (right[self._graph.read(f"{part}_idx").long()] for part in ("val", "test"))
+        validation, test = (float(one.float().mean()) for one in found)
+        return validation, test
+
+
+def train(order: dict[str, Any]) -> None:
+    """Trains seeds on one side; each is a line in a file, with the test of the best epoch."""
+    torch.set_num_threads(1)
+    task, graph = TASKS[order["task"]], GraphFolder.open(order["graph"])
+    for seed in order["seeds"]:
+        training, started, best = (
+            Training(order["side"], task, graph, seed),
+            time.perf_counter(),
+            (-1.0, -1.0),
+        )
+        for _ in range(task.epochs):
+            best = max(best, training.epoch(), key=lambda found: found[0])
+        seconds = round(time.perf_counter() - started, 2)
+        record = {"seed": seed, "val": best[0], "test": best[1], "seconds": seconds}
+        add_line(Path(order["output"]), {**record, "task": asdict(task)})
+
+
+def train_missing(name: str, side: str, seeds: int, peers: Peers, results: Path) -> str | None:
+    """Trains what is missing under the side's interpreter; returns why a side is absent."""
+    output = pieces_folder(results, "accuracy") / f"{name}-{side}.jsonl"
+    missing = sorted(set(range(seeds)) - set(seeds_done(output, asdict(TASKS[name]))))
+    if not missing:
+        return None
+    order = {"task": name, "side": side, "seeds": missing, "output": str(output)}
+    order["graph"] = str(graph_of(name, TASKS[name]).path)
+    print(f"{name}, {side}: {len(missing)} seeds to train", flush=True)
+    try:
+        in_process(
+            *("benchmark.accuracy", "train", order),
+            python=peers.python(side if side in PEERS else "ours"),
+            environment=ProcessSetting(malloc="kept").environment(),
+        )
+    except RuntimeError as error:
+        return str(error).splitlines()[-1]
+    return None
+
+
+def student_quantile(probability: float, freedom: int) -> float:
+    """Returns a quantile of Student's t by integrating its density on a fine grid."""
+    grid = np.linspace(0.0, 60.0, 600_001)
+    log_density = -(freedom + 1) / 2 * np.log1p(grid**2 / freedom)
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+    density = scale * np.exp(log_density)
+    mass = 0.5 + np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(grid))])
+    return float(np.interp(probability, mass, grid))
+
+
+def compare(ours: np.ndarray, other: np.ndarray) -> dict[str, float]:
+    """Returns the mean paired difference of accuracies in points and its one-sided 95 % bound."""
+    difference = 100 * (ours - other)
+    error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
+    bound = float(difference.mean()) - student_quantile(0.95, len(difference) - 1) * error
+    return {"mean_difference": float(difference.mean()), "standard_error": error, "lower_95": bound}
+
+
+def summary(name: str, seeds: int, results: Path) -> dict[str, Any]:
+    """Means of every side that has all seeds, and the comparisons of ``PAIRS``."""
+    task, tests = asdict(TASKS[name]), dict[str, np.ndarray]()
+    for side in SIDES:
+        records = seeds_done(pieces_folder(results, "accuracy") / f"{name}-{side}.jsonl", task)
+        if set(range(seeds)) <= set(records):
+            tests[side] = np.array([records[seed]["test"] for seed in range(seeds)])
+    return {
+        "task": task,
+        "seeds": seeds,
+        "mean": {side: 100 * float(values.mean()) for side, values in tests.items()},
+        "pairs": [
+            {"side": side, "against": other, **compare(tests[side], tests[other])}
+            for side, other in PAIRS
+            if side in tests and other in tests
+        ],
+    }
+
+
+def absences(
+    stored: dict[str, str], absent: dict[str, str], asked: Sequence[tuple[str, str]]
+) -> dict[str, str]:
+    """Returns why sides are absent: as stored where a task and side were not asked for."""
+    now = set(map(" ".join, asked))
+    return {what: why for what, why in stored.items() if what not in now} | absent
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Trains what is missing, then stores the JSON file."""
+    parser = new_parser(__doc__)
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="sides to train")
+    parser.add_argument("--seeds", type=int, default=20, help="paired seeds, at least 2")
+    add_peer_option(parser)
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time, of one thread each")
+    parsed = parser.parse_args(arguments)
+    peers = Peers(dict(parsed.peer))
+    for name in parsed.tasks:  # written here once, before processes look for them
+        graph_of(name, TASKS[name])
+    pairs = [(name, side) for name in parsed.tasks for side in SIDES if side in parsed.sides]
+    with ThreadPoolExecutor(parsed.jobs) as pool:
+        reasons = pool.map(
+            lambda pair: train_missing(pair[0], pair[1], parsed.seeds, peers, parsed.results), pairs
+        )
+        absent = {" ".join(pair): why for pair, why in zip(pairs, reasons, strict=True) if why}
+    for what, why in absent.items():
+        print(f"without {what}: {why}", flush=True)
+    found = {name: summary(name, parsed.seeds, parsed.results) for name in parsed.tasks}
+    path = parsed.results / "accuracy.json"
+    write_datasets(path, found, absent=absences(read_json(path).get("absent", {}), absent, pairs))
+
+
+SIDE_NAMES = {
+    "ours": "PyG's layers, our minibatches",
+    "reference": "reference sampler",
+    "pyg": "PyG's sampler",
+    "native": "native layers",
+    "native-bfloat16": "native layers, bfloat16",
+}
+
+
+def table(result: Result) -> str:
+    """Returns the mean test results and the paired differences with their lower bounds."""
+    rows = []
+    for task, found in result["datasets"].items():
+        for figures in found["pairs"]:
+            side, other = figures["side"], figures["against"]
+            rows.append(
+                [
+                    task,
+                    str(found["seeds"]),
+                    SIDE_NAMES[side],
+                    SIDE_NAMES[other],
+                    f"{found['mean'][side]:.2f}",
+                    f"{found['mean'][other]:.2f}",
+                    f"{figures['mean_difference']:+.2f}",
+                    f"{figures['lower_95']:+.2f}",
+                    f"-{found['task']['allowed_loss']:.1f}",
+                ]
+            )
+    header = ["", "seeds", "", "against", "%", "against %", "mean difference", "lower 95 % bound", "at least"]
+    return markdown(header, rows)

@@ -1,1 +1,0 @@
-"""Collectives over the backends of torch.distributed."""

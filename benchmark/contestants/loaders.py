@@ -1,0 +1,135 @@
+"""The jobs of loaders that take PyG's arguments: those of PyG, and those of this package.
+
+This file needs torch-geometric alone, so that it loads in PyG's own environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch_geometric.data import Data, HeteroData
+
+from benchmark.support.graphs import GraphFolder, edge_times, edge_weights, links, seed_times
+from benchmark.support.jobs import Job, MakeJob, Options, each
+from benchmark.support.mag import SEEDS, TypedFolder
+
+#: The class of a loader, called as PyG's are.
+Loader = Callable[..., Any]
+
+
+def data_of(graph: GraphFolder, **values: torch.Tensor) -> Data:
+    """Returns a graph folder as a ``Data``; ``values``: further attributes, or others' values."""
+    return Data(**{"x": graph.x, "y": graph.y, "edge_index": graph.edge_index, **values})
+
+
+@cache
+def typed_data(graph: TypedFolder, featured: bool = False) -> HeteroData:
+    """Returns a typed graph as a ``HeteroData``, the same object every time.
+
+    Papers have features and labels. With ``featured`` every type has features.
+    """
+    data = HeteroData()
+    for name, count in graph.num_nodes.items():
+        data[name].num_nodes = count
+    data[SEEDS].x, data[SEEDS].y = graph.x, graph.y
+    for names, edges in graph.edges.items():
+        data[names].edge_index = edges
+    for name, x in graph.features.items() if featured else ():
+        data[name].x = x
+    return data
+
+
+def typed_loader(loader: Loader, options: Options, featured: bool = False, **arguments: Any) -> Any:
+    """Returns a loader of papers of the typed graph."""
+    folder = TypedFolder.open(options.typed_graph)
+    return loader(
+        typed_data(folder, featured),
+        list(options.fanouts),
+        input_nodes=(SEEDS, folder.seeds(options.seeds, options.seed)),
+        batch_size=options.batch_size,
+        **arguments,
+    )
+
+
+def node_loader(
+    loader: Loader, options: Options, values: dict[str, torch.Tensor] | None = None, **rules: Any
+) -> Any:
+    """Returns a loader of training nodes.
+
+    Args:
+        loader: its class.
+        options: the workload.
+        values: further attributes of the graph, such as values of edges that ``rules`` name.
+        rules: further arguments of the loader.
+    """
+    graph = GraphFolder.open(options.graph)
+    return loader(
+        data_of(graph, **(values or {})),
+        list(options.fanouts),
+        input_nodes=graph.seeds(options.seeds, options.seed),
+        batch_size=options.batch_size,
+        is_sorted=True,
+        **rules,
+    )
+
+
+def link_loader(loader: Loader, options: Options, **arguments: Any) -> Any:
+    """Returns a loader of links with as many negatives."""
+    graph = GraphFolder.open(options.graph)
+    return loader(
+        data_of(graph),
+        list(options.fanouts),
+        edge_label_index=links(graph, options.seeds, options.seed),
+        neg_sampling="binary",
+        batch_size=options.batch_size,
+        is_sorted=True,
+        **arguments,
+    )
+
+
+def _timed(loader: Loader, options: Options, strategy: str, **rules: Any) -> Any:
+    """Returns a loader of the neighbours that the seeds' times allow."""
+    times = edge_times(GraphFolder.open(options.graph), options.seed)
+    rules |= {"time_attr": "edge_time", "temporal_strategy": strategy}
+    rules |= {"input_time": seed_times(options.seeds, options.seed)}
+    return node_loader(loader, options, {"edge_time": times}, **rules)
+
+
+def _weighted(loader: Loader, options: Options, **rules: Any) -> Any:
+    """Returns a loader that picks by weight, without replacement."""
+    weights = edge_weights(GraphFolder.open(options.graph), options.seed)
+    return node_loader(loader, options, {"edge_weight": weights}, weight_attr="edge_weight", **rules)
+
+
+def loads(batches: Any) -> Job:
+    """Returns the job of iterating a loader, features included, and of letting each batch go."""
+
+    def counts(batch: Any) -> tuple[int, int, int]:
+        if not isinstance(batch, HeteroData):
+            return batch.num_nodes, batch.num_edges, batch.x.nbytes
+        edges = sum(store.edge_index.size(1) for store in batch.edge_stores)
+        return batch.num_nodes, edges, batch[SEEDS].x.nbytes
+
+    return each(batches, counts)
+
+
+def loading_jobs(
+    loader: Loader, link_class: Loader, arguments: Callable[[Options], dict[str, Any]] = lambda _: {}
+) -> dict[str, MakeJob]:
+    """Returns the jobs of a pair of loaders with PyG's arguments.
+
+    Args:
+        loader, link_class: their classes.
+        arguments: further arguments of both.
+    """
+    return {
+        "typed loading": lambda o: loads(typed_loader(loader, o, **arguments(o))),
+        "disjoint": lambda o: loads(node_loader(loader, o, disjoint=True, **arguments(o))),
+        "temporal, uniform": lambda o: loads(_timed(loader, o, "uniform", **arguments(o))),
+        "temporal, last": lambda o: loads(_timed(loader, o, "last", **arguments(o))),
+        "weighted": lambda o: loads(_weighted(loader, o, **arguments(o))),
+        "links": lambda o: loads(link_loader(link_class, o, **arguments(o))),
+    }

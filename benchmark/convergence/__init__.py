@@ -1,1 +1,0 @@
-"""The time until models reach an accuracy."""

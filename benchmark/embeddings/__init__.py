@@ -1,1 +1,0 @@
-"""Learned embeddings over ranks."""

@@ -1,1 +1,0 @@
-"""The inference of all nodes."""

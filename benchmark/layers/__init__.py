@@ -1,1 +1,0 @@
-"""Aggregation and dense layers alone."""

@@ -1,1 +1,0 @@
-"""The loader with features."""

@@ -1,1 +1,0 @@
-"""Sampling by types, times, weights and links."""

@@ -1,1 +1,0 @@
-"""The rows and bytes that an epoch fetches, by policy and training set."""

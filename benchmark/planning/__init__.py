@@ -1,1 +1,0 @@
-"""The predictions of the planner."""

@@ -1,1 +1,0 @@
-"""Generated data sets in the places of those that PyG's scripts download."""

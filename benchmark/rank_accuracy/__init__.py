@@ -1,1 +1,0 @@
-"""The accuracy that models reach on several ranks."""

@@ -1,1 +1,0 @@
-"""Neighbour sampling alone."""

@@ -1,1 +1,0 @@
-"""Training steps of four networks."""

@@ -1,1 +1,0 @@
-"""Training steps on minibatches of several node types, and of links."""
