@@ -41,7 +41,6 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
     """Replaces `path`.
 
     Args:
-        path: of the file.
         kind: of the file; checked when it is read.
         version: of its format; checked when it is read.
         values: tensors, JSON values, and lists and dicts (with text keys) of them.
@@ -164,7 +163,6 @@ class Checkpoint:
     """The contents of a checkpoint file.
 
     Attributes:
-        config: of the run.
         dataset: the fingerprint of the data set, as a dict.
         progress: of the run.
         model: `state_dict` of the model.

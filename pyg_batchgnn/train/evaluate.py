@@ -18,8 +18,6 @@ from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, RunGraph
 from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
 
-# Evaluate #########################################################################################
-
 # Samples depend on the epoch. All evaluations use the same one, so equal weights give equal
 # metrics.
 _EPOCH = 0
@@ -54,8 +52,6 @@ def evaluate(
         network: evaluated.
         loader: this rank's nodes. Each node is in one rank's loader.
         graph: of the run, which has the labels.
-        task: of the network.
-        ranks: of the run.
         stop: called after each minibatch. If it returns True, on every rank, evaluation ends early.
 
     Returns:
@@ -67,9 +63,6 @@ def evaluate(
         if stop():
             return None
     return scoring.result(ranks)
-
-
-# Exact ############################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +96,7 @@ def evaluate_exactly(
 
     Args:
         network: evaluated.
-        graph: of the run.
         nodes: [m] int64 original ids, the same on every rank.
-        task: of the network.
-        ranks: of the run.
         stop: called before the metrics. If it returns True, on every rank, evaluation ends early.
 
     Returns:
@@ -140,10 +130,6 @@ class MeasuredNodes:
     """The nodes of a split, on which a run is measured.
 
     Attributes:
-        config: of the run.
-        network: of the run.
-        graph: of the run.
-        task: of the run.
         nodes: [n] int64 original ids, the same on every rank.
         loader: this rank's minibatches of them, for an evaluation by sampling.
     """
@@ -165,9 +151,6 @@ class MeasuredNodes:
         return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
 
 
-# Pair scorer ######################################################################################
-
-
 #: The most numbers in the rows of targets that are fetched together.
 _NUMBERS = 1 << 24
 #: The most numbers in the rows of pairs that are scored together. They stay in the caches.
@@ -182,7 +165,6 @@ class PairScorer:
         network: gives the decoder and the relation.
         rows: of all nodes.
         columns: of a row.
-        ranks: of the run.
     """
 
     network: LinkNetwork
@@ -225,9 +207,6 @@ class PairScorer:
         return found
 
 
-# Link evaluation ##################################################################################
-
-
 #: The most pairs of a piece of the links with negatives of their own.
 _PAIRS = 1 << 22
 
@@ -237,9 +216,6 @@ class MeasuredLinks:
     """The links of a split, on which a run is measured.
 
     Attributes:
-        network: of the run.
-        graph: of the run.
-        task: of the run.
         links: with negatives, the same on every rank.
     """
 
@@ -279,8 +255,6 @@ def rank_links(
         network: gives the decoder.
         rows: of all nodes.
         links: with negatives, the same on every rank.
-        task: of the network.
-        ranks: of the run.
     """
     ranking, index = task.ranking(), links.index.to(torch.int64)
     scorer = PairScorer(network, rows, task.columns, ranks)
@@ -326,7 +300,6 @@ def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
 
     Args:
         count: the length of the list.
-        ranks: of the run.
         size: the most items of a piece.
     """
     size = max(1, size)

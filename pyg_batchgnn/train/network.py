@@ -501,7 +501,6 @@ def build_network(
     """Returns a network with new weights from torch's default generator.
 
     Args:
-        config: of the run.
         inputs: what the model reads of the nodes of each type.
         columns: of the output.
         embedding: the learned rows, if the model reads some.

@@ -36,8 +36,6 @@ from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, rea
 from pyg_batchgnn.train.tasks import Task
 from pyg_batchgnn.train.trainer import RunOutcome, StopRequest, Trainer
 
-# Ending ###########################################################################################
-
 
 def write_ending(
     folder: RunFolder, result: RunResult | None, task: Task, dataset: str, console: Console
@@ -45,9 +43,7 @@ def write_ending(
     """Writes the result and the plots to the run folder, and prints the table of results.
 
     Args:
-        folder: of the run.
         result: None if the run was interrupted.
-        task: of the run.
         dataset: the name of the data set.
         console: receives the lines.
     """
@@ -72,14 +68,10 @@ def _best_epoch(records: list[EpochRecord], task: Task) -> int:
     return epoch
 
 
-# Start ############################################################################################
-
-
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
     """Trains from the beginning in a new run folder.
 
     Args:
-        config: of the run.
         path: of the run folder; None chooses ``runs/<dataset>-<model>-<n>``.
         console: receives the report.
 

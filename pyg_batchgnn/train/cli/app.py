@@ -128,7 +128,6 @@ def _report(error: Exception, command: str) -> int:
     """Prints one line about the error that is being handled. Returns the exit status.
 
     Args:
-        error: the error.
         command: the command that failed.
 
     Raises:

@@ -228,7 +228,6 @@ def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> 
     """Refuses a graph as ``train`` with the same options would.
 
     Args:
-        graph: the data set.
         node_type: the type of the training nodes; not needed if one type has some.
         given: options of ``train`` by name; None where it takes its default.
     """
