@@ -58,15 +58,6 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
         temporary.write_bytes(serialise(tensors, metadata=header))
 
 
-def load_values(path: Path, kind: str, version: int) -> dict[str, Any]:
-    """Returns the values that `save_values` wrote.
-
-    Raises:
-        TrainError: the file is missing, truncated, altered, of another kind or of another version.
-    """
-    return parse_values(path, read_bytes(path), kind, version)
-
-
 def read_bytes(path: Path) -> bytes:
     """Returns the bytes of a file that `save_values` wrote.
 
@@ -79,10 +70,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_values(path: Path, data: bytes, kind: str, version: int) -> dict[str, Any]:
-    """Returns the values in a file's bytes. `path` is for messages.
+    """Returns the values in the bytes of a file that `save_values` wrote. `path` is for messages.
 
     Raises:
-        TrainError: as `load_values` does, if the file is not missing.
+        TrainError: the file is truncated, altered, of another kind or of another version.
     """
     try:
         tensors = deserialise(data)

@@ -22,7 +22,6 @@ from pyg_batchgnn.train.config import (
     config_to_dict,
     is_thread_independent,
 )
-from pyg_batchgnn.train.network import build_network
 from pyg_batchgnn.train.node_tasks import task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.training_data import DatasetFingerprint, TrainingData, fingerprint_dataset
@@ -48,16 +47,6 @@ def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, Datas
     fingerprint = fingerprint_dataset(dataset)
     ranks.agree({f"data set, {name}": value for name, value in fingerprint.to_dict().items()})
     return dataset, fingerprint
-
-
-def check_trainable(config: TrainConfig, dataset: Dataset) -> None:
-    """Checks that a run can read a data set and build its network, which is thrown away.
-
-    Raises:
-        TrainError: as the run itself would be refused.
-    """
-    inputs = TrainingData.of(dataset, config).inputs
-    build_network(config, inputs, task_of(dataset, config.task, config.model.hidden).columns)
 
 
 def choose_product(

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
+from pyg_batchgnn.nn import ModelOutput
 from pyg_batchgnn.store import OwnRows, SortedNodes
 from pyg_batchgnn.train.config import EvaluationKind, TrainConfig
 from pyg_batchgnn.train.link_tasks import LinkTask, RankedLinks
-from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NetworkOutput
+from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, RunGraph
 from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
@@ -23,7 +24,7 @@ from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
 _EPOCH = 0
 
 
-def infer(network: GraphNetwork, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Any, NetworkOutput]]:
+def infer(network: GraphNetwork, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Any, ModelOutput]]:
     """Yields each minibatch and the output for its seed nodes, with the model in evaluation
     mode."""
     was_training = network.model.training
@@ -84,35 +85,11 @@ class NodeOutputs:
         return SortedNodes.of(self.node).find(ids)
 
 
-def evaluate_exactly(
-    network: GraphNetwork,
-    graph: RunGraph,
-    nodes: Tensor,
-    task: NodeTask,
-    ranks: Ranks,
-    stop: Callable[[], bool] = lambda: False,
-) -> Evaluation | None:
-    """Returns loss and metrics of some nodes, each computed from all its neighbours; collective.
-
-    Args:
-        network: evaluated.
-        nodes: [m] int64 original ids, the same on every rank.
-        stop: called before the metrics. If it returns True, on every rank, evaluation ends early.
-
-    Returns:
-        The evaluation, or None if there are no nodes or evaluation ended early.
-    """
-    outputs = infer_all(network, graph) if len(nodes) else None
-    if outputs is None or stop():
-        return None
-    return score_nodes(outputs, graph, nodes, task, ranks)
-
-
 def score_nodes(
     outputs: NodeOutputs, graph: RunGraph, nodes: Tensor, task: NodeTask, ranks: Ranks
 ) -> Evaluation | None:
-    """Returns loss and metrics of some nodes; collective. The arguments are those of
-    `evaluate_exactly`."""
+    """Returns loss and metrics of some nodes, [m] int64 original ids that are the same on every
+    rank; collective."""
     scoring, rows = Scoring(task), outputs.find(nodes).row
     scoring.add(outputs.logits[rows], graph.owned_labels()[rows])
     return scoring.result(ranks)
@@ -121,7 +98,7 @@ def score_nodes(
 def infer_all(network: GraphNetwork, graph: RunGraph) -> NodeOutputs:
     """Computes all nodes with the model in evaluation mode; collective."""
     nodes = graph.all_nodes()
-    output: NetworkOutput = network.infer(nodes)
+    output = network.infer(nodes)
     return NodeOutputs(nodes.node_of(graph.inputs.node_type), output.logits, output.hidden)
 
 
@@ -145,10 +122,16 @@ class MeasuredNodes:
         return len(self.nodes)
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics, as the run is configured; collective."""
-        if self.config.sampling.evaluation is EvaluationKind.EXACT:
-            return evaluate_exactly(self.network, self.graph, self.nodes, self.task, ranks, stop)
-        return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
+        """Returns loss and metrics, as the run is configured; collective.
+
+        The result is None if there are no nodes, or if `stop` asks on every rank for an early end.
+        """
+        if self.config.sampling.evaluation is EvaluationKind.SAMPLED:
+            return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
+        outputs = infer_all(self.network, self.graph) if len(self) else None
+        if outputs is None or stop():
+            return None
+        return score_nodes(outputs, self.graph, self.nodes, self.task, ranks)
 
 
 #: The most numbers in the rows of targets that are fetched together.

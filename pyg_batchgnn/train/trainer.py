@@ -385,9 +385,6 @@ class Trainer:
 
         Returns:
             True if a checkpoint is due.
-
-        Raises:
-            TrainError: the loss or an output of a rank is not finite.
         """
         late = time.perf_counter() - self._last_checkpoint
         due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds

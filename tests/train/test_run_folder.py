@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from pyg_batchgnn.data import Dataset, DatasetError
-from pyg_batchgnn.train.checkpoint import Checkpoint, RankCheckpoint, load_values, save_values
+from pyg_batchgnn.train.checkpoint import Checkpoint, RankCheckpoint, parse_values, read_bytes, save_values
 from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.progress import RunProgress
@@ -123,7 +123,7 @@ def _file(tmp_path: Path) -> Path:
 
 def test_values_go_there_and_back(tmp_path: Path) -> None:
     path = _file(tmp_path)
-    found = load_values(path, "kind", 1)
+    found = parse_values(path, read_bytes(path), "kind", 1)
     assert found["plain"] == VALUES["plain"]
     assert torch.equal(found["tensors"][0], torch.arange(5))
     assert torch.equal(found["tensors"][1]["deep"], VALUES["tensors"][1]["deep"])  # type: ignore[index]
@@ -161,7 +161,7 @@ def test_damage_is_noticed(damage: object, message: str, tmp_path: Path) -> None
     path = _file(tmp_path)
     damage(path)  # type: ignore[operator]
     with pytest.raises(TrainError, match=message) as caught:
-        load_values(path, "kind", 1)
+        parse_values(path, read_bytes(path), "kind", 1)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 

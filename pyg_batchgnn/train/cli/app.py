@@ -129,10 +129,6 @@ def _report(error: Exception, command: str) -> int:
 
     Args:
         command: the command that failed.
-
-    Raises:
-        Exception: the error itself, if it is a fault of the program, or if the debug variable is
-            set.
     """
     import torch.distributed as dist
 
