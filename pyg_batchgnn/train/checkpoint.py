@@ -41,7 +41,6 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
     """Replaces `path`.
 
     Args:
-        path: of the file.
         kind: of the file; checked when it is read.
         version: of its format; checked when it is read.
         values: tensors, JSON values, and lists and dicts (with text keys) of them.
@@ -59,15 +58,6 @@ def save_values(path: Path, kind: str, version: int, values: dict[str, Any]) -> 
         temporary.write_bytes(serialise(tensors, metadata=header))
 
 
-def load_values(path: Path, kind: str, version: int) -> dict[str, Any]:
-    """Returns the values that `save_values` wrote.
-
-    Raises:
-        TrainError: the file is missing, truncated, altered, of another kind or of another version.
-    """
-    return parse_values(path, read_bytes(path), kind, version)
-
-
 def read_bytes(path: Path) -> bytes:
     """Returns the bytes of a file that `save_values` wrote.
 
@@ -80,10 +70,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_values(path: Path, data: bytes, kind: str, version: int) -> dict[str, Any]:
-    """Returns the values in a file's bytes. `path` is for messages.
+    """Returns the values in the bytes of a file that `save_values` wrote. `path` is for messages.
 
     Raises:
-        TrainError: as `load_values` does, if the file is not missing.
+        TrainError: the file is truncated, altered, of another kind or of another version.
     """
     try:
         tensors = deserialise(data)
@@ -164,7 +154,6 @@ class Checkpoint:
     """The contents of a checkpoint file.
 
     Attributes:
-        config: of the run.
         dataset: the fingerprint of the data set, as a dict.
         progress: of the run.
         model: `state_dict` of the model.

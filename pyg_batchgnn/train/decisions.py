@@ -22,19 +22,15 @@ from pyg_batchgnn.train.config import (
     config_to_dict,
     is_thread_independent,
 )
-from pyg_batchgnn.train.network import build_network
 from pyg_batchgnn.train.node_tasks import task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.training_data import DatasetFingerprint, TrainingData, fingerprint_dataset
-
-# Dataset ##########################################################################################
 
 
 def open_dataset(name: str | None, reverse_relations: bool = False) -> Dataset:
     """Opens the data set of that name or path, or the default one if the name is None.
 
     Args:
-        name: of the data set.
         reverse_relations: True adds the reverse of every relation.
     """
     dataset = default_dataset() if name is None else load_dataset(name)
@@ -53,22 +49,6 @@ def open_on_all_ranks(config: TrainConfig, ranks: Ranks) -> tuple[Dataset, Datas
     return dataset, fingerprint
 
 
-# Trainable ########################################################################################
-
-
-def check_trainable(config: TrainConfig, dataset: Dataset) -> None:
-    """Checks that a run can read a data set and build its network, which is thrown away.
-
-    Raises:
-        TrainError: as the run itself would be refused.
-    """
-    inputs = TrainingData.of(dataset, config).inputs
-    build_network(config, inputs, task_of(dataset, config.task, config.model.hidden).columns)
-
-
-# Matrix product ###################################################################################
-
-
 def choose_product(
     config: TrainConfig, features: int, columns: int, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
@@ -78,10 +58,8 @@ def choose_product(
     others wait. The run uses torch's product if that is the one of all processors or hosts.
 
     Args:
-        config: of the run.
         features: columns of the features.
         columns: of the model's output.
-        ranks: of the run.
 
     Returns:
         The configuration with the product, and the result of this rank's probe, or None without a
@@ -141,9 +119,6 @@ def product_shapes(config: TrainConfig, features: int, classes: int) -> list[tup
     ]
 
 
-# Decisions ########################################################################################
-
-
 def decide_fields(
     config: TrainConfig, dataset: Dataset, ranks: Ranks
 ) -> tuple[TrainConfig, ProductChoice | None]:
@@ -191,8 +166,6 @@ def _with_own_threads(config: TrainConfig, own: int | None, ranks: Ranks) -> Tra
     torch.set_num_threads(config.run.threads or 1)
     return config
 
-
-# Malloc ###########################################################################################
 
 # A setting of the C library's allocator: it keeps the memory that training frees.
 #

@@ -10,22 +10,21 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
+from pyg_batchgnn.nn import ModelOutput
 from pyg_batchgnn.store import OwnRows, SortedNodes
 from pyg_batchgnn.train.config import EvaluationKind, TrainConfig
 from pyg_batchgnn.train.link_tasks import LinkTask, RankedLinks
-from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, NetworkOutput
+from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, RunGraph
 from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
-
-# Evaluate #########################################################################################
 
 # Samples depend on the epoch. All evaluations use the same one, so equal weights give equal
 # metrics.
 _EPOCH = 0
 
 
-def infer(network: GraphNetwork, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Any, NetworkOutput]]:
+def infer(network: GraphNetwork, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Any, ModelOutput]]:
     """Yields each minibatch and the output for its seed nodes, with the model in evaluation
     mode."""
     was_training = network.model.training
@@ -54,8 +53,6 @@ def evaluate(
         network: evaluated.
         loader: this rank's nodes. Each node is in one rank's loader.
         graph: of the run, which has the labels.
-        task: of the network.
-        ranks: of the run.
         stop: called after each minibatch. If it returns True, on every rank, evaluation ends early.
 
     Returns:
@@ -67,9 +64,6 @@ def evaluate(
         if stop():
             return None
     return scoring.result(ranks)
-
-
-# Exact ############################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,38 +85,11 @@ class NodeOutputs:
         return SortedNodes.of(self.node).find(ids)
 
 
-def evaluate_exactly(
-    network: GraphNetwork,
-    graph: RunGraph,
-    nodes: Tensor,
-    task: NodeTask,
-    ranks: Ranks,
-    stop: Callable[[], bool] = lambda: False,
-) -> Evaluation | None:
-    """Returns loss and metrics of some nodes, each computed from all its neighbours; collective.
-
-    Args:
-        network: evaluated.
-        graph: of the run.
-        nodes: [m] int64 original ids, the same on every rank.
-        task: of the network.
-        ranks: of the run.
-        stop: called before the metrics. If it returns True, on every rank, evaluation ends early.
-
-    Returns:
-        The evaluation, or None if there are no nodes or evaluation ended early.
-    """
-    outputs = infer_all(network, graph) if len(nodes) else None
-    if outputs is None or stop():
-        return None
-    return score_nodes(outputs, graph, nodes, task, ranks)
-
-
 def score_nodes(
     outputs: NodeOutputs, graph: RunGraph, nodes: Tensor, task: NodeTask, ranks: Ranks
 ) -> Evaluation | None:
-    """Returns loss and metrics of some nodes; collective. The arguments are those of
-    `evaluate_exactly`."""
+    """Returns loss and metrics of some nodes, [m] int64 original ids that are the same on every
+    rank; collective."""
     scoring, rows = Scoring(task), outputs.find(nodes).row
     scoring.add(outputs.logits[rows], graph.owned_labels()[rows])
     return scoring.result(ranks)
@@ -131,7 +98,7 @@ def score_nodes(
 def infer_all(network: GraphNetwork, graph: RunGraph) -> NodeOutputs:
     """Computes all nodes with the model in evaluation mode; collective."""
     nodes = graph.all_nodes()
-    output: NetworkOutput = network.infer(nodes)
+    output = network.infer(nodes)
     return NodeOutputs(nodes.node_of(graph.inputs.node_type), output.logits, output.hidden)
 
 
@@ -140,10 +107,6 @@ class MeasuredNodes:
     """The nodes of a split, on which a run is measured.
 
     Attributes:
-        config: of the run.
-        network: of the run.
-        graph: of the run.
-        task: of the run.
         nodes: [n] int64 original ids, the same on every rank.
         loader: this rank's minibatches of them, for an evaluation by sampling.
     """
@@ -159,13 +122,16 @@ class MeasuredNodes:
         return len(self.nodes)
 
     def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Returns loss and metrics, as the run is configured; collective."""
-        if self.config.sampling.evaluation is EvaluationKind.EXACT:
-            return evaluate_exactly(self.network, self.graph, self.nodes, self.task, ranks, stop)
-        return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
+        """Returns loss and metrics, as the run is configured; collective.
 
-
-# Pair scorer ######################################################################################
+        The result is None if there are no nodes, or if `stop` asks on every rank for an early end.
+        """
+        if self.config.sampling.evaluation is EvaluationKind.SAMPLED:
+            return evaluate(self.network, self.loader, self.graph, self.task, ranks, stop)
+        outputs = infer_all(self.network, self.graph) if len(self) else None
+        if outputs is None or stop():
+            return None
+        return score_nodes(outputs, self.graph, self.nodes, self.task, ranks)
 
 
 #: The most numbers in the rows of targets that are fetched together.
@@ -182,7 +148,6 @@ class PairScorer:
         network: gives the decoder and the relation.
         rows: of all nodes.
         columns: of a row.
-        ranks: of the run.
     """
 
     network: LinkNetwork
@@ -225,9 +190,6 @@ class PairScorer:
         return found
 
 
-# Link evaluation ##################################################################################
-
-
 #: The most pairs of a piece of the links with negatives of their own.
 _PAIRS = 1 << 22
 
@@ -237,9 +199,6 @@ class MeasuredLinks:
     """The links of a split, on which a run is measured.
 
     Attributes:
-        network: of the run.
-        graph: of the run.
-        task: of the run.
         links: with negatives, the same on every rank.
     """
 
@@ -279,8 +238,6 @@ def rank_links(
         network: gives the decoder.
         rows: of all nodes.
         links: with negatives, the same on every rank.
-        task: of the network.
-        ranks: of the run.
     """
     ranking, index = task.ranking(), links.index.to(torch.int64)
     scorer = PairScorer(network, rows, task.columns, ranks)
@@ -326,7 +283,6 @@ def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
 
     Args:
         count: the length of the list.
-        ranks: of the run.
         size: the most items of a piece.
     """
     size = max(1, size)

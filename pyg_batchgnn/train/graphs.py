@@ -36,9 +36,6 @@ from pyg_batchgnn.train.run_graph import EmbeddedRows, MinibatchSettings, RowsHe
 from pyg_batchgnn.train.training_data import TrainingData, feature_table, feature_type, fingerprint_dataset
 from pyg_batchgnn.types import FEATURES, LABELS, Group, RowKind
 
-# Aggregation ######################################################################################
-
-
 #: The aggregation of each model's first layer. GAT's depends on learned values.
 AGGREGATION_OF_MODEL = {
     ModelKind.SAGE: Aggregation.MEAN,
@@ -53,7 +50,6 @@ def aggregation_cache(
     """Builds or reads the run's cache; collective.
 
     Args:
-        config: of the run.
         data: as `AggregationCache.build` takes it.
         exists: True if the folder of the cache exists for the first rank.
 
@@ -88,9 +84,6 @@ def aggregates_exist(config: TrainConfig) -> bool:
     """Returns whether the folder of the run's cache exists."""
     folder = config.sampling.cache_folder
     return folder is not None and Path(folder).expanduser().exists()
-
-
-# Whole graph ######################################################################################
 
 
 @dataclass(eq=False, kw_only=True)
@@ -186,9 +179,6 @@ def _data(dataset: Dataset, read: TrainingData, config: TrainConfig) -> Data | H
         for edges in dataset.edge_sets:
             data[edges.relation].edge_index = edges.edge_index  # so that the relation is known
     return data
-
-
-# Partitioned graph ################################################################################
 
 
 @dataclass(eq=False, kw_only=True)

@@ -70,7 +70,6 @@ class TrainingJob:
     """The objects that the trainer works with.
 
     Attributes:
-        config: of the run.
         task: the prediction that the network learns.
         network: the model and its kind of minibatch.
         replica: the network as all ranks train it.

@@ -22,8 +22,6 @@ from pyg_batchgnn.train.restored import RestoredLinkRun, RestoredRun, RestoreReq
 from pyg_batchgnn.train.run_folder import write_json
 from pyg_batchgnn.train.run_graph import EmbeddedRows
 
-# Link ids #########################################################################################
-
 
 def read_pairs(path: Path, links: PredictedLinks) -> Tensor:
     """Returns [P, 2] int64, P > 0, the pairs of source and target in a .npy file.
@@ -44,7 +42,6 @@ def read_sources(path: Path, top: int, links: PredictedLinks) -> Tensor:
     """Returns [n] int64, n > 0, the nodes of the source type in a .npy file.
 
     Args:
-        path: of the file.
         top: the number of partners that each of them is to get.
         links: the links that the model predicts.
 
@@ -78,9 +75,6 @@ def _check_range(path: Path, ids: Tensor, node_type: str, count: int) -> None:
     outside = (ids < 0) | (ids >= count)
     if bool(outside.any()):
         raise TrainError(f"{path}: {node_type} {int(ids[outside][0])} is not in 0..{count - 1}")
-
-
-# Partners #########################################################################################
 
 
 #: The most targets of a piece, and the most numbers that their rows take.
@@ -173,9 +167,6 @@ def find_partners(network: LinkNetwork, rows: EmbeddedRows, nodes: Tensor, top: 
                 scores[selves.position, selves.row] = -math.inf
             found.offer(slice(begin, begin + side), scores, targets.node)
     return found
-
-
-# Link prediction ##################################################################################
 
 
 _FORMAT_VERSION = 1

@@ -7,7 +7,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -184,18 +184,6 @@ def _joined(x: Rows, learned: Tensor | None) -> Rows:
 # Network ##########################################################################################
 
 
-class NetworkOutput(Protocol):
-    """The output of a model for the seed nodes of a minibatch."""
-
-    @property
-    def logits(self) -> Tensor:
-        """[S, classes] float32."""
-
-    @property
-    def hidden(self) -> Tensor:
-        """[S, hidden], the input of the last layer."""
-
-
 class GraphNetwork(ABC):
     """A graph neural network and the way it is applied to a minibatch of its loader.
 
@@ -207,11 +195,11 @@ class GraphNetwork(ABC):
         self.model = model
 
     @abstractmethod
-    def outputs(self, batch: Any) -> NetworkOutput:
-        """Runs the forward pass."""
+    def outputs(self, batch: Any) -> ModelOutput:
+        """Runs the forward pass. Rows are of the seed nodes, or of the targets of pairs."""
 
     @abstractmethod
-    def infer(self, nodes: OwnedNodes) -> NetworkOutput:
+    def infer(self, nodes: OwnedNodes) -> ModelOutput:
         """Returns the output of all nodes that this rank owns, from all their neighbours;
         collective.
         """
@@ -263,7 +251,7 @@ class NativeNetwork(GraphNetwork):
         self.precision = precision
         self.node_type = node_type
 
-    def outputs(self, batch: Any) -> NetworkOutput:
+    def outputs(self, batch: Any) -> ModelOutput:
         with self._autocast():
             return self.model.outputs(batch)
 
@@ -271,7 +259,7 @@ class NativeNetwork(GraphNetwork):
         """Returns the output for the seed nodes of a minibatch, by node type."""
         return {self.node_type: self.outputs(batch).logits}
 
-    def infer(self, nodes: OwnedNodes) -> NetworkOutput:
+    def infer(self, nodes: OwnedNodes) -> ModelOutput:
         with self._autocast():
             return self.model.infer(nodes)
 
@@ -321,7 +309,7 @@ class TypedNetwork(NativeNetwork):
         super().__init__(model, precision, node_type)
         self._embedding = embedding
 
-    def outputs(self, batch: Any) -> NetworkOutput:
+    def outputs(self, batch: Any) -> ModelOutput:
         learned = self._learned(batch)
         with self._autocast():
             return self.model.outputs(batch, learned)[self.node_type]
@@ -335,7 +323,7 @@ class TypedNetwork(NativeNetwork):
         """Takes part in the exchange of learned rows, of which an empty minibatch reads none."""
         self._learned(batch)
 
-    def infer(self, nodes: OwnedNodes) -> NetworkOutput:
+    def infer(self, nodes: OwnedNodes) -> ModelOutput:
         with self._autocast():
             return self.model.infer(nodes, [self.node_type])[self.node_type]
 
@@ -394,19 +382,6 @@ class _Pairs:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class LinkOutput:
-    """The output for the pairs of a minibatch.
-
-    Attributes:
-        logits: [S] float32, the scores.
-        hidden: [S, columns], the rows of the targets.
-    """
-
-    logits: Tensor
-    hidden: Tensor
-
-
 class LinkNetwork(GraphNetwork):
     """A network with a decoder of pairs behind it.
 
@@ -422,14 +397,14 @@ class LinkNetwork(GraphNetwork):
         self.decoder = decoder
         self.relation = relation
 
-    def outputs(self, batch: Any) -> NetworkOutput:
+    def outputs(self, batch: Any) -> ModelOutput:
         rows, pairs = self.encoder.rows(batch), _Pairs.of(batch)
         # Unlike those of an index, the gradients of an embedding are added in a fixed order.
         source = F.embedding(pairs.source, rows[self.relation[0]])
         target = F.embedding(pairs.target, rows[self.relation[2]])
-        return LinkOutput(self.decoder(source, target), target)
+        return ModelOutput(self.decoder(source, target), target)
 
-    def infer(self, nodes: OwnedNodes) -> NetworkOutput:
+    def infer(self, nodes: OwnedNodes) -> ModelOutput:
         return self.encoder.infer(nodes)
 
     @property
@@ -501,7 +476,6 @@ def build_network(
     """Returns a network with new weights from torch's default generator.
 
     Args:
-        config: of the run.
         inputs: what the model reads of the nodes of each type.
         columns: of the output.
         embedding: the learned rows, if the model reads some.

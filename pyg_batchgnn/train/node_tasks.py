@@ -455,8 +455,6 @@ def task_of(dataset: Dataset, config: TaskConfig, hidden: int) -> Task:
     """Returns the task of a run.
 
     Args:
-        dataset: of the run.
-        config: of the task.
         hidden: columns of a node's row, from which links are scored.
 
     Raises:

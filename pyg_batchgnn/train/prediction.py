@@ -83,7 +83,6 @@ class PredictionArrays:
     Args:
         folder: receives the ``<name>.npy`` files. All ranks see it.
         num_rows: of each array.
-        ranks: of the run.
         given: [num_rows, ...] by name, arrays that are known whole, the same on every rank.
     """
 
@@ -422,7 +421,6 @@ def _write(folder: Path, node_type: str, node: Tensor, rows: Tensor, ranks: Rank
         node_type: names the file.
         node: [n] int64, the original ids of this rank's nodes.
         rows: [n, columns], their embeddings.
-        ranks: of the run.
     """
     arrays = PredictionArrays(folder, int(ranks.table([len(node)]).sum()), ranks)
     name = group_folder(Group(RowKind.NODE, node_type))

@@ -14,8 +14,6 @@ from torch import Tensor
 from pyg_batchgnn.loader import MacrobatchNeighborLoader
 from pyg_batchgnn.train.ranks import Ranks
 
-# Phases ###########################################################################################
-
 
 class Phase(str, Enum):
     """The phases of a step, in their order.
@@ -90,9 +88,6 @@ class PhaseClock:
     def to_dict(self) -> dict[str, float]:
         """Returns the seconds by the phases' names."""
         return {phase.value: seconds for phase, seconds in self._seconds.items()}
-
-
-# Progress #########################################################################################
 
 
 class StepFigures(NamedTuple):
@@ -208,9 +203,6 @@ class RunProgress:
         self.most_edges = 0
 
 
-# Phase spread #####################################################################################
-
-
 @dataclass(frozen=True)
 class PhaseSpread:
     """The mean and the range of each phase's seconds over the ranks.
@@ -236,9 +228,6 @@ def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> PhaseSpread:
     least, most = table.amin(dim=0).tolist(), table.amax(dim=0).tolist()
     ranges = {name: list(ends) for name, *ends in zip(seconds, least, most, strict=True)}
     return PhaseSpread(mean, ranks.size, ranges)
-
-
-# Loader clock #####################################################################################
 
 
 T = TypeVar("T")

@@ -15,9 +15,6 @@ from pyg_batchgnn.comm import Header, MessageKind, gradient_hook
 from pyg_batchgnn.train.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
 
-# Replica ##########################################################################################
-
-
 #: A forward pass does not synchronise buffers. Torch before 2.13 has the second name.
 _SYNC_NOTHING: dict[str, Any] = {
     next(
@@ -50,7 +47,6 @@ class Replica:
 
     Args:
         network: its parameters are set to those of rank 0; collective.
-        ranks: of the run.
     """
 
     def __init__(self, network: GraphNetwork, ranks: Ranks) -> None:
@@ -106,8 +102,6 @@ class _Logits(nn.Module):
         return torch.stack(nothing).sum().expand(0, 1)
 
 
-# Batch norm statistics ############################################################################
-
 # The running statistics of BatchNorm, which each rank keeps of its own minibatches.
 #
 # The ranks average them before evaluation and in checkpoints.
@@ -123,7 +117,6 @@ class BatchNormStatistics:
 
     Args:
         model: its BatchNorm layers are observed.
-        ranks: of the run.
     """
 
     def __init__(self, model: nn.Module, ranks: Ranks) -> None:

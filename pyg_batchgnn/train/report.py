@@ -35,9 +35,6 @@ from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, replacing
 from pyg_batchgnn.train.tasks import Task
 
-# Terminal #########################################################################################
-
-
 #: The columns of an ordinary terminal.
 _COLUMNS = 80
 
@@ -119,9 +116,6 @@ def _short(metric: Metric) -> str:
     return "AP" if metric is Metric.AVERAGE_PRECISION else metric.label
 
 
-# Final table ######################################################################################
-
-
 def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
     """Returns the table of results.
 
@@ -198,9 +192,6 @@ def _in_order(result: RunResult) -> list[Metric]:
 
 def _shown(scores: dict[str, float] | None, metric: Metric) -> str:
     return f"{scores[metric.value]:.4f}" if scores and metric.value in scores else "-"
-
-
-# Opening ##########################################################################################
 
 
 def opening_lines(
@@ -291,9 +282,6 @@ def _ranks_line(config: RanksConfig, ranks: Ranks) -> str:
 
 def _commas(numbers: tuple[int, ...]) -> str:
     return ",".join(map(str, numbers))
-
-
-# Plots ############################################################################################
 
 
 #: With more epochs than this, curves have no markers.

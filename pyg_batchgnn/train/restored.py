@@ -110,7 +110,6 @@ class RestoredNodeRun(RestoredRun):
 
     Attributes:
         nodes: the nodes that it predicts.
-        task: of the model.
     """
 
     nodes: PredictedNodes
@@ -124,7 +123,6 @@ class RestoredLinkRun(RestoredRun):
     Attributes:
         network: the model, which scores pairs.
         links: the links that it predicts.
-        task: of the model.
     """
 
     network: LinkNetwork

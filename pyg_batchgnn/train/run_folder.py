@@ -19,8 +19,6 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.progress import PhaseSpread, RunProgress
 from pyg_batchgnn.train.ranks import Ranks
 
-# Row folders ######################################################################################
-
 
 def place_name(epoch: int, step: int) -> str:
     """Returns the name of the rows as they are after a number of epochs and further steps."""
@@ -72,9 +70,6 @@ class RowFolders:
                     shutil.rmtree(other, ignore_errors=True)
 
         ranks.from_first(remove)
-
-
-# Folder ###########################################################################################
 
 
 @dataclass(frozen=True)
@@ -207,9 +202,6 @@ def write_json(path: Path, value: Any) -> None:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
-# Epoch records ####################################################################################
-
-
 @dataclass(frozen=True)
 class EpochRecord:
     """The figures of one epoch.
@@ -300,9 +292,6 @@ def keep_epochs(path: Path, epochs: int) -> list[EpochRecord]:
     with replacing(path) as temporary:
         temporary.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")
     return kept
-
-
-# Run result #######################################################################################
 
 
 @dataclass(frozen=True)

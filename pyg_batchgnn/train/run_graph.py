@@ -30,9 +30,6 @@ from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import GraphNetwork, ModelInputs
 from pyg_batchgnn.types import Group, RowKind
 
-# Embedded rows ####################################################################################
-
-
 _NAME = "rows"
 
 
@@ -156,9 +153,6 @@ class RowsOverRanks:
             yield EmbeddedNodes(found["node"], found["rows"]).ascending()
 
 
-# Minibatch settings ###############################################################################
-
-
 @dataclass(frozen=True)
 class MinibatchSettings:
     """The minibatches that a loader makes.
@@ -211,15 +205,11 @@ class MinibatchSettings:
         return cls(fanout, size, False, LastMinibatch.KEEP, ScheduleKind.GLOBAL, cached)
 
 
-# Run graph ########################################################################################
-
-
 @dataclass(eq=False, kw_only=True)
 class RunGraph(ABC):
     """A graph that is held whole, or in parts over the ranks. All loaders of a run share it.
 
     Attributes:
-        config: of the run.
         inputs: what the model reads of the nodes of each type.
         cache: aggregates of the features, or None in a run without a cache.
         notes: lines about the graph that the user should read.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from pyg_batchgnn.data import SPLITS
 from pyg_batchgnn.train.config import EvaluationKind
@@ -20,6 +21,9 @@ from pyg_batchgnn.train.restored import (
 )
 from pyg_batchgnn.train.run_folder import write_json
 from pyg_batchgnn.train.tasks import Evaluation
+
+#: The number of nodes or links of a split, and their evaluation; None if it is empty.
+_Measured: TypeAlias = tuple[int, Evaluation | None]
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,14 @@ def evaluate_run(request: EvaluateRequest, ranks: Ranks) -> EvaluateSummary:
         measured = _links(run, request.splits, ranks)
     else:
         measured = _nodes(run, request.splits, ranks)
-    sizes = {name: one.size for name, one in measured.items()}
-    scores = {name: one.scores for name, one in measured.items()}
-    problems = {name: one.problem for name, one in measured.items() if one.problem}
-    summary = EvaluateSummary(run.epoch, run.task.unit, sizes, scores, problems)
+    unit, found = run.task.unit, {name: one for name, (_, one) in measured.items()}
+    summary = EvaluateSummary(
+        run.epoch,
+        unit,
+        sizes={name: size for name, (size, _) in measured.items()},
+        scores={name: None if one is None else one.to_dict() for name, one in found.items()},
+        problems={name: one.problem(unit) for name, one in found.items() if one and not one.is_finite},
+    )
     if out is not None:
         ranks.from_first(lambda: write_json(out, _content(run, summary)))
     return summary
@@ -100,27 +108,6 @@ def _check_out(out: Path) -> None:
         raise TrainError(f"--out {out}: there is no folder {out.parent}; make it, or give another file")
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """The metrics of a split.
-
-    Attributes:
-        size: the number of its nodes or links.
-        scores: the loss and the metrics; None if it is empty.
-        problem: what is not finite; "" if everything is.
-    """
-
-    size: int
-    scores: dict[str, float] | None
-    problem: str
-
-    @classmethod
-    def of(cls, size: int, found: Evaluation | None, unit: str) -> _Measured:
-        if found is None:
-            return cls(size, None, "")
-        return cls(size, found.to_dict(), "" if found.is_finite else found.problem(unit))
-
-
 def _nodes(run: RestoredNodeRun, splits: tuple[str, ...], ranks: Ranks) -> dict[str, _Measured]:
     """Measures nodes; collective."""
     outputs, measured = infer_all(run.network, run.graph) if run.is_exact else None, {}
@@ -129,9 +116,8 @@ def _nodes(run: RestoredNodeRun, splits: tuple[str, ...], ranks: Ranks) -> dict[
         if outputs is not None:
             found = score_nodes(outputs, run.graph, ids, run.task, ranks)
         else:
-            loader = run.graph.evaluation_loader(ids)
-            found = evaluate(run.network, loader, run.graph, run.task, ranks)
-        measured[name] = _Measured.of(len(ids), found, run.task.unit)
+            found = evaluate(run.network, run.graph.evaluation_loader(ids), run.graph, run.task, ranks)
+        measured[name] = len(ids), found
     return measured
 
 
@@ -139,15 +125,11 @@ def _links(run: RestoredLinkRun, splits: tuple[str, ...], ranks: Ranks) -> dict[
     """Measures links, from rows of nodes that are computed once; collective."""
     with ranks.one_error():
         links = {name: run.links.measured(name) for name in splits}
-    rows = embed_all(run.network, run.graph)
-    return {
-        name: _Measured.of(
-            len(one),
-            rank_links(run.network, rows, one, run.task, ranks) if len(one) else None,
-            run.task.unit,
-        )
-        for name, one in links.items()
-    }
+    rows, measured = embed_all(run.network, run.graph), {}
+    for name, some in links.items():
+        found = rank_links(run.network, rows, some, run.task, ranks) if len(some) else None
+        measured[name] = len(some), found
+    return measured
 
 
 def _content(run: RestoredRun, summary: EvaluateSummary) -> dict[str, object]:

@@ -36,50 +36,11 @@ from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, rea
 from pyg_batchgnn.train.tasks import Task
 from pyg_batchgnn.train.trainer import RunOutcome, StopRequest, Trainer
 
-# Ending ###########################################################################################
-
-
-def write_ending(
-    folder: RunFolder, result: RunResult | None, task: Task, dataset: str, console: Console
-) -> None:
-    """Writes the result and the plots to the run folder, and prints the table of results.
-
-    Args:
-        folder: of the run.
-        result: None if the run was interrupted.
-        task: of the run.
-        dataset: the name of the data set.
-        console: receives the lines.
-    """
-    records = read_records(folder.metrics)
-    if result is not None:  # before the plots: a failing plot must not cost the result
-        write_json(folder.result, asdict(result))
-        console.print(final_table(result, records), highlight=False)
-        plot_phases(result.phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
-    if records:
-        best = _best_epoch(records, task)
-        plot_learning(records, task, f"{dataset}: {folder.path.name}", best, folder.path / "learning.png")
-    ending = "written to" if result is not None else "stopped; continue with: batchgnn train --resume"
-    console.print(f"{ending} {folder.path}", highlight=False, soft_wrap=True)
-
-
-def _best_epoch(records: list[EpochRecord], task: Task) -> int:
-    """Returns the epoch with the best validation; the last one if there was none."""
-    name, best, epoch = task.metric.value, None, records[-1].epoch
-    for record in records:
-        if record.val is not None and task.improves(record.val[name], best):
-            best, epoch = record.val[name], record.epoch
-    return epoch
-
-
-# Start ############################################################################################
-
 
 def start_run(config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
     """Trains from the beginning in a new run folder.
 
     Args:
-        config: of the run.
         path: of the run folder; None chooses ``runs/<dataset>-<model>-<n>``.
         console: receives the report.
 
@@ -145,10 +106,8 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     _print_opening(console, job, dataset, folder, choice, ranks)
     with StopRequest() as stop, TerminalReport(console, config.run.epochs, job.task) as report:
         trainer = Trainer(job, ranks, folder, fingerprint, stop, report)
-        outcome, result = _train(trainer)
-    if ranks.is_first:
-        write_ending(folder, result, job.task, dataset.name, console)
-    return outcome
+        result = _train(trainer)
+    return _end(ranks, folder, result, job.task, dataset.name, console)
 
 
 def _resume(
@@ -178,10 +137,8 @@ def _resume(
         progress = checkpoint.progress
         step = f", minibatch {progress.step}" if progress.step else ""
         console.print(f"resumed after {progress.epoch} epochs{step}", highlight=False)
-        outcome, result = _train(trainer)
-    if ranks.is_first:
-        write_ending(folder, result, job.task, dataset.name, console)
-    return outcome
+        result = _train(trainer)
+    return _end(ranks, folder, result, job.task, dataset.name, console)
 
 
 def _first_console(ranks: Ranks, console: Console) -> Console:
@@ -213,12 +170,9 @@ def _new_folder(config: TrainConfig, dataset: Dataset, path: Path | None) -> str
     return str(folder.path)
 
 
-def _train(trainer: Trainer) -> tuple[RunOutcome, RunResult | None]:
+def _train(trainer: Trainer) -> RunResult | None:
     """Trains and tests. The result is None if the run was interrupted."""
-    if trainer.fit() is RunOutcome.INTERRUPTED:
-        return RunOutcome.INTERRUPTED, None
-    result = trainer.test()
-    return (RunOutcome.INTERRUPTED if result is None else RunOutcome.FINISHED), result
+    return None if trainer.fit() is RunOutcome.INTERRUPTED else trainer.test()
 
 
 def _print_opening(
@@ -233,3 +187,37 @@ def _print_opening(
     lines.append(f"        {product_line(job.config, choice)}")
     for line in [*lines, *(f"note    {note}" for note in job.notes)]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _end(
+    ranks: Ranks, folder: RunFolder, result: RunResult | None, task: Task, dataset: str, console: Console
+) -> RunOutcome:
+    """Writes the result and the plots to the run folder, and prints the table of results.
+
+    Args:
+        result: None if the run was interrupted.
+        dataset: the name of the data set.
+    """
+    outcome = RunOutcome.INTERRUPTED if result is None else RunOutcome.FINISHED
+    if not ranks.is_first:
+        return outcome
+    records = read_records(folder.metrics)
+    if result is not None:  # before the plots: a failing plot must not cost the result
+        write_json(folder.result, asdict(result))
+        console.print(final_table(result, records), highlight=False)
+        plot_phases(result.phases, f"Wall time by phase: {folder.path.name}", folder.path / "phases.png")
+    if records:
+        best = _best_epoch(records, task)
+        plot_learning(records, task, f"{dataset}: {folder.path.name}", best, folder.path / "learning.png")
+    ending = "written to" if result is not None else "stopped; continue with: batchgnn train --resume"
+    console.print(f"{ending} {folder.path}", highlight=False, soft_wrap=True)
+    return outcome
+
+
+def _best_epoch(records: list[EpochRecord], task: Task) -> int:
+    """Returns the epoch with the best validation; the last one if there was none."""
+    name, best, epoch = task.metric.value, None, records[-1].epoch
+    for record in records:
+        if record.val is not None and task.improves(record.val[name], best):
+            best, epoch = record.val[name], record.epoch
+    return epoch

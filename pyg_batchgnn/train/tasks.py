@@ -13,8 +13,6 @@ from torch import Tensor
 from pyg_batchgnn.train.config import Metric
 from pyg_batchgnn.train.ranks import Ranks
 
-# Task #############################################################################################
-
 
 class Task(ABC):
     """A prediction that a model learns from minibatches.
@@ -78,9 +76,6 @@ class Task(ABC):
         return score < best if self.metric.is_error else score > best
 
 
-# Node task ########################################################################################
-
-
 class Tally(ABC):
     """Predictions of an evaluation so far, in the form in which its metrics need them."""
 
@@ -109,9 +104,6 @@ class NodeTask(Task):
     @abstractmethod
     def predictions(self, outputs: Tensor) -> dict[str, Tensor]:
         """Returns the arrays of a prediction: one row per node of `outputs` [S, columns]."""
-
-
-# Scoring ##########################################################################################
 
 
 @dataclass(frozen=True)
@@ -161,11 +153,7 @@ class Evaluation:
 
 
 class Scoring:
-    """The loss and the metrics of the nodes that have a label.
-
-    Args:
-        task: of the model.
-    """
+    """The loss and the metrics of the nodes that have a label."""
 
     def __init__(self, task: NodeTask) -> None:
         self._task = task
@@ -204,8 +192,6 @@ def count_not_finite(outputs: Tensor) -> int:
     fine = outputs.isfinite()
     return int((~(fine if fine.dim() == 1 else fine.flatten(1).all(dim=1))).sum())
 
-
-# Metrics ##########################################################################################
 
 # Exact measures of predictions. Each equals scikit-learn's function of the same name.
 #

@@ -82,7 +82,6 @@ def diverged(what: str, config: TrainConfig, kept: str) -> TrainError:
 
     Args:
         what: tells which number, and where.
-        config: of the run.
         kept: tells what is left of the run.
     """
     rate = config.optimiser.learning_rate
@@ -237,7 +236,6 @@ class Trainer:
 
     Args:
         job: to train. Its model and optimiser change in place.
-        ranks: of the run.
         folder: receives metrics and checkpoints.
         dataset: the data set's fingerprint, for the checkpoint.
         stop: looked at between two minibatches.
@@ -387,9 +385,6 @@ class Trainer:
 
         Returns:
             True if a checkpoint is due.
-
-        Raises:
-            TrainError: the loss or an output of a rank is not finite.
         """
         late = time.perf_counter() - self._last_checkpoint
         due = self._ranks.is_first and late >= self._job.config.run.checkpoint_seconds

@@ -21,9 +21,6 @@ from pyg_batchgnn.train.network import ModelInputs
 from pyg_batchgnn.train.node_tasks import PredictedNodes
 from pyg_batchgnn.types import FEATURES, LABELS, Relation, Schema
 
-# Training data ####################################################################################
-
-
 #: The fields that mean nothing in a run without learned rows.
 _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
 
@@ -156,9 +153,6 @@ def _of_type(dataset: Dataset, name: str) -> str:
     return f" of type {name!r}" if dataset.has_names else ""
 
 
-# Features #########################################################################################
-
-
 #: The share of the free memory that a copy of the features may take.
 _SHARE = 0.5
 #: The rows that are converted at a time, so that the pages of a mapped file can be dropped again.
@@ -177,7 +171,6 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
 
     Args:
         x: [N, F] of a floating-point type. It is never changed.
-        config: of the run.
 
     Returns:
         [N, F]; `x` itself if nothing has to change.
@@ -220,9 +213,6 @@ def _copy(x: Tensor, dtype: torch.dtype) -> Tensor:
     for target, source in zip(table.split(_CHUNK), x.split(_CHUNK), strict=True):
         target.copy_(source)
     return table
-
-
-# Dataset fingerprint ##############################################################################
 
 
 _SAMPLES = 1 << 20

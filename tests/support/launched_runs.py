@@ -11,7 +11,7 @@ import torch
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import SMALL, weights
 
-RUN = "tests.train.run.job_ranks:run"
+RUN = "tests.train.job_ranks:run"
 BASE = [*SMALL, "--batch-size", "48", "--epochs", "2", "--seed", "5", "--set", "run.matrix_product=native"]
 
 

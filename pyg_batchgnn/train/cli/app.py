@@ -128,12 +128,7 @@ def _report(error: Exception, command: str) -> int:
     """Prints one line about the error that is being handled. Returns the exit status.
 
     Args:
-        error: the error.
         command: the command that failed.
-
-    Raises:
-        Exception: the error itself, if it is a fault of the program, or if the debug variable is
-            set.
     """
     import torch.distributed as dist
 

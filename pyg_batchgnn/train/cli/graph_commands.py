@@ -181,11 +181,7 @@ _SLACK = 1.05
 
 
 def _checked_policy(policy: str) -> str:
-    """Returns a policy's name, or the file of owners.
-
-    Raises:
-        BadParameter: it is neither.
-    """
+    """Returns a policy's name, or the file of owners."""
     if policy not in POLICIES and not policy.endswith(".npy"):
         raise typer.BadParameter(
             f"{policy!r} is not one of {', '.join(POLICIES)}, and no .npy file of owners"
@@ -194,12 +190,7 @@ def _checked_policy(policy: str) -> str:
 
 
 def _chosen(policy: str, loads: Sequence[str], hosts: int | None, parts: int) -> PolicyLike:
-    """Returns a policy that balances some loads, and cuts for some hosts first, where it can.
-
-    Raises:
-        BadParameter: the parts cannot be spread evenly.
-        TrainError: the policy balances nothing, or a load is written in another form.
-    """
+    """Returns a policy that balances some loads, and cuts for some hosts first, where it can."""
     from pyg_batchgnn.partition import Balanced, TwoLevel, as_policy
 
     chosen = as_policy(policy)

@@ -228,16 +228,19 @@ def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> 
     """Refuses a graph as ``train`` with the same options would.
 
     Args:
-        graph: the data set.
         node_type: the type of the training nodes; not needed if one type has some.
         given: options of ``train`` by name; None where it takes its default.
     """
     from pyg_batchgnn.planner import seed_type_of
-    from pyg_batchgnn.train.decisions import check_trainable
+    from pyg_batchgnn.train.network import build_network
+    from pyg_batchgnn.train.node_tasks import task_of
+    from pyg_batchgnn.train.training_data import TrainingData
 
     name = graph.schema.node_types[seed_type_of(graph, node_type)]
     options = {**given, "node_type": name if graph.has_names else None}
-    check_trainable(assign(TrainConfig(), assignments(options)), graph)
+    config = assign(TrainConfig(), assignments(options))
+    task = task_of(graph, config.task, config.model.hidden)
+    build_network(config, TrainingData.of(graph, config).inputs, task.columns)  # which is thrown away
 
 
 def launch_words(ranks: int, ranks_per_host: int) -> list[str]:

@@ -349,11 +349,7 @@ def _merge(base: T, values: Any, where: str) -> T:
 
 
 def _without_removed(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Returns the values of a section without those of fields that there are no more.
-
-    Raises:
-        TrainError: a run used such a field.
-    """
+    """Returns the values of a section without those of fields that there are no more."""
     for name, (default, sentence) in _REMOVED.items():
         key = name.removeprefix(where)
         if name.startswith(where) and values.get(key, default) != default:

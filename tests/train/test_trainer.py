@@ -1,10 +1,12 @@
-"""Whole runs on several labels and on values: as a script trains them, over ranks, and resumed."""
+"""Training of every task, its end by patience, by a signal or by numbers that are not finite."""
 
 from __future__ import annotations
 
 import copy
 import json
 import math
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,10 +28,32 @@ from pyg_batchgnn.train.config import (
 )
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.run_folder import RunFolder
-from pyg_batchgnn.train.trainer import train_step
+from pyg_batchgnn.train.trainer import StopRequest, train_step
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
 from tests.support.task_graphs import with_labels, with_values
 from tests.support.training_runs import SMALL, batchgnn, job_alone, records, weights
+
+# Stop #############################################################################################
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_a_request(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with StopRequest() as stop:
+        assert not stop
+        os.kill(os.getpid(), number)
+        assert stop
+        assert stop.signal is number
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_interrupt_is_not_polite() -> None:
+    with StopRequest(), pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+# Training #########################################################################################
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.checkpoint import load_values, save_values
+from pyg_batchgnn.train.checkpoint import parse_values, save_values
 from tests.support.training_runs import SMALL, batchgnn
 
 
@@ -51,7 +51,7 @@ def test_a_run_of_pygs_layers_is_refused_with_one_sentence(
     config["model"]["layers"] = "pyg"
     (old / "config.json").write_text(json.dumps(config))
     path = old / "checkpoint.safetensors"
-    values = load_values(path, "pyg_batchgnn checkpoint", 3)
+    values = parse_values(path, path.read_bytes(), "pyg_batchgnn checkpoint", 3)
     save_values(path, "pyg_batchgnn checkpoint", 3, {**values, "config": config})
     for command in (
         ["train", "--resume", old],

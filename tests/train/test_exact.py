@@ -192,7 +192,7 @@ def test_ranks_evaluate_exactly_during_training(graph_folder: Path, tmp_path: Pa
 def test_a_rank_that_is_killed_leaves_no_predictions(trained: Path, tmp_path: Path, victim: int) -> None:
     arguments = ["predict", str(trained), "--exact", "--out", str(tmp_path / "out"), "--timeout", "20"]
     given = {"arguments": arguments, "victim": victim}
-    ended = run_ranks("tests.train.predict.job_predict:killed", 2, given, check=False, timeout=60.0)
+    ended = run_ranks("tests.train.job_predict:killed", 2, given, check=False, timeout=60.0)
     assert ended[victim].code == -signal.SIGKILL
     (other,) = ended[1 - victim].value
     assert other["status"] == 3 and other["err"].count("\n") == 1

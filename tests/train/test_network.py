@@ -1,4 +1,4 @@
-"""Typed models in the trainer: their inputs, what they freeze, and that they learn each task."""
+"""Models in the trainer: threads, dropout, precision, and graphs of several types."""
 
 from __future__ import annotations
 
@@ -29,6 +29,87 @@ from pyg_batchgnn.train.trainer import train_step
 from pyg_batchgnn.train.training_data import TrainingData
 from tests.support.training_runs import job_alone
 
+# Network ##########################################################################################
+
+
+STEPS = 6
+
+
+def config(kind: ModelKind, **model: float) -> TrainConfig:
+    return TrainConfig(
+        model=replace(ModelConfig(kind=kind, num_layers=2, hidden=16), **model),  # type: ignore[arg-type]
+        sampling=SamplingConfig(fanout=(4, 3), batch_size=64),
+        run=RunConfig(threads=1, seed=4, matrix_product=MatrixProduct.NATIVE),
+    )
+
+
+def losses(job: TrainingJob) -> list[float]:
+    """Returns the losses of the first few steps, by minibatch."""
+    seen, before = [], 0.0
+    progress = RunProgress()
+    job.network.model.train()
+    for batch in job.train_loader:
+        progress.add(torch.tensor([train_step(job, batch, PhaseClock(), progress)], dtype=torch.float64))
+        seen.append(progress.loss - before)
+        before = progress.loss
+        if len(seen) == STEPS:
+            break
+    return seen
+
+
+@pytest.mark.parametrize("kind", list(ModelKind))
+def test_threads_change_no_bit_of_native_training(kind: ModelKind, small_graph: Dataset) -> None:
+    jobs = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        chosen = config(kind)
+        jobs.append(job_alone(replace(chosen, run=replace(chosen.run, threads=threads)), small_graph))
+        losses(jobs[-1])
+    first, *others = (job.network.model.state_dict() for job in jobs)
+    for other in others:
+        assert all(torch.equal(value, other[name]) for name, value in first.items())
+
+
+def test_dropout_repeats_and_depends_on_the_seed(small_graph: Dataset) -> None:
+    def run(seed: int, disturb: int) -> list[float]:
+        chosen = config(ModelKind.SAGE)
+        job = job_alone(replace(chosen, run=replace(chosen.run, seed=seed)), small_graph)
+        torch.manual_seed(disturb)
+        return losses(job)
+
+    assert run(0, disturb=1) == run(0, disturb=2)
+    assert run(0, disturb=1) != run(1, disturb=1)
+
+
+def test_native_training_draws_nothing_from_torch(small_graph: Dataset) -> None:
+    job = job_alone(config(ModelKind.GAT), small_graph)
+    before = torch.get_rng_state()
+    losses(job)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("kind", list(ModelKind))
+def test_bfloat16_follows_float32(kind: ModelKind, small_graph: Dataset) -> None:
+    full = config(kind, dropout=0.0)
+    half = job_alone(replace(full, run=replace(full.run, precision=Precision.BFLOAT16)), small_graph)
+    assert half.train_loader.data.x.dtype is torch.bfloat16
+    found = losses(half)
+    assert found == pytest.approx(losses(job_alone(full, small_graph)), rel=0.05)
+    assert all(parameter.dtype is torch.float32 for parameter in half.network.model.parameters())
+    assert half.network.outputs(next(iter(half.val.loader))).logits.dtype is torch.float32
+
+
+def test_native_minibatches_carry_nothing_that_is_not_read(small_graph: Dataset) -> None:
+    job = job_alone(config(ModelKind.SAGE), small_graph)
+    for loader in (job.train_loader, job.val.loader, job.test.loader):
+        batch = next(iter(loader))
+        assert batch.edge is None and batch.coo is None
+        assert batch.block.keys() == {"x"} and batch.row is batch.node
+        assert batch.block["x"] is job.train_loader.data.x
+
+
+# Typed net ########################################################################################
+
 
 @pytest.fixture(scope="module")
 def papers() -> Dataset:
@@ -36,7 +117,7 @@ def papers() -> Dataset:
     return generate_typed(TypedGeneratorSpec(papers=400, seed=2, classes=3, features=8))
 
 
-def config(node_type: str, kind: ModelKind = ModelKind.SAGE, **more: object) -> TrainConfig:
+def typed_config(node_type: str, kind: ModelKind = ModelKind.SAGE, **more: object) -> TrainConfig:
     chosen = TrainConfig(
         model=ModelConfig(kind=kind, num_layers=2, hidden=16, dropout=0.0),
         sampling=SamplingConfig(fanout=(4, 3), batch_size=64),
@@ -82,7 +163,7 @@ TASKS = [
 def test_classes_labels_and_values_are_learned(
     papers: Dataset, node_type: str, kind: ModelKind, precision: Precision, has_values: bool
 ) -> None:
-    chosen = config(node_type, kind, embedding=EmbeddingConfig(learning_rate=0.05))
+    chosen = typed_config(node_type, kind, embedding=EmbeddingConfig(learning_rate=0.05))
     chosen = replace(chosen, run=replace(chosen.run, precision=precision))
     job = job_alone(chosen, with_values(papers) if has_values else papers)
     ranks = Ranks.join(chosen.ranks)
@@ -111,7 +192,7 @@ def test_what_the_predicted_nodes_depend_on_has_a_gradient_in_every_minibatch() 
         EdgeSet(("b", "to", "c"), none),
     )
     for kind in (ModelKind.SAGE, ModelKind.GAT, ModelKind.GIN):
-        chosen = config("a", kind, sampling=SamplingConfig(fanout=(2, 2), batch_size=1))
+        chosen = typed_config("a", kind, sampling=SamplingConfig(fanout=(2, 2), batch_size=1))
         job = job_alone(chosen, Dataset("odd", sets, edges))
         job.network.model.train()
         for batch in job.train_loader:
@@ -127,7 +208,7 @@ def test_what_the_predicted_nodes_depend_on_has_a_gradient_in_every_minibatch() 
 
 def test_learned_rows_stand_behind_features(papers: Dataset) -> None:
     types = EmbeddingConfig(types=("author", "field", "institution", "paper"), columns=6)
-    job = job_alone(config("paper", embedding=types), papers)
+    job = job_alone(typed_config("paper", embedding=types), papers)
     embedding = job.graph.embedding
     assert embedding is not None
     weights = job.network.model.state_dict()
@@ -149,7 +230,7 @@ def test_a_homogeneous_graph_without_features_learns_rows() -> None:
         nodes={"y": x},
         splits={"train": torch.arange(60)},
     )
-    found = trained(job_alone(config("node", task=TaskConfig()), graph), 8)
+    found = trained(job_alone(typed_config("node", task=TaskConfig()), graph), 8)
     assert found[-1] < found[0] / 2
 
 
@@ -167,4 +248,4 @@ def test_what_does_not_fit_the_types_is_named(
     papers: Dataset, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(TrainError, match=message):
-        TrainingData.of(papers, replace(config("paper"), **changes))  # type: ignore[arg-type]
+        TrainingData.of(papers, replace(typed_config("paper"), **changes))  # type: ignore[arg-type]

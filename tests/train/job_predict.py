@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from pyg_batchgnn.train import prediction
-from tests.train.run.job_ranks import run
+from tests.train.job_ranks import run
 
 
 def killed(arguments: list[str], victim: int) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-import torch._dynamo  # (DistributedDataParallel imports it: once here, not in every rank)
+import torch._dynamo
 
 from pyg_batchgnn.train import trainer
 from pyg_batchgnn.train.cli import main

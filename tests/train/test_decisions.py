@@ -1,8 +1,11 @@
-"""The matrix product: of the processor or probed once, kept with the run, said in the log."""
+"""The matrix product and the C library's allocator of a run."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +14,13 @@ import pytest
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.nn import ProductChoice, current_products
 from pyg_batchgnn.train import decisions as product
-from pyg_batchgnn.train.config import MatrixProduct, SamplingConfig, TrainConfig
-from pyg_batchgnn.train.decisions import choose_product, product_shapes
+from pyg_batchgnn.train.config import Malloc, MatrixProduct, SamplingConfig, TrainConfig
+from pyg_batchgnn.train.decisions import choose_product, configure_malloc, product_shapes
 from pyg_batchgnn.train.ranks import Ranks
 from tests.support.training_runs import SMALL, batchgnn
+
+# Matrix product ###################################################################################
+
 
 FOUND = ProductChoice("torch", native_rate=50.0, torch_rate=70.0, threads=1, torch_same_bits=True)
 
@@ -90,3 +96,43 @@ def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: p
     config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))
     assert choose_product(config, small_graph.num_features, 4, Ranks.join(config.ranks)) == (config, None)
     assert current_products() == name
+
+
+# Malloc ###########################################################################################
+
+
+_PROBE = """
+import os, resource, torch
+import pyg_batchgnn.train.trainer
+from pyg_batchgnn.train.config import Malloc
+from pyg_batchgnn.train.decisions import configure_malloc
+for choice in Malloc:  # each in a process of its own
+    if os.fork() == 0:
+        kept = configure_malloc(choice)
+        for _ in range(3):
+            torch.ones(1 << 24)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(5):
+            torch.ones(1 << 24)
+        print(choice.value, kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
+def test_kept_memory_takes_no_page_faults() -> None:
+    """Five tensors of 64 MiB: 16,384 pages each, or less where the system gives huge pages."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # forked processes have no threads
+    out = subprocess.run(
+        [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True, env=environment
+    )
+    seen = {choice: (kept, int(faults)) for choice, kept, faults in map(str.split, out.stdout.splitlines())}
+    assert seen.keys() == {choice.value for choice in Malloc}
+    for choice, (kept, faults) in seen.items():
+        assert kept == str(choice == Malloc.KEEP.value)
+        assert (faults < 100) is (choice == Malloc.KEEP.value), seen
+
+
+def test_leaving_the_allocator_alone_does_nothing() -> None:
+    assert configure_malloc(Malloc.DEFAULT) is False

@@ -1,20 +1,27 @@
-"""Each task's choice, loss, scores and predictions, and its refusals."""
+"""Tasks, their losses and metrics, and the choice of a task from labels."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import Metric, RanksConfig, TaskConfig, TaskKind, TaskLoss
 from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.link_tasks import RankCounts
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask, node_task_of
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.tasks import NodeTask, Scoring
+from pyg_batchgnn.train.tasks import NodeTask, Scoring, average_precision, f1_score, roc_auc
+
+# Tasks ############################################################################################
+
 
 NODES = 6
 LABELS = torch.tensor([[1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 0], [1, 0, 0]])
@@ -175,3 +182,150 @@ def test_weights_of_labels() -> None:
     by_hand = torch.where(targets, losses * (NODES - positive) / positive, losses).mean()
     torch.testing.assert_close(task.loss(outputs, targets), by_hand)
     assert task.weight(targets) == NODES
+
+
+# Metrics ##########################################################################################
+
+
+#: Few distinct scores, so that many are equal.
+nodes = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40)
+
+
+def as_tensors(found: list[tuple[int, bool]]) -> tuple[Tensor, Tensor]:
+    scores, positive = zip(*found, strict=True)
+    return torch.tensor(scores, dtype=torch.float32), torch.tensor(positive)
+
+
+@given(nodes)
+def test_roc_auc_is_the_share_of_pairs_in_the_right_order(found: list[tuple[int, bool]]) -> None:
+    pairs = [(a > b) + 0.5 * (a == b) for a, is_a in found for b, is_b in found if is_a and not is_b]
+    area = roc_auc(*as_tensors(found))
+    assert area == (pytest.approx(sum(pairs) / len(pairs)) if pairs else None)
+
+
+@given(nodes)
+def test_average_precision_is_the_mean_over_positive_nodes(found: list[tuple[int, bool]]) -> None:
+    positive = [score for score, hit in found if hit]
+    value = average_precision(*as_tensors(found))
+    if not positive:
+        assert value is None
+        return
+    at_or_above = [[hit for other, hit in found if other >= score] for score in positive]
+    assert value == pytest.approx(sum(sum(hits) / len(hits) for hits in at_or_above) / len(positive))
+
+
+def test_the_values_of_scikit_learn() -> None:
+    scores = torch.tensor([0.1, 0.4, 0.35, 0.8, 0.8, 0.2, 0.65, 0.35])
+    positive = torch.tensor([0, 0, 1, 1, 0, 0, 1, 0]).bool()
+    assert roc_auc(scores, positive) == pytest.approx(0.7333333333333333)
+    assert average_precision(scores, positive) == pytest.approx(0.5555555555555556)
+
+
+@given(nodes, st.integers(0, 39))
+def test_a_nan_among_the_scores_makes_the_measure_nan(found: list[tuple[int, bool]], place: int) -> None:
+    scores, positive = as_tensors(found)
+    known = roc_auc(scores, positive), average_precision(scores, positive)
+    scores[place % len(scores)] = math.nan
+    for before, after in zip(
+        known, (roc_auc(scores, positive), average_precision(scores, positive)), strict=True
+    ):
+        assert after is None if before is None else after is not None and math.isnan(after)
+
+
+def test_infinite_scores_compare_as_numbers() -> None:
+    scores, positive = torch.tensor([math.inf, -math.inf, 0.0]), torch.tensor([True, False, True])
+    assert roc_auc(scores, positive) == average_precision(scores, positive) == 1.0
+    assert roc_auc(scores, ~positive) == 0.0
+
+
+def test_f1() -> None:
+    true, false, missed = torch.tensor([3, 0, 0]), torch.tensor([1, 2, 0]), torch.tensor([2, 1, 0])
+    assert f1_score(true, false, missed).tolist() == [6 / 9, 0.0, 0.0]
+
+
+# Link metrics #####################################################################################
+
+
+NAN, INF = math.nan, math.inf
+#: Scores with many equal ones, and some that are not finite.
+SCORES = st.one_of(
+    st.integers(-3, 3).map(float), st.integers(-3, 3).map(float), st.sampled_from([NAN, INF, -INF])
+)
+
+
+def is_above(negative: float, link: float) -> bool:
+    """Returns whether a negative is ranked before a link, whatever the order of equal scores."""
+    if math.isnan(negative) or math.isnan(link):
+        return True
+    return negative > link or (negative == link and math.isinf(link))
+
+
+def slow_rank(link: float, negatives: list[float]) -> float:
+    """Returns the mean of the rank before and the rank behind all negatives of the same score."""
+    first = 1 + sum(is_above(negative, link) for negative in negatives)
+    last = 1 + sum(is_above(negative, link) or negative == link for negative in negatives)
+    return (first + last) / 2
+
+
+def hits_of_list(links: list[float], negatives: list[float], k: int) -> list[bool]:
+    """Returns whether each link is above the k-th highest negative of all."""
+    if len(negatives) < k:
+        return [True] * len(links)
+    limit = sorted((INF if math.isnan(one) else one for one in negatives), reverse=True)[k - 1]
+    return [link > limit for link in links]
+
+
+def equal(found: Tensor, wanted: list[float] | list[bool]) -> bool:
+    return found.tolist() == wanted
+
+
+@settings(max_examples=80)
+@given(st.integers(0, 6).flatmap(lambda k: st.lists(st.lists(SCORES, min_size=k + 1, max_size=k + 1))))
+def test_ranks_among_negatives_of_each_link(rows: list[list[float]]) -> None:
+    links = [row[0] for row in rows]
+    negatives = [row[1:] for row in rows]
+    width = len(negatives[0]) if rows else 0
+    counts = RankCounts.among_own(torch.tensor(links), torch.tensor(negatives).view(len(rows), width))
+    ranks = [slow_rank(*pair) for pair in zip(links, negatives, strict=True)]
+    assert equal(counts.rank, ranks)
+    assert equal(counts.reciprocal(), [1 / rank for rank in ranks])
+    for k in (1, 2, 3):
+        assert equal(counts.hits_among_own(k), [rank <= k for rank in ranks])
+
+
+@settings(max_examples=80)
+@given(st.lists(SCORES), st.lists(SCORES))
+def test_ranks_among_the_same_negatives(links: list[float], negatives: list[float]) -> None:
+    counts = RankCounts.among_all(torch.tensor(links), torch.tensor(negatives))
+    assert equal(counts.rank, [slow_rank(link, negatives) for link in links])
+    for k in (1, 2, 5):
+        assert equal(counts.hits_among_all(k), hits_of_list(links, negatives, k))
+
+
+@settings(max_examples=80)
+@given(st.lists(SCORES), st.lists(SCORES))
+def test_both_ways_to_count_agree(links: list[float], negatives: list[float]) -> None:
+    positive, shared = torch.tensor(links), torch.tensor(negatives)
+    one = RankCounts.among_all(positive, shared)
+    other = RankCounts.among_own(positive, shared.expand(len(links), len(negatives)))
+    assert torch.equal(one.above, other.above) and torch.equal(one.at_least, other.at_least)
+
+
+@pytest.mark.parametrize(
+    ("link", "negative", "rank"),
+    [
+        *[(NAN, other, 4.0) for other in (NAN, INF, -INF, 0.0)],
+        *[(own, NAN, 4.0) for own in (INF, -INF, 0.0)],
+        (INF, INF, 4.0),
+        (-INF, -INF, 4.0),
+        (-INF, 0.0, 4.0),
+        (0.0, INF, 4.0),
+        (0.0, -INF, 1.0),
+        (INF, 0.0, 1.0),
+        (0.0, 0.0, 2.5),
+    ],
+)
+def test_scores_that_are_not_finite_never_help(link: float, negative: float, rank: float) -> None:
+    links, negatives = torch.tensor([link]), torch.full((1, 3), negative)
+    for counts in (RankCounts.among_own(links, negatives), RankCounts.among_all(links, negatives[0])):
+        assert counts.rank.item() == rank and counts.reciprocal().item() == 1.0 / rank

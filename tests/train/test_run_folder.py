@@ -1,7 +1,8 @@
-"""Checkpoints: what is written is read back; what is damaged, foreign or mismatching is refused."""
+"""The files of a run: folder, records of epochs and checkpoint."""
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,100 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.train.checkpoint import Checkpoint, RankCheckpoint, load_values, save_values
+from pyg_batchgnn.data import Dataset, DatasetError
+from pyg_batchgnn.train.checkpoint import Checkpoint, RankCheckpoint, parse_values, read_bytes, save_values
 from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.progress import RunProgress
+from pyg_batchgnn.train.run_folder import (
+    EpochRecord,
+    RunFolder,
+    append_record,
+    keep_epochs,
+    read_records,
+    replacing,
+)
 from pyg_batchgnn.train.training_data import fingerprint_dataset
+
+# Folder ###########################################################################################
+
+
+def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_text("the one before")
+    with (
+        pytest.raises(DatasetError, match=r"checkpoint: cannot be written \(No space left on device\); free"),
+        replacing(path) as temporary,
+    ):
+        temporary.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert path.read_text() == "the one before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_that_was_killed_before_it_had_written_anything_starts_anew(tmp_path: Path) -> None:
+    (tmp_path / ".config.json.123.tmp").write_text("{")
+    RunFolder(tmp_path).clear()
+    assert list(tmp_path.iterdir()) == []
+    RunFolder.create(tmp_path, "anything")
+
+
+@pytest.mark.parametrize("names", [["notes.txt", ".config.json.1.tmp"], [".mine.tmp"]])
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    RunFolder(tmp_path).clear()
+    assert {path.name for path in tmp_path.iterdir()} == set(names)
+    with pytest.raises(TrainError, match="is not empty; give another folder"):
+        RunFolder.create(tmp_path, "anything")
+
+
+# Epoch records ####################################################################################
+
+
+def record(epoch: int, val_accuracy: float | None = 0.5) -> EpochRecord:
+    val = None if val_accuracy is None else {"loss": 0.4, "accuracy": val_accuracy}
+    train = {"loss": 1 / 3, "accuracy": 0.1}
+    return EpochRecord(epoch, train, val, 2.0, 2.0 * epoch, 10, 1000, 5000, {"forward": 1.0})
+
+
+def test_records_go_there_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    assert read_records(path) == []
+    written = [record(1), record(2, None)]
+    for one in written:
+        append_record(path, one)
+    assert read_records(path) == written
+    assert path.read_text().count("\n") == 2
+
+
+def test_epochs_that_will_be_repeated_are_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    for epoch in (1, 2, 3):
+        append_record(path, record(epoch))
+    assert [kept.epoch for kept in keep_epochs(path, 2)] == [1, 2]
+    assert [kept.epoch for kept in read_records(path)] == [1, 2]
+
+
+def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    append_record(path, record(1))
+    path.write_text(path.read_text() + '{"epoch": 2, "lo')
+    assert [kept.epoch for kept in keep_epochs(path, 5)] == [1]
+    append_record(path, record(2))
+    assert [kept.epoch for kept in read_records(path)] == [1, 2]
+
+
+@pytest.mark.parametrize("line", ["{", "3", '{"epoch": 1}'])
+def test_a_foreign_line_is_an_error(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(TrainError, match="line 1 is not the record of an epoch"):
+        read_records(path)
+
+
+# Checkpoint #######################################################################################
+
 
 VALUES = {
     "tensors": [torch.arange(5), {"deep": torch.randn(3, 2).bfloat16()}],
@@ -34,7 +123,7 @@ def _file(tmp_path: Path) -> Path:
 
 def test_values_go_there_and_back(tmp_path: Path) -> None:
     path = _file(tmp_path)
-    found = load_values(path, "kind", 1)
+    found = parse_values(path, read_bytes(path), "kind", 1)
     assert found["plain"] == VALUES["plain"]
     assert torch.equal(found["tensors"][0], torch.arange(5))
     assert torch.equal(found["tensors"][1]["deep"], VALUES["tensors"][1]["deep"])  # type: ignore[index]
@@ -72,7 +161,7 @@ def test_damage_is_noticed(damage: object, message: str, tmp_path: Path) -> None
     path = _file(tmp_path)
     damage(path)  # type: ignore[operator]
     with pytest.raises(TrainError, match=message) as caught:
-        load_values(path, "kind", 1)
+        parse_values(path, read_bytes(path), "kind", 1)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 

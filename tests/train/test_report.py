@@ -1,0 +1,167 @@
+"""The lines, the table and the plots of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pytest
+from rich.console import Console
+
+from pyg_batchgnn.train.config import Metric, TaskLoss
+from pyg_batchgnn.train.link_tasks import LinkTask
+from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask
+from pyg_batchgnn.train.progress import Phase
+from pyg_batchgnn.train.report import TerminalReport, final_table, plot_learning, plot_phases
+from pyg_batchgnn.train.run_folder import EpochRecord, RunResult
+from pyg_batchgnn.train.tasks import NodeTask
+from tests.support.drawn_figures import figures_drawn
+from tests.train.test_run_folder import record
+
+# Final table ######################################################################################
+
+
+def result(ranks: int, test: dict[str, float] | None) -> RunResult:
+    phases = {phase.value: 1.0 for phase in Phase}
+    ranges = {name: [0.5, 1.5] for name in phases} if ranks > 1 else {}
+    return RunResult("roc_auc", 3, {"loss": 0.5, "roc_auc": 0.9}, test, 12.0, phases, ranks, ranges)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("test", [None, {"loss": 0.4, "micro_f1": 0.7, "roc_auc": 0.8125}])
+def test_no_column_is_empty(ranks: int, test: dict[str, float] | None) -> None:
+    table = final_table(result(ranks, test), [record(1)])
+    assert len(table.columns) == (4 if ranks > 1 else 3)
+    for column in table.columns:
+        assert str(column.header) and any(column.cells)
+
+
+def test_metrics_stand_in_it() -> None:
+    out = io.StringIO()
+    scores = {"loss": 0.4, "micro_f1": 0.7, "roc_auc": 0.8125}
+    Console(file=out, width=100).print(final_table(result(1, scores), [record(1)]))
+    rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert any("test ROC-AUC" in row and "0.8125" in row for row in rows)
+    assert any("test micro F1" in row and "0.7000" in row for row in rows)
+    assert any("validation ROC-AUC (best, epoch 3)" in row and "0.9000" in row for row in rows)
+
+
+def test_historical_embeddings_have_rows_of_their_own() -> None:
+    out = io.StringIO()
+    figures = {
+        "hit_rates": [0.9, 0.25],
+        "edges_left_out": [0.05, 0.125],
+        "features_fetched": 678,
+        "feature_bytes": 2_300_000,
+        "rows_pushed": 12345,
+        "bytes_pushed": 4_500_000,
+        "exchange_seconds": 1.5,
+        "waited_seconds": 0.25,
+    }
+    found = dataclasses.replace(result(2, None), historical=figures)
+    Console(file=out, width=110).print(final_table(found, [record(1)]))
+    rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    for wanted in (
+        "found, layer 2 | 25.0%",
+        "left out, layer 1 | 5.0%",
+        "678 | 2.3 MB",
+        "12,345 | 4.5 MB",
+        "0.25 s",
+    ):
+        assert any(wanted in row.replace("\u2502", "|") for row in rows), wanted
+
+
+# Plots ############################################################################################
+
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize(
+    "records",
+    [[record(1)], [record(1), record(2)], [record(1, None)], [record(e) for e in range(1, 100)]],
+    ids=["one", "two", "unevaluated", "many"],
+)
+def test_learning(records: list[EpochRecord], tmp_path: Path) -> None:
+    task = ClassTask(4, Metric.ACCURACY)
+    backend = matplotlib.get_backend()
+    plot_learning(records, task, "title", 1, tmp_path / "learning.png")
+    assert (tmp_path / "learning.png").read_bytes().startswith(PNG)
+    assert [path.name for path in tmp_path.iterdir()] == ["learning.png"]
+    assert matplotlib.get_backend() == backend
+
+
+@pytest.mark.parametrize("phases", [{phase.value: 1.0 for phase in Phase}, {"forward": 0.1}, {}])
+def test_phases(phases: dict[str, float], tmp_path: Path) -> None:
+    plot_phases(phases, "title", tmp_path / "phases.png")
+    assert (tmp_path / "phases.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("task", [ClassTask(4, Metric.ACCURACY), LabelTask(3, Metric.ROC_AUC)])
+def test_curves_by_epoch_and_over_time(
+    task: NodeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The legend is the figure's and lies below its panels, so it covers no curve."""
+    drawn = figures_drawn(monkeypatch)
+    train = {"loss": 0.5, task.train_metric.value: 0.6}
+    val = {"loss": 0.6, **{metric.value: 0.5 for metric in task.metrics}}
+    records = [replace(record(epoch), train=train, val=val) for epoch in (1, 2)]
+    plot_learning(records, task, "title", 2, tmp_path / "learning.png")
+    (figure,) = drawn
+    panels = 2 if task.train_metric is task.metric else 3
+    labels = [axes.get_xlabel() for axes in figure.axes]
+    assert labels == ["epoch"] * panels + ["wall time since the start (s)"] * panels
+    assert [axes.get_legend() for axes in figure.axes] == [None] * (2 * panels)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.texts] == [
+        "training minibatches",
+        "validation",
+        "best epoch (2)",
+    ]
+    below = min(axes.get_window_extent().y0 for axes in figure.axes)
+    assert legend.get_window_extent().y1 < below
+
+
+# Terminal #########################################################################################
+
+
+def tasks() -> dict[str, Any]:
+    """The tasks with each of their metrics."""
+    found: dict[str, Any] = {}
+    for metric in Metric:
+        made: list[Any] = [ClassTask(4, metric), LabelTask(4, metric)]
+        made += [ValueTask((), metric, TaskLoss.MSE), LinkTask(8, metric, TaskLoss.BCE)]
+        found |= {f"{type(one).__name__} {metric.value}": one for one in made if metric in one.metrics}
+    return found
+
+
+TASKS = tasks()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_an_epoch_takes_one_line(name: str) -> None:
+    task = TASKS[name]
+    record = EpochRecord(
+        epoch=100,
+        train={"loss": 12.34567, task.train_metric.value: 0.98765},
+        val={"loss": 1.5, task.metric.value: 0.12345},
+        seconds=1234.5,
+        elapsed_seconds=2e4,
+        minibatches=3,
+        nodes=5,
+        edges=7,
+        phases={},
+    )
+    console = Console(file=io.StringIO(), width=80)
+    TerminalReport(console, 100, task).epoch_done(record, is_best=True)
+    TerminalReport(console, 100, task).epoch_done(record, is_best=False)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    best, other = printed.splitlines()
+    assert best == f"{other}  best" and len(best) <= 80
+    assert best.startswith("epoch 100/100  loss 12.3457  ") and "0.1235  1234 s" in best
+    if task.metric is task.train_metric:
+        assert f"  train 0.9877  val {task.metric.label} 0.1235" in best, "the name is said once"
