@@ -49,14 +49,14 @@ class MLPDecoder(torch.nn.Module):
         self.score = Linear(columns, 1)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns [...], the score of each pair; see `DotProductDecoder`."""
+        """Returns [...], the score of each pair, as `DotProductDecoder.forward` does."""
         product = source * target
         rows = self.hidden(product.reshape(-1, product.size(-1))).relu()
         scores: Tensor = self.score(rows)
         return scores.view(product.shape[:-1])
 
     def all_pairs(self, source: Tensor, target: Tensor) -> Tensor:
-        """Returns [n, m], the score of each source with each target; see `DotProductDecoder`.
+        """Returns [n, m], the score of each source with each target.
 
         They are computed in blocks of sources, so that memory is bounded by the scores, the rows of
         the targets and one block. Scores do not depend on the blocks.

@@ -97,7 +97,7 @@ class Slots:
 
         Args:
             features: [E, edge_dim], of the edges by target.
-            fill: see `Fill`; reductions are those of `torch_geometric.utils.scatter`.
+            fill: a number, a row, or a reduction that `torch_geometric.utils.scatter` knows.
         """
         if not self.loops:
             return None
@@ -168,7 +168,7 @@ class AttentionConv(NativeConv):
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
-        """Raises ValueError if the native layer cannot compute what one of PyG's does."""
+        """Raises ValueError if the native layer cannot stand for a layer of PyG."""
         ops.check_drop(conv.dropout)
         if isinstance(conv.fill_value, str) and conv.fill_value not in FILLS:
             remedy = f"give a number or one of {', '.join(FILLS)}"
@@ -417,7 +417,7 @@ class ActivatedGATConv(GATConv):
     Each source u has the row z(u) = ReLU(W x(u) + b). Logits are linear in z, and the result is the
     sum of z over the neighbours, weighted by attention. So the product has a row for every source.
 
-    The arguments are those of `GATConv`, without features of edges and residuals. The bias has
+    It takes the arguments of `GATConv`, without features of edges and residuals. The bias has
     ``heads * out_channels`` numbers, also without ``concat``.
 
     Raises:
@@ -447,7 +447,7 @@ class ActivatedGATConv(GATConv):
         *,
         update: Update | None = None,
     ) -> Tensor:
-        """Returns the rows of the targets of the layer; see `GATConv.forward`."""
+        """Returns the rows of the targets, from the arguments of `GATConv.forward`."""
         if return_attention_weights:
             raise refuse(self, "return_attention_weights", "take GATConv")
         call = self._call(x, edge_index, layer, edge_attr, size)

@@ -188,7 +188,7 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
-        """Raises ValueError if this layer cannot compute what one of PyG's does."""
+        """Raises ValueError if this layer cannot stand for a layer of PyG."""
         super().check(conv)
         if conv.share_weights and conv.lin_r is not conv.lin_l:
             raise refuse(conv, "share_weights with two linear layers", "give it when the layer is made")

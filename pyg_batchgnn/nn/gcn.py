@@ -175,7 +175,7 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
-        """Raises ValueError if this layer cannot compute what one of PyG's does."""
+        """Raises ValueError if this layer cannot stand for a layer of PyG."""
         if conv.cached or conv._cached_edge_index is not None:
             remedy = "leave it out: a normalisation is kept as long as its minibatch or edge_index anyway"
             raise refuse(conv, "cached=True, which would apply one minibatch's degrees to all others", remedy)
@@ -251,7 +251,7 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
     def _aggregate(self, given: ConvInput, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
         """Returns the normalised sums over in-edges and loops, [D, in_channels].
 
-        All edges of a minibatch, those of its first layer, normalise each layer.
+        The edges of the whole minibatch, which its first layer has, normalise every layer.
         """
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         scaling = self._scaling(given.graph.whole or given.graph, edge_weight, wide)

@@ -39,7 +39,7 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
-        """Raises ValueError if this layer cannot compute what one of PyG's does."""
+        """Raises ValueError if this layer cannot stand for a layer of PyG."""
         super().check(conv)
         if not isinstance(conv.nn, torch.nn.Module):
             raise refuse(conv, f"nn={conv.nn!r}", "give it a torch.nn.Module")
@@ -119,7 +119,7 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
         return ops.compute_dtype(parameter)
 
     def _known(self, x: Aggregated) -> Tensor:
-        """Returns the sums of `_sums` from aggregates that were computed in advance."""
+        """Returns what `_sums` would, from aggregates that were computed in advance."""
         neighbours, own, dtype = x.of(self, "sum"), x.own_of(self), self._dtype()
         check_input(neighbours, own.size(1), dtype, "aggregates")
         table, row = (own.table, own.row) if isinstance(own, RowView) else (own, None)

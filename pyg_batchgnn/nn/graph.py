@@ -206,7 +206,7 @@ def _relation_number(minibatch: SampledMinibatch, relation: Relation | None) -> 
 
 
 def _stamp(values: Tensor) -> tuple[int, int]:
-    """Returns what changes when the tensor is replaced, or when torch writes to it."""
+    """Returns a mark that changes when the tensor is replaced, or when torch writes to it."""
     return id(values), 0 if values.is_inference() else values._version
 
 
@@ -276,7 +276,7 @@ def all_nodes(minibatch: SampledMinibatch) -> LayerGraph:
 
 
 def dropout_node(node: Tensor, example: Tensor | None, rows: int) -> Tensor:
-    """Returns the ids of rows for dropout; those of two examples of a node differ."""
+    """Returns the ids of rows for dropout. Two examples of one node have different ids."""
     return node[:rows] if example is None else ops.fold_key(node[:rows], example[:rows])
 
 

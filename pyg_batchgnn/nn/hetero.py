@@ -164,7 +164,7 @@ class TypeTerms:
         return total(parts, self._own(), self.rows, update, training)
 
     def joined(self, join: Callable[[list[Tensor]], Tensor], update: Update | None, training: bool) -> Tensor:
-        """Returns another function of the results of the relations."""
+        """Returns ``join`` of the results of the relations, each computed by itself."""
         own = self._own()
         out = join([total([part], own, self.rows) for part in self.parts])
         return out if update is None else ops.activate(out, **update_arguments(update, self.rows, training))
@@ -177,7 +177,7 @@ def terms_by_type(
 
     Args:
         convs: the native convolution of each relation. Relations without edges are left out.
-        x: the rows of the sources of each type; the first are those of the targets.
+        x: by type, the rows of the sources; the targets are the first of them.
         edges: the edges of the layer.
         values: values of edges.
 
@@ -386,7 +386,7 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
 
         Args:
             x_dict: [>= N, F] by node type, the rows of the sources, tensors or `RowView`; the first
-                D are the rows of the targets. `features_by_type` returns those of a minibatch. Or
+                D are the rows of the targets. `features_by_type` reads them from a minibatch. Or
                 aggregates by relation, as `aggregates_by_relation` returns them: then all nodes of
                 the minibatch are computed.
             edge_index_dict: a minibatch with ``layer``, or [2, E] by relation. Relations that are

@@ -114,10 +114,9 @@ def infer_last_inputs(
     hidden_types: Collection[str] | None = None,
     inputs: ComputeInputs | None = None,
 ) -> dict[str, Tensor]:
-    """Computes what the last layer reads of the owned nodes, [n, F] by type. Collective over ranks.
+    """Computes the input of the last layer, [n, F] by type, for the owned nodes. Collective.
 
-    The last layer itself is not computed. Errors and the other arguments are those of
-    `infer_layers`.
+    The last layer itself is not computed. It raises what `infer_layers` raises.
 
     Args:
         steps: the layers from the input on.
@@ -210,7 +209,7 @@ def _by_rows(
     nodes: OwnedNodes,
     inputs: ComputeInputs,
 ) -> ReadableRows:
-    """Returns what a function computes of the rows of a type, some rows at a time."""
+    """Applies ``inputs`` to the rows of a type, some rows at a time."""
     made, begin = None, 0
     for chunk in rows[nodes.rank].split(_CHUNK):
         found = inputs({name: chunk})[name]
@@ -331,7 +330,7 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
     """Sets a model to evaluation mode for the duration of a block.
 
     Raises:
-        ValueError: a module looks at all rows of a call; see `check_row_wise`.
+        ValueError: a module looks at all rows of a call (`check_row_wise`).
     """
     check_row_wise(model.modules())
     were_training = [(module, module.training) for module in model.modules()]

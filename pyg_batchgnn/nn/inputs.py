@@ -19,7 +19,7 @@ class RowView:
     """A view of rows of a table: row i is ``table[row[i]]``.
 
     The first layer takes it as input, so that the features of a minibatch are never copied. It gets
-    no gradient. Rows that are trained, such as those of an embedding, must be gathered first:
+    no gradient. Rows that are trained, as in an embedding, must be gathered first:
     ``table[row]``.
 
     Attributes:
@@ -135,7 +135,7 @@ class NodeRows:
         return self._own[1]
 
     def aggregate(self, graph: LayerGraph, reduce: str, out_dtype: torch.dtype) -> Tensor:
-        """Returns the reduced rows of the in-edges of a relation's targets; see `ops.aggregate`."""
+        """Reduces the rows of the sources for each target of a relation (`ops.aggregate`)."""
         rows = head(self.rows, graph.num_sources)
         indptr, indices = graph.indptr, graph.indices
         if isinstance(rows, RowView):
@@ -202,8 +202,8 @@ def conv_input(
     """Checks the arguments of a convolution and brings them to one form.
 
     Args:
-        x: the rows of the sources, of which the first are those of the targets; or (sources,
-            targets or None).
+        x: the rows of the sources, and the targets are the first of them; or (sources, targets or
+            None).
         edges: a minibatch (with ``layer``), a `LayerGraph`, or PyG's [2, E] edge_index.
         layer: the number of the layer in the minibatch; 1 is nearest the input. None without a
             minibatch.

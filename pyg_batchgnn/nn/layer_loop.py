@@ -72,7 +72,7 @@ def run_layers(
 
 
 def last_rows(results: Sequence[Any], rows: int, knowledge: torch.nn.Module | None) -> Tensor:
-    """Returns the first rows of the last layer, or those of jumping knowledge over all layers."""
+    """Returns the first rows of the last layer, or of the jumping knowledge over all layers."""
     if knowledge is not None:
         joined: Tensor = knowledge([one[:rows] for one in results])
         return joined
@@ -87,7 +87,7 @@ def model_output(
     Args:
         before: the input of the last layer, or None if it is not known: then there are no hidden
             columns.
-        results: the results of all layers, or of the last one alone; see `run_layers`.
+        results: the results of all layers, or of the last one alone, from `run_layers`.
         rows: the number of rows.
         knowledge: the jumping knowledge over all layers, or None.
         last: the last linear layer, or None.

@@ -64,7 +64,7 @@ def is_watched(module: torch.nn.Module) -> bool:
     """Returns whether the module must be called by itself: it has hooks or a ``forward`` of its
     own, or ``compile`` was called on it.
 
-    Hooks are those of the module and the global ones of torch. Fused computations call no modules,
+    Hooks of the module count, and the global ones of torch. Fused computations call no modules,
     so they are used only for modules that are not watched.
     """
     hooks = (
@@ -89,7 +89,7 @@ class LazyLinear(torch.nn.LazyLinear, Linear):
 
 
 def linear_of(in_features: int, out_features: int) -> Linear:
-    """Returns a new `Linear`; -1 columns of the input are those of the first call."""
+    """Returns a new `Linear`; with -1, the first call says the number of input columns."""
     return LazyLinear(out_features) if in_features == -1 else Linear(in_features, out_features)
 
 
@@ -105,7 +105,7 @@ def set_width(linear: torch.nn.Module | None, rows: Rows | None) -> None:
 
 
 def widest(module: torch.nn.Module) -> int:
-    """Returns the largest number of columns of what the parameters of a module compute."""
+    """Returns the largest number of columns that a product in a module has."""
     found = [1]
     for part in module.modules():
         for parameter in part.parameters(recurse=False):

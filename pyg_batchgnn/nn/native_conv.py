@@ -248,7 +248,7 @@ def as_made(conv: NativeConv) -> AsMade | None:
     """Returns what was seen of a convolution if it is as PyG made it and its parameters are of one
     dtype on the CPU, else None.
 
-    Hooks on the convolution itself are called with it, so they are no difference; see `is_watched`.
+    Hooks on the convolution itself do not matter: whoever has them calls it (`is_watched`).
     """
     known: AsMade | None = conv.__dict__.get(_KEY)
     if known is not None and known.fits(conv):
@@ -281,7 +281,7 @@ def fits_bias(linear: Linear) -> bool:
 
 
 def _reason_of_bias(conv: MessagePassing) -> str | None:
-    """Returns what is unusual about the bias of a convolution."""
+    """Returns why the bias of a convolution is unusual, or None."""
     bias = getattr(conv, "bias", None)
     columns = getattr(conv, "out_channels", 1)
     widths = columns, getattr(conv, "heads", 1) * columns
@@ -291,7 +291,7 @@ def _reason_of_bias(conv: MessagePassing) -> str | None:
 
 
 def _reason_of(part: torch.nn.Module, name: str) -> str | None:
-    """Returns what waits for a call of a part, but for the hook by which PyG finds lazy widths."""
+    """Returns why a part must be called, or None. PyG's hook for lazy widths is no reason."""
     lazy = hasattr(part, "_hook") and is_uninitialized_parameter(getattr(part, "weight", None))
     own = vars(part)
     found = (part._forward_hooks, part._backward_hooks, part._backward_pre_hooks)

@@ -66,7 +66,7 @@ def update_arguments(update: Update | None, targets: Targets, training: bool) ->
 
 @dataclass(frozen=True, eq=False)
 class RowProduct:
-    """A product of rows with a weight; see `ops.linear`.
+    """A product of rows with a weight, as `ops.linear` takes it.
 
     Attributes:
         rows: [>= D, groups * K].
@@ -89,8 +89,7 @@ class Terms:
         products: the products.
         root: [O, K], the weight of the own rows of the targets; None if these are not read.
         bias: [O], or None.
-        values: [D, O], what is no product; None if there is nothing. They have the dtype of the
-            result.
+        values: [D, O], a term that is no product, of the dtype of the result; or None.
     """
 
     products: tuple[RowProduct, ...] = ()

@@ -135,7 +135,7 @@ def is_traced() -> bool:
 def takes(conv: nn.NativeConv, x: Any, edge_index: Any) -> bool:
     """Returns whether a native convolution computes a call as PyG's would.
 
-    It does not if somebody changed what PyG's code would read or call; see `nn.as_made`. A
+    It does not if somebody changed what PyG's code would read or call (`nn.as_made`). A
     `LayerGraph` comes from callers that looked before.
     """
     if isinstance(edge_index, LayerGraph):

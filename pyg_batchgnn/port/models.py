@@ -181,7 +181,8 @@ def infer(model: BasicGNN, loader: Any, memory_budget: int | str | None, progres
 
     Args:
         model: an accelerated model.
-        loader: PyG's method is for PyG's loaders, and for models of which a part is left to PyG.
+        loader: PyG's method takes PyG's loaders, and every loader if a part of the model is left
+            to PyG.
         memory_budget: bytes of the pieces that are computed at once; chosen where None.
         progress: shows the progress.
 
@@ -227,12 +228,12 @@ def _check_for_pyg(model: BasicGNN, loader: NeighborLoader, left: str) -> None:
 class AcceleratedModel(Accelerated, BasicGNN):
     """A model of PyG that `accelerate` made native.
 
-    Calls are those of PyG, with the same results, or ``model(batch)``.
+    It is called as PyG's model is, with the same results, or as ``model(batch)``.
     """
 
     stands_for: ClassVar[type[BasicGNN]]
 
-    #: True once a loss used rows other than those of the seeds.
+    #: True once a loss used other rows than the seeds.
     _uses_all_rows = False
 
     def forward(

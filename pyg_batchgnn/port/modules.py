@@ -140,7 +140,7 @@ class AcceleratedConv(Accelerated, nn.NativeConv):
     stands_for: ClassVar[type[MessagePassing]]
 
     def forward(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> Any:
-        """Returns what PyG's layer does; the arguments are those of PyG."""
+        """Returns what PyG's layer does for the same arguments."""
         if not isinstance(x, Tensor) and is_symbolic(x):
             return self._traced(x, edge_index, arguments, options)
         values = arguments[0] if arguments else options.get(str(self.edge_values)) if options else None
@@ -207,14 +207,14 @@ class AcceleratedGATv2Conv(AcceleratedConv, nn.GATv2Conv):
 class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
     """A `HeteroConv` of PyG that `accelerate` made native.
 
-    Calls are those of PyG, with the same results, or ``conv(x_dict, minibatch, layer)``. A call of
-    which a part is left to PyG is computed relation by relation.
+    It is called as PyG's layer is, with the same results, or as ``conv(x_dict, minibatch, layer)``.
+    If a part of a call is left to PyG, the call is computed relation by relation.
     """
 
     stands_for = torch_geometric.nn.HeteroConv
 
     def forward(self, *args_dict: Any, **kwargs_dict: Any) -> dict[str, Tensor]:
-        """Returns what PyG's layer does; the arguments are those of PyG."""
+        """Returns what PyG's layer does for the same arguments."""
         found: dict[str, Tensor]
         if is_symbolic(args_dict):  # the layer itself is traced: PyG's code says why it cannot be
             found = torch_geometric.nn.HeteroConv.forward(self, *args_dict)

@@ -15,7 +15,7 @@ from pyg_batchgnn.types import LayerHops
 
 
 class PrefixEdges:
-    """The edges of a batch by destination, of which each layer takes a prefix (design, section 3).
+    """The edges of a batch by destination. Each layer takes a prefix of them (design, section 3).
 
     Args:
         in_edges: the in-edges of the expanded nodes, in the order of ``edge_index``.

@@ -24,7 +24,7 @@ class HandedOut:
         node: [N] int64, original ids in order of discovery.
         indptr: [D + 1] int64, where the in-edges of each expanded node begin.
         indices: [E], local ids of the sources, in the order of ``edge_index``.
-        nodes_per_hop, edges_per_hop, key, seed, epoch: those of the minibatch.
+        nodes_per_hop, edges_per_hop, key, seed, epoch: as in the minibatch.
     """
 
     node: Tensor

@@ -69,7 +69,7 @@ class LinkIds:
 
     Attributes:
         source, target: [P] int64, of the links.
-        negative_source: [N] int64; none for triplets, whose sources are those of the links.
+        negative_source: [N] int64; empty for triplets, which share the sources of the links.
         negative_target: [N] int64, in the order of the draws.
     """
 
@@ -79,11 +79,11 @@ class LinkIds:
     negative_target: Tensor
 
     def sources(self) -> Tensor:
-        """Returns the sources of the links, and those of negatives behind them."""
+        """Returns the sources of the links, and the sources of negatives behind them."""
         return torch.cat([self.source, self.negative_source])
 
     def targets(self, order: Tensor) -> Tensor:
-        """Returns the targets of the links, and those of negatives in some order behind them."""
+        """Returns the targets of the links, and behind them those of negatives in some order."""
         return torch.cat([self.target, self.negative_target[order]])
 
 
@@ -117,7 +117,7 @@ class LinkFinder(Protocol):
 
 
 class LocalFinder:
-    """Draws negatives from a graph that is here, by original ids; see `LinkFinder`."""
+    """A `LinkFinder` of a graph that this process holds whole. It knows original ids only."""
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:  # noqa: ARG002
         """Returns the ends of links by original ids."""
@@ -169,7 +169,7 @@ class PlacedNodes:
 
 @dataclass(frozen=True, eq=False)
 class LinkEnds:
-    """The ends of one relation's links, with those of their negatives behind them.
+    """The ends of one relation's links, with the ends of their negatives behind them.
 
     Attributes:
         links: the links.
@@ -214,7 +214,7 @@ class LinkEnds:
         return cls(links, None if negatives is None else negatives.plan, positive, (source, target))
 
     def sampled(self, source: Tensor, target: Tensor) -> SampledLinks:
-        """Returns the links by local ids, given those of all sources and of all targets."""
+        """Returns the links by local ids, given the local ids of all sources and all targets."""
         links, count = self.links, self.links.count
         if self.plan is not None and self.plan.mode is NegativeMode.TRIPLET:
             amount = int(self.plan.amount)
@@ -366,7 +366,7 @@ class SeedEdges:
         return SeedEdges({one: (backward, forward) for one, (forward, backward) in self.relations.items()})
 
     def of(self, links: Sequence[Links], is_disjoint: bool) -> dict[Relation, ExcludedPairs]:
-        """Returns what a minibatch of these links leaves out, by relation."""
+        """Returns the pairs that a minibatch of these links leaves out, by relation."""
         pairs: dict[Relation, list[Tensor]] = defaultdict(list)
         examples: dict[Relation, list[Tensor]] = defaultdict(list)
         first = 0
@@ -470,7 +470,7 @@ class LinkSeeder:
     finder: LinkFinder = field(default_factory=LocalFinder)
 
     def start(self, links: Sequence[Links], seed: int, epoch: int) -> LinkStart:
-        """Draws negatives and returns the seeds of one minibatch; see `start_all`."""
+        """Draws negatives and returns the seeds of one minibatch (`start_all`)."""
         (start,) = self.start_all([links], seed, epoch)
         return start
 

@@ -40,7 +40,7 @@ def typed_of(graph: CscGraph | TypedGraph) -> TypedGraph:
 def kernel_graph(
     graph: TypedGraph, times: Sequence[TimeOrder | None] = (), weights: Sequence[WeightSums | None] = ()
 ) -> ops.SampledGraph:
-    """Returns the arrays of a graph; see `kernel_arrays`."""
+    """Returns the arrays of a whole graph, with `kernel_arrays`."""
     return kernel_arrays(graph.schema, graph.num_nodes, graph.relations, times, weights)
 
 
@@ -188,7 +188,7 @@ class Unpacker:
         """Returns the minibatches.
 
         Args:
-            arrays, counts: see `ops.sample`.
+            arrays, counts: the results of `ops.sample`.
             seeds: the seeds of each minibatch.
             seed: the seed that they were sampled with.
             epoch: the epoch that they were sampled in.
@@ -375,7 +375,7 @@ class HGTSampler:
     def sample(
         self, seed_lists: Sequence[Tensor | Seeds], epoch: int, threads: int | None = None
     ) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds; see `MacrobatchSampler.sample`.
+        """Samples one minibatch for each list of seeds, as `MacrobatchSampler.sample` does.
 
         Raises:
             TypeError, ValueError, IndexError: seeds of another dtype or shape, outside the graph,

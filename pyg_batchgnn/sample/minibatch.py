@@ -108,7 +108,7 @@ def minibatch_layer(
     number: int,
     relation: Relation | None = None,
 ) -> MinibatchLayer:
-    """Returns a layer of a minibatch; see `Minibatch.layer`."""
+    """Returns a layer of a minibatch, as `Minibatch.layer` says."""
     schema = minibatch.schema
     if relation is None and schema.num_relations != 1:
         raise ValueError(f"say which relation, minibatch.layer({number}, relation): {list(schema.relations)}")
@@ -166,8 +166,8 @@ class Minibatch(SampledMinibatch):
         Args:
             sampled: the minibatch.
             attributes: its attributes by group.
-            original: [N_t] int64 by node type, the original ids of its nodes if those of
-                ``sampled`` are internal ones; a tensor alone is that of the only type.
+            original: [N_t] int64 by node type, the original ids of its nodes if ``sampled`` has
+                internal ones; a tensor alone is for the only type.
         """
         if original is not None:
             sampled = sampled.with_ids([original] if isinstance(original, Tensor) else original)

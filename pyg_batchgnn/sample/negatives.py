@@ -30,7 +30,7 @@ _NEGATIVE = int.from_bytes(b"negative", "little")
 class NegativeMode(enum.Enum):
     """The form of negatives (PyG's ``NegativeSampling``)."""
 
-    BINARY = "binary"  # pairs of which both ends are drawn
+    BINARY = "binary"  # pairs, both ends drawn
     TRIPLET = "triplet"  # targets for the source of each positive
 
 
@@ -311,7 +311,7 @@ def free_pair(
 def draw_negatives(
     plan: NegativePlan, source: Tensor, target: Tensor, time: Tensor | None, key: int
 ) -> Negatives:
-    """Draws the negatives of a minibatch, where everything is here; see `NegativeDraw`."""
+    """Draws the negatives of a minibatch in a process that holds the whole graph."""
     return NegativeDraw(plan, source, target, time, key).draw()
 
 

@@ -81,7 +81,7 @@ class RelayPart:
     def answer(
         self, words: Tensor, counts: Sequence[int], hop: int, threads: int
     ) -> RelayAnswers | RelayFault:
-        """Answers the questions of a relay; see `ops.relay_answer`."""
+        """Answers the questions of a relay, with `ops.relay_answer`."""
         return relay_answer(self._owned, words, counts, self._rules, self.form, hop, threads)
 
     def finish(self, relay: Relay, seeds: Sequence[Seeds], seed: int, epoch: int) -> list[SampledMinibatch]:
@@ -123,7 +123,7 @@ def _owned_graph(
 class PartitionedSampler:
     """Samples the minibatches of a macrobatch over all ranks, one relay per hop for all of them.
 
-    The minibatches are, bit for bit, those of `MacrobatchSampler` on the whole graph. Each hop
+    The minibatches have the bits that `MacrobatchSampler` gives them on the whole graph. Each hop
     takes one round of questions and one of answers (kind TOPOLOGY), whatever the number of
     relations. With ``seeds_are_own`` the first hop takes none. An induced subgraph takes one relay
     more. A world of one rank makes no exchange at all.

@@ -213,7 +213,7 @@ class SamplingPlan:
         return dict(self.by_relation).get(relation, self.fanouts)
 
     def without_last_hop(self) -> SamplingPlan:
-        """Returns the plan whose minibatches are those of this plan before the last hop.
+        """Returns the plan without its last hop; its minibatches are otherwise the same.
 
         Raises:
             ValueError: the plan has one hop at most.
@@ -239,7 +239,7 @@ class SamplingPlan:
         }
 
     def summary(self) -> str:
-        """Returns the fanouts in one line, those of relations that have their own by relation."""
+        """Returns the fanouts in one line, by relation where relations have their own."""
         own = {"-".join(relation): list(fanouts) for relation, fanouts in self.by_relation}
         return f"fanouts={own or list(self.fanouts)}"
 
@@ -343,7 +343,7 @@ class NeighborChoice:
         time_attr: the attribute that holds times, or None.
         time_window: how much older than the seed a neighbour may be; None for any age.
         weight_attr: the attribute that holds the weights of edges, or None.
-        sortedness: what the user says of the order of edges.
+        sortedness: whether the user promises an order of edges.
     """
 
     subgraph: SubgraphType = SubgraphType.directional

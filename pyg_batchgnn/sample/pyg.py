@@ -315,7 +315,7 @@ class LinkRules:
             raise TypeError(f"exclude_existing must be True or False, got {self.exclude_existing!r}")
 
     def joined(self, exclude_existing: bool, exclude_seed_edges: Any, late_negatives: str) -> LinkRules:
-        """Returns these rules with those of a loader that uses their sampler.
+        """Returns these rules joined with the rules of a loader that uses their sampler.
 
         Raises:
             TypeError: ``exclude_existing`` is no boolean.
@@ -407,7 +407,7 @@ class PygNeighborSampler(PygNodeSampler):
             the loader's ``data`` must be the same graph.
         num_neighbors: fanouts in one of PyG's forms; -1 picks all neighbours. It can be assigned.
         subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted,
-            directed: those of PyG's `NeighborSampler`.
+            directed: as in PyG's `NeighborSampler`.
         share_memory: ignored; worker processes read the same memory.
         sample_direction: "forward" follows edges against their direction, as layers do;
             "backward" follows them from source to target.
@@ -535,7 +535,7 @@ class PygLinkSampler(PygNeighborSampler):
     """A `PygNeighborSampler` whose negatives and neighbours can leave out edges.
 
     Args:
-        data, num_neighbors: see `PygNeighborSampler`.
+        data, num_neighbors: as in `PygNeighborSampler`.
         exclude_existing: True for negatives that are no edges of the links' relation.
         exclude_seed_edges: False, True, "reverse", or a dict from edge types to their reverses; see
             `MacrobatchLinkNeighborLoader`.

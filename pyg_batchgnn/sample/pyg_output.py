@@ -176,7 +176,7 @@ def _metadata(minibatch: SampledMinibatch) -> Any:
 
 
 def _by_seed_type(minibatch: SampledMinibatch, values: Tensor | None) -> Any:
-    """Returns what belongs to the seeds: a dict by type if they are of several types."""
+    """Returns the values of the seeds, as a dict by type if there are several types."""
     if values is None or len(minibatch.seed_types) == 1:
         return values
     counts = [minibatch.nodes[number].nodes_per_hop[0] for number in minibatch.seed_types]
@@ -278,7 +278,7 @@ def _add_seeds(store: Any, input_id: Any, seed_time: Any) -> None:
 
 @dataclass(frozen=True)
 class LinkInfo:
-    """The entries of batches that begin with links; see `SampleInfo`.
+    """The entries of batches that begin with links.
 
     Attributes:
         relations: the relations of the links, each with the form of its negatives.

@@ -203,7 +203,7 @@ class RankPlanner:
     def plan(
         self, sampling: NegativeSampling, relation: Relation, time: Tensor | None, avoids_edges: bool
     ) -> RankPlan:
-        """Returns the rule by which the negatives of a relation are drawn; see `negative_plan`.
+        """Returns the rule by which the negatives of a relation are drawn, as `negative_plan` does.
 
         Args:
             sampling: PyG's description of them.
@@ -420,7 +420,7 @@ class _Nodes:
 
 
 class RankFinder:
-    """Draws negatives and finds ends over ranks; see `LinkFinder`.
+    """Draws negatives and finds ends over ranks: the `LinkFinder` of a partitioned graph.
 
     A macrobatch takes two rounds for the ids of ends that this rank does not own, and two more if
     negatives must not be edges (kind LOOKUP). A world of one rank makes no exchange.
@@ -475,7 +475,7 @@ class RankFinder:
         return drawn
 
     def _ends(self, draw: LinkDraw, drawn: tuple[Tensor, Tensor]) -> list[_Nodes]:
-        """Returns the sources and targets of links, then those of negatives."""
+        """Returns the sources and targets of links, then the sources and targets of negatives."""
         links, schema = draw.links, self._part.schema
         types = {
             end: schema.type_number(name)

@@ -123,7 +123,7 @@ _ALL_EXAMPLES = -1
 
 
 def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
-    """Returns the seeds of minibatch ``number``; node ids are those of the only node type.
+    """Returns the seeds of minibatch ``number``; bare node ids belong to the only node type.
 
     Raises:
         TypeError, ValueError: the ids are no [S] int64, or there are several types that they could
@@ -180,7 +180,7 @@ def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.Sam
 
 
 def _nodes(seeds: Sequence[Seeds]) -> tuple[list[Tensor], Tensor]:
-    """Returns the seeds by minibatch and type, and where those of each minibatch and type begin.
+    """Returns the seeds by minibatch and type, and where each minibatch and type begins.
 
     Types without seeds take no time of their own.
     """

@@ -31,7 +31,7 @@ def layers_sampled(nodes_per_hop: Sequence[int], edges_per_hop: Sequence[int] | 
 
 @dataclass(frozen=True)
 class LayerHops:
-    """The hops whose edges a layer takes. Layer l of L takes those of the first L - l + 1 hops.
+    """The hops whose edges a layer takes: layer l of L takes the first L - l + 1 hops.
 
     Attributes:
         hops: the number of hops. None in an induced subgraph: every layer takes all edges, and
@@ -425,11 +425,11 @@ class SampledMinibatch:
         return self._only_edges("edge_index").edge_index
 
     def _only_nodes(self, name: str, instead: str | None = None) -> SampledNodes:
-        """Returns the nodes of the only type; ``instead`` is what to read if there are several."""
+        """Returns the nodes of the only type; ``instead`` is read where there are several."""
         return _only(self.nodes, name, instead or f"nodes_of(...).{name}", self.schema.node_types)
 
     def _only_edges(self, name: str, instead: str | None = None) -> SampledEdges:
-        """Returns the edges of the only relation; see `_only_nodes`."""
+        """Returns the edges of the only relation, as `_only_nodes` does."""
         return _only(self.edges, name, instead or f"edges_of(...).{name}", self.schema.relations)
 
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import pytest
 import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
+from pyg_batchgnn.nn.linear import LazyLinear, linear_of, widest
+from tests.support.layer_cases import FEATURES, relative_error, sampled, table
+from tests.support.model_pairs import with_features
+from tests.support.typed_layers import WIDTHS, joined, tables, typed_minibatch, with_tables
+
+# Linear ###########################################################################################
 
 
 @pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 3, 5), (0, 5), (4, 0, 5)])
@@ -79,3 +91,98 @@ def test_checkpoint_recomputes_the_same() -> None:
     (once,) = torch.autograd.grad(y.square().sum(), x)
     (plain,) = torch.autograd.grad(layer(x).square().sum(), x)
     assert torch.equal(once, plain)
+
+
+# Lazy #############################################################################################
+
+
+KINDS = (nn.SAGE, nn.GCN, nn.GIN, nn.GAT)
+
+
+def edges() -> Tensor:
+    return torch.randint(60, (2, 200), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("norm", [None, "batch_norm"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_take_their_width_from_the_first_call(kind: type[nn.NativeModel], norm: str | None) -> None:
+    model = kind(-1, 8, 2, 3, norm=norm)
+    parameters = list(model.parameters())
+    assert any(map(is_uninitialized_parameter, parameters))
+    twin = copy.deepcopy(model)
+    assert model(with_features(sampled([3, 1, 4], (4, 3)))).shape == (3, 3)
+    assert not any(map(is_uninitialized_parameter, model.parameters()))
+    assert [id(one) for one in model.parameters()] == [id(one) for one in parameters]
+    known = kind(FEATURES, 8, 2, 3, norm=norm)
+    known.load_state_dict(model.state_dict())
+    assert torch.allclose(known.eval()(table(), edges()), model.eval()(table(), edges()))
+    twin.load_state_dict(model.state_dict())
+    assert torch.allclose(twin.eval()(table(), edges()), model(table(), edges()))
+
+
+def test_gin_is_pygs() -> None:
+    ours, pygs = nn.GIN(-1, 8, 2, 3), pyg.GIN(-1, 8, 2, 3)
+    assert list(ours.state_dict()) == list(pygs.state_dict())
+    pygs(table(), edges())
+    ours.load_state_dict(pygs.state_dict())
+    assert torch.allclose(ours(table(), edges()), pygs(table(), edges()), atol=1e-4)
+
+
+def test_a_linear_layer_becomes_an_ordinary_one() -> None:
+    lazy = linear_of(-1, 4)
+    assert isinstance(lazy, LazyLinear) and type(linear_of(3, 4)) is nn.Linear
+    assert lazy.with_relu(torch.randn(5, 3)).shape == (5, 4)
+    assert type(lazy) is nn.Linear and not nn.is_watched(lazy) and lazy.in_features == 3
+
+
+def test_columns_of_what_is_computed() -> None:
+    assert widest(nn.SAGEConv(-1, 9, bias=False)) == widest(nn.SAGEConv(3, 9)) == 9
+    assert widest(nn.GATConv(-1, 4, heads=3)) == 12
+    assert widest(nn.GIN(-1, 8, 1, 3, inner_channels=20).convs[0]) == 20
+
+
+# Hetero linear ####################################################################################
+
+
+@pytest.mark.parametrize("options", [{}, {"bias": False, "weight_initializer": "glorot"}])
+@pytest.mark.parametrize("in_channels", [WIDTHS, -1, {**WIDTHS, "paper": -1}])
+def test_equals_pyg(in_channels: Any, options: dict[str, Any]) -> None:
+    made = []
+    for room in (nn, pyg):
+        torch.manual_seed(1)
+        layer = room.HeteroDictLinear(
+            in_channels, 5, None if isinstance(in_channels, dict) else list(WIDTHS), **options
+        ).double()
+        x = {name: one.requires_grad_() for name, one in tables().items()}
+        out = layer(x)
+        grads = torch.autograd.grad(joined(out).sum(), [*layer.parameters(), *x.values()])
+        made.append((layer, [*out.values(), *grads]))
+    (ours, found), (pygs, wanted) = made
+    assert list(ours.state_dict()) == list(pygs.state_dict())
+    assert all(torch.equal(one, pygs.state_dict()[key]) for key, one in ours.state_dict().items())
+    for one, two in zip(found, wanted, strict=True):
+        assert relative_error(one, two) < 1e-10
+    assert ours.in_channels == pygs.in_channels
+
+
+def test_reads_features_in_place() -> None:
+    torch.manual_seed(0)
+    layer = nn.HeteroDictLinear(-1, 5, list(WIDTHS))
+    minibatch = with_tables(typed_minibatch([1, 2, 3]), torch.float32)
+    views = nn.features_by_type(minibatch)
+    found = layer(views, relu=True)
+    wanted = layer({name: one.gather() for name, one in views.items()})
+    assert all(torch.equal(found[name], wanted[name].relu()) for name in wanted)
+
+
+def test_some_types_and_watched_layers() -> None:
+    layer = nn.HeteroDictLinear(WIDTHS, 5)
+    x = tables(torch.float32)
+    wanted = layer(x)
+    seen: list[int] = []
+    layer.lins["paper"].register_forward_hook(lambda *given: seen.append(len(given[2])))
+    assert list(layer({"paper": x["paper"]})) == ["paper"] and seen == [60]
+    found = layer(x, relu=True)
+    assert relative_error(found["paper"], wanted["paper"].relu()) < 1e-6
+    with pytest.raises(ValueError, match=r"must be \[rows, 12\]"):
+        nn.HeteroDictLinear(WIDTHS, 5)({"paper": x["author"]})

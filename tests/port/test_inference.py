@@ -18,7 +18,11 @@ from pyg_batchgnn.nn.inference import infer_model
 from pyg_batchgnn.nn.inputs import Rows
 from tests.support.accuracy import ALONE
 from tests.support.partitioned_graphs import Case, whole
+from tests.support.ranks import run_ranks
 from tests.support.reference_aggregates import with_loops
+
+# Inference ########################################################################################
+
 
 BUDGETS = (None, 20_000, 1)
 
@@ -248,3 +252,18 @@ def test_a_part_that_is_left_to_pyg(data: Data) -> None:
     hooked.norms[1].register_forward_hook(lambda *_: None)
     with pytest.raises(ValueError, match=r"norms\.1 has hooks.*jk='cat'"):
         hooked.inference(whole)
+
+
+# Inference over ranks #############################################################################
+
+
+JOB = "tests.port.job_inference:"
+
+
+@pytest.mark.parametrize("hosts", [[0], [0, 0], [0, 1, 1, 2]], ids=str)
+def test_each_rank_has_the_rows_of_its_nodes(hosts: list[int]) -> None:
+    run_ranks(f"{JOB}equality", len(hosts), hosts=hosts)
+
+
+def test_halo_rows_travel_once_per_layer() -> None:
+    run_ranks(f"{JOB}rows_exchanged", 3, hosts=[0, 1, 2])

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+import torch
 
-from pyg_batchgnn.sample import Replacement
+from pyg_batchgnn.data import HOMOGENEOUS
+from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan, Seeds, TemporalStrategy
+from pyg_batchgnn.store import CscGraph, TimeOrder, WeightSums
 from tests.support.biased_samplers import (
     a_run_of_neighbours,
     floyd_off_by_one,
@@ -13,6 +18,7 @@ from tests.support.biased_samplers import (
     taking_turns,
 )
 from tests.support.chi_square import (
+    Floats,
     Ints,
     assert_uniform,
     p_of_cells,
@@ -21,7 +27,13 @@ from tests.support.chi_square import (
     p_of_unordered_pairs,
     rejected,
 )
+from tests.support.graph_strategies import star
+from tests.support.minibatch_checks import check_graph, expected_minibatches
 from tests.support.neighbour_draws import draw_picks
+from tests.support.reference_sampler import GAMMA, WORD, fold, fold_all, mix, reference_key, words
+
+# Statistics #######################################################################################
+
 
 WITH, WITHOUT = Replacement.WITH, Replacement.WITHOUT
 FANOUTS = [1, 10, 200]
@@ -166,3 +178,205 @@ class TestTheTestsCanFail:
         picks = a_run_of_neighbours(100, 10, draws_for(10))
         assert_uniform(p_of_positions(picks[:, :1], 100, np.arange(100), without=False))
         assert rejected(p_of_unordered_pairs(pair_of_each_draw(picks, 5), 100, partitions(100, 20)[0]))
+
+
+# Rule statistics ##################################################################################
+
+
+HUBS = 4000
+WEIGHTS = np.array([4.0, 0.0, 1.0, 2.5, 0.5, 1.0])
+SKEWED = np.array([1e6, 1.0, 3.0, 2.0])  # most draws hit the first again: the second pass is needed
+
+
+def hubs(degree: int) -> CscGraph:
+    """Returns a graph of HUBS nodes with `degree` in-edges each; edge ids count up by hub."""
+    indptr = torch.arange(HUBS + 1) * degree
+    sources = (torch.arange(HUBS * degree) % degree).int()
+    return CscGraph.from_csc(indptr, sources)
+
+
+def picks(sampler: MacrobatchSampler, degree: int, rounds: int, time: int | None = None) -> Ints:
+    """Positions picked by all hubs, [rounds * HUBS, k]."""
+    nodes = torch.arange(HUBS)
+    times = None if time is None else torch.full((HUBS,), time)
+    seeds = Seeds.of(HOMOGENEOUS, {"node": nodes}, time=times)
+    found = []
+    for epoch in range(rounds):
+        (batch,) = sampler.sample([seeds], epoch)
+        assert batch.edge is not None
+        found.append(batch.edge.numpy().reshape(HUBS, -1) - np.arange(HUBS)[:, None] * degree)
+    return np.concatenate(found)
+
+
+def weighted(weights: Floats, fanout: int, replacement: Replacement, rounds: int = 4) -> Ints:
+    graph = hubs(weights.size)
+    sums = WeightSums.of(graph.in_edges, torch.from_numpy(np.tile(weights, HUBS)))
+    sampler = MacrobatchSampler(graph, SamplingPlan((fanout,), replacement), seed=3, weights=[sums])
+    return picks(sampler, weights.size, rounds)
+
+
+def law_of_successive_draws(weights: Floats, fanout: int) -> dict[tuple[int, ...], float]:
+    """The probability of each sequence of different picks."""
+    law = {}
+    for order in itertools.permutations(np.flatnonzero(weights), fanout):
+        chance, left = 1.0, weights.sum()
+        for place in order:
+            chance *= weights[place] / left
+            left -= weights[place]
+        law[tuple(map(int, order))] = chance
+    return law
+
+
+def p_of_sequences(found: Ints, law: dict[tuple[int, ...], float]) -> float:
+    """The p-value of the sequences of picks; rare ones share the last cell."""
+    counts = dict.fromkeys(law, 0)
+    for row in map(tuple, found.tolist()):
+        counts[row] += 1
+    common = [one for one in law if law[one] * len(found) >= 10]
+    table = [counts[one] for one in common]
+    chances = [law[one] for one in common]
+    table[-1] += len(found) - sum(table)
+    chances[-1] += 1 - sum(chances)
+    return p_of_cells(np.array(table), np.array(chances))
+
+
+def test_weights_with_replacement() -> None:
+    found = weighted(WEIGHTS, 5, Replacement.WITH)
+    positive = WEIGHTS > 0
+    counts = np.bincount(found.ravel(), minlength=WEIGHTS.size)
+    assert counts[~positive].sum() == 0
+    assert_uniform(p_of_cells(counts[positive], WEIGHTS[positive] / WEIGHTS.sum()))
+
+
+@pytest.mark.parametrize(("weights", "fanout"), [(WEIGHTS, 1), (WEIGHTS, 2), (WEIGHTS, 3), (SKEWED, 2)])
+def test_weights_without_replacement(weights: Floats, fanout: int) -> None:
+    found = weighted(weights, fanout, Replacement.WITHOUT)
+    assert_uniform(p_of_sequences(found, law_of_successive_draws(weights, fanout)))
+
+
+def test_another_law_is_rejected() -> None:
+    found = weighted(WEIGHTS, 2, Replacement.WITHOUT)
+    other = law_of_successive_draws(np.where(WEIGHTS == 4.0, 3.5, WEIGHTS), 2)
+    assert rejected(p_of_sequences(found, other))
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_times_are_uniform_among_the_allowed(window: int | None) -> None:
+    """Of times 0 to 9, a seed of time 6 allows 0 to 6, or 3 to 6 in a window of 3."""
+    graph = hubs(10)
+    time = torch.arange(10).flip(0).repeat(HUBS)
+    plan = SamplingPlan((2,), time_window=window)
+    sampler = MacrobatchSampler(graph, plan, times=[TimeOrder.of(graph.in_edges, time)])
+    found = 9 - picks(sampler, 10, 4, time=6)
+    low = 0 if window is None else 3
+    assert found.min() == low and found.max() == 6
+    pairs = [(a, b) for a in range(low, 7) for b in range(a + 1, 7)]
+    counts = dict.fromkeys(pairs, 0)
+    for a, b in np.sort(found, axis=1).tolist():
+        counts[a, b] += 1
+    assert_uniform(p_of_cells(np.array(list(counts.values())), np.full(len(pairs), 1 / len(pairs))))
+
+
+def test_the_last_are_the_latest() -> None:
+    graph = hubs(10)
+    time = torch.arange(10).flip(0).repeat(HUBS)
+    plan = SamplingPlan((3,), temporal=TemporalStrategy.LAST)
+    sampler = MacrobatchSampler(graph, plan, times=[TimeOrder.of(graph.in_edges, time)])
+    assert (9 - picks(sampler, 10, 1, time=6) == [4, 5, 6]).all()
+
+
+def test_weights_within_a_window() -> None:
+    """Weights lie before the window; they have no part in the draw."""
+    graph = hubs(WEIGHTS.size)
+    order = TimeOrder.of(graph.in_edges, torch.arange(WEIGHTS.size).repeat(HUBS))
+    sums = WeightSums.of(graph.in_edges, order.by_place(torch.from_numpy(np.tile(WEIGHTS, HUBS))))
+    plan = SamplingPlan((1,), Replacement.WITH, time_window=2)
+    sampler = MacrobatchSampler(graph, plan, times=[order], weights=[sums])
+    counts = np.bincount(picks(sampler, WEIGHTS.size, 4, time=4).ravel(), minlength=WEIGHTS.size)
+    assert counts[[0, 1, 5]].sum() == 0
+    assert_uniform(p_of_cells(counts[2:5], WEIGHTS[2:5] / WEIGHTS[2:5].sum()))
+
+
+# Rejection ########################################################################################
+
+# The branch of Lemire's method that a random test never meets: a word that must be rejected, met
+# on purpose.
+#
+# A word is rejected once in 2^64 / n draws. But every step from the seed of a run to a random word
+# is a bijection of 64-bit words, so the seed that makes a chosen word appear at a chosen draw of a
+# chosen node can be computed backwards.
+
+
+def unshift(z: int, shift: int) -> int:
+    """The x with x ^ (x >> shift) == z."""
+    x = z
+    for _ in range(64 // shift):
+        x = z ^ (x >> shift)
+    return x
+
+
+def unmix(z: int) -> int:
+    """The inverse of mix."""
+    z = unshift(z, 31) * pow(0x94D049BB133111EB, -1, WORD) % WORD
+    z = unshift(z, 27) * pow(0xBF58476D1CE4E5B9, -1, WORD) % WORD
+    return unshift(z, 30)
+
+
+def unfold(h: int, value: int) -> int:
+    """The key that `value` extends to `h`."""
+    return (unmix(h) - GAMMA) % WORD ^ value
+
+
+def seed_for_word(word: int, t: int, node: int, seeds: list[int]) -> tuple[int, int]:
+    """A (seed, epoch) for which `word` is word `t` of `node` at hop 0 of the minibatch of `seeds`.
+
+    The seed is below 2^63.
+    """
+    node_key = (unmix(word) - (t + 1) * GAMMA) % WORD
+    epoch_key = unfold(unfold(unfold(node_key, node), 0), reference_key(seeds))
+    for epoch in range(100):
+        seed = unfold(unfold(epoch_key, epoch), 0)  # fold(0, seed) == fold(seed, 0)
+        if seed < 2**63:
+            return seed, epoch
+    raise AssertionError("half of all seeds are below 2^63")
+
+
+def with_low_half(low: int, n: int) -> int:
+    """The word whose product with the odd number n is `low` modulo 2^64."""
+    return low * pow(n, -1, WORD) % WORD
+
+
+def test_the_way_back() -> None:
+    assert all(unmix(mix(z)) == z for z in (0, 1, GAMMA, WORD - 1, 2**63))
+    assert unfold(fold(123, 456), 456) == 123
+    seed, epoch = seed_for_word(77, 2, node=0, seeds=[1, 0])
+    node_key = fold(fold_all([seed, epoch, reference_key([1, 0]), 0]), 0)
+    stream = words(node_key)
+    assert [next(stream) for _ in range(3)][2] == 77
+
+
+@pytest.mark.parametrize("replacement", list(Replacement))
+@pytest.mark.parametrize("t", [0, 1, 2, 4])
+@pytest.mark.parametrize(
+    "word", [0, 1, 2**63, with_low_half(4, 11), with_low_half(5, 11), with_low_half(10, 11), WORD - 1]
+)
+def test_rejected_and_nearly_rejected_words(word: int, t: int, replacement: Replacement) -> None:
+    """Degree 11: 2^64 mod 11 = 5, so low halves 0 to 4 are rejected and 5 to 10 are kept.
+
+    Without replacement the bounds are 7..11, so that each draw meets the word under a bound of its
+    own: 2^63 is rejected by 10 and kept by 8.
+    """
+    seeds = [0, 3]
+    seed, epoch = seed_for_word(word, t, node=0, seeds=seeds)
+    check_graph(star(11), SamplingPlan((5,), replacement), seed, [torch.tensor(seeds)], epoch)
+
+
+def test_rejection_matters() -> None:
+    """Without the rejection the first pick would be 0 and all later ones would shift."""
+    seed, epoch = seed_for_word(0, 0, node=0, seeds=[0])
+    plan = SamplingPlan((3,), Replacement.WITH)
+    right = expected_minibatches(star(11).lists(), plan, seed, [torch.tensor([0])], epoch)[0]
+    stream = words(fold(fold_all([seed, epoch, reference_key([0]), 0]), 0))
+    without_rejection = [next(stream) * 11 // WORD for _ in range(3)]
+    assert without_rejection[0] == 0 and right.edge != without_rejection
+    assert right.edge[:2] == without_rejection[1:]

@@ -261,7 +261,7 @@ class NativeModel(LayerStack):
         *,
         x: Rows | Aggregated | None = None,
     ) -> ModelOutput:
-        """Returns the logits and the last hidden layer. The arguments are those of `forward`."""
+        """Returns the logits and the last hidden layer, from the arguments of `forward`."""
         rows, edges = self._arguments(source, edge_index, x)
         values = self._edge_values(edge_weight=edge_weight, edge_attr=edge_attr)
         if has_halo(edges):
@@ -424,8 +424,8 @@ class NativeModel(LayerStack):
 
 
 class GATStack(LayerStack):
-    """The layers of GAT. The heads of a layer are concatenated to its columns; those of a last
-    layer that has no linear layer behind it are averaged.
+    """The layers of GAT. Heads are concatenated, but averaged in a last layer that has no linear
+    layer behind it.
 
     The arguments are those of `LayerStack`, and:
 

@@ -52,7 +52,7 @@ def typed_inputs(
 
     Args:
         source, edge_index, x: as in `TypedModel.forward`.
-        relations: those of the model.
+        relations: the relations of the model.
         num_layers: the number of its layers.
 
     Raises:
@@ -130,7 +130,7 @@ def _reduced(relations: Sequence[Tensor], function: Callable[[Tensor, Tensor], T
 
 
 class TypedModel(torch.nn.Module):
-    """A native model with a convolution per relation; see `to_hetero`.
+    """A native model with a convolution per relation, which `to_hetero` makes.
 
     Modules have PyG's names: ``convs.0.author__writes__paper``, ``norms.0.paper``.
     """
@@ -195,7 +195,7 @@ class TypedModel(torch.nn.Module):
         *,
         x: Mapping[str, Rows] | None = None,
     ) -> dict[str, ModelOutput]:
-        """Returns the logits and the last hidden layer by node type. The arguments are those of
+        """Returns the logits and the last hidden layer by node type, from the arguments of
         `forward`."""
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
         values: EdgeValues = {name: one for name, one in given.items() if one is not None}
@@ -271,7 +271,7 @@ class TypedModel(torch.nn.Module):
     ) -> dict[str, ModelOutput]:
         """Returns logits and the last hidden layer of the nodes that a process owns, by type.
 
-        The arguments are those of `inference`. If the layer before computes no rows of a
+        It takes the arguments of `inference`. If the layer before computes no rows of a
         type, its hidden rows have no columns.
         """
         keep = states_kept(self.num_layers, self._modules.get("jk"))
@@ -295,7 +295,7 @@ class TypedModel(torch.nn.Module):
         Args:
             nodes: the nodes that a process owns: ``loader.all_nodes()``.
             node_types: the types that the last layer would compute; all where None.
-            inputs: see `inference`.
+            inputs: as in `inference`.
             hidden_types: the types whose rows are wanted. All that the last layer reads for
                 ``node_types`` where None.
 

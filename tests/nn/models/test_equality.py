@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor
 
 from pyg_batchgnn import nn
 from tests.support.accuracy import ALONE, assert_as_pygs
-from tests.support.layer_cases import relative_error, small_graph, table
-from tests.support.model_pairs import PAIRS, both, cases, with_features
+from tests.support.layer_cases import FEATURES, relative_error, sampled, small_graph, table
+from tests.support.model_pairs import PAIRS, both, cases, step_gradients, with_features
+
+# Equality #########################################################################################
+
 
 CASES = cases()
 
@@ -92,3 +99,171 @@ def test_one_layer_has_the_features_for_hidden() -> None:
 
     batch = with_features(sampled([3, 4], (5,)))
     assert torch.equal(model.outputs(batch).hidden, table()[[3, 4]])
+
+
+# As pyg ###########################################################################################
+
+
+HIDDEN, CLASSES, LAYERS = 16, 5, 3
+MODELS: dict[str, tuple[Callable[..., nn.NativeModel], Callable[..., Any]]] = {
+    "sage": (nn.SAGE, pyg.GraphSAGE),
+    "gcn": (nn.GCN, pyg.GCN),
+    "gin": (nn.GIN, pyg.GIN),
+    "gat": (nn.GAT, pyg.GAT),
+    "gatv2": (functools.partial(nn.GAT, v2=True), functools.partial(pyg.GAT, v2=True)),
+}
+#: Per row norms, so that a model may compute fewer rows.
+NODE_NORM = {"norm": "layer_norm", "norm_kwargs": {"mode": "node"}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "batch norm": {"norm": "batch_norm"},
+    "batch norm after act": {"norm": "BatchNorm", "act_first": True, "norm_kwargs": {"eps": 0.1}},
+    "batch norm and elu": {"norm": "batch_norm", "act": "elu"},
+    "layer norm": NODE_NORM,
+    "layer norm after act": {**NODE_NORM, "act": "leaky_relu", "act_kwargs": {"negative_slope": 0.3}},
+    "learned act": {"act": "prelu", "act_first": True},
+    "no act": {"act": None, "norm": torch.nn.LayerNorm(HIDDEN)},
+    "jk last": {"jk": "last"},
+    "jk cat": {"jk": "cat", "norm": "batch_norm"},
+    "jk max": {"jk": "max", "act": "tanh"},
+    "jk lstm": {"jk": "lstm"},
+    "no columns of the result": {"out_channels": None},
+    "one layer": {"num_layers": 1},
+}
+
+
+def both_kinds(kind: str, dtype: torch.dtype = torch.float64, **options: Any) -> tuple[nn.NativeModel, Any]:
+    """Returns the native model and PyG's, with the same weights and statistics."""
+    ours, pygs = MODELS[kind]
+    heads = {"heads": 4} if kind.startswith("gat") and options.get("out_channels", 0) is not None else {}
+    arguments = {"num_layers": LAYERS, "out_channels": CLASSES, **heads, **options}
+    torch.manual_seed(11)
+    native, reference = ours(FEATURES, HIDDEN, **arguments), pygs(FEATURES, HIDDEN, **arguments)
+    for name, buffer in reference.named_buffers():
+        if name.endswith(("running_mean", "running_var")):
+            buffer.uniform_(0.5, 1.5)
+    native.load_state_dict(reference.state_dict())
+    return native.to(dtype), reference.to(dtype)
+
+
+def edges() -> Tensor:
+    graph = small_graph()
+    return torch.stack([graph.indices.long(), torch.repeat_interleave(torch.arange(60), graph.indptr.diff())])
+
+
+def assert_same(
+    native: nn.NativeModel, reference: Any, found: Tensor, wanted: Tensor, tolerance: float
+) -> None:
+    """Compares outputs and the gradients of all parameters."""
+    assert found.shape == wanted.shape and relative_error(found, wanted) < tolerance
+    grads = step_gradients(reference, wanted)
+    scale = max(float(grad.abs().max()) for grad in grads.values())
+    for name, grad in step_gradients(native, found).items():
+        assert float((grad - grads[name]).abs().max()) < tolerance * scale, name
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_as_pyg_state_moves_both_ways(kind: str, options: str) -> None:
+    native, reference = both_kinds(kind, **OPTIONS[options])
+    assert list(native.state_dict()) == list(reference.state_dict())
+    assert [name for name, _ in native.named_parameters()] == [
+        name for name, _ in reference.named_parameters()
+    ]
+    with torch.no_grad():
+        for parameter in native.parameters():
+            parameter.add_(1.0)
+    reference.load_state_dict(native.state_dict())
+    for name, value in native.state_dict().items():
+        assert torch.equal(value, reference.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_whole_graph_in_training_and_evaluation(kind: str, options: str) -> None:
+    native, reference = both_kinds(kind, **OPTIONS[options])
+    x = table(torch.float64)
+    for _ in range(2):
+        assert_same(native, reference, native(x, edges()), reference(x, edges()), 1e-9)
+        native.eval()
+        reference.eval()
+    for name, value in reference.named_buffers():
+        assert relative_error(native.get_buffer(name), value) < 1e-10, name
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_seeds_of_a_minibatch(kind: str, options: str) -> None:
+    """PyG's model computes all rows of the minibatch, the native one those that are read."""
+    native, reference = (model.eval() for model in both_kinds(kind, **OPTIONS[options]))
+    hops = OPTIONS[options].get("num_layers", LAYERS)
+    minibatch = sampled([3, 1, 4, 15, 9, 3], (4, 3, 2)[:hops])
+    wanted = reference(table(torch.float64)[minibatch.node], minibatch.edge_index)[: minibatch.batch_size]
+    assert_same(native, reference, native(with_features(minibatch, torch.float64)), wanted, 1e-9)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_float32(kind: str) -> None:
+    native, reference = both_kinds(kind, torch.float32, norm="batch_norm", jk="cat")
+    assert_same(native, reference, native(table(), edges()), reference(table(), edges()), 1e-5)
+
+
+def test_values_of_edges() -> None:
+    minibatch = sampled([3, 1, 4, 15], (4, 3, 2))
+    x = table(torch.float64)[minibatch.node]
+    weight = torch.rand(minibatch.num_edges, dtype=torch.float64)
+    native, reference = both_kinds("gcn")
+    wanted = reference(x, minibatch.edge_index, weight)[:4]
+    assert_same(native, reference, native(minibatch, edge_weight=weight, x=x), wanted, 1e-9)
+    assert relative_error(native(x, minibatch.edge_index, weight)[:4], wanted) < 1e-10
+    native, reference = both_kinds("gat", edge_dim=2, add_self_loops=False)
+    attr = torch.rand(minibatch.num_edges, 2, dtype=torch.float64)
+    wanted = reference(x, minibatch.edge_index, edge_attr=attr)[:4]
+    assert_same(native, reference, native(minibatch, edge_attr=attr, x=x), wanted, 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gatv2"])
+def test_as_pyg_initialised_as_pygs(kind: str) -> None:
+    """Bit for bit; the perceptrons of PyG's GIN draw their weights twice."""
+    ours, pygs = MODELS[kind]
+    torch.manual_seed(5)
+    native = ours(FEATURES, HIDDEN, 2, CLASSES, norm="batch_norm", jk="lstm").state_dict()
+    torch.manual_seed(5)
+    for name, value in pygs(FEATURES, HIDDEN, 2, CLASSES, norm="batch_norm", jk="lstm").state_dict().items():
+        assert torch.equal(native[name], value), name
+
+
+@pytest.mark.parametrize("options", ["plain", "batch norm", "batch norm after act", "batch norm and elu"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_dropout_follows_all_and_is_keyed(kind: str, options: str) -> None:
+    arguments = (
+        {"num_layers": 1, "jk": "last", "attention_dropout": 0.0}
+        if kind.startswith("gat")
+        else {"num_layers": 1, "jk": "last"}
+    )
+    torch.manual_seed(1)
+    model = MODELS[kind][0](
+        FEATURES, HIDDEN, out_channels=CLASSES, dropout=0.5, **arguments, **OPTIONS[options]
+    )
+    whole = copy.deepcopy(model)
+    whole.dropout.p = 0.0
+    minibatch = with_features(sampled(list(range(40)), (4,)))
+    found, wanted = model.outputs(minibatch).hidden, whole.outputs(minibatch).hidden
+    dropped = (found == 0) & (wanted != 0)
+    assert 0.4 < float(dropped.sum() / (wanted != 0).sum()) < 0.6
+    assert relative_error(found[~dropped], 2 * wanted[~dropped]) < 1e-6
+    assert torch.equal(model.outputs(minibatch).hidden, found)
+    found.square().sum().backward()
+    later = with_features(sampled(list(range(40)), (4,), 1))
+    assert not torch.equal(model.outputs(later).hidden == 0, found == 0)
+
+
+def test_who_watches_the_activation_sees_it() -> None:
+    for kind in MODELS:
+        native, reference = both_kinds(kind, norm="batch_norm")
+        seen: list[Tensor] = []
+        native.act.register_forward_hook(lambda *call, seen=seen: seen.append(call[-1]))
+        x = table(torch.float64)
+        assert relative_error(native(x, edges()), reference(x, edges())) < 1e-9
+        assert len(seen) == (LAYERS - 1 + LAYERS if kind == "gin" else LAYERS - 1)
+        assert all(isinstance(value, Tensor) and bool((value >= 0).all()) for value in seen)

@@ -1,0 +1,459 @@
+"""`PygNeighborSampler` inside PyG's own loaders: batches are subgraphs of the input."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.loader import LinkLoader, NeighborLoader, NodeLoader
+from torch_geometric.sampler import (
+    BaseSampler,
+    EdgeSamplerInput,
+    NegativeSampling,
+    NodeSamplerInput,
+    NumNeighbors,
+)
+from torch_geometric.testing import MyFeatureStore, MyGraphStore
+from torch_geometric.utils import trim_to_layer
+
+from pyg_batchgnn import (
+    MacrobatchLinkNeighborLoader,
+    MacrobatchNeighborLoader,
+    PygLinkSampler,
+    PygNeighborSampler,
+    Replacement,
+    SamplingPlan,
+)
+from pyg_batchgnn.store import CscGraph
+from tests.support.graph_strategies import Coo
+from tests.support.pyg_sampler_graphs import BACK, BUYS, USERS, assert_same, plain, typed
+from tests.support.reference_sampler import reference_sample
+
+# Pyg sampler ######################################################################################
+
+
+NUM_NODES, NUM_EDGES = 120, 900
+
+
+@pytest.fixture
+def data() -> Data:
+    """Attributes name their node or edge; edges are in no order; nodes 100..119 are isolated."""
+    generator = np.random.default_rng(12)
+    edge_index = torch.from_numpy(generator.integers(0, 100, (2, NUM_EDGES)))
+    x = torch.stack([torch.arange(NUM_NODES), torch.arange(NUM_NODES) ** 2], dim=1).float()
+    edge_attr = torch.stack([torch.arange(NUM_EDGES), *edge_index], dim=1)
+    return Data(x=x, edge_index=edge_index, edge_attr=edge_attr, y=torch.arange(NUM_NODES) % 7)
+
+
+def sampler_of(
+    data: Data, num_neighbors: list[int], replace: bool = False, seed: int = 4
+) -> PygNeighborSampler:
+    graph = CscGraph.from_edge_index(data.edge_index, data.num_nodes)
+    return PygNeighborSampler(graph, num_neighbors, replace=replace, seed=seed)
+
+
+def assert_subgraph(batch: Data, data: Data) -> None:
+    """Checks that each edge of the batch is the input edge of its id, between its nodes."""
+    assert torch.equal(batch.x, data.x[batch.n_id])
+    assert torch.equal(batch.y, data.y[batch.n_id])
+    assert batch.e_id.dtype == torch.int64 and batch.edge_index.dtype == torch.int64
+    assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+    assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("num_neighbors", [[4], [5, 3], [-1, 2, 0], [0]])
+def test_node_loader(data: Data, num_neighbors: list[int], replace: bool) -> None:
+    nodes = torch.arange(NUM_NODES - 1, -1, -3)
+    loader = NodeLoader(data, sampler_of(data, num_neighbors, replace), input_nodes=nodes, batch_size=16)
+    seen = []
+    for batch in loader:
+        assert_subgraph(batch, data)
+        assert batch.batch_size == batch.num_sampled_nodes[0]
+        assert type(batch.num_sampled_nodes) is list and type(batch.num_sampled_edges) is list
+        assert sum(batch.num_sampled_nodes) == batch.num_nodes
+        assert sum(batch.num_sampled_edges) == batch.num_edges
+        assert torch.equal(batch.n_id[: batch.batch_size], nodes[batch.input_id])
+        seen.append(batch.n_id[: batch.batch_size])
+    assert torch.equal(torch.cat(seen), nodes)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_duplicate_seeds(data: Data, replace: bool) -> None:
+    """Every occurrence keeps its row and its own in-edges, and n_id and edge_index agree."""
+    nodes = torch.tensor([5, 7, 5, 110, 5, 7])
+    loader = NodeLoader(data, sampler_of(data, [3, 2], replace), input_nodes=nodes, batch_size=6)
+    (batch,) = loader
+    assert_subgraph(batch, data)
+    assert batch.batch_size == 6 and torch.equal(batch.n_id[:6], nodes)
+    others = batch.n_id[6:]
+    assert others.unique().numel() == others.numel() and not torch.isin(others, nodes).any()
+    in_edges = [batch.e_id[batch.edge_index[1] == row].tolist() for row in range(6)]
+    assert in_edges[0] == in_edges[2] == in_edges[4] and in_edges[1] == in_edges[5]
+    assert len(in_edges[0]) == 3 and in_edges[3] == []
+    assert not torch.isin(batch.edge_index[0], torch.tensor([2, 4, 5])).any()  # sources are first occurrences
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_batches_are_the_references(data: Data, replace: bool) -> None:
+    lists = Coo(data.edge_index, NUM_NODES).lists()
+    loader = NodeLoader(data, sampler_of(data, [4, 3], replace, seed=9), batch_size=25)
+    replacement = Replacement.WITH if replace else Replacement.WITHOUT
+    for batch in loader:
+        seeds = batch.n_id[: batch.batch_size].tolist()
+        expected = reference_sample(*lists, seeds, [4, 3], replacement, seed=9, epoch=0)
+        assert batch.n_id.tolist() == expected.node
+        assert batch.e_id.tolist() == expected.edge
+        assert batch.edge_index[0].tolist() == expected.indices
+        assert batch.num_sampled_nodes == expected.nodes_per_hop
+        assert batch.num_sampled_edges == expected.edges_per_hop
+
+
+def test_neighbor_loader_takes_it(data: Data) -> None:
+    sampler = sampler_of(data, [3, 3])
+    loader = NeighborLoader(data, [3, 3], neighbor_sampler=sampler, batch_size=30, input_nodes=None)
+    batches = list(loader)
+    assert len(batches) == 4
+    for batch in batches:
+        assert_subgraph(batch, data)
+
+
+def test_trim_to_layer_takes_the_batches(data: Data) -> None:
+    """Hops are prefixes: trimming a layer away leaves the edges into nodes of the hops before."""
+    (batch,) = NodeLoader(data, sampler_of(data, [4, 3]), input_nodes=torch.arange(10), batch_size=10)
+    arguments = (batch.num_sampled_nodes, batch.num_sampled_edges, batch.x, batch.edge_index, batch.edge_attr)
+    x, edge_index, edge_attr = trim_to_layer(1, *arguments)
+    assert x.size(0) == sum(batch.num_sampled_nodes[:2])
+    assert edge_index.size(1) == batch.num_sampled_edges[0] == edge_attr.size(0)
+    assert int(edge_index.max()) < x.size(0) and int(edge_index[1].max()) < batch.batch_size
+
+
+def test_worker_processes_give_the_same_batches(data: Data) -> None:
+    sampler = sampler_of(data, [4, 3])
+    alone = list(NodeLoader(data, sampler, batch_size=50))
+    workers = list(NodeLoader(data, sampler, batch_size=50, num_workers=2))
+    assert len(alone) == len(workers) == 3
+    for a, b in zip(alone, workers, strict=True):
+        assert torch.equal(a.n_id, b.n_id) and torch.equal(a.e_id, b.e_id)
+        assert torch.equal(a.edge_index, b.edge_index)
+
+
+def test_epoch_changes_the_sample(data: Data) -> None:
+    sampler = sampler_of(data, [2, 2])
+    inputs = NodeSamplerInput(input_id=None, node=torch.arange(50))
+    first = sampler.sample_from_nodes(inputs)
+    again = sampler.sample_from_nodes(inputs)
+    sampler.epoch = 1
+    other = sampler.sample_from_nodes(inputs)
+    assert first.edge is not None and again.edge is not None and other.edge is not None
+    assert torch.equal(first.edge, again.edge)
+    assert first.edge.tolist() != other.edge.tolist()
+
+
+def test_it_is_a_base_sampler(data: Data) -> None:
+    sampler = sampler_of(data, [2])
+    assert isinstance(sampler, BaseSampler)
+    assert sampler.edge_permutation is None
+    inputs = NodeSamplerInput(input_id=None, node=torch.tensor([1, 2]), time=torch.tensor([3, 4]))
+    with pytest.raises(ValueError, match="time_attr"):
+        sampler.sample_from_nodes(inputs)
+
+
+# Pyg samplers backward ############################################################################
+
+
+def test_backward_follows_edges_from_source_to_target() -> None:
+    data = plain()
+    inputs = NodeSamplerInput(torch.arange(4), torch.tensor([3, 8, 9, 20]))
+    out = PygNeighborSampler(data, [-1], sample_direction="backward").sample_from_nodes(inputs)
+    found = torch.stack([out.node[out.row], out.node[out.col]])
+    assert torch.equal(found, data.edge_index[:, out.edge])
+    expected = torch.isin(data.edge_index[0], inputs.node).nonzero().view(-1)
+    assert torch.equal(out.edge.sort().values, expected)
+    assert (out.row < 4).all() and out.num_sampled_nodes[0] == 4
+
+
+def test_backward_is_forward_on_the_reversed_graph() -> None:
+    data, inputs = plain(), NodeSamplerInput(None, torch.arange(10))
+    turned = data.clone()
+    turned.edge_index = data.edge_index.flip(0)
+    for options in ({}, {"weight_attr": "weight"}, {"subgraph_type": "induced"}):
+        out = PygNeighborSampler(data, [2, 2], sample_direction="backward", **options).sample_from_nodes(
+            inputs
+        )
+        other = PygNeighborSampler(turned, [2, 2], **options).sample_from_nodes(inputs)
+        assert torch.equal(out.row, other.col) and torch.equal(out.col, other.row)
+        assert torch.equal(out.edge, other.edge) and torch.equal(out.node, other.node)
+
+
+@pytest.mark.parametrize(
+    "fanouts",
+    [
+        [-1],
+        {BUYS: [-1], BACK: [0]},
+        {"__".join(BUYS): [-1], BACK: [0]},
+        NumNeighbors({BUYS: [-1]}, default=[0]),
+    ],
+)
+def test_backward_with_types(fanouts: Any) -> None:
+    data = typed()
+    inputs = NodeSamplerInput(None, torch.tensor([1, 4]), input_type="user")
+    out = PygNeighborSampler(data, fanouts, sample_direction="backward").sample_from_nodes(inputs)
+    assert set(out.row) == {BUYS, BACK} and set(out.num_sampled_edges) == {BUYS, BACK}
+    found = torch.stack([out.node["user"][out.row[BUYS]], out.node["item"][out.col[BUYS]]])
+    assert torch.equal(found, data[BUYS].edge_index[:, out.edge[BUYS]])
+    expected = torch.isin(data[BUYS].edge_index[0], inputs.node).sum()
+    assert out.edge[BUYS].numel() == expected == out.num_sampled_edges[BUYS][0]
+    assert out.row[BACK].numel() == 0
+
+
+def backward_links(data: Any, **kwargs: Any) -> tuple[LinkLoader, MacrobatchLinkNeighborLoader]:
+    """PyG's loader and ours around the links of a graph, with a sampler that works backward."""
+    rules = {name: kwargs.pop(name) for name in ("exclude_existing", "exclude_seed_edges") if name in kwargs}
+    sampler = PygLinkSampler(data, [3, 2], seed=5, sample_direction="backward", **rules)
+    index = data.edge_index if isinstance(data, Data) else BUYS
+    links = {"edge_label_index": index, "batch_size": 32, **kwargs}
+    return (
+        LinkLoader(data, sampler, filter_per_worker=True, **links),
+        MacrobatchLinkNeighborLoader(data, [3, 2], neighbor_sampler=sampler, **links),
+    )
+
+
+@pytest.mark.parametrize("negatives", [None, "binary", ("triplet", 2)])
+def test_links_backward_are_forward_on_the_reversed_graph(negatives: Any) -> None:
+    data = plain()
+    turned = data.clone()
+    turned.edge_index = data.edge_index.flip(0)
+    theirs, ours = backward_links(data, neg_sampling=negatives)
+    assert_same(theirs, ours)
+    links = {"edge_label_index": data.edge_index, "neg_sampling": negatives, "batch_size": 32}
+    forward = list(MacrobatchLinkNeighborLoader(turned, [3, 2], seed=5, **links))
+    for batch in forward:
+        batch.edge_index = batch.edge_index.flip(0)
+    ours.set_epoch(0)
+    assert_same(forward, ours)
+
+
+@pytest.mark.parametrize("negatives", ["binary", ("triplet", 2)])
+@pytest.mark.parametrize("excluded", [True, "reverse"])
+def test_rules_of_links_backward(negatives: Any, excluded: Any) -> None:
+    data = typed()
+    rules = {"exclude_existing": True, "exclude_seed_edges": excluded}
+    theirs, ours = backward_links(data, neg_sampling=negatives, **rules)
+    assert_same(theirs, ours)
+    existing = set(map(tuple, data[BUYS].edge_index.t().tolist()))
+    sampled = {BUYS: 0, BACK: 0}
+    for batch in ours:
+        links = data[BUYS].edge_index[:, batch[BUYS].input_id]
+        for relation, pairs in ((BUYS, links), (BACK, links.flip(0))):
+            source, target = batch[relation].edge_index
+            found = torch.stack([batch[relation[0]].n_id[source], batch[relation[2]].n_id[target]])
+            assert torch.equal(found, data[relation].edge_index[:, batch[relation].e_id])
+            shared = set(map(tuple, found.t().tolist())) & set(map(tuple, pairs.t().tolist()))
+            assert not shared or (relation == BACK and excluded is True)
+            sampled[relation] += source.numel()
+        if negatives == "binary":
+            source, target = batch[BUYS].edge_label_index[:, batch[BUYS].edge_label == 0]
+            users, items = batch["user"].n_id[source], batch["item"].n_id[target]
+        else:
+            users = batch["user"].n_id[batch["user"].src_index].repeat_interleave(2)
+            items = batch["item"].n_id[batch["item"].dst_neg_index.reshape(-1)]
+        assert not existing & set(map(tuple, torch.stack([users, items]).t().tolist()))
+    assert all(sampled.values())
+
+
+def test_backward_with_attributes_of_edges_in_stores() -> None:
+    data, features, graphs = typed(), MyFeatureStore(), MyGraphStore()
+    order = torch.arange(120) * 3
+    for name in ("user", "item"):
+        features.put_tensor(data[name].x, group_name=name, attr_name="x", index=None)
+    for relation in (BUYS, BACK):
+        size = (data[relation[0]].num_nodes, data[relation[2]].num_nodes)
+        graphs.put_edge_index(tuple(data[relation].edge_index), edge_type=relation, layout="coo", size=size)
+    features.put_tensor(order, group_name=BUYS, attr_name="order", index=None)
+    sampler = PygNeighborSampler((features, graphs), [3, 2], sample_direction="backward")
+    loader = MacrobatchNeighborLoader((features, graphs), [3, 2], "user", neighbor_sampler=sampler)
+    for batch in loader:
+        assert torch.equal(batch[BUYS].order, order[batch[BUYS].e_id])
+        assert torch.equal(batch["item"].x, data["item"].x[batch["item"].n_id])
+
+
+def test_backward_without_times() -> None:
+    with pytest.raises(NotImplementedError, match="sample_direction='forward' only"):
+        PygNeighborSampler(plain(), [2], time_attr="stamp", sample_direction="backward")
+    with pytest.raises(ValueError, match="'forward' or 'backward', got 'sideways'"):
+        PygNeighborSampler(plain(), [2], sample_direction="sideways")
+
+
+# Pyg samplers of links ############################################################################
+
+
+OPTIONS = [
+    {},
+    {"replace": True},
+    {"disjoint": True},
+    {"subgraph_type": "induced"},
+    {"subgraph_type": "bidirectional"},
+    {"weight_attr": "weight"},
+    {"time_attr": "stamp", "temporal_strategy": "last"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("negatives", [None, "binary", ("triplet", 2)])
+def test_pygs_link_loader_with_it_is_ours(options: dict[str, Any], negatives: Any) -> None:
+    data = plain()
+    times = torch.full((200,), 7) if "time_attr" in options else None
+    links = {"edge_label_index": data.edge_index, "edge_label_time": times, "neg_sampling": negatives}
+    sampler = PygNeighborSampler(data, [3, 2], seed=5, **options)
+    theirs = LinkLoader(data, sampler, batch_size=64, filter_per_worker=True, **links)
+    ours = MacrobatchLinkNeighborLoader(data, [3, 2], batch_size=64, seed=5, **links, **options)
+    assert_same(theirs, ours)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_pygs_node_loader_with_it_is_ours(options: dict[str, Any]) -> None:
+    data = plain()
+    times = torch.full((USERS,), 7) if "time_attr" in options else None
+    sampler = PygNeighborSampler(data, [3, 2], seed=5, **options)
+    theirs = NodeLoader(data, sampler, input_time=times, batch_size=8, filter_per_worker=True)
+    ours = MacrobatchNeighborLoader(data, [3, 2], input_time=times, batch_size=8, seed=5, **options)
+    assert_same(theirs, ours)
+
+
+@pytest.mark.parametrize("negatives", [None, "binary", ("triplet", 2)])
+def test_typed_links(negatives: Any) -> None:
+    data = typed()
+    fanouts = {BUYS: [3, 2], BACK: [2, 2]}
+    sampler = PygLinkSampler(data, fanouts, seed=5, exclude_existing=negatives is not None)
+    links = {"edge_label_index": BUYS, "neg_sampling": negatives, "batch_size": 32}
+    theirs = LinkLoader(data, sampler, filter_per_worker=True, **links)
+    exclude = {"exclude_existing": negatives is not None}
+    assert_same(theirs, MacrobatchLinkNeighborLoader(data, fanouts, seed=5, **links, **exclude))
+
+
+def test_a_link_sampler_leaves_out_the_links() -> None:
+    data = typed()
+    sampler = PygLinkSampler(data, [-1], exclude_seed_edges="reverse")
+    loader = LinkLoader(data, sampler, BUYS, batch_size=10, filter_per_worker=True)
+    for batch in loader:
+        taken = set(map(tuple, data[BUYS].edge_index[:, batch[BUYS].input_id].t().tolist()))
+        source, target = batch[BUYS].edge_index
+        found = torch.stack([batch["user"].n_id[source], batch["item"].n_id[target]])
+        assert not taken & set(map(tuple, found.t().tolist()))
+    named = PygLinkSampler(data, [-1], exclude_seed_edges={BUYS: BACK})
+    assert_same(LinkLoader(data, named, BUYS, batch_size=10, filter_per_worker=True), loader)
+
+
+@pytest.mark.parametrize("own", [{"exclude_seed_edges": "reverse", "exclude_existing": True}, {}])
+def test_our_loader_takes_the_rules_of_its_sampler(own: dict[str, Any]) -> None:
+    data, rules = typed(), {"exclude_seed_edges": "reverse", "exclude_existing": True}
+    links = {"edge_label_index": BUYS, "neg_sampling": "binary", "batch_size": 32}
+    sampler = PygLinkSampler(data, [3], seed=5, **rules)
+    loader = MacrobatchLinkNeighborLoader(data, [3], neighbor_sampler=sampler, **links, **own)
+    assert_same(loader, MacrobatchLinkNeighborLoader(data, [3], seed=5, **links, **rules))
+    with pytest.raises(ValueError, match=r"exclude_seed_edges=True.*'reverse'"):
+        MacrobatchLinkNeighborLoader(data, [3], neighbor_sampler=sampler, **links, exclude_seed_edges=True)
+
+
+def test_one_sampler_serves_several_kinds_of_links() -> None:
+    data = typed()
+    sampler = PygNeighborSampler(data, [2])
+    few, many = NegativeSampling("binary", 1), NegativeSampling("triplet", 3)
+    calls = [(BUYS, few), (BACK, few), (BUYS, many), (BUYS, None), (BUYS, few)]
+    found = []
+    for relation, negatives in calls:
+        row, col = data[relation].edge_index[:, :4]
+        out = sampler.sample_from_edges(EdgeSamplerInput(None, row, col, input_type=relation), negatives)
+        found.append(out)
+        assert len(out.metadata) == (5 if negatives is many else 4)
+        assert out.metadata[0].tolist() == [0, 1, 2, 3]
+    assert torch.equal(found[0].metadata[1], found[4].metadata[1])
+
+
+# Fanouts and epochs ###############################################################################
+
+
+def test_fanouts_can_be_assigned() -> None:
+    data = typed()
+    inputs = NodeSamplerInput(None, torch.arange(10), input_type="item")
+    sampler = PygNeighborSampler(data, [3, 2], seed=1)
+    assert isinstance(sampler.num_neighbors, NumNeighbors) and len(sampler.num_neighbors) == 2
+    for given in ([1], {BUYS: [2, 2, 2], BACK: [1, 1, 1]}, NumNeighbors({BUYS: [4]}, default=[1])):
+        other = copy.copy(sampler)
+        other.num_neighbors = given
+        made = PygNeighborSampler(data, given, seed=1)
+        assert len(other.num_neighbors) == len(made.num_neighbors)
+        found, expected = other.sample_from_nodes(inputs), made.sample_from_nodes(inputs)
+        for name in ("node", "row", "col", "edge"):
+            left, right = getattr(found, name), getattr(expected, name)
+            assert left.keys() == right.keys() and all(torch.equal(left[key], right[key]) for key in left)
+    assert len(sampler.num_neighbors) == 2  # a copy's fanouts are its own
+    with pytest.raises(ValueError, match="edge type"):
+        sampler.num_neighbors = {BUYS: [1]}
+
+
+def test_epochs_can_come_from_a_function() -> None:
+    now = [0]
+    inputs = NodeSamplerInput(None, torch.arange(USERS))
+    sampler = PygNeighborSampler(plain(), [2], epoch=lambda: now[0])
+    fixed = PygNeighborSampler(plain(), [2])
+    for epoch in (0, 3):
+        now[0] = fixed.epoch = epoch
+        assert sampler.epoch == epoch
+        assert torch.equal(sampler.sample_from_nodes(inputs).edge, fixed.sample_from_nodes(inputs).edge)
+
+
+def test_typed_inputs_name_their_type() -> None:
+    sampler = PygNeighborSampler(typed(), [2])
+    with pytest.raises(ValueError, match=r"without input_type.*'user', 'item'"):
+        sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(3)))
+    with pytest.raises(ValueError, match=r"without input_type.*'buys'"):
+        sampler.sample_from_edges(EdgeSamplerInput(None, torch.arange(3), torch.arange(3)))
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("n_id", r"nodes_of\(\.\.\.\)\.node$"),
+        ("edge_index", r"edges_of\(\.\.\.\)\.edge_index$"),
+        ("block", r"attributes_of\(\.\.\.\)\.tables$"),
+        ("edge_block", r"'edge_block'.*attributes_of\(\.\.\.\)\.tables$"),
+        ("x", r"'x'.*'user', 'item'.*attributes_of\(\.\.\.\)\.gather\('x'\)$"),
+        ("y", r"'y'.*'user', 'item'.*attributes_of\(\.\.\.\)\.gather\('y'\)$"),
+        ("edge_attr", r"'edge_attr'.*'buys'.*attributes_of\(\.\.\.\)\.gather\('edge_attr'\)$"),
+    ],
+)
+def test_what_several_types_have_apart(name: str, instead: str) -> None:
+    loader = MacrobatchNeighborLoader(typed(), [2], "user", export="native", batch_size=4)
+    with pytest.raises(AttributeError, match=instead):
+        getattr(next(iter(loader)), name)
+
+
+@pytest.mark.parametrize(
+    ("window", "error"),
+    [
+        (2**70, ValueError),
+        (-1, ValueError),
+        (1.5, TypeError),
+        (True, TypeError),
+        (np.True_, TypeError),
+    ],
+)
+def test_windows_that_cannot_be(window: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="time_window must be"):
+        SamplingPlan((2,), time_window=window)
+    with pytest.raises(error, match="time_window must be"):
+        PygNeighborSampler(plain(), [2], time_attr="stamp", time_window=window)
+
+
+def test_times_and_weights_are_tensors() -> None:
+    data = typed()
+    data[BUYS].stamp, data[BUYS].weight = [1] * 120, [1.0] * 120
+    for rule in ({"time_attr": "stamp"}, {"weight_attr": "weight"}):
+        with pytest.raises(TypeError, match=r"must be a tensor, but .* is a list; use torch\.tensor"):
+            PygNeighborSampler(data, [2], **rule)
