@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import shutil
@@ -23,17 +22,15 @@ from pyg_batchgnn.data import DatasetError, edge_array
 from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
+    MetaFormat,
     broken,
     file_sha256,
     map_tensor,
-    missing,
     npy_header,
-    read_json,
     rename_whole,
     sync_tree,
     system_message,
     verify_tensor,
-    write_json,
     writing,
 )
 from pyg_batchgnn.partition import refuse_existing, with_files
@@ -42,10 +39,10 @@ from pyg_batchgnn.types import EDGES, Group, Relation, RowKind, Schema
 # Folder meta ######################################################################################
 
 
-FORMAT = "pyg_batchgnn.aggregation_cache"
-VERSION = 2
 _ARRAY = "aggregates"
 _ANEW = "make the cache again, or give another folder"
+VERSION = 2
+FORMAT = MetaFormat("pyg_batchgnn.aggregation_cache", (VERSION,), "AggregationCache.save", _ANEW)
 
 
 def aggregates_array(relation: Relation | None) -> str:
@@ -146,13 +143,8 @@ class CacheMeta:
 
     def write(self, folder: Path) -> None:
         """Writes META.json."""
-        content = {
-            "format": FORMAT,
-            "version": VERSION,
-            "relations": [one.to_json() for one in self.relations],
-            "arrays": {one.array: one.promise.to_json() for one in self.relations},
-        }
-        write_json(folder / META_FILE, content)
+        content = {"relations": [one.to_json() for one in self.relations]}
+        FORMAT.write(folder, VERSION, content, {one.array: one.promise for one in self.relations})
 
     @classmethod
     def read(cls, folder: Path) -> CacheMeta:
@@ -163,21 +155,14 @@ class CacheMeta:
             DatasetError: the file is damaged, or of another format or version.
         """
         path = folder / META_FILE
-        if not path.is_file():
-            raise missing(path, "META", "give a folder that AggregationCache.save wrote")
-        content = read_json(path)
-        for key, known in (("format", FORMAT), ("version", VERSION)):
-            if content.get(key) != known:
-                raise broken(path, key, f"is {content.get(key)!r}, expected {known!r}", _ANEW)
-        try:
+        content, digest = FORMAT.read(folder)
+        with FORMAT.parsing(folder):
             relations = [RelationMeta.from_json(one, content["arrays"]) for one in content["relations"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise broken(path, "contents", f"damaged ({error!r})", _ANEW) from error
         for at, one in enumerate(relations):
             one.check(path)
             if any(one.relation == other.relation for other in relations[:at]):
                 raise broken(path, "relations", f"has {one.array!r} twice", _ANEW)
-        return cls(relations, hashlib.sha256(path.read_bytes()).hexdigest())
+        return cls(relations, digest)
 
     def by_number(self, folder: Path, schema: Schema) -> dict[int, RelationMeta]:
         """Returns the aggregates by number of the relation in a graph.
@@ -228,8 +213,7 @@ T = TypeVar("T")
 
 def is_aggregation_cache(folder: str | Path) -> bool:
     """Returns whether a folder says that it holds an aggregation cache."""
-    path = Path(folder).expanduser() / META_FILE
-    return path.is_file() and read_json(path).get("format") == FORMAT
+    return FORMAT.is_in(folder)
 
 
 def verify_aggregation_cache(folder: str | Path) -> None:

@@ -58,7 +58,7 @@ from pyg_batchgnn.types import (
 # Folder reader ####################################################################################
 
 
-#: Attributes that may lie in the folder itself, as in version 1 and in folders made by hand.
+#: Attributes that may lie in the folder itself, as in folders made by hand.
 _CONVENTIONS: dict[str, tuple[Group, Callable[[np.ndarray, str | Path, str], Tensor]]] = {
     FEATURES: (NODES, to_features),
     LABELS: (NODES, to_targets),

@@ -136,10 +136,9 @@ def _quoted(name: str) -> str:
 
 
 FORMAT = "pyg_batchgnn.dataset"
-#: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none. Version 1
-#: has features, labels and splits under fixed names, which a folder made by hand may have too.
+#: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
 VERSION, TYPED_VERSION = 2, 3
-READABLE = (1, 2, 3)
+READABLE = (2, 3)
 #: The type that counts of a homogeneous graph are of.
 _NODE = HOMOGENEOUS.node_types[0]
 

@@ -16,18 +16,17 @@ from pyg_batchgnn.data import DatasetError, attribute_array
 from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
+    MetaFormat,
     NpyAppender,
     as_tensor,
     broken,
     map_tensor,
-    missing,
     open_npy,
-    read_json,
+    promises,
     rename_whole,
     sync_file,
     sync_folder,
     sync_tree,
-    write_json,
     write_tensor,
 )
 from pyg_batchgnn.embed.tables import EmbeddingTable
@@ -113,9 +112,9 @@ def read_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communic
 # them: rows are found by the original ids of their nodes.
 
 
-FORMAT = "pyg_batchgnn.embedding"
-VERSION = 1
 REMEDY = "restore the file or save the tables again"
+VERSION = 1
+FORMAT = MetaFormat("pyg_batchgnn.embedding", (VERSION,), "Embedding.save", REMEDY)
 OTHER = "give a folder that Embedding.save wrote for tables of these node types"
 
 
@@ -147,16 +146,13 @@ class EmbeddingMeta:
     def write(self, folder: Path) -> None:
         """Writes META.json."""
         content = {
-            "format": FORMAT,
-            "version": VERSION,
             "columns": dict(self.columns),
             "num_nodes": dict(self.num_nodes),
             "state": self.state,
             "steps": self.steps,
             "parts": self.parts,
-            "arrays": {name: promise.to_json() for name, promise in sorted(self.arrays.items())},
         }
-        write_json(folder / META_FILE, content)
+        FORMAT.write(folder, VERSION, content, self.arrays)
 
     @classmethod
     def read(cls, folder: Path) -> EmbeddingMeta:
@@ -166,25 +162,16 @@ class EmbeddingMeta:
             DatasetNotFoundError: no such file.
             DatasetError: damaged, or of another format or version.
         """
-        path = folder / META_FILE
-        if not path.is_file():
-            raise missing(path, "META", "give a folder that Embedding.save wrote")
-        content = read_json(path)
-        if (content.get("format"), content.get("version")) != (FORMAT, VERSION):
-            seen = f"{content.get('format')!r} {content.get('version')!r}"
-            fact = f"and version are {seen}, expected {FORMAT!r} {VERSION}"
-            raise broken(path, "format", fact, OTHER)
-        try:
+        content, _ = FORMAT.read(folder)
+        with FORMAT.parsing(folder):
             return cls(
                 columns={str(name): int(count) for name, count in content["columns"].items()},
                 num_nodes={str(name): int(count) for name, count in content["num_nodes"].items()},
                 state=int(content["state"]),
                 steps=int(content["steps"]),
                 parts=int(content["parts"]),
-                arrays={name: ArrayPromise.from_json(said) for name, said in content["arrays"].items()},
+                arrays=promises(content["arrays"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise broken(path, "contents", f"damaged ({error!r})", REMEDY) from error
 
 
 # Load #############################################################################################

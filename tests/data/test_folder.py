@@ -1,7 +1,6 @@
 """Folders of .npy arrays: round trips and damage."""
 
 import json
-import shutil
 import tempfile
 import warnings
 from pathlib import Path
@@ -22,10 +21,8 @@ from pyg_batchgnn.data import (
 )
 from pyg_batchgnn.data.folder_write import arrays_of, new_folder
 from tests.support.dataset_strategies import data_sets
-from tests.support.tiny_datasets import CLASSES, EDGES, NODES, equal, same, save_arrays, tiny_dataset
+from tests.support.tiny_datasets import CLASSES, EDGES, NODES, same, save_arrays, tiny_dataset
 
-#: Written by the first version of the format.
-V1 = Path(__file__).parent / "v1_dataset"
 EDGE_INDEX = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
 
 
@@ -130,34 +127,6 @@ def test_files_that_nothing_reads_are_named(tmp_path: Path) -> None:
     assert said[1].startswith("nodes.parquet") and "as .npy files into nodes/" in said[1]
     assert said[2].startswith("trian_mask.npy: is not read. Is train_mask.npy meant?")
     assert said[3].startswith("node: the folder is not read. Is nodes/ meant?")
-
-
-def test_version_1_reads_as_it_was() -> None:
-    dataset = read_folder(V1)
-    assert (dataset.name, dataset.num_nodes, dataset.num_classes) == ("old", 12, 3)
-    draw = torch.Generator().manual_seed(0)
-    labels = torch.arange(12) % 3
-    labels[-1] = -1
-    expected = {
-        "edge_index": torch.randint(12, (2, 30), generator=draw, dtype=torch.int32),
-        "nodes/x": (torch.arange(48).reshape(12, 4).float() / 8).half(),
-        "nodes/y": labels,
-        "edges/edge_attr": torch.arange(60).reshape(30, 2).float() / 4,
-        "splits/train": torch.tensor([0, 1, 2, 5, 4]),
-        "splits/val": torch.tensor([6, 7]),
-        "splits/test": torch.tensor([8, 10]),
-    }
-    found = arrays_of(dataset)
-    assert found.keys() == expected.keys()
-    assert all(equal(found[array], tensor) for array, tensor in expected.items())
-    assert verify_folder(V1) == 7
-
-
-def test_version_1_is_checked_too(tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(V1, tmp_path / "old"))
-    np.save(folder / "x.npy", np.zeros((12, 4), np.float16))
-    with pytest.raises(DatasetError, match=r"x\.npy: x: sha256 is"):
-        read_folder(folder)
 
 
 def test_edges_are_mapped_not_read(tmp_path: Path) -> None:

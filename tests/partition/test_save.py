@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import EDGES, NODES, DatasetError, read_folder
+from pyg_batchgnn.data import EDGES, NODES, DatasetError
 from pyg_batchgnn.data.files import file_sha256
 from pyg_batchgnn.partition import (
     is_partition,
@@ -24,13 +24,12 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.partition.folder_meta import read_partition_meta
 from pyg_batchgnn.partition.load import _Folder
-from tests.partition.job_partition import assert_same, graph, with_splits
+from tests.partition.job_partition import graph, with_splits
 from tests.support.ranks import run_ranks
 from tests.support.tiny_datasets import equal
 
 JOBS = "tests.partition.job_save"
 #: Folders that the first versions of the formats wrote, of the same graph.
-FIXTURES = Path(__file__).parent.parent / "data"
 
 
 def test_saved_parts_are_loaded_by_any_number_of_ranks(tmp_path: Path) -> None:
@@ -70,29 +69,6 @@ def test_a_part_is_mapped_not_read(saved: Path) -> None:
         assert file_sha256(saved / "part-00000" / "nodes" / "x.npy") == before
         assert verify_partition(saved) == 2 * 17 and is_partition(saved)
         assert part.num_nodes == 30 and part.in_edges.indices.numel() == 100
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_version_1_loads_as_version_2(ranks: int, tmp_path: Path) -> None:
-    old = FIXTURES / "v1_partition"
-    dataset = read_folder(FIXTURES / "v1_dataset")
-    with Communicator.create("alone") as comm:
-        parts = partition_parts(dataset, "random", 2, comm=comm)
-        new = save_partition(parts, tmp_path / "parts", comm)
-        folders = [(path, read_partition_meta(path)) for path in (old, new)]
-        assert [meta.version for _, meta in folders] == [1, 2]
-        for rank in range(ranks):
-            first, second = (_Folder(path, meta).part(rank, ranks) for path, meta in folders)
-            assert_same(first, second)
-        assert load_partition(old, comm).attributes[EDGES]["edge_attr"].shape == (30, 2)
-    assert verify_partition(old) == verify_partition(new) == 2 * 11
-
-
-def test_version_1_is_checked_too(tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(FIXTURES / "v1_partition", tmp_path / "old"))
-    alter(folder / "part-00001" / "table.x.npy")
-    with Communicator.create("alone") as comm, pytest.raises(DatasetError, match=r"table\.x\.npy: .*sha256"):
-        load_partition(folder, comm)
 
 
 @pytest.mark.parametrize("how", ["saved", "cut anew"])

@@ -18,6 +18,7 @@ from pyg_batchgnn.data.files.durable import (
     write_json,
     writing,
 )
+from pyg_batchgnn.data.files.meta_file import MetaFormat, promises
 from pyg_batchgnn.data.files.npy import (
     META_FILE,
     ArrayPromise,
@@ -38,6 +39,7 @@ __all__ = [
     "META_FILE",
     "ArrayPromise",
     "EdgeAppender",
+    "MetaFormat",
     "NpyAppender",
     "NpyHeader",
     "as_tensor",
@@ -49,6 +51,7 @@ __all__ = [
     "npy_header",
     "open_npy",
     "promise_of",
+    "promises",
     "read_header",
     "read_json",
     "rename_whole",

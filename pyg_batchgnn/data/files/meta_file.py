@@ -1,0 +1,79 @@
+"""META.json, by which a folder says what it holds and what its arrays must be."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyg_batchgnn.data.errors import broken, missing
+from pyg_batchgnn.data.files.durable import read_json, write_json
+from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise
+
+
+@dataclass(frozen=True)
+class MetaFormat:
+    """One kind of folder that this package writes.
+
+    Attributes:
+        name: the ``format`` in META.json.
+        versions: those that can be read.
+        writer: what writes such folders, for errors.
+        remedy: what to do where META.json is damaged.
+    """
+
+    name: str
+    versions: tuple[int, ...]
+    writer: str
+    remedy: str
+
+    def is_in(self, folder: str | Path) -> bool:
+        """Returns whether a folder says that it is of this kind."""
+        path = Path(folder).expanduser() / META_FILE
+        return path.is_file() and read_json(path).get("format") == self.name
+
+    def write(
+        self, folder: Path, version: int, content: Mapping[str, Any], arrays: Mapping[str, ArrayPromise]
+    ) -> None:
+        """Writes META.json: format and version, the content, and what is promised of each array."""
+        promises = {name: promise.to_json() for name, promise in sorted(arrays.items())}
+        write_json(
+            folder / META_FILE, {"format": self.name, "version": version, **content, "arrays": promises}
+        )
+
+    def read(self, folder: Path) -> tuple[dict[str, Any], str]:
+        """Reads META.json; returns its content and its SHA-256, by which ranks compare it.
+
+        Raises:
+            DatasetNotFoundError: there is no such file.
+            DatasetError: another format, or a version that cannot be read.
+        """
+        path = folder / META_FILE
+        if not path.is_file():
+            raise missing(path, "META", f"give a folder that {self.writer} wrote")
+        content = read_json(path)
+        if content.get("format") != self.name:
+            fact = f"is {content.get('format')!r}, expected {self.name!r}"
+            remedy = f"this folder holds something else: give one that {self.writer} wrote"
+            raise broken(path, "format", fact, remedy)
+        if content.get("version") not in self.versions:
+            known = " or ".join(map(str, self.versions))
+            fact = f"is {content.get('version')!r}, this release reads {known}"
+            raise broken(path, "version", fact, f"update pyg_batchgnn, or {self.remedy}")
+        return content, hashlib.sha256(path.read_bytes()).hexdigest()
+
+    @contextlib.contextmanager
+    def parsing(self, folder: Path) -> Iterator[None]:
+        """Turns errors of reading entries into a DatasetError that names META.json."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+            raise broken(folder / META_FILE, "contents", f"damaged ({error!r})", self.remedy) from error
+
+
+def promises(said: Mapping[str, Any]) -> dict[str, ArrayPromise]:
+    """Returns the promises in the ``arrays`` of META.json."""
+    return {name: ArrayPromise.from_json(one) for name, one in said.items()}
