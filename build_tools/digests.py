@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from pyg_batchgnn import (
@@ -270,8 +271,10 @@ def of_runs() -> dict[str, str]:
                     cwd=folder,
                     env=os.environ | {"PYTHONPATH": str(Path.cwd())},
                 )
-                text = hashlib.sha256((run / "checkpoint.safetensors").read_bytes()).hexdigest()[:16]
-                found[f"checkpoint, {name}, {ranks} ranks"] = text
+                digest = Digest()
+                for key, value in sorted(load_file(run / "checkpoint.safetensors").items()):
+                    digest.add(key, value)
+                found[f"checkpoint, {name}, {ranks} ranks"] = digest.text()
     return found
 
 
