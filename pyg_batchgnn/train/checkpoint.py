@@ -125,7 +125,6 @@ def _put_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 # Checkpoint #######################################################################################
 
-
 _KIND = "pyg_batchgnn checkpoint"
 _VERSION = 3
 

@@ -91,7 +91,6 @@ class RankCounts:
 
 # Link task ########################################################################################
 
-
 #: The K of each metric Hits@K.
 HITS = {
     Metric.HITS_1: 1,
@@ -223,7 +222,6 @@ class LinkRanking:
 
 # Ranked links #####################################################################################
 
-
 #: The words that one step of the generator's counter gives.
 _WORDS = 4
 
@@ -303,7 +301,6 @@ class RankedLinks:
 
 
 # Predicted links ##################################################################################
-
 
 #: The targets that each link of a split without negatives is ranked among.
 _DRAWN = 100

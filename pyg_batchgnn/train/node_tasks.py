@@ -18,10 +18,6 @@ from pyg_batchgnn.train.link_tasks import LinkTask
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import NodeTask, Tally, Task, average_precision, f1_score, roc_auc
 
-# Node tasks #######################################################################################
-
-# Predicted ########################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class PredictedNodes:
@@ -92,7 +88,6 @@ def _node_type(dataset: Dataset, wanted: str | None) -> str:
 
 # Class weights ####################################################################################
 
-
 Wanted: TypeAlias = Literal["balanced"] | tuple[float, ...] | None
 
 
@@ -146,8 +141,7 @@ def _given(wanted: tuple[float, ...] | None, columns: int, what: str) -> Tensor 
     return torch.tensor(wanted, dtype=torch.float32)
 
 
-# Labels check #####################################################################################
-
+# Checks of labels #################################################################################
 
 _ROWS_AT_A_TIME = 1 << 16
 _NAMES = {"train": "training", "val": "validation", "test": "test"}
@@ -267,7 +261,6 @@ class _ClassTally(Tally):
 
 
 # Label task #######################################################################################
-
 
 #: The elements of one label's scores that are exchanged between ranks at a time.
 _ELEMENTS = 1 << 24
@@ -438,8 +431,7 @@ class _ValueTally(Tally):
         return {Metric.MAE: absolute / count, Metric.RMSE: math.sqrt(squared / count)}
 
 
-# Choose ###########################################################################################
-
+# The choice of a task #############################################################################
 
 #: The metrics of each kind of task, by the name of the kind.
 _METRICS = {
