@@ -210,8 +210,8 @@ class Checkpoint:
                 best=values["best"],
                 optimiser=values["optimiser"],
                 ranks=[RankCheckpoint(**state) for state in values["ranks"]],
-                rows=values.get("rows", ""),
-                best_rows=values.get("best_rows", ""),
+                rows=values["rows"],
+                best_rows=values["best_rows"],
             )
         except TrainError as error:
             raise TrainError(f"{path}: {error}") from None
