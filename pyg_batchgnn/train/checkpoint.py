@@ -125,7 +125,6 @@ def _put_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 # Checkpoint #######################################################################################
 
-
 _KIND = "pyg_batchgnn checkpoint"
 _VERSION = 3
 
@@ -211,8 +210,8 @@ class Checkpoint:
                 best=values["best"],
                 optimiser=values["optimiser"],
                 ranks=[RankCheckpoint(**state) for state in values["ranks"]],
-                rows=values.get("rows", ""),
-                best_rows=values.get("best_rows", ""),
+                rows=values["rows"],
+                best_rows=values["best_rows"],
             )
         except TrainError as error:
             raise TrainError(f"{path}: {error}") from None

@@ -92,7 +92,6 @@ class RankCounts:
 
 # Link task ########################################################################################
 
-
 #: The K of each metric Hits@K.
 HITS = {
     Metric.HITS_1: 1,
@@ -224,7 +223,6 @@ class LinkRanking:
 
 # Ranked links #####################################################################################
 
-
 #: The words that one step of the generator's counter gives.
 _WORDS = 4
 
@@ -304,7 +302,6 @@ class RankedLinks:
 
 
 # Predicted links ##################################################################################
-
 
 #: The targets that each link of a split without negatives is ranked among.
 _DRAWN = 100

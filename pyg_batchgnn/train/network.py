@@ -76,7 +76,7 @@ class ModelInputs:
         return self.features[self.node_type] if self.is_homogeneous else hidden
 
 
-# Typed net ########################################################################################
+# A model of several types #########################################################################
 
 
 class TypedNet(nn.Module):
@@ -119,12 +119,8 @@ class TypedNet(nn.Module):
         return self.layers.outputs(batch, x=self.inputs(features_by_type(batch), learned))
 
     def infer(self, nodes: OwnedNodes, node_types: Collection[str]) -> dict[str, ModelOutput]:
-        """Returns the outputs of the nodes of some types that a process owns; collective.
-
-        Args:
-            nodes: all nodes, whose features have the learned rows behind them.
-            node_types: the types that are wanted.
-        """
+        """Returns the outputs of the nodes of some types that a process owns; collective. The
+        features of ``nodes`` have the learned rows behind them."""
         return self.layers.infer(nodes, node_types, self._projected)
 
     def infer_hidden(
@@ -134,7 +130,7 @@ class TypedNet(nn.Module):
         collective.
 
         Args:
-            nodes: all nodes, whose features have the learned rows behind them.
+            nodes: as of `infer`.
             node_types: the types that the last layer would compute.
             hidden_types: the types that are wanted, of those that it reads.
         """
@@ -201,8 +197,7 @@ class GraphNetwork(ABC):
     @abstractmethod
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
         """Returns the output of all nodes that this rank owns, from all their neighbours;
-        collective.
-        """
+        collective."""
 
     @property
     @abstractmethod
@@ -346,7 +341,6 @@ class TypedNetwork(NativeNetwork):
 
 # Link network #####################################################################################
 
-
 PairDecoder = DotProductDecoder | MLPDecoder
 
 
@@ -438,7 +432,7 @@ def build_decoder(kind: Decoder, columns: int) -> PairDecoder:
     return DotProductDecoder() if kind is Decoder.DOT else MLPDecoder(columns)
 
 
-# Pyg temporary files ##############################################################################
+# Files that PyG leaves ############################################################################
 
 # A guard against files that PyG leaves behind.
 #
@@ -460,7 +454,6 @@ def pyg_files_removed() -> Iterator[None]:
 
 
 # Build ############################################################################################
-
 
 _NATIVE: Mapping[ModelKind, Callable[..., native.NativeModel]] = {
     ModelKind.SAGE: native.SAGE,

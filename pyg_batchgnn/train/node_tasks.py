@@ -19,10 +19,6 @@ from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import NodeTask, Tally, Task, average_precision, f1_score, roc_auc
 from pyg_batchgnn.types import LABELS
 
-# Node tasks #######################################################################################
-
-# Predicted ########################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class PredictedNodes:
@@ -93,7 +89,6 @@ def _node_type(dataset: Dataset, wanted: str | None) -> str:
 
 # Class weights ####################################################################################
 
-
 Wanted: TypeAlias = Literal["balanced"] | tuple[float, ...] | None
 
 
@@ -147,8 +142,7 @@ def _given(wanted: tuple[float, ...] | None, columns: int, what: str) -> Tensor 
     return torch.tensor(wanted, dtype=torch.float32)
 
 
-# Labels check #####################################################################################
-
+# Checks of labels #################################################################################
 
 _ROWS_AT_A_TIME = 1 << 16
 _NAMES = {"train": "training", "val": "validation", "test": "test"}
@@ -268,7 +262,6 @@ class _ClassTally(Tally):
 
 
 # Label task #######################################################################################
-
 
 #: The elements of one label's scores that are exchanged between ranks at a time.
 _ELEMENTS = 1 << 24
@@ -439,8 +432,7 @@ class _ValueTally(Tally):
         return {Metric.MAE: absolute / count, Metric.RMSE: math.sqrt(squared / count)}
 
 
-# Choose ###########################################################################################
-
+# The choice of a task #############################################################################
 
 #: The metrics of each kind of task, by the name of the kind.
 _METRICS = {

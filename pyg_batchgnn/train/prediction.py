@@ -204,7 +204,6 @@ def refuse_existing(out: Path) -> None:
 
 # Prediction #######################################################################################
 
-
 _FORMAT_VERSION = 1
 #: Rows that are written together.
 _ROWS = 1 << 16

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 # Data commands ####################################################################################
 
-
 #: The most edges whose directions are compared, which takes some seconds.
 _COMPARED = 1 << 26
 
@@ -172,7 +171,6 @@ def _refuse_what_has_no_checksums(path: Path) -> None:
 
 
 # Partition command ################################################################################
-
 
 #: The most parts. Their folders are numbered with five digits.
 _MOST = 100_000

@@ -39,7 +39,6 @@ from pyg_batchgnn.train.errors import TrainError
 
 # Train config #####################################################################################
 
-
 #: The fields that mean nothing unless links are predicted, and those without a cache.
 _OF_LINKS = ("task.edge_type", "task.reverse_edge_type", "task.decoder", "task.negatives")
 _OF_CACHE = ("sampling.evaluate_with_cache", "sampling.cache_folder")
@@ -216,7 +215,6 @@ def _check_cache(config: TrainConfig) -> None:
 
 
 # Json values ######################################################################################
-
 
 T = TypeVar("T")
 
