@@ -23,27 +23,6 @@ from tests.support.model_pairs import PAIRS, both, cases, step_gradients, with_f
 CASES = cases()
 
 
-@pytest.mark.parametrize("kind", PAIRS)
-def test_state_moves_both_ways(kind: str) -> None:
-    native, reference = both(kind)
-    assert list(native.state_dict()) == list(reference.state_dict())
-    torch.manual_seed(99)
-    fresh_native, fresh_reference = PAIRS[kind].native(0.0), PAIRS[kind].pyg(0.0)
-    native.load_state_dict(fresh_reference.state_dict())
-    reference.load_state_dict(fresh_native.state_dict())
-    for name, value in fresh_reference.state_dict().items():
-        assert torch.equal(native.state_dict()[name], value)
-
-
-@pytest.mark.parametrize("kind", PAIRS)
-def test_initialised_as_pygs(kind: str) -> None:
-    torch.manual_seed(5)
-    native = PAIRS[kind].native(0.0).state_dict()
-    torch.manual_seed(5)
-    for name, value in PAIRS[kind].pyg(0.0).state_dict().items():
-        assert torch.equal(native[name], value), name
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kind", PAIRS)
@@ -164,7 +143,7 @@ def assert_same(
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kind", MODELS)
-def test_as_pyg_state_moves_both_ways(kind: str, options: str) -> None:
+def test_state_moves_both_ways(kind: str, options: str) -> None:
     native, reference = both_kinds(kind, **OPTIONS[options])
     assert list(native.state_dict()) == list(reference.state_dict())
     assert [name for name, _ in native.named_parameters()] == [
@@ -223,7 +202,7 @@ def test_values_of_edges() -> None:
 
 
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gatv2"])
-def test_as_pyg_initialised_as_pygs(kind: str) -> None:
+def test_initialised_as_pygs(kind: str) -> None:
     """Bit for bit; the perceptrons of PyG's GIN draw their weights twice."""
     ours, pygs = MODELS[kind]
     torch.manual_seed(5)
