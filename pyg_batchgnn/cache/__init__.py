@@ -7,8 +7,8 @@ from pyg_batchgnn.late_imports import late_names
 if TYPE_CHECKING:
     from pyg_batchgnn.cache.aggregation_cache import AggregationCache
     from pyg_batchgnn.cache.all_nodes import AllNodes
+    from pyg_batchgnn.cache.build import Aggregation
     from pyg_batchgnn.cache.folder import is_aggregation_cache, verify_aggregation_cache
-    from pyg_batchgnn.cache.kinds import Aggregation
 else:
     __getattr__ = late_names(__name__)
 

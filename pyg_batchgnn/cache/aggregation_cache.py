@@ -2,45 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.cache.build import check_features
-from pyg_batchgnn.cache.by_relation import AggregatesByRelation
-from pyg_batchgnn.cache.contexts import context_of, features_of
-from pyg_batchgnn.cache.folder import CacheMeta, SavedRows, aggregates_array, check_kinds, save_rows
-from pyg_batchgnn.cache.origin import Origin, differences
-from pyg_batchgnn.cache.relation_aggregates import PassSettings, RelationAggregates
-from pyg_batchgnn.cache.relation_context import RelationContext
-from pyg_batchgnn.cache.relation_kinds import KindByRelation, kinds_by_name, kinds_of
-from pyg_batchgnn.ops import check_budget
-from pyg_batchgnn.store import DistFeatureStore, TypedGraph
-from pyg_batchgnn.types import Relation, Schema
+from pyg_batchgnn import ops
+from pyg_batchgnn.cache.build import (
+    SCALE,
+    Aggregation,
+    GraphFingerprint,
+    aggregator,
+    check_features,
+    digest_edges,
+    digest_features,
+    own_scale,
+    result_dtype,
+    wide_dtype,
+)
+from pyg_batchgnn.cache.contexts import GraphContext, LocalContext, context_of, features_of
+from pyg_batchgnn.cache.folder import CacheMeta, SavedRows, load_rows, save_rows
+from pyg_batchgnn.cache.pieces import PassReads, ReadableRows, RelationPiece, progress_bar
+from pyg_batchgnn.ops import OwnedEdges, check_budget
+from pyg_batchgnn.store import CscGraph, DistFeatureStore, TypedGraph
+from pyg_batchgnn.types import FEATURES, Group, Schema
+
+#: The only node type and the only relation, by number.
+_ONLY = 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AggregationCache(AggregatesByRelation):
+class AggregationCache:
     """The input features aggregated over all in-neighbours, for every node that a process owns.
 
-    A loader with a cache does not sample the last hop. Native minibatches carry the aggregates of
-    each node beside the node's own features, one for each relation into its type, and native models
-    begin with the aggregates. So the first layer sees all in-neighbours of a node, the same in
-    every epoch.
+    A loader with a cache does not sample the last hop. Native minibatches carry the aggregate of
+    each node beside the node's own features, and native models begin with it. So the first layer
+    sees all in-neighbours of a node, the same in every epoch.
 
-    `build` or `load` makes a cache. `kind`, `rows`, `readable`, `fingerprint` and `attribute` can
-    be read from the cache itself if it has one relation.
+    `build` or `load` makes a cache. The graph has one node type and one relation.
 
     Attributes:
-        schema: the node types and the relations of the graph.
-        relations: the aggregates by relation.
+        kind: the aggregation.
+        rows: [n, F] aggregates of this process's nodes: of all nodes, or of the rank's own in the
+            order of its part. Their type is that of the features, but float32 for float16.
+        readable: such rows of the ranks whose memory this one can read, by rank.
+        fingerprint: of the edges and the features; it does not depend on the partition.
         store: the store of the features that the cache was made of, over ranks; None in one
             process.
         origin: the ``Data`` that the cache was made of, in one process; None if it was none.
     """
 
+    kind: Aggregation
+    rows: Tensor
+    readable: dict[int, Tensor]
+    fingerprint: GraphFingerprint
     store: DistFeatureStore | None = None
     origin: Origin | None = None
 
@@ -48,7 +67,7 @@ class AggregationCache(AggregatesByRelation):
     def build(
         cls,
         data: Any,
-        kind: KindByRelation,
+        kind: str | Aggregation,
         *,
         memory_budget: int | str | None = None,
         threads: int | None = None,
@@ -60,11 +79,9 @@ class AggregationCache(AggregatesByRelation):
         once per piece, so fewer and larger pieces fetch less.
 
         Args:
-            data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features); or over ranks
-                (`DistFeatureStore`, `DistGraphStore`).
-            kind: "mean" for SAGE, "sum" for GIN, "symmetric" for GCN. A mapping gives the kind of
-                each relation, and leaves out the relations that are not aggregated. One name is for
-                all relations.
+            data: a ``Data``, or a ``HeteroData`` of one node type and one relation; a pair
+                (`CscGraph`, features); or over ranks (`DistFeatureStore`, `DistGraphStore`).
+            kind: "mean" for SAGE, "sum" for GIN, "symmetric" for GCN.
             memory_budget: bytes (or a text like "2GiB") that a piece takes, about, but at least
                 what one node needs. None: an eighth of the free memory of the host that has least,
                 divided by its ranks. The result does not depend on it.
@@ -72,21 +89,15 @@ class AggregationCache(AggregatesByRelation):
             progress: True shows a progress bar on the standard error of the first rank.
 
         Raises:
-            ValueError, TypeError: there is no such aggregation or no ``x``, or ``x`` cannot be
-                aggregated before training.
-            AgreementError: ranks were given different relations or aggregations.
+            ValueError, TypeError: there is no such aggregation or no ``x``, ``x`` cannot be
+                aggregated before training, or the graph has several types or relations.
+            AgreementError: ranks were given different aggregations.
         """
-        settings = PassSettings(check_budget(memory_budget), threads, progress)
+        budget, wanted = check_budget(memory_budget), Aggregation.parse(kind)
         graph = context_of(data, threads)
-        kinds = kinds_of(kind, graph.schema)
-        # Before the first relation is read: reading one is collective.
-        graph.agree(kinds_by_name(kinds, graph.schema))
-        relations = {}
-        for number, wanted in kinds.items():
-            names = graph.schema.relations[number]
-            named = _of_relation(settings, graph.schema, names)
-            relations[names] = RelationAggregates.build(RelationContext(graph, number), wanted, named)
-        return cls(graph.schema, relations, graph.store, Origin.of(data))
+        check_plain(graph.schema)
+        graph.agree({"aggregation": wanted.value})
+        return _Pass(graph, budget, threads, progress).build(wanted, Origin.of(data))
 
     @classmethod
     def load(
@@ -94,7 +105,7 @@ class AggregationCache(AggregatesByRelation):
         folder: str | Path,
         data: Any,
         *,
-        kind: KindByRelation | None = None,
+        kind: str | Aggregation | None = None,
         memory_budget: int | str | None = None,
         threads: int | None = None,
         progress: bool = False,
@@ -106,7 +117,7 @@ class AggregationCache(AggregatesByRelation):
         Args:
             folder: the same on every rank.
             data: the graph and the features that the cache was made of; see `build`.
-            kind: the aggregations that are expected, as in `build`; None: any.
+            kind: the aggregation that is expected, as in `build`; None: any.
             memory_budget, threads, progress: see `build`; the edges are compared in pieces.
 
         Raises:
@@ -114,22 +125,13 @@ class AggregationCache(AggregatesByRelation):
                 of another aggregation, or where a file is damaged or missing on any rank.
             AgreementError: ranks were given different folders or aggregations.
         """
-        settings = PassSettings(check_budget(memory_budget), threads, progress)
+        budget, wanted = check_budget(memory_budget), None if kind is None else Aggregation.parse(kind)
         graph, path = context_of(data, threads), Path(folder).expanduser()
-        schema = graph.schema
-        wanted = None if kind is None else kinds_of(kind, schema)
+        check_plain(graph.schema)
         meta = graph.run_together(lambda: CacheMeta.read(path))
-        expected = None if wanted is None else kinds_by_name(wanted, schema)
-        graph.agree({"aggregation cache": meta.digest, "kind": expected})
-        found = meta.by_number(path, schema)
-        check_kinds(path, found, wanted, schema)
-        relations = {}
-        for number, one in found.items():
-            names, context = schema.relations[number], RelationContext(graph, number)
-            check_features(context.features)
-            named = _of_relation(settings, schema, names)
-            relations[names] = RelationAggregates.load(path, context, one, named)
-        return cls(schema, relations, graph.store, Origin.of(data))
+        graph.agree({"aggregation cache": meta.digest, "kind": wanted and wanted.value})
+        meta.check_kind(path, wanted)
+        return _Pass(graph, budget, threads, progress).load(path, meta, Origin.of(data))
 
     def save(self, folder: str | Path) -> Path:
         """Writes a new folder. Collective over ranks.
@@ -141,23 +143,30 @@ class AggregationCache(AggregatesByRelation):
             DatasetError: on every rank, if the folder exists or a rank cannot write.
         """
         comm = None if self.store is None else self.store.comm
-        return save_rows(Path(folder).expanduser(), [self._saved(one) for one in self.relations], comm)
+        node = None if self.store is None else self.store.part.original_ids(_ONLY)
+        saved = SavedRows(self.kind, self.fingerprint, node, self.rows)
+        return save_rows(Path(folder).expanduser(), saved, comm)
 
-    def _saved(self, relation: Relation) -> SavedRows:
-        schema, one = self.schema, self.relations[relation]
-        number = schema.relation_number(relation)
-        target = schema.target_types[number]
-        node = None if self.store is None else self.store.part.original_ids(target)
-        names = None if schema.is_plain else relation
-        array = aggregates_array(names)
-        return SavedRows(names, array, one.kind, one.fingerprint, node, one.rows)
+    @property
+    def attribute(self) -> str:
+        """The name of the aggregates in minibatches."""
+        return self.kind.attribute
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of this process's aggregates."""
+        return self.rows.nbytes
+
+    def __repr__(self) -> str:
+        nodes, columns = self.rows.shape
+        return (
+            f"{type(self).__name__}({self.kind.value}, {nodes:,} nodes, {columns} columns of "
+            f"{self.rows.dtype})"
+        )
 
     def add_to(self, features: DistFeatureStore) -> DistFeatureStore:
-        """Returns the features' store with the aggregates as further attributes of nodes."""
-        for relation, one in self.relations.items():
-            name = self.attribute_of(relation)
-            features = features.with_attribute(self._targets(relation), name, one.readable)
-        return features
+        """Returns the features' store with the aggregates as a further attribute of nodes."""
+        return features.with_attribute(nodes_of(features.part.schema), self.attribute, self.readable)
 
     def check_data(self, data: Data | HeteroData, graph: TypedGraph) -> None:
         """Raises ValueError unless the cache is of this graph and its features, in one process.
@@ -171,19 +180,169 @@ class AggregationCache(AggregatesByRelation):
         """
         if self.origin is not None and self.origin.is_of(data, graph):
             return
-        for relation, one in self.relations.items():
-            x = features_of(data, relation[0])
-            if x is None:
-                continue
-            number = graph.schema.relation_number(relation)
-            if found := differences(one.fingerprint, graph, number, x):
-                raise ValueError(
-                    f"the aggregation cache is of another graph: data has {', '.join(found)}"
-                    f"{f' in {relation}' if graph.schema.has_names else ''}; make one of this data: "
-                    f"AggregationCache.build(data, {one.kind.value!r})"
-                )
+        x = features_of(data, graph.schema.node_types[_ONLY])
+        if x is not None and (found := _differences(self.fingerprint, graph, x)):
+            raise ValueError(
+                f"the aggregation cache is of another graph: data has {', '.join(found)}; make one of this "
+                f"data: AggregationCache.build(data, {self.kind.value!r})"
+            )
 
 
-def _of_relation(settings: PassSettings, schema: Schema, relation: Relation) -> PassSettings:
-    """Returns the settings of a pass whose progress bar names the relation."""
-    return replace(settings, of=f", {'-'.join(relation)}" if schema.has_names else "")
+def check_plain(schema: Schema) -> None:
+    """Raises ValueError unless a graph has one node type and one relation."""
+    if not schema.is_plain:
+        raise ValueError(
+            f"an aggregation cache is for graphs of one node type and one relation, but this one has "
+            f"{len(schema.node_types)} node types and {schema.num_relations} relations: train without a cache"
+        )
+
+
+def nodes_of(schema: Schema) -> Group:
+    """Returns the group of the nodes of a graph of one type."""
+    return schema.node_groups[_ONLY]
+
+
+# Origin ###########################################################################################
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The edges and the features that a cache was made of, held weakly.
+
+    By them the data is recognised without being read again.
+
+    Attributes:
+        edges: the ``edge_index`` of a ``Data``, or the sources of a `CscGraph`.
+        x: the features.
+        versions: the version counters of both.
+    """
+
+    edges: weakref.ref[Tensor]
+    x: weakref.ref[Tensor]
+    versions: tuple[int, int]
+
+    @classmethod
+    def of(cls, data: Any) -> Origin | None:
+        """Returns the origin of a cache of ``data``; None if it could not be recognised."""
+        if isinstance(data, HeteroData):
+            return None
+        if isinstance(data, Data):
+            edges, x = data.edge_index, data.x
+        elif isinstance(data[0], CscGraph):
+            edges, x = data[0].indices, data[1]
+        else:
+            return None
+        if not all(isinstance(one, Tensor) and not one.is_inference() for one in (edges, x)):
+            return None
+        return cls(weakref.ref(edges), weakref.ref(x), (edges._version, x._version))
+
+    def is_of(self, data: Data | HeteroData, graph: TypedGraph) -> bool:
+        """Returns whether a ``Data`` or its graph has the same tensors, not written to since."""
+        if isinstance(data, HeteroData):
+            return False
+        edges, x = self.edges(), self.x()
+        if edges is None or x is None or x is not data.x:
+            return False
+        known = edges is graph.relations[_ONLY].indices or edges is data.edge_index
+        return known and self.versions == (edges._version, x._version)
+
+
+def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str]:
+    """Returns, in words, what a graph and its features differ in from those of a fingerprint."""
+    found = _Pass(LocalContext(graph, {_ONLY: x}), None, None, False)
+    counts = found.num_nodes, found.own.num_edges, found.features.size(1), found.dtype_name
+    wrong = known.differences(GraphFingerprint(*counts, known.edges, known.features))
+    return wrong or known.differences(found.fingerprint(found.sum_of_edges("")))
+
+
+# Passes over all nodes ############################################################################
+
+
+class _Pass:
+    """Passes over all nodes that a process owns, in pieces. All methods are collective over ranks.
+
+    Args:
+        graph: the graph and its features.
+        budget: bytes of a piece, about; None: an eighth of the free memory.
+        threads: at most this many threads; torch's own number where None.
+        progress: True shows a progress bar on the standard error of the first rank.
+
+    Raises:
+        TypeError, ValueError: the nodes have no features that can be read here.
+    """
+
+    def __init__(self, graph: GraphContext, budget: int | None, threads: int | None, progress: bool) -> None:
+        self._graph, self._budget, self._threads = graph, budget, threads
+        self._shows = progress and graph.rank == 0
+        readable = graph.features(_ONLY)
+        if readable is None:
+            raise ValueError(graph.no_features(_ONLY))
+        self.own: OwnedEdges = graph.owned_edges(_ONLY)
+        self._readable, self.features = readable, readable[graph.rank]
+        self.num_nodes = graph.num_nodes(_ONLY)
+
+    @property
+    def dtype_name(self) -> str:
+        return str(self.features.dtype).removeprefix("torch.")
+
+    def build(self, kind: Aggregation, origin: Origin | None) -> AggregationCache:
+        """Aggregates the features."""
+        own, features = self.own, self.features
+        dtype = result_dtype(features)
+        scale = own_scale(own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
+        out = self._graph.allocate((own.node.numel(), features.size(1)), dtype)
+        rows = out[self._graph.rank]
+        reduce = aggregator(kind, own, features, scale, self._threads)
+        tables = {FEATURES: self._readable}
+        if scale is not None:
+            tables[SCALE] = self._graph.shared(scale)
+        edges = 0
+        for piece in self._pieces(tables, f"aggregating features ({kind.value})"):
+            rows[piece.rows.start : piece.rows.stop] = reduce(piece)
+            edges += digest_edges(own, piece)
+            del piece
+        # This is collective: all ranks have written their rows then.
+        return AggregationCache(kind, rows, out, self.fingerprint(edges), self._graph.store, origin)
+
+    def load(self, path: Path, meta: CacheMeta, origin: Origin | None) -> AggregationCache:
+        """Reads the aggregates in a folder.
+
+        Raises:
+            DatasetError: on every rank, where the folder is of another graph or of other features,
+                or where its file is damaged or missing on any rank.
+        """
+        check_features(self.features)
+        fingerprint = self.fingerprint(self.sum_of_edges("comparing with the aggregation cache"))
+        meta.check_fingerprint(path, fingerprint)
+        out = self._graph.allocate((self.own.node.numel(), self.features.size(1)), meta.dtype)
+        rows = out[self._graph.rank]
+        self._graph.run_together(lambda: load_rows(path, meta, self.own.node, rows))
+        return AggregationCache(meta.kind, rows, out, fingerprint, self._graph.store, origin)
+
+    def sum_of_edges(self, title: str) -> int:
+        """Returns the sum of the digests of this process's edges."""
+        edges = 0
+        for piece in self._pieces({}, title):
+            edges += digest_edges(self.own, piece)
+            del piece
+        return edges
+
+    def fingerprint(self, edges: int) -> GraphFingerprint:
+        """Makes the fingerprint from the sums of all ranks. ``edges``: this rank's."""
+        features = digest_features(self._graph.original_ids(_ONLY), self.features)
+        sums = self._graph.sums([edges, features])
+        columns = self.features.size(1)
+        return GraphFingerprint.of(self.num_nodes, self.own.num_edges, columns, self.dtype_name, *sums)
+
+    def _pieces(self, tables: Mapping[str, ReadableRows], title: str) -> Iterator[RelationPiece]:
+        """Yields the owned nodes in pieces that hold some columns of the sources."""
+        reads = PassReads([_ONLY], {_ONLY: tables})
+        with progress_bar(title, self.own.node.numel(), self._shows) as advance:
+            for piece in self._graph.pieces(reads, self._budget):
+                found = RelationPiece(piece.targets[_ONLY], piece.indices[_ONLY], piece.nodes[_ONLY])
+                del piece  # its memory is free while the next one's rows are fetched
+                done = len(found.rows)
+                yield found
+                del found
+                advance(done)
+        ops.empty_cache()  # its blocks have sizes that are not needed again

@@ -228,9 +228,8 @@ class LocalSetup:
         if self._options.export is Export.PYG:
             return made
         plan = dataclasses.replace(made.plan, edge_ids=has_edge_attributes(data, self._graph))
-        cache = self._options.aggregation_cache
-        if cache is not None:
-            plan = without_cached_hop(cache, plan, self._graph.schema)
+        if self._options.aggregation_cache is not None:
+            plan = without_cached_hop(plan, self._graph.schema)
         return made.with_plan(plan, Layout.CSC)
 
     def _reading(self, sampler: Any, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:

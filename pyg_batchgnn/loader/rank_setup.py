@@ -228,7 +228,7 @@ class RankSetup:
         self._sampling = RankSampling.of(self._features, self._graph, request)
         self.plan = self._sampling.plan
         cache, schema = options.aggregation_cache, self._graph.part.schema
-        self._plan = self.plan if cache is None else without_cached_hop(cache, self.plan, schema)
+        self._plan = self.plan if cache is None else without_cached_hop(self.plan, schema)
         self.link_place = LinksOverRanks(self._graph, self._schedule_name)
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -306,7 +306,7 @@ class RankSetup:
             "attributes of the stores": [[str(group), *sorted(named)] for group, named in fields.items()],
             "feature_cache": options.feature_cache,
             "hybrid": self._graph.topology is not None,
-            "aggregation cache": None if cache is None else cache.kinds,
+            "aggregation cache": None if cache is None else cache.kind.value,
         }
 
     # Parts #######################################################################################
@@ -359,8 +359,8 @@ class RankSetup:
         cache, features, names = self._options.aggregation_cache, self._features, self._attributes()
         if cache is not None:
             features = cached_store(cache, features)
-            for group, more in cache.names.items():
-                names[group] = [*names[group], *more]
+            nodes = features.part.schema.node_groups[0]
+            names[nodes] = [*names[nodes], cache.attribute]
         topology = self._graph.topology
         internal = None if topology is None else topology.internal
         return RemoteFetcher(features, names, internal, self._options.threads)

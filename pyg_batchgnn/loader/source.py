@@ -483,55 +483,43 @@ def cached_tables(
     """
     if cache.store is not None:
         raise ValueError(f"cache holds one rank's aggregates, but data is a graph held whole; {_ANEW}")
-    tables = cache.tables()
+    _check_schema(graph.schema)
+    nodes = graph.schema.node_groups[0]
     if isinstance(data, (Data, HeteroData)):
-        _check_sizes(cache, data, graph)
+        store = data if isinstance(data, Data) else data[nodes.name]
+        _check_sizes(cache, store, graph)
         cache.check_data(data, graph)
-        for group, named in tables.items():
-            store = data if isinstance(data, Data) else data[group.name]
-            if taken := [name for name in named if name in store]:
-                raise ValueError(f"data has an attribute {taken[0]!r} already; rename it")
-    return tables
+        if cache.attribute in store:
+            raise ValueError(f"data has an attribute {cache.attribute!r} already; rename it")
+    return {nodes: {cache.attribute: cache.rows}}
 
 
-def without_cached_hop(cache: AggregationCache, plan: MinibatchPlan, schema: Schema) -> SamplingPlan:
+def without_cached_hop(plan: MinibatchPlan, schema: Schema) -> SamplingPlan:
     """Returns a plan without its last hop, for which the aggregates stand.
 
     Raises:
-        ValueError: the cache is of a graph with another schema, the plan has one hop at most, or
-            its last hop has a fanout for a relation that has no aggregates.
+        ValueError: the graph has several types or relations, or the plan has one hop at most.
     """
-    _check_schema(cache, schema)
+    _check_schema(schema)
     assert isinstance(plan, SamplingPlan)
-    shorter = plan.without_last_hop()
-    for relation in cache.schema.relations:
-        fanout = plan.fanouts_of(relation)[-1]
-        if fanout and relation not in cache.relations:
-            raise ValueError(
-                f"the last hop has the fanout {fanout} for the relation {relation}, of which the aggregation "
-                f"cache has no aggregates: give it the fanout 0 there, or a kind in AggregationCache.build"
-            )
-    return shorter
+    return plan.without_last_hop()
 
 
-def _check_schema(cache: AggregationCache, schema: Schema) -> None:
-    if cache.schema != schema:
+def _check_schema(schema: Schema) -> None:
+    if not schema.is_plain:
         raise ValueError(
-            f"cache is of a graph with the relations {list(cache.schema.relations)}, but data has "
+            f"an aggregation cache is of a graph with one node type and one relation, but data has "
             f"{list(schema.relations)}; {_ANEW}"
         )
 
 
-def _check_sizes(cache: AggregationCache, data: Data | HeteroData, graph: TypedGraph) -> None:
+def _check_sizes(cache: AggregationCache, store: Any, graph: TypedGraph) -> None:
     """Raises ValueError unless the numbers of nodes and columns are those of the data."""
-    for relation, one in cache.relations.items():
-        nodes, columns = one.rows.shape
-        x = data.x if isinstance(data, Data) else data[relation[0]].get("x")
-        held = graph.num_nodes[graph.schema.type_number(relation[2])]
-        width = columns if x is None else x.shape[-1]
-        if (held, width) != (nodes, columns):
-            of = f" in {relation}" if graph.schema.has_names else ""
-            raise ValueError(
-                f"cache is of {nodes} nodes with {columns} feature columns{of}, but data has {held} nodes "
-                f"with {width}; {_ANEW}"
-            )
+    nodes, columns = cache.rows.shape
+    x = store.get("x")
+    held, width = graph.num_nodes[0], columns if x is None else x.shape[-1]
+    if (held, width) != (nodes, columns):
+        raise ValueError(
+            f"cache is of {nodes} nodes with {columns} feature columns, but data has {held} nodes with "
+            f"{width}; {_ANEW}"
+        )
