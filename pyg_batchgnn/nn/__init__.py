@@ -19,7 +19,7 @@ from pyg_batchgnn.nn.graph import (
     whole_graph,
 )
 from pyg_batchgnn.nn.halo import HaloPass
-from pyg_batchgnn.nn.hetero import HeteroConv, aggregates_by_relation
+from pyg_batchgnn.nn.hetero import HeteroConv
 from pyg_batchgnn.nn.inference import (
     ComputeInputs,
     HasNodes,
@@ -99,7 +99,6 @@ __all__ = [
     "TypedBatch",
     "TypedModel",
     "Update",
-    "aggregates_by_relation",
     "as_made",
     "check_cpu",
     "check_row_wise",

@@ -17,7 +17,7 @@ from torch_geometric.nn.conv import MessagePassing
 from pyg_batchgnn.nn.graph import LayerGraph, all_nodes, is_sampled
 from pyg_batchgnn.nn.inputs import RowView
 from pyg_batchgnn.nn.native_conv import layer_name, refuse
-from pyg_batchgnn.types import Relation, SampledMinibatch
+from pyg_batchgnn.types import SampledMinibatch
 
 #: The prefix of the attributes that carry aggregates in a minibatch.
 _PREFIX = "x_"
@@ -86,14 +86,6 @@ class Aggregated:
                 f"the minibatch carries no 'x'; put it among the loader's attributes"
             )
         return self.own
-
-
-def attribute_of(kind: str, relation: Relation, is_plain: bool) -> str:
-    """Returns the name of the aggregates of a relation among the attributes of its targets.
-
-    It names the relation unless the graph has one node type and one relation.
-    """
-    return _PREFIX + kind if is_plain else f"{_PREFIX}{kind}:{'__'.join(relation)}"
 
 
 def refuse_aggregated(conv: MessagePassing, why: str) -> ValueError:

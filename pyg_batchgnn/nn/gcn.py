@@ -13,7 +13,7 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.graph import HaloGraph, LayerGraph, Targets
+from pyg_batchgnn.nn.graph import HaloGraph, LayerGraph
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive, refuse
@@ -227,10 +227,6 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         dtype = ops.compute_dtype(self.lin.weight)
         check_input(given.x, self.lin.weight.size(1), dtype)
         return self._product(self._aggregate(given, edge_weight, dtype))
-
-    def known_terms(self, x: Aggregated, targets: Targets) -> Terms:  # noqa: ARG002
-        """Returns the terms of all rows from aggregates that were computed in advance."""
-        return self._product(self._known(x, None))
 
     def _product(self, aggregated: Rows) -> Terms:
         """Returns the product of the aggregates with bias."""

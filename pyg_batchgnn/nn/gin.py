@@ -13,7 +13,7 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
-from pyg_batchgnn.nn.graph import LayerGraph, Targets
+from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, NormedRows, Rows, RowView, check_input, conv_input
 from pyg_batchgnn.nn.linear import Linear, is_watched, linear_of
 from pyg_batchgnn.nn.native_conv import NativeConv, refuse
@@ -89,10 +89,6 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
     def terms(self, given: ConvInput) -> Terms:
         """Returns the terms of the rows of the targets."""
         return self._terms(self._sums(given, None))
-
-    def known_terms(self, x: Aggregated, targets: Targets) -> Terms:  # noqa: ARG002
-        """Returns the terms of all rows from aggregates that were computed in advance."""
-        return self._terms(self._known(x))
 
     def _terms(self, sums: Tensor) -> Terms:
         """Applies the module to the sums."""

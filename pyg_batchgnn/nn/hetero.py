@@ -15,11 +15,10 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.conv.hetero_conv import group
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.aggregated import KINDS, Aggregated, attribute_of, refuse_aggregated
 from pyg_batchgnn.nn.graph import LayerGraph, LayerRows, is_typed, layer_graph, layer_rows, whole_graph
-from pyg_batchgnn.nn.inputs import ConvInput, NodeRows, Rows, RowView, check_matrix, features_by_type, head
+from pyg_batchgnn.nn.inputs import ConvInput, NodeRows, Rows, check_matrix, head
 from pyg_batchgnn.nn.linear import is_watched
-from pyg_batchgnn.nn.native_conv import NativeConv, check_called, layer_name, refuse
+from pyg_batchgnn.nn.native_conv import NativeConv, check_called, layer_name
 from pyg_batchgnn.nn.terms import Terms, Update, total, update_arguments
 from pyg_batchgnn.types import NodePiece, Relation, SampledMinibatch
 
@@ -249,95 +248,6 @@ def _terms(conv: Any, given: ConvInput, values: Mapping[str, Tensor], relation: 
     return result
 
 
-# Aggregations computed in advance #################################################################
-#
-# As `Aggregated` for a layer of one relation. Every node of the minibatch is a target.
-
-
-def aggregates_by_relation(
-    minibatch: SampledMinibatch, x_dict: Mapping[str, Rows] | None = None
-) -> dict[Relation, Aggregated]:
-    """Returns the aggregates that a minibatch carries by relation, read in place.
-
-    They are the input of the first `HeteroConv` of a model: ``conv(aggregates, minibatch)``
-    computes all nodes of the minibatch.
-
-    Args:
-        minibatch: the minibatch, of a loader with an aggregation cache.
-        x_dict: the own rows of the nodes by type; those that the minibatch carries if None.
-
-    Returns:
-        Aggregates by relation; none where there are none.
-    """
-    own = features_by_type(minibatch) if x_dict is None else x_dict
-    schema, attributes = minibatch.schema, getattr(minibatch, "attributes", {})
-    found: dict[Relation, Aggregated] = {}
-    for relation, target in zip(schema.relations, schema.target_types, strict=True):
-        rows: Any = attributes.get(schema.node_groups[target])
-        for kind in KINDS if rows is not None else ():
-            name = attribute_of(kind, relation, schema.is_plain)
-            if name in rows.tables:
-                table = rows.tables[name]
-                neighbours = table if rows.row is None else RowView(table, rows.row)
-                found[relation] = Aggregated(kind, neighbours, own.get(relation[2]))
-    return found
-
-
-def is_aggregated(given: Mapping[Any, Any]) -> bool:
-    """Returns whether a layer is given aggregates by relation."""
-    return any(isinstance(one, Aggregated) for one in given.values())
-
-
-def terms_of_aggregates(
-    convs: Mapping[Relation, Any], given: Mapping[Any, Any], minibatch: Any
-) -> dict[str, TypeTerms]:
-    """Computes a first layer of several relations from aggregates, up to the sum over them.
-
-    Args:
-        convs: the native convolution of each relation. Relations that the minibatch does not have
-            are left out.
-        given: the aggregates by relation.
-        minibatch: the minibatch.
-
-    Returns:
-        The terms of each type that a relation leads to, in the order of the relations.
-
-    Raises:
-        TypeError: ``minibatch`` is no minibatch.
-        ValueError: a convolution cannot read aggregates, there are none of its relation, or these
-            are not the rows of the minibatch's nodes.
-    """
-    if not is_typed(minibatch):
-        raise TypeError(f"aggregates belong to a minibatch's nodes, got edges of {type(minibatch).__name__}")
-    results: dict[str, TypeTerms] = {}
-    for relation, conv in convs.items():
-        if relation not in minibatch.schema.relations:
-            continue
-        one, target = given.get(relation), relation[2]
-        if not isinstance(one, Aggregated):
-            raise ValueError(
-                f"the minibatch carries no aggregates of {relation}; name it in AggregationCache.build, "
-                "or leave its convolution out of the first layer"
-            )
-        _check(conv)
-        rows = layer_rows(minibatch, 0, target)
-        one.check_rows(rows.num_targets)
-        if target not in results:
-            own = None if one.own is None else NodeRows(one.own, rows.num_targets)
-            results[target] = TypeTerms(rows, own)
-        results[target].parts.append(conv.known_terms(one, rows))
-    return results
-
-
-def _check(conv: MessagePassing) -> None:
-    """Raises ValueError if a convolution cannot read aggregates."""
-    if not hasattr(conv, "known_terms"):
-        raise refuse_aggregated(conv, "it weighs neighbours by weights that it learns")
-    if is_watched(conv):
-        raise refuse(conv, "hooks beside aggregates made beforehand", "remove the hooks")
-    check_called(conv)
-
-
 _AGGREGATIONS = ("sum", "mean", "min", "max", "cat", None)
 
 
@@ -375,7 +285,7 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
 
     def forward(
         self,
-        x_dict: Mapping[str, Rows] | Mapping[Relation, Aggregated],
+        x_dict: Mapping[str, Rows],
         edge_index_dict: SampledMinibatch | Mapping[Relation, Tensor],
         layer: int | Mapping[Relation, Tensor] | None = None,
         *,
@@ -386,9 +296,7 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
 
         Args:
             x_dict: [>= N, F] by node type, the rows of the sources, tensors or `RowView`; the first
-                D are the rows of the targets. `features_by_type` reads them from a minibatch. Or
-                aggregates by relation, as `aggregates_by_relation` returns them: then all nodes of
-                the minibatch are computed.
+                D are the rows of the targets. `features_by_type` reads them from a minibatch.
             edge_index_dict: a minibatch with ``layer``, or [2, E] by relation. Relations that are
                 missing are left out.
             layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's values of
@@ -401,19 +309,11 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
         Returns:
             [D, out_channels] by node type; [D, relations, out_channels] if ``aggr`` is None.
         """
-        x: Mapping[Any, Any] = x_dict
-        if is_aggregated(x):
-            if layer is not None or kwargs_dict:
-                raise ValueError(
-                    "aggregates take no layer and no values of edges: conv(aggregates, minibatch)"
-                )
-            known = terms_of_aggregates(dict(self.convs.items()), x, edge_index_dict)
-            return {name: self._result(terms, update) for name, terms in known.items()}
         values = self._edge_values(kwargs_dict)
         if isinstance(layer, Mapping):
             values, layer = {**values, **self._positional(layer)}, None
-        edges = typed_edges(edge_index_dict, layer, x)
-        found = terms_by_type(dict(self.convs.items()), x, edges, values)
+        edges = typed_edges(edge_index_dict, layer, x_dict)
+        found = terms_by_type(dict(self.convs.items()), x_dict, edges, values)
         return {name: self._result(terms, update) for name, terms in found.items()}
 
     def _result(self, terms: TypeTerms, update: Update | None) -> Tensor:

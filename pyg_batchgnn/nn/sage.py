@@ -114,11 +114,6 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         neighbours = self._aggregate(given)
         return self._terms(neighbours, given.own_rows() if self.root_weight else None, given.graph)
 
-    def known_terms(self, x: Aggregated, targets: Targets) -> Terms:
-        """Returns the terms of all rows from aggregates that were computed in advance."""
-        neighbours, own = self._known(x)
-        return self._terms(neighbours, own, targets)
-
     def _terms(self, neighbours: Rows, own: Rows | None, targets: Targets) -> Terms:
         """Returns the products of aggregates and own rows, with bias."""
         if own is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import (
     AggregationCache,
@@ -152,3 +152,11 @@ def test_there_are_no_warnings() -> None:
         warnings.simplefilter("error")
         loader = make_loader(data, aggregation_cache=AggregationCache.build(data, "mean"), export="native")
         assert isinstance(loader, MacrobatchNeighborLoader) and list(loader)
+
+
+def test_graphs_of_several_types_have_no_cache() -> None:
+    data = HeteroData()
+    data["a"].x, data["b"].x = torch.ones(3, 2), torch.ones(2, 2)
+    data["a", "to", "b"].edge_index = torch.tensor([[0, 1], [0, 1]])
+    with pytest.raises(ValueError, match="2 node types and 1 relations: train without a cache"):
+        AggregationCache.build(data, "mean")

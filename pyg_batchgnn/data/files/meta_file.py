@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyg_batchgnn.data.errors import broken, missing
+from pyg_batchgnn.data.errors import DatasetError, broken, missing
 from pyg_batchgnn.data.files.durable import read_json, write_json
 from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise
 
@@ -70,6 +70,8 @@ class MetaFormat:
         """Turns errors of reading entries into a DatasetError that names META.json."""
         try:
             yield
+        except DatasetError:
+            raise
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
             raise broken(folder / META_FILE, "contents", f"damaged ({error!r})", self.remedy) from error
 

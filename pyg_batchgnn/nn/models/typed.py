@@ -16,10 +16,7 @@ from pyg_batchgnn.nn.graph import is_typed, num_sampled_layers
 from pyg_batchgnn.nn.hetero import (
     EdgeValues,
     TypeTerms,
-    aggregates_by_relation,
-    is_aggregated,
     terms_by_type,
-    terms_of_aggregates,
     typed_edges,
 )
 from pyg_batchgnn.nn.inference import (
@@ -48,7 +45,7 @@ def typed_inputs(
     relations: Sequence[Relation],
     num_layers: int,
 ) -> tuple[Mapping[Any, Any], SampledMinibatch | Mapping[Relation, Tensor]]:
-    """Returns the features by type, or aggregates by relation, and the edges.
+    """Returns the features by type, and the edges.
 
     Args:
         source, edge_index, x: as in `TypedModel.forward`.
@@ -69,8 +66,6 @@ def typed_inputs(
     if edge_index is not None:
         raise TypeError("a minibatch has its own edges; give its features as model(minibatch, x=x_dict)")
     hops = num_sampled_layers(source)
-    if hops == num_layers - 1 and (known := aggregates_by_relation(source, x)):
-        return known, source
     if hops not in (None, num_layers):
         raise wrong_hops(num_layers, hops)
     return features_by_type(source) if x is None else x, source
@@ -200,13 +195,11 @@ class TypedModel(torch.nn.Module):
         given = {"edge_weight": edge_weight, "edge_attr": edge_attr}
         values: EdgeValues = {name: one for name, one in given.items() if one is not None}
         rows, edges = typed_inputs(source, edge_index, x, self.relations, self.num_layers)
-        first = 0 if is_aggregated(rows) else 1  # the layer of the minibatch that comes first
 
         def compute(index: int, before: Mapping[Any, Any]) -> dict[str, Tensor]:
-            return self._layer(index, before, edges, first + index if is_typed(edges) else None, values)
+            return self._layer(index, before, edges, 1 + index if is_typed(edges) else None, values)
 
         before, results = run_layers(compute, self.num_layers, rows, keep_all=hasattr(self, "jk"))
-        before = {} if is_aggregated(before) else before
         wanted = {name: len(one) for name, one in results[-1].items()}
         if is_typed(edges):
             wanted = {name: edges.nodes_of(name).nodes_per_hop[0] for name in wanted}
@@ -331,10 +324,7 @@ class TypedModel(torch.nn.Module):
     ) -> dict[str, Tensor]:
         """Computes a layer with what follows it."""
         convs = {relation: self.conv(index, relation) for relation in self.relations}
-        if is_aggregated(x):
-            found = terms_of_aggregates(convs, x, edges)
-        else:
-            found = terms_by_type(convs, x, typed_edges(edges, layer, x), values)
+        found = terms_by_type(convs, x, typed_edges(edges, layer, x), values)
         return {name: self._rows(index, name, terms) for name, terms in found.items()}
 
     def _rows(self, index: int, name: str, terms: TypeTerms) -> Tensor:
