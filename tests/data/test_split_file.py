@@ -30,7 +30,7 @@ GOOD = {"edge": np.arange(6).reshape(3, 2), "year": np.array([2001, 2002, 2003],
 
 
 def same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
-    """Returns whether arrays are equal bit for bit. NumPy reads them in this machine's order of bytes."""
+    """Returns whether arrays are equal bit for bit. NumPy reads them in this order of bytes."""
     native = {name: values.astype(values.dtype.newbyteorder("=")) for name, values in right.items()}
     return left.keys() == native.keys() and all(
         left[name].dtype == native[name].dtype
