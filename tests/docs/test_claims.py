@@ -14,6 +14,7 @@ from benchmark.report import GAINS_PAGES, with_gains
 from benchmark.summary import PLOT, table
 from benchmark.support.cli import RESULTS
 from benchmark.support.tables import FOR_A_MEDIAN, typical
+from build_tools import files_page
 from tests.docs.blocks import ROOT
 from tests.support import reference_sampler as reference
 
@@ -106,6 +107,13 @@ def test_constants_of_the_sampling_contract_are_those_of_the_reference() -> None
     assert f"GAMMA = 0x{reference.GAMMA:X}" in page
     assert f"SHUFFLE = 0x{reference.SHUFFLE:X}" in page
     assert f"{reference.FEISTEL_ROUNDS} rounds" in page
+
+
+def test_the_page_of_files_is_that_of_the_files() -> None:
+    """Every file of the package stands there with its first sentence."""
+    assert files_page.PAGE.read_text(encoding="utf-8") == files_page.page(), (
+        "docs/files.md is out of date: run `python build_tools/files_page.py`"
+    )
 
 
 def test_the_readme_is_short() -> None:
