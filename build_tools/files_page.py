@@ -29,8 +29,11 @@ def page() -> str:
     parts = [_OPENING]
     for room in _ROOMS:
         folder = ROOT / "pyg_batchgnn" / room
-        rows = [f"| `{path.relative_to(folder)}` | {subject(path)} |" for path in sorted(folder.rglob("*.py"))]
-        shown = [row for row in rows if "| `__init__.py`" not in row]
+        rows = [
+            f"| `{path.relative_to(folder.parent)}` | {subject(path)} |"
+            for path in sorted(folder.rglob("*.py"))
+        ]
+        shown = [row for row in rows if f"| `{room}/__init__.py`" not in row]
         parts.append(f"## {room}\n\n{subject(folder / '__init__.py')}\n\n| file | |\n|---|---|")
         parts[-1] = "\n".join([parts[-1], *shown]) + "\n"
     return "\n".join(parts)
