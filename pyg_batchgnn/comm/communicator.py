@@ -474,7 +474,6 @@ def _close_all() -> None:
             executor.stop(max(0.0, deadline - time.monotonic()))
         silent = 0.0
     disconnect()
-    ccl.rest()
 
 
 # Hook #############################################################################################
