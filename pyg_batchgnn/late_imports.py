@@ -13,7 +13,8 @@ from typing import Any
 def late_names(module: str) -> Callable[[str], Any]:
     """Returns the ``__getattr__`` of a module whose imports stand under ``if TYPE_CHECKING``.
 
-    Editors and type checkers see plain imports. A name is imported when it is first used.
+    Editors and type checkers see plain imports. A name is imported when it is first used. ``dir``
+    lists all names.
 
     Args:
         module: the ``__name__`` of the module.
@@ -33,4 +34,5 @@ def late_names(module: str) -> Callable[[str], Any]:
         setattr(here, name, value)
         return value
 
+    here.__dict__.setdefault("__dir__", lambda: sorted({*vars(here), *homes}))
     return import_name
