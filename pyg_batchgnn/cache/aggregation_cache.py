@@ -210,16 +210,11 @@ class Origin:
     """The edges and the features that a cache was made of, held weakly.
 
     By them the data is recognised without being read again.
-
-    Attributes:
-        edges: the ``edge_index`` of a ``Data``, or the sources of a `CscGraph`.
-        x: the features.
-        versions: the version counters of both.
     """
 
-    edges: weakref.ref[Tensor]
-    x: weakref.ref[Tensor]
-    versions: tuple[int, int]
+    edges: weakref.ref[Tensor]  # the ``edge_index`` of a ``Data``, or the sources of a `CscGraph`
+    x: weakref.ref[Tensor]  # the features
+    versions: tuple[int, int]  # the version counters of both
 
     @classmethod
     def of(cls, data: Any) -> Origin | None:

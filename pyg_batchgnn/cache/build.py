@@ -188,20 +188,16 @@ class GraphFingerprint:
     """Counts and digests by which a graph and its features are recognised.
 
     A digest is the sum of the digests of all edges or of all rows of features, modulo 2**64.
-
-    Attributes:
-        num_nodes, num_edges: counts of the graph.
-        columns, dtype: width and type of the features.
-        edges: 16 hexadecimal digits, the digest of the edges by original ids, in any order.
-        features: 16 hexadecimal digits, the digest of the features by original id.
     """
 
+    #: num_nodes, num_edges: counts of the graph
     num_nodes: int
     num_edges: int
+    #: columns, dtype: width and type of the features
     columns: int
     dtype: str
-    edges: str
-    features: str
+    edges: str  # 16 hexadecimal digits, the digest of the edges by original ids, in any order
+    features: str  # 16 hexadecimal digits, the digest of the features by original id
 
     @classmethod
     def of(

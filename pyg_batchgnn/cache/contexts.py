@@ -324,16 +324,11 @@ class GraphContext(Protocol):
 
     Node types and relations are given by number. All methods but those of one line are collective
     over ranks.
-
-    Attributes:
-        schema: the node types and the relations.
-        rank: of the process.
-        store: the store of the features, over ranks; else None.
     """
 
-    schema: Schema
-    rank: int
-    store: DistFeatureStore | None
+    schema: Schema  # the node types and the relations
+    rank: int  # of the process
+    store: DistFeatureStore | None  # the store of the features, over ranks; else None
 
     def num_nodes(self, node_type: int) -> int:
         """Returns the number of nodes of a type in the whole graph."""

@@ -17,21 +17,15 @@ from pyg_batchgnn.ops import OwnedEdges
 
 @dataclass(frozen=True)
 class PieceLimits:
-    """The memory that a piece may take.
+    """The memory that a piece may take."""
 
-    Attributes:
-        budget: bytes of a piece, about; the in-edges of one node are never divided.
-        source: bytes that a distinct source takes, by number of its type.
-        edge: bytes that an edge takes, at most.
-        result: bytes that each node of a piece takes, by number of its type.
-        results: bytes that all nodes of a piece take at most; None for any number.
-    """
-
-    budget: int
+    budget: int  # bytes of a piece, about; the in-edges of one node are never divided
+    #: bytes that a distinct source takes, by number of its type
     source: Mapping[int, int] = field(default_factory=dict)
-    edge: int = 48
+    edge: int = 48  # bytes that an edge takes, at most
+    #: bytes that each node of a piece takes, by number of its type
     result: Mapping[int, int] = field(default_factory=dict)
-    results: int | None = None
+    results: int | None = None  # bytes that all nodes of a piece take at most; None for any number
 
     @classmethod
     def fetched(cls, budget: int, row_bytes: Mapping[int, int], ranks: int) -> PieceLimits:
@@ -71,17 +65,11 @@ class PieceLimits:
 
 @dataclass(frozen=True, eq=False)
 class OwnedTargets:
-    """The nodes of one type that a process owns, with the in-edges that a pass reads.
+    """The nodes of one type that a process owns, with the in-edges that a pass reads."""
 
-    Attributes:
-        node_type: the number of the type.
-        edges: the in-edges of one or more relations.
-        sources: for each of them, the number of the type of the sources.
-    """
-
-    node_type: int
-    edges: Sequence[OwnedEdges]
-    sources: Sequence[int]
+    node_type: int  # the number of the type
+    edges: Sequence[OwnedEdges]  # the in-edges of one or more relations
+    sources: Sequence[int]  # for each of them, the number of the type of the sources
 
     def __len__(self) -> int:
         """The number of nodes."""

@@ -41,19 +41,12 @@ FORMAT = MetaFormat("pyg_batchgnn.aggregation_cache", (VERSION,), "AggregationCa
 
 @dataclass(frozen=True)
 class CacheMeta:
-    """Contents of META.json.
+    """Contents of META.json."""
 
-    Attributes:
-        kind: the aggregation.
-        fingerprint: of the edges and the features that the aggregates were made of.
-        promise: what the file of the aggregates must be.
-        digest: SHA-256 of META.json, by which ranks see that they read the same folder.
-    """
-
-    kind: Aggregation
-    fingerprint: GraphFingerprint
-    promise: ArrayPromise
-    digest: str = ""
+    kind: Aggregation  # the aggregation
+    fingerprint: GraphFingerprint  # of the edges and the features that the aggregates were made of
+    promise: ArrayPromise  # what the file of the aggregates must be
+    digest: str = ""  # SHA-256 of META.json, by which ranks see that they read the same folder
 
     @property
     def dtype(self) -> torch.dtype:
@@ -140,18 +133,13 @@ def verify_aggregation_cache(folder: str | Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class SavedRows:
-    """The aggregates that a process writes.
+    """The aggregates that a process writes."""
 
-    Attributes:
-        kind, fingerprint: for META.json.
-        node: [n] original ids of the rows; None where the rows are those of all nodes in order.
-        rows: [n, F] aggregates.
-    """
-
+    #: kind, fingerprint: for META.json
     kind: Aggregation
     fingerprint: GraphFingerprint
-    node: Tensor | None
-    rows: Tensor
+    node: Tensor | None  # [n] original ids of the rows; None where the rows are those of all nodes in order
+    rows: Tensor  # [n, F] aggregates
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -41,15 +41,10 @@ class CclMissingError(RuntimeError):
 
 @dataclass(frozen=True)
 class Libraries:
-    """The files of an installation.
+    """The files of an installation."""
 
-    Attributes:
-        oneccl: the shared library for CPUs, without SYCL.
-        libfabric: libfabric. Its folder also has the providers (libtcp-fi.so, libshm-fi.so).
-    """
-
-    oneccl: Path
-    libfabric: Path
+    oneccl: Path  # the shared library for CPUs, without SYCL
+    libfabric: Path  # libfabric. Its folder also has the providers (libtcp-fi.so, libshm-fi.so).
 
 
 def find_libraries() -> Libraries:
@@ -109,27 +104,16 @@ SHARED = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class RankFacts:
-    """The facts of one rank.
+    """The facts of one rank."""
 
-    Attributes:
-        host: the number of the host, as the launcher counts.
-        name: the host's name, by which oneCCL tells hosts apart.
-        machine: identity of the running kernel and of the mounted /dev/shm, "" where it is not
-            known.
-        room: bytes free in /dev/shm.
-        master: the address to which MASTER_ADDR resolves here, "" where there is none.
-        shared: whether oneCCL was started with shared memory in this process, None before it
-            starts.
-        asked: the user's CCL_ATL_SHM, "" where it is not set.
-    """
-
-    host: int
-    name: str
-    machine: str
-    room: int
-    master: str
+    host: int  # the number of the host, as the launcher counts
+    name: str  # the host's name, by which oneCCL tells hosts apart
+    machine: str  # identity of the running kernel and of the mounted /dev/shm, "" where it is not known
+    room: int  # bytes free in /dev/shm
+    master: str  # the address to which MASTER_ADDR resolves here, "" where there is none
+    #: whether oneCCL was started with shared memory in this process, None before it starts
     shared: bool | None
-    asked: str
+    asked: str  # the user's CCL_ATL_SHM, "" where it is not set
 
     @classmethod
     def own(cls, shared: bool | None, environment: Mapping[str, str] = os.environ) -> RankFacts:
@@ -195,17 +179,11 @@ ROOM_PER_RANK = 64 << 20
 
 @dataclass(frozen=True)
 class TransportChoice:
-    """A choice of the transport.
+    """A choice of the transport."""
 
-    Attributes:
-        shared: whether ranks of a host exchange bytes through shared memory.
-        interface: the network interface for TCP. libfabric chooses where it is "".
-        why: the reason for ``shared``.
-    """
-
-    shared: bool
-    interface: str
-    why: str
+    shared: bool  # whether ranks of a host exchange bytes through shared memory
+    interface: str  # the network interface for TCP. libfabric chooses where it is "".
+    why: str  # the reason for ``shared``
 
     def __str__(self) -> str:
         way = "shared memory on a host, TCP between hosts" if self.shared else "TCP"

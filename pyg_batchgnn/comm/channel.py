@@ -56,40 +56,24 @@ from pyg_batchgnn.comm.message import (
 
 @dataclass(frozen=True)
 class Link:
-    """The part of a channel that an exchange uses.
+    """The part of a channel that an exchange uses."""
 
-    Attributes:
-        name: the communicator's name, for messages.
-        rank: this process's rank.
-        hosts: the host number of every rank.
-        mailbox: carries the counts, and data that are small.
-        transport: moves larger data.
-        counters: counts rounds, rows, bytes and seconds.
-    """
-
-    name: str
-    rank: int
-    hosts: Sequence[int]
-    mailbox: Mailbox
-    transport: Transport
-    counters: CommCounters
+    name: str  # the communicator's name, for messages
+    rank: int  # this process's rank
+    hosts: Sequence[int]  # the host number of every rank
+    mailbox: Mailbox  # carries the counts, and data that are small
+    transport: Transport  # moves larger data
+    counters: CommCounters  # counts rounds, rows, bytes and seconds
 
 
 @dataclass(frozen=True)
 class ReceivedCounts:
-    """The result of the exchange of counts.
+    """The result of the exchange of counts."""
 
-    Attributes:
-        rows: the rows that follow, by sender.
-        largest: bytes of the largest message between two different ranks, over all ranks.
-        kept: the most bytes that any rank keeps for itself.
-        numbers: the operation's own number, by sender.
-    """
-
-    rows: list[int]
-    largest: int
-    kept: int
-    numbers: list[int]
+    rows: list[int]  # the rows that follow, by sender
+    largest: int  # bytes of the largest message between two different ranks, over all ranks
+    kept: int  # the most bytes that any rank keeps for itself
+    numbers: list[int]  # the operation's own number, by sender
 
 
 class Exchange:

@@ -151,34 +151,21 @@ class RankPhase(Enum):
 
 @dataclass(frozen=True)
 class RankStatus:
-    """The last status that a rank wrote.
+    """The last status that a rank wrote."""
 
-    Attributes:
-        exchange: the number of its last exchange.
-        phase: what it did.
-        text: what the exchange was for, or why no other one follows.
-    """
-
-    exchange: int
-    phase: RankPhase
-    text: str
+    exchange: int  # the number of its last exchange
+    phase: RankPhase  # what it did
+    text: str  # what the exchange was for, or why no other one follows
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The first failure that a rank of the communicator met. All other failures follow from it.
+    """The first failure that a rank of the communicator met. All other failures follow from it."""
 
-    Attributes:
-        rank: the rank that reported it.
-        ranks: the ranks at fault.
-        exchange: the number of the exchange.
-        text: what happened.
-    """
-
-    rank: int
-    ranks: tuple[int, ...]
-    exchange: int
-    text: str
+    rank: int  # the rank that reported it
+    ranks: tuple[int, ...]  # the ranks at fault
+    exchange: int  # the number of the exchange
+    text: str  # what happened
 
 
 class StatusBoard:
@@ -364,17 +351,11 @@ class Liveness(Enum):
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """The identity of a process. A later process with the same number has another identity.
+    """The identity of a process. A later process with the same number has another identity."""
 
-    Attributes:
-        machine: identity of the running kernel and of the namespace of process numbers.
-        pid: the process number.
-        started: clock ticks from the start of the kernel to the start of the process.
-    """
-
-    machine: str
-    pid: int
-    started: int
+    machine: str  # identity of the running kernel and of the namespace of process numbers
+    pid: int  # the process number
+    started: int  # clock ticks from the start of the kernel to the start of the process
 
     @classmethod
     def own(cls) -> ProcessInfo:
@@ -493,30 +474,20 @@ class Peer:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The facts that a rank sees when an exchange fails.
+    """The facts that a rank sees when an exchange fails."""
 
-    Attributes:
-        rank: this rank.
-        communicator: its name.
-        exchange: the number of the exchange.
-        purpose: what the exchange was for.
-        waited, timeout: seconds.
-        timed_out: whether the exchange ran out of time.
-        text: the backend's error.
-        statuses: the last status of all ranks, None where the store does not answer.
-        elsewhere: what ranks do in other communicators, by rank.
-    """
-
-    rank: int
-    communicator: str
-    exchange: int
-    purpose: str
+    rank: int  # this rank
+    communicator: str  # its name
+    exchange: int  # the number of the exchange
+    purpose: str  # what the exchange was for
+    #: waited, timeout: seconds
     waited: float
     timeout: float
-    timed_out: bool
-    text: str
+    timed_out: bool  # whether the exchange ran out of time
+    text: str  # the backend's error
+    #: the last status of all ranks, None where the store does not answer
     statuses: Mapping[int, RankStatus] | None
-    elsewhere: Mapping[int, str]
+    elsewhere: Mapping[int, str]  # what ranks do in other communicators, by rank
 
 
 def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:

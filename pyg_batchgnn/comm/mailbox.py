@@ -224,15 +224,10 @@ _LINE = 64
 
 
 class Mailbox(Protocol):
-    """Carries one message from every rank to every rank at a time.
+    """Carries one message from every rank to every rank at a time."""
 
-    Attributes:
-        room: bytes of data that a message has room for, equal on all ranks.
-        message_bytes: bytes that a message takes whatever it carries, for the counters.
-    """
-
-    room: int
-    message_bytes: int
+    room: int  # bytes of data that a message has room for, equal on all ranks
+    message_bytes: int  # bytes that a message takes whatever it carries, for the counters
 
     def outgoing(self) -> Sequence[Message]:
         """Returns the messages to every rank, for the caller to write. What is in them before is

@@ -117,21 +117,13 @@ def dtype_code(dtype: torch.dtype) -> int:
 
 @dataclass(frozen=True)
 class Purpose:
-    """Everything that must be equal on all ranks before data moves.
+    """Everything that must be equal on all ranks before data moves."""
 
-    Attributes:
-        exchange: the number of the exchange in its communicator, from 1.
-        operation: the collective operation.
-        header: the header that the caller gave.
-        row_bytes: bytes per row, 0 where no rows move, 1 for the texts of values.
-        dtype: the position of the rows' dtype in ROW_DTYPES, -1 where rows have no dtype.
-    """
-
-    exchange: int
-    operation: Operation
-    header: Header
-    row_bytes: int = 0
-    dtype: int = -1
+    exchange: int  # the number of the exchange in its communicator, from 1
+    operation: Operation  # the collective operation
+    header: Header  # the header that the caller gave
+    row_bytes: int = 0  # bytes per row, 0 where no rows move, 1 for the texts of values
+    dtype: int = -1  # the position of the rows' dtype in ROW_DTYPES, -1 where rows have no dtype
 
     def __str__(self) -> str:
         return _describe(self.operation, self.header, self.row_bytes, self.dtype)

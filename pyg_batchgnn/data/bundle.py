@@ -28,19 +28,12 @@ from pyg_batchgnn.types import FEATURES, LABELS, Relation
 
 @dataclass(frozen=True)
 class SparseRows:
-    """A [num_rows, num_columns] matrix in compressed sparse rows (CSR).
+    """A [num_rows, num_columns] matrix in compressed sparse rows (CSR)."""
 
-    Attributes:
-        indptr: [num_rows + 1] integer, where each row starts.
-        indices: [nnz] integer columns.
-        data: [nnz] values, or None: all ones.
-        num_columns: number of columns.
-    """
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray | None
-    num_columns: int
+    indptr: np.ndarray  # [num_rows + 1] integer, where each row starts
+    indices: np.ndarray  # [nnz] integer columns
+    data: np.ndarray | None  # [nnz] values, or None: all ones
+    num_columns: int  # number of columns
 
     def flaw(self) -> tuple[str, str] | None:
         """Returns (array, what is wrong with it) of the first inconsistency, or None."""
@@ -92,15 +85,10 @@ def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class TypeNumbers:
-    """The types of nodes or edges.
+    """The types of nodes or edges."""
 
-    Attributes:
-        names: the names of the types.
-        number: [n] int64, the number of the type of each node or edge.
-    """
-
-    names: tuple[str, ...]
-    number: Tensor
+    names: tuple[str, ...]  # the names of the types
+    number: Tensor  # [n] int64, the number of the type of each node or edge
 
 
 def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset:

@@ -111,21 +111,13 @@ _FALLBACK = GeneratorSpec(nodes=20_000)
 
 @dataclasses.dataclass(frozen=True)
 class _Generator:
-    """One kind of generated graphs.
+    """One kind of generated graphs."""
 
-    Attributes:
-        spec: the class of its parameters.
-        make: makes a graph in memory.
-        write: makes a graph in a folder.
-        origin: the name of the parameters in META.json.
-        version: the arrangement of random numbers.
-    """
-
-    spec: type[Any]
-    make: Callable[..., Dataset]
-    write: Callable[..., Path]
-    origin: str
-    version: int
+    spec: type[Any]  # the class of its parameters
+    make: Callable[..., Dataset]  # makes a graph in memory
+    write: Callable[..., Path]  # makes a graph in a folder
+    origin: str  # the name of the parameters in META.json
+    version: int  # the arrangement of random numbers
 
 
 _GENERATORS = {

@@ -52,17 +52,11 @@ def split_array(group: Group, name: str) -> str:
 
 @dataclass(frozen=True)
 class LinkArray:
-    """The place of an array of links.
+    """The place of an array of links."""
 
-    Attributes:
-        group: the relation.
-        split: the name of the split.
-        name: "index", "negatives", "negative_targets", or the name of an attribute.
-    """
-
-    group: Group
-    split: str
-    name: str
+    group: Group  # the relation
+    split: str  # the name of the split
+    name: str  # "index", "negatives", "negative_targets", or the name of an attribute
 
     def __str__(self) -> str:
         """Returns the array, such as `links/train/index` or
@@ -145,25 +139,19 @@ _NODE = HOMOGENEOUS.node_types[0]
 
 @dataclass(frozen=True)
 class Meta:
-    """The contents of META.json. A folder made by hand may leave out any of it.
+    """The contents of META.json. A folder made by hand may leave out any of it."""
 
-    Attributes:
-        name: the name of the data set.
-        source: where it came from.
-        schema: the node types and the relations, or None: they are taken from the arrays.
-        num_nodes: the number of nodes by type; those of other types are taken from the arrays.
-        num_classes: the number of classes by type; those of other types are taken from the labels.
-        arrays: dtype, shape and checksum of each array (see `layout`); empty where the folder was
-            made by hand.
-        origin: what the folder was made from, as its maker wants to compare it later.
-    """
-
-    name: str | None = None
-    source: str | None = None
-    schema: Schema | None = None
+    name: str | None = None  # the name of the data set
+    source: str | None = None  # where it came from
+    schema: Schema | None = None  # the node types and the relations, or None: they are taken from the arrays
+    #: the number of nodes by type; those of other types are taken from the arrays
     num_nodes: Mapping[str, int] = field(default_factory=dict)
+    #: the number of classes by type; those of other types are taken from the labels
     num_classes: Mapping[str, int] = field(default_factory=dict)
+    #: dtype, shape and checksum of each array (see `layout`); empty where the folder was made by
+    #: hand
     arrays: Mapping[str, ArrayPromise] = field(default_factory=dict)
+    #: what the folder was made from, as its maker wants to compare it later
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod

@@ -125,23 +125,14 @@ def part_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class EmbeddingMeta:
-    """The contents of META.json.
+    """The contents of META.json."""
 
-    Attributes:
-        columns: the number of columns of each table, by node type.
-        num_nodes: the number of rows of each table, over all parts.
-        state: how many numbers lie beside each weight.
-        steps: the number of steps that the optimizer had made.
-        parts: the number of parts.
-        arrays: what is promised of each array, by part and name.
-    """
-
-    columns: Mapping[str, int]
-    num_nodes: Mapping[str, int]
-    state: int
-    steps: int
-    parts: int
-    arrays: Mapping[str, ArrayPromise]
+    columns: Mapping[str, int]  # the number of columns of each table, by node type
+    num_nodes: Mapping[str, int]  # the number of rows of each table, over all parts
+    state: int  # how many numbers lie beside each weight
+    steps: int  # the number of steps that the optimizer had made
+    parts: int  # the number of parts
+    arrays: Mapping[str, ArrayPromise]  # what is promised of each array, by part and name
 
     def write(self, folder: Path) -> None:
         """Writes META.json."""

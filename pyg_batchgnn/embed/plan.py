@@ -22,56 +22,36 @@ WantedRows = Sequence[Tensor]
 
 @dataclass(frozen=True, eq=False)
 class TablePlan:
-    """The rows of one table that a step reads and changes.
+    """The rows of one table that a step reads and changes."""
 
-    Attributes:
-        source: [N] int64, by node of this rank's minibatch: i for row i of this rank's table, ~i
-            for row i of those that come from other ranks, by rank.
-        asked: by rank, the number of rows that come from it.
-        sent_ptr: [sum(asked) + 1] int64, where the nodes of each such row begin in ``sent``; None
-            if each row has one node.
-        sent: [.] int64, the nodes of each row that comes from another rank. Their gradients go
-            back.
-        served: [S] int64, the rows of this rank that go to other ranks, by rank.
-        served_counts: by rank, the number of rows that go to it.
-        changes: the rows of this rank that any rank reads, and so may change.
-    """
-
+    #: [N] int64, by node of this rank's minibatch: i for row i of this rank's table, ~i for row i
+    #: of those that come from other ranks, by rank
     source: Tensor
-    asked: list[int]
+    asked: list[int]  # by rank, the number of rows that come from it
+    #: [sum(asked) + 1] int64, where the nodes of each such row begin in ``sent``; None if each row
+    #: has one node
     sent_ptr: Tensor | None
-    sent: Tensor
-    served: Tensor
-    served_counts: list[int]
-    changes: ops.RowChanges
+    sent: Tensor  # [.] int64, the nodes of each row that comes from another rank. Their gradients go back.
+    served: Tensor  # [S] int64, the rows of this rank that go to other ranks, by rank
+    served_counts: list[int]  # by rank, the number of rows that go to it
+    changes: ops.RowChanges  # the rows of this rank that any rank reads, and so may change
 
 
 @dataclass(frozen=True, eq=False)
 class StepPlan:
-    """The rows that a step reads and changes.
+    """The rows that a step reads and changes."""
 
-    Attributes:
-        header: the epoch, the macrobatch and the number of the step in it.
-        tables: by table.
-    """
-
-    header: Header
-    tables: list[TablePlan]
+    header: Header  # the epoch, the macrobatch and the number of the step in it
+    tables: list[TablePlan]  # by table
 
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """The rows of one table that a minibatch needs.
+    """The rows of one table that a minibatch needs."""
 
-    Attributes:
-        unique: [U] int64, their internal ids, ascending.
-        place: [N] int64, the position of each node's row in ``unique``.
-        ends: [R] where the rows of each rank end in ``unique``.
-    """
-
-    unique: Tensor
-    place: Tensor
-    ends: list[int]
+    unique: Tensor  # [U] int64, their internal ids, ascending
+    place: Tensor  # [N] int64, the position of each node's row in ``unique``
+    ends: list[int]  # [R] where the rows of each rank end in ``unique``
 
     def of(self, rank: int) -> slice:
         """Returns the positions of a rank's rows."""

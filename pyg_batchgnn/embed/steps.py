@@ -98,21 +98,13 @@ def update_rows(
 
 @dataclass(frozen=True, eq=False)
 class _CameGradients:
-    """The gradients of one minibatch, as they came.
+    """The gradients of one minibatch, as they came."""
 
-    Attributes:
-        plan: of the minibatch.
-        near: by table, [N, F] of this rank; None if there are none.
-        far: by table and rank, [m, F] from the others.
-        said: by rank, its weight, and for each table 1 if its gradients came.
-        rank: this rank.
-    """
-
-    plan: StepPlan
-    near: list[Tensor | None]
-    far: list[list[Tensor]]
-    said: list[list[float]]
-    rank: int
+    plan: StepPlan  # of the minibatch
+    near: list[Tensor | None]  # by table, [N, F] of this rank; None if there are none
+    far: list[list[Tensor]]  # by table and rank, [m, F] from the others
+    said: list[list[float]]  # by rank, its weight, and for each table 1 if its gradients came
+    rank: int  # this rank
 
     @classmethod
     def of(
@@ -290,15 +282,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class StartedRead:
-    """Rows that are under way, or have come.
+    """Rows that are under way, or have come."""
 
-    Attributes:
-        handle: waits for them.
-        updates: the number of updates that were started before.
-    """
-
-    handle: Handle[list[Tensor]]
-    updates: int
+    handle: Handle[list[Tensor]]  # waits for them
+    updates: int  # the number of updates that were started before
 
 
 @dataclass(eq=False)

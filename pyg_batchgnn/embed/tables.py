@@ -63,14 +63,10 @@ class InitialRows:
 
     A number is a function of (seed, node type, original id, column). So initial rows do not depend
     on ranks or threads.
-
-    Attributes:
-        seed: any integer, taken modulo 2**64.
-        bound: the largest absolute value; None is 1 / sqrt(F) of a table of F columns.
     """
 
-    seed: int
-    bound: float | None = None
+    seed: int  # any integer, taken modulo 2**64
+    bound: float | None = None  # the largest absolute value; None is 1 / sqrt(F) of a table of F columns
 
     def fill(self, table: EmbeddingTable, schema: Schema) -> None:
         """Writes the initial rows of a table."""
@@ -99,18 +95,12 @@ class NodeOwners:
 
     A graph that one process holds is one part, of which internal ids are original ids behind those
     of the types before.
-
-    Attributes:
-        schema: the node types and the relations.
-        book: the owner and the type of each internal id.
-        rank: this rank.
-        part: this rank's part; None if one process holds the graph.
     """
 
-    schema: Schema
-    book: PartitionBook
-    rank: int = 0
-    part: Part | None = None
+    schema: Schema  # the node types and the relations
+    book: PartitionBook  # the owner and the type of each internal id
+    rank: int = 0  # this rank
+    part: Part | None = None  # this rank's part; None if one process holds the graph
 
     @classmethod
     def of(cls, data: Any) -> NodeOwners:

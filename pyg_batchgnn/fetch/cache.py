@@ -29,17 +29,11 @@ _ID_BYTES = 8
 
 @dataclass(frozen=True)
 class CacheSplit:
-    """Nodes that a fetch group needs, split by whether the cache has their rows.
+    """Nodes that a fetch group needs, split by whether the cache has their rows."""
 
-    Attributes:
-        missing: [m] int64, the nodes whose rows the cache has not, ascending.
-        row: [h] int64, the rows in the cache of the other nodes.
-        place: [m + h] int64, the place of each node if missing ones come first.
-    """
-
-    missing: Tensor
-    row: Tensor
-    place: Tensor
+    missing: Tensor  # [m] int64, the nodes whose rows the cache has not, ascending
+    row: Tensor  # [h] int64, the rows in the cache of the other nodes
+    place: Tensor  # [m + h] int64, the place of each node if missing ones come first
 
     @property
     def hits(self) -> int:
@@ -262,19 +256,12 @@ def _propagated(found: Tensor, edges: _EdgesBySource, targets: Sequence[_Targets
 
 @dataclass(frozen=True, eq=False)
 class _Targets:
-    """The nodes of this part that one relation leads to.
+    """The nodes of this part that one relation leads to."""
 
-    Attributes:
-        rows: their rows among the nodes of the part.
-        degree: [n_t] float32, the number of in-edges of each.
-        plan: the plan.
-        relation: the names of the relation.
-    """
-
-    rows: slice
-    degree: Tensor
-    plan: SamplingPlan
-    relation: Relation
+    rows: slice  # their rows among the nodes of the part
+    degree: Tensor  # [n_t] float32, the number of in-edges of each
+    plan: SamplingPlan  # the plan
+    relation: Relation  # the names of the relation
 
     @classmethod
     def of(cls, part: Part, plan: SamplingPlan) -> list[_Targets]:
@@ -401,17 +388,11 @@ def choose_rows(
 
 @dataclass(frozen=True, eq=False)
 class _Price:
-    """The bytes that a node takes in the cache and those that it spares, by node type.
+    """The bytes that a node takes in the cache and those that it spares, by node type."""
 
-    Attributes:
-        book: tells the type of each node.
-        held: [types] int64, bytes of a node in the cache.
-        spared: [types] int64, bytes of a row on the wire.
-    """
-
-    book: PartitionBook
-    held: Tensor
-    spared: Tensor
+    book: PartitionBook  # tells the type of each node
+    held: Tensor  # [types] int64, bytes of a node in the cache
+    spared: Tensor  # [types] int64, bytes of a row on the wire
 
     @classmethod
     def of(cls, reader: RowReader, groups: Sequence[Group], book: PartitionBook) -> _Price:
@@ -443,17 +424,11 @@ class _Price:
 
 @dataclass(frozen=True, eq=False)
 class _Ranked:
-    """Nodes in descending order of value.
+    """Nodes in descending order of value."""
 
-    Attributes:
-        node: [k] int64 internal ids.
-        value: [k] float64.
-        held: [k] int64, the bytes of each in the cache.
-    """
-
-    node: Tensor
-    value: Tensor
-    held: Tensor
+    node: Tensor  # [k] int64 internal ids
+    value: Tensor  # [k] float64
+    held: Tensor  # [k] int64, the bytes of each in the cache
 
     def offered(self, budget: int) -> Tensor:
         """Returns the nodes that may be among the best of all owners, [k, 2] float64 with values.

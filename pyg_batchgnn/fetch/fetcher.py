@@ -74,15 +74,10 @@ class Fetcher(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class DistinctNodes:
-    """The nodes of one type in a fetch group, each once.
+    """The nodes of one type in a fetch group, each once."""
 
-    Attributes:
-        node: [U] int64, the distinct nodes, ascending.
-        places: for each minibatch, [N] int64, the place of each of its nodes in ``node``.
-    """
-
-    node: Tensor
-    places: list[Tensor]
+    node: Tensor  # [U] int64, the distinct nodes, ascending
+    places: list[Tensor]  # for each minibatch, [N] int64, the place of each of its nodes in ``node``
 
 
 def distinct_nodes(nodes: Sequence[Tensor], num_nodes: int) -> DistinctNodes:

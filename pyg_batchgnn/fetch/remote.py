@@ -206,15 +206,10 @@ class RemoteFetcher:
 
 @dataclass(frozen=True, eq=False)
 class DistinctEdges:
-    """The edges of one relation in a fetch group, each once.
+    """The edges of one relation in a fetch group, each once."""
 
-    Attributes:
-        request: the distinct edges, ascending by target.
-        places: for each minibatch, [E] int64, the place of each of its edges in ``request``.
-    """
-
-    request: RowRequest
-    places: list[Tensor]
+    request: RowRequest  # the distinct edges, ascending by target
+    places: list[Tensor]  # for each minibatch, [E] int64, the place of each of its edges in ``request``
 
 
 def distinct_edges(edges: Sequence[Tensor], targets: Sequence[Tensor]) -> DistinctEdges:

@@ -106,15 +106,10 @@ def _filled(size: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class UnderWay:
-    """The rows that ranks pushed to this one in a step.
+    """The rows that ranks pushed to this one in a step."""
 
-    Attributes:
-        step: the number of the step.
-        wait: waits for the rows and returns the bytes of each rank.
-    """
-
-    step: int
-    wait: Callable[[], list[Tensor]]
+    step: int  # the number of the step
+    wait: Callable[[], list[Tensor]]  # waits for the rows and returns the bytes of each rank
 
     @classmethod
     def arrived(cls, step: int, messages: list[Tensor]) -> UnderWay:

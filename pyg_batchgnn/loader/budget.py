@@ -29,40 +29,24 @@ PROBES = 4
 
 @dataclass(frozen=True)
 class LoaderProbe:
-    """The memory that one minibatch takes, in bytes, and the way distinct nodes add up.
+    """The memory that one minibatch takes, in bytes, and the way distinct nodes add up."""
 
-    Attributes:
-        sampled: bytes of a minibatch's topology, as it is handed out.
-        attributes: bytes of a PyG batch's attributes; 0 for native batches.
-        scratch: bytes of one thread's scratch memory.
-        shared: bytes of scratch memory of all threads together.
-        row: bytes of one node of a fetch group's block; 0 if there is no block.
-        unique: distinct nodes of the minibatch.
-        growth: distinct nodes that a second minibatch adds; each further one adds fewer.
-    """
-
-    sampled: int
-    attributes: int
-    scratch: int
-    shared: int
-    row: int
-    unique: int
-    growth: int
+    sampled: int  # bytes of a minibatch's topology, as it is handed out
+    attributes: int  # bytes of a PyG batch's attributes; 0 for native batches
+    scratch: int  # bytes of one thread's scratch memory
+    shared: int  # bytes of scratch memory of all threads together
+    row: int  # bytes of one node of a fetch group's block; 0 if there is no block
+    unique: int  # distinct nodes of the minibatch
+    growth: int  # distinct nodes that a second minibatch adds; each further one adds fewer
 
 
 @dataclass(frozen=True)
 class AttributeCost:
-    """The memory that the attributes of a minibatch take.
+    """The memory that the attributes of a minibatch take."""
 
-    Attributes:
-        row: bytes of one node of a fetch group's block; 0 if there is no block.
-        batch: bytes of the attributes that a batch has for itself.
-        minibatch: bytes that fetching adds to a minibatch's own tensors.
-    """
-
-    row: int = 0
-    batch: int = 0
-    minibatch: int = 0
+    row: int = 0  # bytes of one node of a fetch group's block; 0 if there is no block
+    batch: int = 0  # bytes of the attributes that a batch has for itself
+    minibatch: int = 0  # bytes that fetching adds to a minibatch's own tensors
 
 
 #: Returns what the attributes of sampled minibatches, at least one, take.
@@ -160,31 +144,21 @@ class Sizes:
 
 @dataclass(frozen=True)
 class PrefetchDepth:
-    """The work that is done before it is asked for.
+    """The work that is done before it is asked for."""
 
-    Attributes:
-        macrobatches: macrobatches that are made ahead, attributes included.
-        makers: threads or processes that make macrobatches at the same time.
-        sharing: threads that share the minibatches of a macrobatch.
-    """
-
-    macrobatches: int
-    makers: int
-    sharing: int = 1
+    macrobatches: int  # macrobatches that are made ahead, attributes included
+    makers: int  # threads or processes that make macrobatches at the same time
+    sharing: int = 1  # threads that share the minibatches of a macrobatch
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The sizes that the user wants; None where the budget decides.
+    """The sizes that the user wants; None where the budget decides."""
 
-    Attributes:
-        macrobatch, fetch: B and F.
-        most: the largest B that the budget may choose.
-    """
-
+    #: macrobatch, fetch: B and F
     macrobatch: int | None
     fetch: int | None
-    most: int
+    most: int  # the largest B that the budget may choose
 
 
 def choose_sizes(

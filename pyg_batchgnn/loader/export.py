@@ -36,15 +36,10 @@ SamplerHook = Callable[[Any], Any]
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """A batch as the user gets it, before the user's transform.
+    """A batch as the user gets it, before the user's transform."""
 
-    Attributes:
-        batch: the batch.
-        counters: what making it took; None if it took nothing.
-    """
-
-    batch: Any
-    counters: LoaderCounters | None = None
+    batch: Any  # the batch
+    counters: LoaderCounters | None = None  # what making it took; None if it took nothing
 
 
 class Exporter(Protocol):

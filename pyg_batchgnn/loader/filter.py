@@ -127,17 +127,13 @@ def _select(value: Any, index: Tensor, dim: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class SampledRelation:
-    """The sampled edges of one relation.
+    """The sampled edges of one relation."""
 
-    Attributes:
-        row, col: [E] local ids of the sources and of the targets.
-        edge: [E] input edge ids, or None if the sample has none.
-        num_sources, num_targets: the number of sampled nodes of either type.
-    """
-
+    #: row, col: [E] local ids of the sources and of the targets
     row: Tensor
     col: Tensor
-    edge: Tensor | None
+    edge: Tensor | None  # [E] input edge ids, or None if the sample has none
+    #: num_sources, num_targets: the number of sampled nodes of either type
     num_sources: int
     num_targets: int
 

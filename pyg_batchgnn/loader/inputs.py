@@ -54,17 +54,11 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class OwnPositions:
-    """The positions of links that are edges of this rank, among all edges of their relation.
+    """The positions of links that are edges of this rank, among all edges of their relation."""
 
-    Attributes:
-        position: [m] int64, ascending.
-        total: the number of all links.
-        sum: the sum of the digests of all links; see `links_sum`.
-    """
-
-    position: Tensor
-    total: int
-    sum: int
+    position: Tensor  # [m] int64, ascending
+    total: int  # the number of all links
+    sum: int  # the sum of the digests of all links; see `links_sum`
 
     def column(self, at: Tensor) -> Tensor:
         """Returns which of this rank's links are at some positions.
@@ -87,24 +81,17 @@ class OwnPositions:
 
 @dataclass(frozen=True, eq=False)
 class StepInputs:
-    """The inputs of one minibatch.
+    """The inputs of one minibatch."""
 
-    Attributes:
-        seeds: the seeds, as the sampler takes them.
-        input_id: [S] int64, what PyG calls the seeds in ``input_id``.
-        time: [S] int64, the times that the user gave for the seeds; None if there are none.
-        links: the links that the seeds are ends of, by local ids.
-        internal: [S] int64, the internal ids of the seeds, by type in the order of the schema; None
-            if the sampler holds the whole graph.
-        late_negatives: how many negatives of the links are later than their link.
-    """
-
-    seeds: Seeds
-    input_id: Tensor
+    seeds: Seeds  # the seeds, as the sampler takes them
+    input_id: Tensor  # [S] int64, what PyG calls the seeds in ``input_id``
+    #: [S] int64, the times that the user gave for the seeds; None if there are none
     time: Tensor | None = None
-    links: tuple[SampledLinks, ...] = ()
+    links: tuple[SampledLinks, ...] = ()  # the links that the seeds are ends of, by local ids
+    #: [S] int64, the internal ids of the seeds, by type in the order of the schema; None if the
+    #: sampler holds the whole graph
     internal: Tensor | None = None
-    late_negatives: int = 0
+    late_negatives: int = 0  # how many negatives of the links are later than their link
 
 
 class OwnTimes(Protocol):
@@ -143,17 +130,11 @@ class GraphShape(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class OwnerNodes:
-    """The nodes that some positions of a loader's input belong to, whose owner trains them.
+    """The nodes that some positions of a loader's input belong to, whose owner trains them."""
 
-    Attributes:
-        node_type: the name of their type.
-        node: [n] int64 ids, by position.
-        here: the positions, if nodes of other ranks are left out; None: 0, 1, ...
-    """
-
-    node_type: str
-    node: Tensor
-    here: OwnPositions | None = None
+    node_type: str  # the name of their type
+    node: Tensor  # [n] int64 ids, by position
+    here: OwnPositions | None = None  # the positions, if nodes of other ranks are left out; None: 0, 1, ..
 
 
 class Inputs(Protocol):
@@ -210,19 +191,12 @@ class InputsRequest(Protocol[InputsT]):
 
 @dataclass(frozen=True, eq=False)
 class TypeInputs:
-    """The input nodes of one type.
+    """The input nodes of one type."""
 
-    Attributes:
-        name: the node type.
-        node: [n] int64 node ids.
-        input_id: [n] int64; None for the positions in ``node``.
-        time: [n] int64, the times that the user gave; None if there are none.
-    """
-
-    name: str
-    node: Tensor
-    input_id: Tensor | None = None
-    time: Tensor | None = None
+    name: str  # the node type
+    node: Tensor  # [n] int64 node ids
+    input_id: Tensor | None = None  # [n] int64; None for the positions in ``node``
+    time: Tensor | None = None  # [n] int64, the times that the user gave; None if there are none
 
     def __len__(self) -> int:
         return self.node.numel()
@@ -357,17 +331,11 @@ class NodeInputs:
 
 @dataclass(frozen=True, eq=False)
 class InputRequest:
-    """The user's input nodes, as given to the loader.
+    """The user's input nodes, as given to the loader."""
 
-    Attributes:
-        nodes: ``input_nodes``.
-        ids: ``input_id``, or None.
-        times: ``input_time``, or None.
-    """
-
-    nodes: Any
-    ids: Any = None
-    times: Any = None
+    nodes: Any  # ``input_nodes``
+    ids: Any = None  # ``input_id``, or None
+    times: Any = None  # ``input_time``, or None
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> NodeInputs:
         """Returns the input nodes, checked; see `InputsRequest`."""

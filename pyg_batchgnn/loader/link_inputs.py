@@ -67,23 +67,14 @@ def described(values: Tensor) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class RelationLinks:
-    """The input links of one relation.
+    """The input links of one relation."""
 
-    Attributes:
-        relation: the relation.
-        index: [2, n] int64, sources above targets, ids within their types.
-        label: [n, ...], or None.
-        time: [n] int64, or None.
-        input_id: [n] int64; None for the positions in ``index``.
-        here: the positions of the columns of ``index``; None if it has all links.
-    """
-
-    relation: Relation
-    index: Tensor
-    label: Tensor | None = None
-    time: Tensor | None = None
-    input_id: Tensor | None = None
-    here: OwnPositions | None = None
+    relation: Relation  # the relation
+    index: Tensor  # [2, n] int64, sources above targets, ids within their types
+    label: Tensor | None = None  # [n, ...], or None
+    time: Tensor | None = None  # [n] int64, or None
+    input_id: Tensor | None = None  # [n] int64; None for the positions in ``index``
+    here: OwnPositions | None = None  # the positions of the columns of ``index``; None if it has all links
 
     def __len__(self) -> int:
         return self.index.size(1) if self.here is None else self.here.total
@@ -225,50 +216,31 @@ def _digest(parts: Sequence[Tensor]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class LinkGraph:
-    """The graph of a loader's links, as far as they depend on it.
+    """The graph of a loader's links, as far as they depend on it."""
 
-    Attributes:
-        schema: the node types and the relations.
-        num_nodes: the number of nodes of each type.
-        all_edges: returns the edges of a relation as links, as far as they are here; collective
-            over ranks.
-    """
-
-    schema: Schema
-    num_nodes: Sequence[int]
+    schema: Schema  # the node types and the relations
+    num_nodes: Sequence[int]  # the number of nodes of each type
+    #: returns the edges of a relation as links, as far as they are here; collective over ranks
     all_edges: Callable[[Relation], RelationLinks]
 
 
 @dataclass(frozen=True, eq=False)
 class LinkRequest:
-    """The user's links, as given to the loader.
+    """The user's links, as given to the loader."""
 
-    Attributes:
-        index: ``edge_label_index``.
-        labels: ``edge_label``, or None.
-        times: ``edge_label_time``, or None.
-        ids: ``input_id``, or None.
-    """
-
-    index: Any
-    labels: Any = None
-    times: Any = None
-    ids: Any = None
+    index: Any  # ``edge_label_index``
+    labels: Any = None  # ``edge_label``, or None
+    times: Any = None  # ``edge_label_time``, or None
+    ids: Any = None  # ``input_id``, or None
 
 
 @dataclass(frozen=True, eq=False)
 class RelationRequest:
-    """The user's links of one relation.
+    """The user's links of one relation."""
 
-    Attributes:
-        relation: the relation.
-        links: the links; their ``index`` is None for all edges.
-        what: the words for them in errors.
-    """
-
-    relation: Relation
-    links: LinkRequest
-    what: str
+    relation: Relation  # the relation
+    links: LinkRequest  # the links; their ``index`` is None for all edges
+    what: str  # the words for them in errors
 
 
 def untyped_links(request: LinkRequest, graph: LinkGraph) -> list[RelationRequest]:

@@ -48,21 +48,13 @@ from pyg_batchgnn.types import Relation, Schema
 
 @dataclass(frozen=True, eq=False)
 class NegativeRequest:
-    """The user's wishes about negatives and the edges of links, as given to the loader.
+    """The user's wishes about negatives and the edges of links, as given to the loader."""
 
-    Attributes:
-        sampling: ``neg_sampling`` in one of PyG's forms, or a dict of such by edge type.
-        ratio: ``neg_sampling_ratio``: binary negatives per link; None or 0 for none.
-        exclude_existing: True if negatives must not be edges.
-        exclude_seed_edges: False, True, "reverse" or a dict from edge types to their reverses.
-        late: what is done about links that are earlier than every node.
-    """
-
-    sampling: Any = None
-    ratio: float | None = None
-    exclude_existing: bool = False
-    exclude_seed_edges: Any = False
-    late: LateNegatives = LateNegatives.WARN
+    sampling: Any = None  # ``neg_sampling`` in one of PyG's forms, or a dict of such by edge type
+    ratio: float | None = None  # ``neg_sampling_ratio``: binary negatives per link; None or 0 for none
+    exclude_existing: bool = False  # True if negatives must not be edges
+    exclude_seed_edges: Any = False  # False, True, "reverse" or a dict from edge types to their reverses
+    late: LateNegatives = LateNegatives.WARN  # what is done about links that are earlier than every node
 
     def for_pyg(self) -> NegativeSampling | None:
         """Returns PyG's description of the negatives; None for none, or if it is by edge type."""
@@ -135,32 +127,21 @@ def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor 
 
 @dataclass(frozen=True, eq=False)
 class WantedNegatives:
-    """The negatives that a loader's links shall have.
+    """The negatives that a loader's links shall have."""
 
-    Attributes:
-        links: the loader's links by relation.
-        sampling: PyG's description of the negatives of each relation that gets any.
-        avoid_edges: True if negatives must not be edges.
-        late: what is done about links that are earlier than every node.
-    """
-
-    links: Mapping[Relation, RelationLinks]
+    links: Mapping[Relation, RelationLinks]  # the loader's links by relation
+    #: PyG's description of the negatives of each relation that gets any
     sampling: Mapping[Relation, NegativeSampling]
-    avoid_edges: bool
-    late: LateNegatives = LateNegatives.WARN
+    avoid_edges: bool  # True if negatives must not be edges
+    late: LateNegatives = LateNegatives.WARN  # what is done about links that are earlier than every node
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedNegatives:
-    """The plans of negatives, and what draws them.
+    """The plans of negatives, and what draws them."""
 
-    Attributes:
-        plans: by relation.
-        finder: draws negatives, and finds the ends of links.
-    """
-
-    plans: Mapping[Relation, NegativePlan]
-    finder: LinkFinder
+    plans: Mapping[Relation, NegativePlan]  # by relation
+    finder: LinkFinder  # draws negatives, and finds the ends of links
 
 
 class LinkPlace(Protocol):
@@ -216,21 +197,13 @@ class LinksHere:
 
 @dataclass(frozen=True, eq=False)
 class LinkLoading:
-    """The links that a loader visits, and what goes with them; see `InputsRequest`.
+    """The links that a loader visits, and what goes with them; see `InputsRequest`."""
 
-    Attributes:
-        links: the user's links.
-        negatives: the user's negatives, and the edges that are excluded.
-        disjoint: True if every link is an example of its own. With times it is so anyway.
-        direction: the direction in which neighbours are looked for.
-        place: knows the edges of the graph.
-    """
-
-    links: LinkRequest
-    negatives: NegativeRequest
-    disjoint: bool = False
-    direction: Direction = Direction.FORWARD
-    place: LinkPlace = field(default_factory=LinksHere)
+    links: LinkRequest  # the user's links
+    negatives: NegativeRequest  # the user's negatives, and the edges that are excluded
+    disjoint: bool = False  # True if every link is an example of its own. With times it is so anyway.
+    direction: Direction = Direction.FORWARD  # the direction in which neighbours are looked for
+    place: LinkPlace = field(default_factory=LinksHere)  # knows the edges of the graph
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> LinkInputs:
         """Returns the links, checked, and the seeder that draws their negatives; see

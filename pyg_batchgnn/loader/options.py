@@ -27,23 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SamplingRequest:
-    """The sampling that a loader is asked for.
+    """The sampling that a loader is asked for."""
 
-    Attributes:
-        num_neighbors: fanouts by hop in one of PyG's forms.
-        replace: True to sample with replacement.
-        seed: the key of every random choice; None draws one.
-        sampler: the user's own sampler, or None.
-        schedule: which minibatches a rank trains; None if the user did not say.
-        choice: the rules by which neighbours are chosen.
-    """
-
-    num_neighbors: Any
-    replace: bool
-    seed: int | None
-    sampler: Any
-    schedule: ScheduleName | None
-    choice: NeighborChoice = field(default_factory=NeighborChoice)
+    num_neighbors: Any  # fanouts by hop in one of PyG's forms
+    replace: bool  # True to sample with replacement
+    seed: int | None  # the key of every random choice; None draws one
+    sampler: Any  # the user's own sampler, or None
+    schedule: ScheduleName | None  # which minibatches a rank trains; None if the user did not say
+    choice: NeighborChoice = field(default_factory=NeighborChoice)  # the rules by which neighbours are chosen
 
     @classmethod
     def of(
@@ -114,15 +105,10 @@ class Features(enum.Enum):
 
 @dataclass(frozen=True)
 class Reading:
-    """The user's choice, checked once.
+    """The user's choice, checked once."""
 
-    Attributes:
-        features: where the attributes lie.
-        attributes: their names; None stands for all.
-    """
-
-    features: Features = Features.AUTO
-    attributes: tuple[str, ...] | None = None
+    features: Features = Features.AUTO  # where the attributes lie
+    attributes: tuple[str, ...] | None = None  # their names; None stands for all
 
     @classmethod
     def parse(cls, features: Any, attributes: Sequence[str] | None) -> Reading:
@@ -177,33 +163,23 @@ class Export(enum.Enum):
 class LoaderOptions:
     """The arguments that the loader adds to PyG's, checked once.
 
-    Attributes:
-        macrobatch_size, fetch_size: B and F, "auto", or "all" of an epoch and of a macrobatch.
-        memory_budget: bytes; None means a share of the memory that is free at construction.
-        prefetch: macrobatches that are prepared ahead.
-        threads: at most this many threads work; torch's number if None.
-        export: the form of the batches.
-        reading: which attributes native batches carry, and where those lie.
-        feature_cache: bytes for rows of other hosts; None for no cache.
-        aggregation_cache: aggregates that stand for the last hop, or None.
-        embedding: tables of learned rows, or None.
-        history: caches from which rows of halo nodes come, or None.
-
     Raises:
         TypeError, ValueError: an argument that cannot be, or two that contradict each other.
     """
 
+    #: macrobatch_size, fetch_size: B and F, "auto", or "all" of an epoch and of a macrobatch
     macrobatch_size: Size = "auto"
     fetch_size: Size = "auto"
-    memory_budget: int | None = None
-    prefetch: int = 0
-    threads: int | None = None
-    export: Export = Export.PYG
+    memory_budget: int | None = None  # bytes; None means a share of the memory that is free at construction
+    prefetch: int = 0  # macrobatches that are prepared ahead
+    threads: int | None = None  # at most this many threads work; torch's number if None
+    export: Export = Export.PYG  # the form of the batches
+    #: which attributes native batches carry, and where those lie
     reading: Reading = field(default_factory=Reading)
-    feature_cache: int | None = None
-    aggregation_cache: AggregationCache | None = None
-    embedding: Embedding | None = None
-    history: HistoricalCaches | None = None
+    feature_cache: int | None = None  # bytes for rows of other hosts; None for no cache
+    aggregation_cache: AggregationCache | None = None  # aggregates that stand for the last hop, or None
+    embedding: Embedding | None = None  # tables of learned rows, or None
+    history: HistoricalCaches | None = None  # caches from which rows of halo nodes come, or None
 
     @classmethod
     def of(

@@ -65,16 +65,11 @@ def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingSteps:
-    """Plans the steps of a loader's macrobatches, and notes the step of each batch.
+    """Plans the steps of a loader's macrobatches, and notes the step of each batch."""
 
-    Attributes:
-        embedding: the tables.
-        comm: the communicator that samples; None in one process.
-        internal: returns the internal ids of a minibatch's nodes of a type, given by number.
-    """
-
-    embedding: Embedding
-    comm: Communicator | None
+    embedding: Embedding  # the tables
+    comm: Communicator | None  # the communicator that samples; None in one process
+    #: returns the internal ids of a minibatch's nodes of a type, given by number
     internal: Callable[[int, Tensor], Tensor]
 
     @classmethod
@@ -286,30 +281,18 @@ class StepFollower(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Composition:
-    """The parts that a loader is composed of.
+    """The parts that a loader is composed of."""
 
-    Attributes:
-        schedule: which seeds the steps of an epoch have.
-        number: finds the internal ids of the seeds of the schedule's steps.
-        pipeline: makes the batches of an epoch.
-        number_any: finds the internal ids of any seeds.
-        calls: makes the batches of ``loader(index)``, whose seeds may be any.
-        cost: measures what attributes take.
-        samplers: all samplers; they have one seed.
-        shape: returns what decides, beside seed, epoch and schedule, which minibatches a loader
-            has.
-        follower: is told of every step, or None.
-    """
-
-    schedule: SeedSchedule
-    number: NumberSeeds
-    pipeline: Pipeline
-    number_any: NumberSeeds
-    calls: Pipeline
-    cost: MeasureCost
-    samplers: Sequence[Sampler]
+    schedule: SeedSchedule  # which seeds the steps of an epoch have
+    number: NumberSeeds  # finds the internal ids of the seeds of the schedule's steps
+    pipeline: Pipeline  # makes the batches of an epoch
+    number_any: NumberSeeds  # finds the internal ids of any seeds
+    calls: Pipeline  # makes the batches of ``loader(index)``, whose seeds may be any
+    cost: MeasureCost  # measures what attributes take
+    samplers: Sequence[Sampler]  # all samplers; they have one seed
+    #: returns what decides, beside seed, epoch and schedule, which minibatches a loader has
     shape: Callable[[NodeLoader], dict[str, Any]]
-    follower: StepFollower | None = None
+    follower: StepFollower | None = None  # is told of every step, or None
 
 
 class Setup(Protocol):

@@ -192,29 +192,18 @@ VERSION = 1
 
 @dataclass
 class Run:
-    """One pass over the epoch, by one iterator.
+    """One pass over the epoch, by one iterator."""
 
-    Attributes:
-        epoch: the epoch.
-        skip: minibatches that an earlier process handed out.
-        handed_out: minibatches handed out, ``skip`` included.
-        num_batches: minibatches of the epoch, if it has begun and its order says so.
-        drawn: how to draw the order again, if a generator or sampler drew it.
-        stride: minibatches of the epoch that the ranks together take per step.
-        steps: minibatches that this run handed out.
-        seeds: the number of seed nodes of each step so far, on all ranks.
-        weight: the loader's ``loss_weight``.
-    """
-
-    epoch: int
-    skip: int = 0
-    handed_out: int = 0
-    num_batches: int | None = None
-    drawn: dict[str, Any] | None = None
-    stride: int = 1
-    steps: int = 0
+    epoch: int  # the epoch
+    skip: int = 0  # minibatches that an earlier process handed out
+    handed_out: int = 0  # minibatches handed out, ``skip`` included
+    num_batches: int | None = None  # minibatches of the epoch, if it has begun and its order says so
+    drawn: dict[str, Any] | None = None  # how to draw the order again, if a generator or sampler drew it
+    stride: int = 1  # minibatches of the epoch that the ranks together take per step
+    steps: int = 0  # minibatches that this run handed out
+    #: the number of seed nodes of each step so far, on all ranks
     seeds: list[int] = field(default_factory=list)
-    weight: float | None = None
+    weight: float | None = None  # the loader's ``loss_weight``
 
     def hand_out(self) -> None:
         """Counts one minibatch."""

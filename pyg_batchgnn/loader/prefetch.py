@@ -115,17 +115,12 @@ MAX_AUTO = 32
 
 
 class World(Protocol):
-    """The processes that make a loader's macrobatches together.
+    """The processes that make a loader's macrobatches together."""
 
-    Attributes:
-        rank: this process.
-        size: the number of processes.
-        collective: True if making a macrobatch takes all processes, which then have to do
-            everything in the same order.
-    """
-
-    rank: int
-    size: int
+    rank: int  # this process
+    size: int  # the number of processes
+    #: True if making a macrobatch takes all processes, which then have to do everything in the same
+    #: order
     collective: bool
 
     def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:

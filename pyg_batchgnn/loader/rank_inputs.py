@@ -161,15 +161,10 @@ def _internal_ids(inputs: NodeInputs, graph: DistGraphStore, positions: Tensor) 
 
 @dataclass(frozen=True, eq=False)
 class OwnSeeds:
-    """The positions of a loader's input that belong to a rank.
+    """The positions of a loader's input that belong to a rank."""
 
-    Attributes:
-        positions: [S_r] int64, ascending.
-        internal: [S_r] int64, the internal ids of their nodes.
-    """
-
-    positions: Tensor
-    internal: Tensor
+    positions: Tensor  # [S_r] int64, ascending
+    internal: Tensor  # [S_r] int64, the internal ids of their nodes
 
     @classmethod
     def of(cls, part: Part, nodes: Sequence[OwnerNodes]) -> OwnSeeds:
@@ -191,17 +186,11 @@ class OwnSeeds:
 
 @dataclass(frozen=True, eq=False)
 class TrainedSeeds:
-    """A rank's seeds, and who trains those that it owns.
+    """A rank's seeds, and who trains those that it owns."""
 
-    Attributes:
-        seeds: the seeds that this rank trains.
-        own: the seeds that it owns.
-        trainer: [S_r] int64, the rank that trains each of its own.
-    """
-
-    seeds: OwnSeeds
-    own: OwnSeeds
-    trainer: Tensor
+    seeds: OwnSeeds  # the seeds that this rank trains
+    own: OwnSeeds  # the seeds that it owns
+    trainer: Tensor  # [S_r] int64, the rank that trains each of its own
 
     @classmethod
     def by_owners(cls, own: OwnSeeds, rank: int) -> TrainedSeeds:
@@ -266,15 +255,10 @@ def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:
 
 @dataclass(frozen=True, eq=False)
 class LinksOverRanks:
-    """The place of a graph over ranks; see `LinkPlace`. All methods are collective.
+    """The place of a graph over ranks; see `LinkPlace`. All methods are collective."""
 
-    Attributes:
-        store: the graph. If its topology is on every rank, that is the graph of the inputs.
-        schedule: the schedule of the loader.
-    """
-
-    store: DistGraphStore
-    schedule: ScheduleName
+    store: DistGraphStore  # the graph. If its topology is on every rank, that is the graph of the inputs.
+    schedule: ScheduleName  # the schedule of the loader
 
     def agree(self, all_edges: Mapping[Relation, bool]) -> None:
         """Raises AgreementError unless all ranks mean links of the same relations."""

@@ -79,37 +79,24 @@ RankTimes: TypeAlias = PartTimes | Times
 
 @dataclass(frozen=True, eq=False)
 class RankSamplers:
-    """The samplers of one loader on one rank.
+    """The samplers of one loader on one rank."""
 
-    Attributes:
-        scheduled: samples the seeds of the schedule.
-        any: samples seeds of any rank.
-    """
-
-    scheduled: RankSampler
-    any: RankSampler
+    scheduled: RankSampler  # samples the seeds of the schedule
+    any: RankSampler  # samples seeds of any rank
 
 
 @dataclass(frozen=True, eq=False)
 class RankSampling:
-    """The rules by which ranks sample a graph together, and the arrays that the rules need.
+    """The rules by which ranks sample a graph together, and the arrays that the rules need."""
 
-    Attributes:
-        graph: the partitioned graph.
-        choice: the rules by which neighbours are chosen.
-        plan: the plan that the user asked for.
-        times: the times of the graph if sampling is temporal.
-        orders: by relation, the time order of the edges that the rank samples, or None: of its own
-            in-edges, or of all edges if it has the whole topology.
-        weights: by relation, the sums of the weights of these edges, or None.
-    """
-
-    graph: DistGraphStore
-    choice: NeighborChoice
-    plan: SamplingPlan
-    times: RankTimes | None = None
+    graph: DistGraphStore  # the partitioned graph
+    choice: NeighborChoice  # the rules by which neighbours are chosen
+    plan: SamplingPlan  # the plan that the user asked for
+    times: RankTimes | None = None  # the times of the graph if sampling is temporal
+    #: by relation, the time order of the edges that the rank samples, or None: of its own in-edges,
+    #: or of all edges if it has the whole topology
     orders: Sequence[TimeOrder | None] = ()
-    weights: Sequence[WeightSums | None] = ()
+    weights: Sequence[WeightSums | None] = ()  # by relation, the sums of the weights of these edges, or None
 
     @classmethod
     def of(cls, features: DistFeatureStore, graph: DistGraphStore, request: SamplingRequest) -> RankSampling:

@@ -50,18 +50,14 @@ class ScheduleName(str, enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class SeedStep:
-    """The seed nodes of one step.
+    """The seed nodes of one step."""
 
-    Attributes:
-        positions: [S] int64, the positions of this rank's seeds in the loader's input; none if the
-            rank has none left.
-        seeds: the number of seeds of the step, on all ranks together.
-        internal: [S] int64, the seeds' internal ids if a partitioned graph is sampled, by node type
-            in the order of the schema.
-    """
-
+    #: [S] int64, the positions of this rank's seeds in the loader's input; none if the rank has
+    #: none left
     positions: Tensor
-    seeds: int
+    seeds: int  # the number of seeds of the step, on all ranks together
+    #: [S] int64, the seeds' internal ids if a partitioned graph is sampled, by node type in the
+    #: order of the schema
     internal: Tensor | None = None
 
     @classmethod
@@ -72,17 +68,11 @@ class SeedStep:
 
 @dataclass(frozen=True)
 class StepShape:
-    """The rule by which an epoch's seeds are cut into minibatches.
+    """The rule by which an epoch's seeds are cut into minibatches."""
 
-    Attributes:
-        batch_size: the seed nodes of a rank's minibatch.
-        remainder: what becomes of the last seeds if they do not fill a step.
-        order: the order in which seeds are visited.
-    """
-
-    batch_size: int
-    remainder: Remainder
-    order: Order
+    batch_size: int  # the seed nodes of a rank's minibatch
+    remainder: Remainder  # what becomes of the last seeds if they do not fill a step
+    order: Order  # the order in which seeds are visited
 
     def batches(self, count: int) -> int:
         """Returns the number of minibatches that ``count`` seeds make."""
@@ -91,13 +81,9 @@ class StepShape:
 
 
 class SeedSchedule(Protocol):
-    """The steps of an epoch.
+    """The steps of an epoch."""
 
-    Attributes:
-        stride: the minibatches of the epoch that a step takes.
-    """
-
-    stride: int
+    stride: int  # the minibatches of the epoch that a step takes
 
     def length(self, skip: int = 0) -> int | None:
         """Returns the number of steps after ``skip`` minibatches, or None if it cannot be known."""
@@ -265,17 +251,13 @@ class DrawnOrder:
     """The objects that draw the order of a loader.
 
     The loader itself is not among them: that would be a reference cycle.
-
-    Attributes:
-        sampler, batch_sampler: the loader's.
-        batch_size: the loader's; None if the user gave the batch sampler.
-        generator: the loader's, or None.
     """
 
+    #: sampler, batch_sampler: the loader's
     sampler: Any
     batch_sampler: Any
-    batch_size: int | None
-    generator: torch.Generator | None
+    batch_size: int | None  # the loader's; None if the user gave the batch sampler
+    generator: torch.Generator | None  # the loader's, or None
 
     @classmethod
     def of(cls, loader: NodeLoader) -> DrawnOrder:
@@ -351,17 +333,11 @@ NO_NUMBER = -1
 
 @dataclass(frozen=True, eq=False)
 class WorkItem:
-    """One macrobatch to make.
+    """One macrobatch to make."""
 
-    Attributes:
-        epoch: which a worker process learns from here alone.
-        number: the macrobatch's number in the epoch.
-        steps: the seeds of its minibatches.
-    """
-
-    epoch: int
-    number: int
-    steps: list[SeedStep]
+    epoch: int  # which a worker process learns from here alone
+    number: int  # the macrobatch's number in the epoch
+    steps: list[SeedStep]  # the seeds of its minibatches
 
 
 def work_items(steps: Iterable[SeedStep], run: Run, macrobatch_size: int) -> Iterator[WorkItem]:

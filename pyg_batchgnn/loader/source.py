@@ -50,14 +50,10 @@ _EdgeRows: TypeAlias = dict[Group, list[AttributeRows]]
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Attributes that can be read where they lie, by group and name.
+    """Attributes that can be read where they lie, by group and name."""
 
-    Attributes:
-        nodes: those of nodes, one row per node of the graph.
-        edges: those of edges, one row per edge of the graph; None if they are to be copied.
-    """
-
-    nodes: Mapping[Group, Mapping[str, Tensor]]
+    nodes: Mapping[Group, Mapping[str, Tensor]]  # those of nodes, one row per node of the graph
+    #: those of edges, one row per edge of the graph; None if they are to be copied
     edges: Mapping[Group, Mapping[str, Tensor]] | None
 
 

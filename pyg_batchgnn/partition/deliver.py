@@ -23,15 +23,10 @@ from pyg_batchgnn.types import Group
 
 @dataclass(frozen=True)
 class ArrivingEdges:
-    """The in-edges of a relation while they arrive.
+    """The in-edges of a relation while they arrive."""
 
-    Attributes:
-        in_edges: one row per node of the target type in the run.
-        cursor: by sender and part, the position of the next edge.
-    """
-
-    in_edges: InEdges
-    cursor: dict[tuple[int, int], int]
+    in_edges: InEdges  # one row per node of the target type in the run
+    cursor: dict[tuple[int, int], int]  # by sender and part, the position of the next edge
 
     @classmethod
     def of(cls, read: InEdges, counts: Tensor, parts: range, rows: RunRows, indptr: Tensor) -> ArrivingEdges:
@@ -113,18 +108,12 @@ def _lengths(comm: Communicator, grouping: Grouping, runs: Runs, relations: int)
 
 @dataclass
 class OwnNodes:
-    """The nodes of one rank's parts and their adjacency lists.
+    """The nodes of one rank's parts and their adjacency lists."""
 
-    Attributes:
-        parts: all parts that this rank builds.
-        rows: by type, the rows of its nodes in the run.
-        nodes: by type, [n_t] int64, the original ids by row.
-        relations: the in-edges of each relation by row of the target type, with explicit edge ids.
-    """
-
-    parts: range
-    rows: list[RunRows]
-    nodes: list[Tensor]
+    parts: range  # all parts that this rank builds
+    rows: list[RunRows]  # by type, the rows of its nodes in the run
+    nodes: list[Tensor]  # by type, [n_t] int64, the original ids by row
+    #: the in-edges of each relation by row of the target type, with explicit edge ids
     relations: list[InEdges]
 
 

@@ -25,24 +25,17 @@ FORMAT = MetaFormat(
 
 @dataclass(frozen=True)
 class PartitionMeta:
-    """The contents of META.json.
+    """The contents of META.json."""
 
-    Attributes:
-        schema: the node types and the relations.
-        book: the partition book of the saved parts.
-        edge_counts: the number of edges of each relation in the whole graph.
-        arrays: what is promised of each array, by part and name, as in ``part-00003/indices`` and
-            ``part-00003/nodes/x``.
-        origin: what the parts were made from: data set, policy, seed.
-        digest: the digest of META.json itself, by which ranks see that they read the same.
-    """
-
-    schema: Schema
-    book: PartitionBook
-    edge_counts: tuple[int, ...]
+    schema: Schema  # the node types and the relations
+    book: PartitionBook  # the partition book of the saved parts
+    edge_counts: tuple[int, ...]  # the number of edges of each relation in the whole graph
+    #: what is promised of each array, by part and name, as in ``part-00003/indices`` and
+    #: ``part-00003/nodes/x``
     arrays: Mapping[str, ArrayPromise]
+    #: what the parts were made from: data set, policy, seed
     origin: Mapping[str, Any] = field(default_factory=dict)
-    digest: str = ""
+    digest: str = ""  # the digest of META.json itself, by which ranks see that they read the same
 
     def file(self, folder: Path, array: str) -> Path:
         """Returns the file of an array."""

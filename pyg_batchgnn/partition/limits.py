@@ -21,17 +21,11 @@ from pyg_batchgnn.partition.reading import ReadingSlice
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """The parts that a graph is cut into.
+    """The parts that a graph is cut into."""
 
-    Attributes:
-        parts: the number of parts.
-        total: [k] int64, the sums of the weights of all nodes.
-        limit: [k] int64, the largest weights of a part. At least the mean rounded up.
-    """
-
-    parts: int
-    total: Tensor
-    limit: Tensor
+    parts: int  # the number of parts
+    total: Tensor  # [k] int64, the sums of the weights of all nodes
+    limit: Tensor  # [k] int64, the largest weights of a part. At least the mean rounded up.
 
     @classmethod
     def of(cls, parts: int, total: Tensor, slack: Tensor) -> Goal:
@@ -74,21 +68,13 @@ _SUM = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The weights by which parts are balanced, and the limits.
+    """The weights by which parts are balanced, and the limits."""
 
-    Attributes:
-        names: what each load is, in words.
-        weight: [n, k] int32, the weights of the nodes that this rank has read.
-        heaviest: [k] int64, the largest weights of a node on any rank.
-        slack: [k] float64, the largest weights of a part over the mean, as wanted.
-        goal: the parts and their limits.
-    """
-
-    names: tuple[str, ...]
-    weight: Tensor
-    heaviest: Tensor
-    slack: Tensor
-    goal: Goal
+    names: tuple[str, ...]  # what each load is, in words
+    weight: Tensor  # [n, k] int32, the weights of the nodes that this rank has read
+    heaviest: Tensor  # [k] int64, the largest weights of a node on any rank
+    slack: Tensor  # [k] float64, the largest weights of a part over the mean, as wanted
+    goal: Goal  # the parts and their limits
 
 
 def read_limits(

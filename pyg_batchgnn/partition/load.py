@@ -31,14 +31,10 @@ _REMEDY = "restore the file or partition again"
 
 
 class PartRows(NamedTuple):
-    """Some rows of an array of a saved part.
+    """Some rows of an array of a saved part."""
 
-    Attributes:
-        number: the number of the part.
-        begin, end: the rows.
-    """
-
-    number: int
+    number: int  # the number of the part
+    #: begin, end: the rows
     begin: int
     end: int
 
@@ -133,14 +129,10 @@ _IDS = 1 << 17
 
 @dataclass(frozen=True)
 class Recut:
-    """A saved partition and the ranges of its nodes that ranks get.
+    """A saved partition and the ranges of its nodes that ranks get."""
 
-    Attributes:
-        old: the book of the saved parts.
-        cuts: by node type, [ranks + 1], where each rank's range begins in the row of the type.
-    """
-
-    old: PartitionBook
+    old: PartitionBook  # the book of the saved parts
+    #: by node type, [ranks + 1], where each rank's range begins in the row of the type
     cuts: tuple[Sequence[int], ...]
 
     @classmethod

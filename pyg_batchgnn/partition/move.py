@@ -63,16 +63,11 @@ def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[ran
 
 @dataclass(frozen=True)
 class Grouping:
-    """An order of rows by groups, stable.
+    """An order of rows by groups, stable."""
 
-    Attributes:
-        order: [n], the positions of the rows in order of groups; None where they are in that order
-            already.
-        counts: the number of rows of each group.
-    """
-
+    #: [n], the positions of the rows in order of groups; None where they are in that order already
     order: Tensor | None
-    counts: list[int]
+    counts: list[int]  # the number of rows of each group
 
     def apply(self, rows: Tensor) -> Tensor:
         """Returns rows in order of groups."""
@@ -110,20 +105,13 @@ def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
 
 @dataclass(frozen=True)
 class Remote:
-    """An array of rows of which each rank holds some.
+    """An array of rows of which each rank holds some."""
 
-    Attributes:
-        group: groups row numbers [n] by the rank that holds each.
-        read: returns rows that this rank holds, given [n] row numbers in any order, which it may
-            overwrite.
-        shape: the shape of one row.
-        dtype: the dtype of its elements.
-    """
-
-    group: Callable[[Tensor], Grouping]
+    group: Callable[[Tensor], Grouping]  # groups row numbers [n] by the rank that holds each
+    #: returns rows that this rank holds, given [n] row numbers in any order, which it may overwrite
     read: Callable[[Tensor], Tensor]
-    shape: tuple[int, ...]
-    dtype: torch.dtype
+    shape: tuple[int, ...]  # the shape of one row
+    dtype: torch.dtype  # the dtype of its elements
 
     @property
     def row_bytes(self) -> int:

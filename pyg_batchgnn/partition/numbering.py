@@ -19,35 +19,23 @@ from pyg_batchgnn.partition.reading import ReadingSlice
 
 @dataclass(frozen=True)
 class Directory:
-    """The internal ids by node type and original id; each rank has those of a range of each type.
-
-    Attributes:
-        bounds: by type, [ranks + 1] int64, where each rank's range of original ids begins.
-        rank: the rank of this process.
-        internal: by type, [k], the internal ids of this rank's range.
+    """The internal ids by node type and original id; each rank has those of a range of each
+    type.
     """
 
-    bounds: list[Tensor]
-    rank: int
-    internal: list[Tensor]
+    bounds: list[Tensor]  # by type, [ranks + 1] int64, where each rank's range of original ids begins
+    rank: int  # the rank of this process
+    internal: list[Tensor]  # by type, [k], the internal ids of this rank's range
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """The owners of the nodes that were read, and their new ids.
+    """The owners of the nodes that were read, and their new ids."""
 
-    Attributes:
-        book: the partition book.
-        counts: [ranks, parts, types], the number of nodes of each part and type that each rank has
-            read.
-        owner: [n] int32 or int64, the part of every node that this rank has read.
-        internal: [n] ``book.id_dtype``, the internal ids of these nodes.
-    """
-
-    book: PartitionBook
-    counts: Tensor
-    owner: Tensor
-    internal: Tensor
+    book: PartitionBook  # the partition book
+    counts: Tensor  # [ranks, parts, types], the number of nodes of each part and type that each rank has read
+    owner: Tensor  # [n] int32 or int64, the part of every node that this rank has read
+    internal: Tensor  # [n] ``book.id_dtype``, the internal ids of these nodes
 
 
 def number_nodes(comm: Communicator, slice_: ReadingSlice, owner: Tensor, parts: int) -> Numbering:
@@ -126,15 +114,10 @@ class Runs:
 
 @dataclass(frozen=True)
 class RunRows:
-    """The rows that the nodes of one type have in a run of parts: by part, then by internal id.
+    """The rows that the nodes of one type have in a run of parts: by part, then by internal id."""
 
-    Attributes:
-        firsts: [parts], the internal id of each part's first node of the type.
-        starts: [parts + 1] int64, where the rows of each part begin.
-    """
-
-    firsts: Tensor
-    starts: Tensor
+    firsts: Tensor  # [parts], the internal id of each part's first node of the type
+    starts: Tensor  # [parts + 1] int64, where the rows of each part begin
 
     @classmethod
     def of(cls, book: PartitionBook, parts: range, node_type: int) -> RunRows:

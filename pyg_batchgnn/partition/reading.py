@@ -25,15 +25,10 @@ from pyg_batchgnn.types import Schema
 
 @dataclass(frozen=True)
 class GroupedIds:
-    """Ids of members of any groups.
+    """Ids of members of any groups."""
 
-    Attributes:
-        id: [n] int64, the id of each member in its group.
-        group: [n] int64, the numbers of the groups.
-    """
-
-    id: Tensor
-    group: Tensor
+    id: Tensor  # [n] int64, the id of each member in its group
+    group: Tensor  # [n] int64, the numbers of the groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +38,9 @@ class JointIds:
     A group is a node type, whose members are nodes, or a relation, whose members are the adjacency
     lists of its targets. Each rank has a range of each group. So it has a range of the joint ids.
     The joint ids of a single group are its ids.
-
-    Attributes:
-        bounds: by group, [ranks + 1] int64, where each rank's range of ids begins.
     """
 
-    bounds: list[Tensor]
+    bounds: list[Tensor]  # by group, [ranks + 1] int64, where each rank's range of ids begins
 
     @cached_property
     def book(self) -> PartitionBook:
@@ -95,25 +87,18 @@ class JointIds:
 
 @dataclass
 class ReadingSlice:
-    """The nodes that this rank has read, and their in-edges.
+    """The nodes that this rank has read, and their in-edges."""
 
-    Attributes:
-        schema: the node types and the relations.
-        nodes: the joint ids of the nodes of all types.
-        lists: the joint ids of the adjacency lists of all relations. A relation has a list for each
-            node of its target type.
-        rank: the rank of this process.
-        in_edges: one row per list of this rank, with explicit edge ids, ascending in each list. The
-            sources are joint ids of nodes at first.
-        total_edges: the number of edges of all ranks and relations.
-    """
-
-    schema: Schema
-    nodes: JointIds
+    schema: Schema  # the node types and the relations
+    nodes: JointIds  # the joint ids of the nodes of all types
+    #: the joint ids of the adjacency lists of all relations. A relation has a list for each node of
+    #: its target type.
     lists: JointIds
-    rank: int
+    rank: int  # the rank of this process
+    #: one row per list of this rank, with explicit edge ids, ascending in each list. The sources
+    #: are joint ids of nodes at first.
     in_edges: InEdges
-    total_edges: int
+    total_edges: int  # the number of edges of all ranks and relations
 
     @property
     def book(self) -> PartitionBook:

@@ -40,29 +40,17 @@ class TypeCount(NamedTuple):
 
 @dataclass(frozen=True)
 class TypeStream:
-    """The stream of the nodes of one type.
+    """The stream of the nodes of one type."""
 
-    Attributes:
-        comm: the communicator of all ranks.
-        part: the nodes that this rank has read.
-        node_type: the number of the type.
-        in_edges: their in-neighbours by joint ids, one row per node of the slice.
-        owner: [n] int32, the part of every node of the slice, written to.
-        weight: [n, k] int32, what every node of the slice adds to the k loads of its part.
-        count: the nodes of the type in the whole graph, and their in-edges.
-        parts: the number of parts.
-        key: signed 64 bits, decides between equally good parts.
-    """
-
-    comm: Communicator
-    part: ReadingSlice
-    node_type: int
-    in_edges: InEdges
-    owner: Tensor
-    weight: Tensor
-    count: TypeCount
-    parts: int
-    key: int
+    comm: Communicator  # the communicator of all ranks
+    part: ReadingSlice  # the nodes that this rank has read
+    node_type: int  # the number of the type
+    in_edges: InEdges  # their in-neighbours by joint ids, one row per node of the slice
+    owner: Tensor  # [n] int32, the part of every node of the slice, written to
+    weight: Tensor  # [n, k] int32, what every node of the slice adds to the k loads of its part
+    count: TypeCount  # the nodes of the type in the whole graph, and their in-edges
+    parts: int  # the number of parts
+    key: int  # signed 64 bits, decides between equally good parts
 
     @property
     def _first(self) -> int:

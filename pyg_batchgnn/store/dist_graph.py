@@ -23,15 +23,10 @@ from pyg_batchgnn.types import Schema
 
 @dataclass(frozen=True)
 class StoreShape:
-    """The numbers of a whole graph that is spread over ranks.
+    """The numbers of a whole graph that is spread over ranks."""
 
-    Attributes:
-        schema: the node types and the relations.
-        num_nodes: the number of nodes of each type.
-    """
-
-    schema: Schema
-    num_nodes: tuple[int, ...]
+    schema: Schema  # the node types and the relations
+    num_nodes: tuple[int, ...]  # the number of nodes of each type
 
 
 class DistGraphStore(GraphStore):

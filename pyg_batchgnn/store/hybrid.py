@@ -22,15 +22,10 @@ from pyg_batchgnn.types import Group, Schema
 
 @dataclass(frozen=True, eq=False)
 class HybridArrays:
-    """The arrays of a whole topology, all zeros at first.
+    """The arrays of a whole topology, all zeros at first."""
 
-    Attributes:
-        relations: the in-edges of all nodes by original id, of each relation.
-        internal: for each node type, [N_t] ``book.id_dtype``, the internal id of each node.
-    """
-
-    relations: tuple[InEdges, ...]
-    internal: tuple[Tensor, ...]
+    relations: tuple[InEdges, ...]  # the in-edges of all nodes by original id, of each relation
+    internal: tuple[Tensor, ...]  # for each node type, [N_t] ``book.id_dtype``, the internal id of each node
 
 
 class TopologyWriter:

@@ -114,15 +114,10 @@ _LAYOUTS = (EdgeLayout.CSC, EdgeLayout.COO, EdgeLayout.CSR)
 
 @dataclass(frozen=True, eq=False)
 class _Edges:
-    """The edges of one relation, as a graph store gives them.
+    """The edges of one relation, as a graph store gives them."""
 
-    Attributes:
-        attr: the layout, and the numbers of nodes at both ends if the store knows them.
-        arrays: the two arrays of the layout.
-    """
-
-    attr: EdgeAttr
-    arrays: tuple[Tensor, Tensor]
+    attr: EdgeAttr  # the layout, and the numbers of nodes at both ends if the store knows them
+    arrays: tuple[Tensor, Tensor]  # the two arrays of the layout
 
     @classmethod
     def of(cls, graph: GraphStore, attrs: Sequence[EdgeAttr]) -> _Edges:

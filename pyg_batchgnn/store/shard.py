@@ -226,16 +226,11 @@ class NodeIndex:
 
 @dataclass(frozen=True, eq=False)
 class EdgeIndex:
-    """Finds the rows of edges, which lie in the order of the in-edges of the part's nodes.
+    """Finds the rows of edges, which lie in the order of the in-edges of the part's nodes."""
 
-    Attributes:
-        indptr: [n + 1] int64, where each node's in-edges begin; empty where edges have no
-            attributes.
-        edge_ids: [e] input ids of the edges, ascending for each node; empty where edges have no
-            attributes.
-    """
-
+    #: [n + 1] int64, where each node's in-edges begin; empty where edges have no attributes
     indptr: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    #: [e] input ids of the edges, ascending for each node; empty where edges have no attributes
     edge_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     id_columns: ClassVar[int] = 2

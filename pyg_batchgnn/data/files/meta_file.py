@@ -16,19 +16,12 @@ from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise
 
 @dataclass(frozen=True)
 class MetaFormat:
-    """One kind of folder that this package writes.
+    """One kind of folder that this package writes."""
 
-    Attributes:
-        name: the ``format`` in META.json.
-        versions: those that can be read.
-        writer: what writes such folders, for errors.
-        remedy: what to do where META.json is damaged.
-    """
-
-    name: str
-    versions: tuple[int, ...]
-    writer: str
-    remedy: str
+    name: str  # the ``format`` in META.json
+    versions: tuple[int, ...]  # those that can be read
+    writer: str  # what writes such folders, for errors
+    remedy: str  # what to do where META.json is damaged
 
     def is_in(self, folder: str | Path) -> bool:
         """Returns whether a folder says that it is of this kind."""

@@ -27,19 +27,12 @@ _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """The header of a .npy file.
+    """The header of a .npy file."""
 
-    Attributes:
-        dtype: type of the elements.
-        shape: sizes.
-        fortran_order: whether the first index varies fastest.
-        offset: bytes before the first element.
-    """
-
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    fortran_order: bool
-    offset: int
+    dtype: np.dtype  # type of the elements
+    shape: tuple[int, ...]  # sizes
+    fortran_order: bool  # whether the first index varies fastest
+    offset: int  # bytes before the first element
 
     @property
     def nbytes(self) -> int:
@@ -243,18 +236,13 @@ _STORED_AS = {torch.bfloat16: torch.int16, **dict.fromkeys(_FLOAT8, torch.int8)}
 
 @dataclass(frozen=True)
 class ArrayPromise:
-    """The promise of META.json about one file.
+    """The promise of META.json about one file."""
 
-    Attributes:
-        dtype: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as
-            integers of their width.
-        shape: the sizes.
-        sha256: the checksum of the whole file, 64 hexadecimal digits.
-    """
-
+    #: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as integers of
+    #: their width.
     dtype: str
-    shape: tuple[int, ...]
-    sha256: str
+    shape: tuple[int, ...]  # the sizes
+    sha256: str  # the checksum of the whole file, 64 hexadecimal digits
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain JSON values."""

@@ -32,18 +32,13 @@ class Communities:
     """The communities as consecutive ranges of places.
 
     A place is a node's number before ids are scattered.
-
-    Attributes:
-        leaf_start: [leaves + 1] int64, first place of each leaf, ending with N.
-        group_start: [groups + 1] int64, first place of each group; a subset of `leaf_start`.
-        group_class: [groups] int64 class of each group; every class has at least one.
-        group_stride: [groups] int64, coprime to the group's size: rank r of the group is its place
-            r * stride mod size, so that hubs are not all in the group's first leaf.
     """
 
-    leaf_start: np.ndarray
-    group_start: np.ndarray
-    group_class: np.ndarray
+    leaf_start: np.ndarray  # [leaves + 1] int64, first place of each leaf, ending with N
+    group_start: np.ndarray  # [groups + 1] int64, first place of each group; a subset of `leaf_start`
+    group_class: np.ndarray  # [groups] int64 class of each group; every class has at least one
+    #: [groups] int64, coprime to the group's size: rank r of the group is its place r * stride mod
+    #: size, so that hubs are not all in the group's first leaf
     group_stride: np.ndarray
 
     def leaf_of(self, place: np.ndarray) -> np.ndarray:
@@ -342,16 +337,11 @@ class EdgeBuckets:
 
 @dataclass(frozen=True)
 class NodeBlock:
-    """The features, labels and splits of a block of consecutive node ids.
+    """The features, labels and splits of a block of consecutive node ids."""
 
-    Attributes:
-        x: [n, F] features.
-        y: [n] int64 labels.
-        splits: ids, ascending int64, of the train, val and test nodes among them.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
+    x: np.ndarray  # [n, F] features
+    y: np.ndarray  # [n] int64 labels
+    #: ids, ascending int64, of the train, val and test nodes among them
     splits: tuple[np.ndarray, np.ndarray, np.ndarray]
 
 

@@ -47,20 +47,13 @@ _MORE_OF_NODES, _MORE_OF_EDGES = ("node_year",), ("edge_reltype",)
 
 @dataclass(frozen=True)
 class TypedRaw:
-    """The contents of the lists among the raw files.
+    """The contents of the lists among the raw files."""
 
-    Attributes:
-        folder: the data set's folder, with raw/ and split/ in it.
-        split: the folder of the splits.
-        schema: the node types and the relations, in alphabetical order as OGB has them.
-        num_nodes: the number of nodes of each type.
-        with_x, with_y, with_split: the types that have features, labels and splits.
-    """
-
-    folder: Path
-    split: Path
-    schema: Schema
-    num_nodes: dict[str, int]
+    folder: Path  # the data set's folder, with raw/ and split/ in it
+    split: Path  # the folder of the splits
+    schema: Schema  # the node types and the relations, in alphabetical order as OGB has them
+    num_nodes: dict[str, int]  # the number of nodes of each type
+    #: with_x, with_y, with_split: the types that have features, labels and splits
     with_x: list[str]
     with_y: list[str]
     with_split: list[str]

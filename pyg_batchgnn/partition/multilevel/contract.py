@@ -33,15 +33,10 @@ PIECES, EDGES = 16, 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """The clusters of the nodes.
+    """The clusters of the nodes."""
 
-    Attributes:
-        label: [n + ghosts], the id of each node's cluster.
-        weight: [n, k] int32, the weights of the clusters that have the ids of own nodes.
-    """
-
-    label: Tensor
-    weight: Tensor
+    label: Tensor  # [n + ghosts], the id of each node's cluster
+    weight: Tensor  # [n, k] int32, the weights of the clusters that have the ids of own nodes
 
 
 def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
@@ -252,15 +247,10 @@ _MUCH = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class _Chunks:
-    """The coarse nodes in chunks, each of which has some of every rank's nodes.
+    """The coarse nodes in chunks, each of which has some of every rank's nodes."""
 
-    Attributes:
-        count: the number of chunks.
-        begins: [ranks * count + 1], the first node of every rank's chunks, by rank and chunk.
-    """
-
-    count: int
-    begins: Tensor
+    count: int  # the number of chunks
+    begins: Tensor  # [ranks * count + 1], the first node of every rank's chunks, by rank and chunk
 
     def of(self, node: Tensor) -> Tensor:
         """Returns the chunks of nodes, [n] int32."""
@@ -362,17 +352,11 @@ def _merge(rows: Tensor, own: range) -> ops.MergedLists:
 
 @dataclass(frozen=True, eq=False)
 class CoarseLevel:
-    """A coarse graph and the way back to the finer one.
+    """A coarse graph and the way back to the finer one."""
 
-    Attributes:
-        graph: the coarse graph.
-        nodes: the distinct coarse nodes of this rank's finer nodes.
-        row: [n] int32, the row in ``nodes`` of each of this rank's finer nodes.
-    """
-
-    graph: RankGraph
-    nodes: Ghosts
-    row: Tensor
+    graph: RankGraph  # the coarse graph
+    nodes: Ghosts  # the distinct coarse nodes of this rank's finer nodes
+    row: Tensor  # [n] int32, the row in ``nodes`` of each of this rank's finer nodes
 
     def project(self, values: Tensor) -> Tensor:
         """Returns values of own coarse nodes for this rank's finer nodes, [n]. Collective."""

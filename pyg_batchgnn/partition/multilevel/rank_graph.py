@@ -23,18 +23,12 @@ from pyg_batchgnn.partition.release import release_memory
 class Ghosts:
     """Ids that a rank gets the values of from their owners: the nodes of other ranks that its nodes
     have edges to, for example.
-
-    Attributes:
-        ids: [ghosts], ascending.
-        owned: how many of these each rank owns.
-        needed: [m] int32, the rows of this rank that ranks have as ghosts, by rank.
-        counts: how many of these each rank has.
     """
 
-    ids: Tensor
-    owned: list[int]
-    needed: Tensor
-    counts: list[int]
+    ids: Tensor  # [ghosts], ascending
+    owned: list[int]  # how many of these each rank owns
+    needed: Tensor  # [m] int32, the rows of this rank that ranks have as ghosts, by rank
+    counts: list[int]  # how many of these each rank has
 
     @classmethod
     def of(cls, comm: Communicator, ids: Tensor, bounds: Tensor, told: Tensor) -> tuple[Ghosts, Tensor]:
@@ -109,22 +103,14 @@ class RankGraph:
     """A rank's share of an undirected graph with weights.
 
     The nodes of the whole graph have ids from 0 on, and each rank has a range of them.
-
-    Attributes:
-        comm: the communicator of all ranks.
-        bounds: [ranks + 1] int64, where each rank's range begins.
-        lists: the neighbours of the rank's nodes.
-        ghosts: the nodes of other ranks among them.
-        entries: the number of entries in the lists of each rank.
-        id_dtype: the dtype of ids.
     """
 
-    comm: Communicator
-    bounds: Tensor
-    lists: WeightedGraph
-    ghosts: Ghosts
-    entries: list[int]
-    id_dtype: torch.dtype
+    comm: Communicator  # the communicator of all ranks
+    bounds: Tensor  # [ranks + 1] int64, where each rank's range begins
+    lists: WeightedGraph  # the neighbours of the rank's nodes
+    ghosts: Ghosts  # the nodes of other ranks among them
+    entries: list[int]  # the number of entries in the lists of each rank
+    id_dtype: torch.dtype  # the dtype of ids
 
     @classmethod
     def of(cls, comm: Communicator, bounds: Tensor, merged: MergedLists, node_weight: Tensor) -> RankGraph:
