@@ -42,7 +42,7 @@ class LoaderProbe:
 
 @dataclass(frozen=True)
 class AttributeCost:
-    """The memory that the attributes of a minibatch take."""
+    """The memory that the attributes of a minibatch take, in bytes."""
 
     row: int = 0  # bytes of one node of a fetch group's block; 0 if there is no block
     batch: int = 0  # bytes of the attributes that a batch has for itself
@@ -56,12 +56,11 @@ MeasureCost: TypeAlias = Callable[[Sequence[SampledMinibatch]], AttributeCost]
 def probe_batches(
     num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order
 ) -> list[list[int]]:
-    """Chooses a few minibatches to measure with, as positions in range(num_seeds).
+    """Chooses a few minibatches to measure with, as positions in range(num_seeds). Nothing is
+    drawn.
 
-    Nothing is drawn for them.
-
-    They are runs of neighbouring positions if that is how seeds are visited, else positions spread
-    over the whole range.
+    They are runs of neighbouring positions if that is how seeds are visited, else positions
+    spread over the whole range.
     """
     size = batch_size or -(-num_seeds // (num_batches or PROBES))
     size = min(size, num_seeds)
@@ -77,13 +76,7 @@ def probe_batches(
 def probe_of(
     sampled: Sequence[SampledMinibatch], num_nodes: Sequence[int], cost: AttributeCost
 ) -> LoaderProbe:
-    """Returns what sampled minibatches, at least one, say of those to come.
-
-    Args:
-        sampled: minibatches, with ids below ``num_nodes``.
-        num_nodes: the number of nodes of each type.
-        cost: what their attributes take.
-    """
+    """Predicts what minibatches take from some sampled ones, at least one."""
     biggest = biggest_of(sampled)
     unique = count_distinct([biggest], num_nodes)
     pairs = [count_distinct([biggest, one], num_nodes) for one in sampled if one is not biggest]
@@ -101,7 +94,6 @@ def probe_of(
 
 
 def biggest_of(sampled: Sequence[SampledMinibatch]) -> SampledMinibatch:
-    """Returns the minibatch that takes most bytes."""
     return max(sampled, key=lambda minibatch: minibatch.nbytes)
 
 
@@ -168,15 +160,7 @@ def choose_sizes(
     depth: PrefetchDepth,
     max_auto: int,
 ) -> Sizes:
-    """Resolves "auto" in one process.
-
-    Args:
-        options: the user's choice.
-        probe: what minibatches take; None if there are none to measure.
-        num_batches: minibatches per epoch, if known.
-        depth: what is prepared beside the macrobatch in use.
-        max_auto: the largest macrobatch that "auto" stands for.
-    """
+    """Resolves "auto" in one process. ``probe`` is None if there is nothing to measure."""
     epoch = max_auto * depth.makers if num_batches is None else num_batches
     most = max(1, min(max_auto, epoch // depth.makers))
     wanted_b = _number(options.macrobatch_size, max(1, epoch))
@@ -200,8 +184,6 @@ def choose_sizes(
 def _largest(
     wanted: _Wanted, probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, budget: int
 ) -> Sizes:
-    """Returns the largest sizes that fit into a budget, at least the least ones."""
-
     def fits(sizes: Sizes) -> bool:
         return _peak(probe, options, depth, sizes) <= budget
 
@@ -232,7 +214,6 @@ def _first(tried: Sequence[int], fits: Callable[[int], bool]) -> int:
 
 
 def _number(size: Size, everything: int | None) -> int | None:
-    """Returns a size as a number; None where the budget decides."""
     if size == "all":
         return everything
     return None if size == "auto" else size

@@ -46,9 +46,8 @@ class Exporter(Protocol):
     """Turns minibatches into batches."""
 
     def export(self, minibatch: Any) -> Exported:
-        """Makes a batch of a minibatch.
-
-        The minibatch is a fetched one if the pipeline has a fetcher, else a sampled one.
+        """Makes the batch of a fetched minibatch if the pipeline has a fetcher, else of a sampled
+        one.
         """
 
 
@@ -56,7 +55,6 @@ class NativeExporter:
     """Hands out minibatches as they are."""
 
     def export(self, minibatch: Minibatch) -> Exported:
-        """Returns the minibatch."""
         return Exported(minibatch)
 
 
@@ -64,11 +62,9 @@ class GatheringExporter:
     """Makes PyG batches straight from the user's data, whose rows are read when a batch is made.
 
     Args:
-        source: where attributes come from.
         form: the form of samples.
         info: adds the entries of batches that are about seeds or links.
         transform_sampler_output: the user's hook between sampling and fetching, or None.
-        threads: at most this many threads copy rows.
     """
 
     def __init__(
@@ -84,13 +80,11 @@ class GatheringExporter:
         self._hook, self._threads = transform_sampler_output, threads
 
     def export(self, minibatch: SampledMinibatch) -> Exported:
-        """Makes the batch of a sampled minibatch."""
         exported = self.from_output(self.form.output(minibatch))
         remember_edges(exported.batch, minibatch, self.form)
         return exported
 
     def from_output(self, out: PygOutput) -> Exported:
-        """Makes the batch of a sample in PyG's form."""
         return self._gathered(out if self._hook is None else self._hook(out))
 
     def batch_bytes(self, minibatch: SampledMinibatch) -> int:
@@ -133,10 +127,8 @@ class BlockExporter:
     """Makes PyG batches with copies of the rows that a fetcher put into blocks.
 
     Args:
-        form: the form of samples.
         info: adds the entries of batches that are about seeds or links.
         custom_cls: the class of the batches; ``Data`` or ``HeteroData`` if None.
-        threads: at most this many threads copy rows.
     """
 
     def __init__(self, form: PygForm, info: SampleInfo, custom_cls: Any, threads: int | None) -> None:
@@ -145,7 +137,6 @@ class BlockExporter:
         self._make = custom_cls or (HeteroData if self._typed else Data)
 
     def export(self, minibatch: Minibatch) -> Exported:
-        """Makes the batch of a fetched minibatch."""
         begin = time.perf_counter()
         gather = Gatherer(self._threads)
         out = self._form.output(minibatch)
@@ -179,7 +170,6 @@ class BlockExporter:
         return batch[group.name] if self._typed else batch
 
     def _of(self, part: Any, group: Group) -> Any:
-        """Returns a group's part of a sample."""
         return part.get(group.name) if isinstance(part, Mapping) else part
 
 
@@ -193,6 +183,5 @@ def _put(store: Any, rows: AttributeRows | None, place: Tensor | None, gather: G
 
 
 def _places(known: Tensor, wanted: Tensor) -> Tensor:
-    """Returns a place of each wanted value among those known, [n] int64."""
     ascending, order = known.sort()
     return order[torch.searchsorted(ascending, wanted)]

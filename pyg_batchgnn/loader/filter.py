@@ -31,11 +31,7 @@ from pyg_batchgnn.types import EDGES, NODES, Group
 
 
 class Gatherer:
-    """Selects rows and counts the bytes that it copied.
-
-    Args:
-        threads: at most this many threads copy; one in a worker process.
-    """
+    """Selects rows, and counts the bytes that it copied. A worker process uses one thread."""
 
     def __init__(self, threads: int | None) -> None:
         self.threads = threads if get_worker_info() is None else 1
@@ -87,7 +83,7 @@ class Gatherer:
 
 
 def _is_ours(value: Any, dim: int) -> bool:
-    """Returns whether the package's own kernel may select from ``value``.
+    """Returns whether the package's own kernel may select.
 
     It may not in a worker process, which writes into shared memory at once. It may not if a
     gradient must flow back, or if an element is more than its bytes.
@@ -174,7 +170,6 @@ def filter_hetero_data(data: HeteroData, out: HeteroSamplerOutput, gather: Gathe
 
 
 def _put_nodes(store: BaseStorage, out: BaseStorage, node: Tensor, gather: Gatherer) -> None:
-    """Puts the sampled rows of a store's node attributes into a copy of the store."""
     for key, value in store._mapping.items():
         if key == "num_nodes":
             put_entry(out, key, node.numel())
@@ -183,7 +178,6 @@ def _put_nodes(store: BaseStorage, out: BaseStorage, node: Tensor, gather: Gathe
 
 
 def _put_edges(store: BaseStorage, out: BaseStorage, sampled: SampledRelation, gather: Gatherer) -> None:
-    """Puts the sampled edges and the rows of edge attributes into a copy of a store."""
     for key, value in store._mapping.items():
         if key == "edge_index":
             put_entry(out, key, edge_index_of(sampled.row, sampled.col).to(value.device))
@@ -267,7 +261,6 @@ def filter_hetero_store(
     gather: Gatherer,
     custom_cls: Any = None,
 ) -> HeteroData:
-    """Makes a typed batch with every attribute of a feature store, all read in one request."""
     batch = HeteroData() if custom_cls is None else custom_cls()
     for node_type, node in out.node.items():
         batch[node_type].num_nodes = node.numel()
@@ -292,13 +285,10 @@ def read_store(
     gather: Gatherer,
     names: Sequence[str] | None = None,
 ) -> dict[Group, dict[str, Tensor]]:
-    """Reads attributes from a feature store in one request.
+    """Reads the attributes of some nodes and edges from a feature store, all in one request.
 
     Args:
-        store: the feature store.
-        groups: says whose rows each attribute has.
         ids: the nodes and the edges whose attributes are read, by group.
-        gather: counts the bytes.
         names: the attributes that are read; None reads all.
 
     Returns:

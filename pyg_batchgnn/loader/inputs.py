@@ -19,11 +19,7 @@ from pyg_batchgnn.types import Group, Schema
 
 
 class Places:
-    """The positions of inputs, of which those of one type come after those of the other.
-
-    Args:
-        parts: the inputs of each type.
-    """
+    """The positions of inputs of several types, one type after the other."""
 
     def __init__(self, parts: Sequence[Sized]) -> None:
         self._ends = torch.tensor([0, *map(len, parts)]).cumsum(0)
@@ -32,10 +28,7 @@ class Places:
         return int(self._ends[-1])
 
     def within(self, positions: Tensor) -> list[Tensor]:
-        """Returns the positions within each type's inputs, in their order.
-
-        Args:
-            positions: [n] int64.
+        """Returns the positions [n] within each type's inputs, in their order.
 
         Raises:
             IndexError: there is no such position.
@@ -54,7 +47,7 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class OwnPositions:
-    """The positions of links that are edges of this rank, among all edges of their relation."""
+    """The positions of this rank's edges among all edges of their relation."""
 
     position: Tensor  # [m] int64, ascending
     total: int  # the number of all links
@@ -98,7 +91,7 @@ class OwnTimes(Protocol):
     """The times that nodes have themselves."""
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
-        """Returns the times of nodes of one type, [n] int64.
+        """Returns the times [n] int64 of nodes of one type.
 
         Raises:
             ValueError: nodes of this type have no time.
@@ -117,20 +110,18 @@ class GraphTimes(Protocol):
 
 
 class GraphShape(Protocol):
-    """The numbers of a graph, whose edges may be elsewhere."""
+    """The sizes of a graph, whose edges may lie on other ranks."""
 
     @property
-    def schema(self) -> Schema:
-        """The node types and the relations."""
+    def schema(self) -> Schema: ...
 
     @property
-    def num_nodes(self) -> Sequence[int]:
-        """The number of nodes of each type."""
+    def num_nodes(self) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class OwnerNodes:
-    """The nodes that some positions of a loader's input belong to, whose owner trains them."""
+    """Nodes at some positions of a loader's input. Their owners train these positions."""
 
     node_type: str  # the name of their type
     node: Tensor  # [n] int64 ids, by position
@@ -138,10 +129,9 @@ class OwnerNodes:
 
 
 class Inputs(Protocol):
-    """The meaning of a loader's positions."""
+    """The nodes or links that a loader's minibatches begin with, by position."""
 
-    def __len__(self) -> int:
-        """Returns the number of positions."""
+    def __len__(self) -> int: ...
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
         """Returns the inputs of each minibatch of a macrobatch; collective over ranks.
@@ -155,34 +145,32 @@ class Inputs(Protocol):
         """Returns what tells these inputs from others; JSON can hold it."""
 
     @property
-    def info(self) -> SampleInfo:
-        """The entries of PyG batches that are about the inputs."""
+    def info(self) -> SampleInfo: ...
 
     @property
     def owned_by(self) -> Sequence[OwnerNodes]:
         """The nodes that positions belong to, in their order, cut where the type changes."""
 
     @property
-    def excluding(self) -> bool:
-        """True if seeds may have excluded pairs."""
+    def excluding(self) -> bool: ...
 
 
 InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
 
 
-class InputsRequest(Protocol[InputsT]):
-    """The user's wish what a loader's minibatches begin with."""
+class InputRequest(Protocol[InputsT]):
+    """The nodes or links that a user asks a loader for."""
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> InputsT:
         """Returns the inputs, checked; collective over ranks.
 
         Args:
-            graph: the graph.
-            times: the times of its nodes or edges if sampling is temporal.
+            graph: the sizes of the graph.
+            times: its times if sampling is temporal.
             names: whether the user names node types.
 
         Raises:
-            TypeError, ValueError, IndexError: the wish does not fit the graph.
+            TypeError, ValueError, IndexError: the request does not fit the graph.
         """
 
 
@@ -202,19 +190,17 @@ class TypeInputs:
         return self.node.numel()
 
     def ids(self, at: Tensor) -> Tensor:
-        """Returns what ``input_id`` of a batch holds for some positions."""
+        """Returns ``input_id`` of a batch for some positions."""
         return at if self.input_id is None else self.input_id[at]
 
 
 class NodeInputs:
-    """The input nodes of a loader: those of one type after those of the other.
+    """The input nodes of a loader, one type after the other.
 
     Args:
-        schema: the schema of the graph.
         parts: the input nodes by type, in the user's order. All have times or none.
         times: the nodes' own times, which seeds have where the user gives none; None if sampling is
             not temporal.
-        names: whether the user names node types.
     """
 
     excluding = False
@@ -244,14 +230,12 @@ class NodeInputs:
 
     @property
     def info(self) -> SampleInfo:
-        """The entries of PyG batches that are about the seeds."""
         return SeedInfo([part.name for part in self.parts])
 
     def __len__(self) -> int:
         return len(self._places)
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:  # noqa: ARG002
-        """Returns the inputs of each minibatch; see `Inputs`."""
         return [self.step(step) for step in item.steps]
 
     def step(self, step: SeedStep) -> StepInputs:
@@ -271,12 +255,11 @@ class NodeInputs:
 
     @property
     def owned_by(self) -> list[OwnerNodes]:
-        """The input nodes themselves."""
         return [OwnerNodes(part.name, part.node) for part in self.parts]
 
     @property
     def untimed(self) -> dict[Group, Tensor]:
-        """The input nodes that the user gave no times for, by group."""
+        """The input nodes without times of their user, by group."""
         groups = self._schema.node_groups
         parts = zip(self.types, self.parts, strict=True)
         return {groups[number]: part.node for number, part in parts if part.time is None}
@@ -294,7 +277,7 @@ class NodeInputs:
     def for_pyg(self) -> dict[str, Any]:
         """Returns the arguments of PyG's `NodeLoader` that describe the input nodes.
 
-        PyG knows seeds of one type only. Those of several stand there under the first one's name.
+        PyG knows seeds of one type only. Seeds of several types go under the first one's name.
         """
         first, nodes = self.parts[0], self.node
         given = [part.time for part in self.parts if part.time is not None]
@@ -305,7 +288,6 @@ class NodeInputs:
         }
 
     def settings(self) -> dict[str, Any]:
-        """Returns what tells these input nodes from others; JSON can hold it."""
         found: dict[str, Any] = {
             "num_seeds": len(self),
             "seeds_digest": digest_text(minibatch_key(self.node.contiguous())),
@@ -330,30 +312,26 @@ class NodeInputs:
 
 
 @dataclass(frozen=True, eq=False)
-class InputRequest:
-    """The user's input nodes, as given to the loader."""
+class NodeRequest:
+    """The nodes that a user gave, unchecked."""
 
     nodes: Any  # ``input_nodes``
     ids: Any = None  # ``input_id``, or None
     times: Any = None  # ``input_time``, or None
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> NodeInputs:
-        """Returns the input nodes, checked; see `InputsRequest`."""
         if names is Names.TYPES:
             return typed_inputs(self, graph.schema, graph.num_nodes, times)
         return untyped_inputs(self, graph.schema, graph.num_nodes[0], times)
 
 
 def untyped_inputs(
-    request: InputRequest, schema: Schema, num_nodes: int, times: GraphTimes | None = None
+    request: NodeRequest, schema: Schema, num_nodes: int, times: GraphTimes | None = None
 ) -> NodeInputs:
     """Returns the input nodes of a homogeneous graph.
 
     Args:
         request: nodes are None for all, a mask or ids.
-        schema: the schema of the graph.
-        num_nodes: the number of nodes.
-        times: the nodes' own times if sampling is temporal.
 
     Raises:
         TypeError, ValueError, IndexError: no node ids, or ids outside the graph.
@@ -369,16 +347,13 @@ def untyped_inputs(
 
 
 def typed_inputs(
-    request: InputRequest, schema: Schema, num_nodes: Sequence[int], times: GraphTimes | None = None
+    request: NodeRequest, schema: Schema, num_nodes: Sequence[int], times: GraphTimes | None = None
 ) -> NodeInputs:
     """Returns the input nodes of a graph with named node types.
 
     Args:
         request: nodes are "type", ("type", None | mask | ids), or a dict of such by type; ids and
             times of a dict are dicts as well.
-        schema: the schema of the graph.
-        num_nodes: the number of nodes of each type.
-        times: the nodes' own times if sampling is temporal.
 
     Raises:
         TypeError, ValueError, IndexError: another form, an unknown type, or ids outside the graph.
@@ -435,7 +410,6 @@ def _described(nodes: Any) -> str:
 
 
 def _by_type(name: str, given: Any, by_type: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns an argument that goes with a dict of input nodes, by type."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -475,7 +449,7 @@ def _aligned(name: str, values: Tensor, count: int, what: str) -> Tensor:
 def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
     """Returns node ids, and ``input_id`` if it does not hold positions.
 
-    A mask's are the node ids, as PyG has it.
+    For a mask ``input_id`` holds the node ids, as PyG has it.
     """
     nodes = given if isinstance(given, Tensor) else torch.as_tensor(given)
     if nodes.numel() == 0 and nodes.dtype.is_floating_point:

@@ -16,8 +16,8 @@ from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes
 from pyg_batchgnn.loader.link_inputs import (
     LinkGraph,
     LinkInputs,
-    LinkRequest,
     RelationLinks,
+    UserLinks,
     by_relation,
     checked_links,
     typed_links,
@@ -48,7 +48,7 @@ from pyg_batchgnn.types import Relation, Schema
 
 @dataclass(frozen=True, eq=False)
 class NegativeRequest:
-    """The user's wishes about negatives and the edges of links, as given to the loader."""
+    """The negatives that a user asked for, and the seed edges to exclude."""
 
     sampling: Any = None  # ``neg_sampling`` in one of PyG's forms, or a dict of such by edge type
     ratio: float | None = None  # ``neg_sampling_ratio``: binary negatives per link; None or 0 for none
@@ -145,7 +145,7 @@ class PlannedNegatives:
 
 
 class LinkPlace(Protocol):
-    """The place of the graph that the links of a loader belong to."""
+    """Finds links and plans negatives, in this process or over ranks."""
 
     def agree(self, all_edges: Mapping[Relation, bool]) -> None:
         """Raises AgreementError unless all ranks mean links of the same relations; collective.
@@ -155,35 +155,21 @@ class LinkPlace(Protocol):
         """
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
-        """Returns the edges of a relation as links, as far as they are here; collective over ranks.
-
-        Args:
-            graph: the graph that the loader's inputs are of.
-            relation: a relation of the graph.
-        """
+        """Returns the edges of a relation that are here, as links; collective over ranks."""
 
     def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
-        """Plans the negatives; collective over ranks.
-
-        Args:
-            graph: the graph that the loader's inputs are of.
-            times: its times, or None.
-            wanted: the negatives that its links shall have.
-        """
+        """Plans the negatives; collective over ranks."""
 
 
 class LinksHere:
-    """The place of a graph that is here, a `TypedGraph` with its `Times`; see `LinkPlace`."""
+    """The links of a graph that is here, a `TypedGraph` with its `Times`."""
 
-    def agree(self, all_edges: Mapping[Relation, bool]) -> None:
-        """Does nothing: one process agrees with itself."""
+    def agree(self, all_edges: Mapping[Relation, bool]) -> None: ...
 
     def all_edges(self, graph: TypedGraph, relation: Relation) -> RelationLinks:
-        """Returns all edges as links."""
         return RelationLinks(relation, edge_list(graph.in_edges(relation)))
 
     def plan(self, graph: TypedGraph, times: Times | None, wanted: WantedNegatives) -> PlannedNegatives:
-        """Plans the negatives."""
         first = None if times is None or not wanted.sampling else first_times(times, graph)
         plans = {
             relation: negative_plan(one, relation, graph, first, wanted.avoid_edges)
@@ -196,18 +182,16 @@ class LinksHere:
 
 
 @dataclass(frozen=True, eq=False)
-class LinkLoading:
-    """The links that a loader visits, and what goes with them; see `InputsRequest`."""
+class LinkRequest:
+    """The links that a user asks a loader to begin with, and their negatives."""
 
-    links: LinkRequest  # the user's links
+    links: UserLinks  # the user's links
     negatives: NegativeRequest  # the user's negatives, and the edges that are excluded
     disjoint: bool = False  # True if every link is an example of its own. With times it is so anyway.
     direction: Direction = Direction.FORWARD  # the direction in which neighbours are looked for
     place: LinkPlace = field(default_factory=LinksHere)  # knows the edges of the graph
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> LinkInputs:
-        """Returns the links, checked, and the seeder that draws their negatives; see
-        `InputsRequest`."""
         if (self.links.times is None) != (times is None):
             lacking = "time_attr" if times is None else "edge_label_time"
             raise ValueError(

@@ -14,7 +14,7 @@ from torch_geometric.loader import NodeLoader
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
-from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
+from pyg_batchgnn.loader.inputs import InputRequest, Inputs, InputsT
 from pyg_batchgnn.loader.link_negatives import LinkPlace, LinksHere
 from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest, has_edge_attributes
 from pyg_batchgnn.loader.pipeline import Composition, Pipeline, as_they_are, rules_of, shape_of, step_shape
@@ -54,7 +54,6 @@ from pyg_batchgnn.types import FEATURES
 def local_sampler(
     data: Any, request: SamplingRequest, threads: int | None, world: LocalWorld
 ) -> PygNeighborSampler:
-    """Returns the user's sampler, or makes one for the graph in ``data``."""
     given = request.sampler
     if isinstance(given, PygNeighborSampler):
         _check(given, request, threads)
@@ -92,7 +91,7 @@ def _check(given: PygNeighborSampler, request: SamplingRequest, threads: int | N
 
 
 def _fields(choice: NeighborChoice) -> dict[str, Any]:
-    """Returns the rules by the names of the loader's arguments."""
+    """Returns the rules, named as the loader's arguments are."""
     return {
         "subgraph_type": choice.subgraph.value,
         "disjoint": choice.disjoint,
@@ -130,7 +129,7 @@ _LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch
 
 
 class LocalSetup:
-    """Composes the loader of one process; see `Setup`."""
+    """Composes the loader of one process."""
 
     def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: LocalWorld) -> None:
         self.world, self.node_sampler = world, node_sampler
@@ -139,50 +138,41 @@ class LocalSetup:
 
     @classmethod
     def of(cls, data: Any, request: SamplingRequest, options: LoaderOptions) -> LocalSetup:
-        """Returns what composes a loader that samples neighbours."""
         _refuse_options_of_ranks(request, options)
         world = LocalWorld()
         return cls(local_sampler(data, request, options.threads, world), options, world)
 
     @property
     def choice(self) -> NeighborChoice:
-        """The rules of the sampler, which may be the user's."""
         return self.node_sampler.choice
 
     @property
     def plan(self) -> MinibatchPlan:
-        """The plan of the sampler, which may be the user's."""
         return self.node_sampler.macrobatch.plan
 
     @property
     def link_rules(self) -> LinkRules:
-        """The rules of the sampler, which may be the user's."""
         rules: LinkRules = self.node_sampler.links
         return rules
 
     @property
     def link_place(self) -> LinkPlace:
-        """The graph is here."""
         return LinksHere()
 
     @property
     def direction(self) -> Direction:
-        """The direction that the sampler works in."""
         return self.node_sampler.form.direction
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Returns all arguments."""
         return kwargs
 
-    def take_inputs(self, request: InputsRequest[InputsT]) -> InputsT:
-        """Returns what the loader's minibatches begin with, checked; see `Setup`."""
+    def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
         sampler = self.node_sampler
         inputs = request.inputs(self._graph, sampler.times, sampler.form.names)
         self._inputs: Inputs = inputs
         return inputs
 
     def compose(self, loader: NodeLoader) -> Composition:
-        """Makes the parts of a loader; see `Setup`."""
         order, graph = order_of(loader), self._graph
         sampler = self._macrobatch_sampler(loader.data)
         fetcher, exporter = self._reading(sampler, loader)
@@ -206,12 +196,10 @@ class LocalSetup:
         )
 
     def graph(self, data: Any) -> Any:
-        """Returns the sampler's graph and the features; see `Setup`."""
         found = attribute_by_group(data, FEATURES, self._graph)
         return self._graph, {str(group.name): x for group, x in found.items() if group.is_node}
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
-        """Lets the pipeline read attributes from ``loader.data``; see `Setup`."""
         if self._options.aggregation_cache is not None:
             raise AttributeError(
                 "the aggregation cache is of the data that the loader was made with; make another loader"
@@ -219,11 +207,7 @@ class LocalSetup:
         pipeline.fetcher, pipeline.exporter = self._reading(pipeline.sampler, loader)
 
     def _macrobatch_sampler(self, data: Any) -> MacrobatchSampler:
-        """Makes the sampler.
-
-        For native batches it returns 32-bit CSC, with edge ids only if an edge attribute needs
-        them.
-        """
+        """Makes a sampler of 32-bit CSC, with edge ids only if an edge attribute needs them."""
         made: MacrobatchSampler = self.node_sampler.macrobatch
         if self._options.export is Export.PYG:
             return made
@@ -233,7 +217,7 @@ class LocalSetup:
         return made.with_plan(plan, Layout.CSC)
 
     def _reading(self, sampler: Any, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
-        """Makes the parts that read attributes from ``loader.data``."""
+        """Makes the fetcher and the exporter that read attributes from ``loader.data``."""
         source, graph = self._source(loader), self._graph
         if self._options.export is Export.PYG:
             hook, info = loader.transform_sampler_output, self._inputs.info

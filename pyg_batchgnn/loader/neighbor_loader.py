@@ -10,9 +10,9 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
 from torch_geometric.loader.link_loader import LinkLoader
 
-from pyg_batchgnn.loader.inputs import InputRequest
-from pyg_batchgnn.loader.link_inputs import LinkRequest
-from pyg_batchgnn.loader.link_negatives import LinkLoading, NegativeRequest
+from pyg_batchgnn.loader.inputs import NodeRequest
+from pyg_batchgnn.loader.link_inputs import UserLinks
+from pyg_batchgnn.loader.link_negatives import LinkRequest, NegativeRequest
 from pyg_batchgnn.loader.local_setup import LocalSetup
 from pyg_batchgnn.loader.options import (
     LoaderOptions,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 def _setup(data: Any, request: SamplingRequest, options: LoaderOptions) -> Setup:
-    """Returns what composes a loader of the graph in ``data``."""
     if not is_partitioned(data):
         return LocalSetup.of(data, request, options)
     # One process needs none of this.
@@ -202,7 +201,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
         )
-        given = InputRequest(input_nodes, kwargs.pop("input_id", None), input_time)
+        given = NodeRequest(input_nodes, kwargs.pop("input_id", None), input_time)
         inputs = setup.take_inputs(given)
         # Past NeighborLoader's constructor, which would make a sampler of its own.
         NodeLoader.__init__(
@@ -303,7 +302,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
         )
-        given = InputRequest(input_nodes, kwargs.pop("input_id", None))
+        given = NodeRequest(input_nodes, kwargs.pop("input_id", None))
         inputs = setup.take_inputs(given)
         # Past HGTLoader's constructor, which would make a sampler of its own.
         NodeLoader.__init__(
@@ -443,7 +442,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
         )
-        links = LinkRequest(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
+        links = UserLinks(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
         rules = setup.link_rules.joined(exclude_existing, exclude_seed_edges, late_negatives)
         refuse_exclusion_beside_aggregates(self._options, rules)
         negatives = NegativeRequest(
@@ -455,7 +454,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         )
         is_disjoint = setup.choice.disjoint
         inputs = setup.take_inputs(
-            LinkLoading(links, negatives, is_disjoint, setup.direction, setup.link_place)
+            LinkRequest(links, negatives, is_disjoint, setup.direction, setup.link_place)
         )
         # Past LinkNeighborLoader's constructor, which would make a sampler of its own.
         LinkLoader.__init__(

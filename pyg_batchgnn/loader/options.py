@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SamplingRequest:
-    """The sampling that a loader is asked for."""
+    """The sampling that a user asks a loader for."""
 
     num_neighbors: Any  # fanouts by hop in one of PyG's forms
     replace: bool  # True to sample with replacement
@@ -55,11 +55,10 @@ class SamplingRequest:
         schedule: str | None,
         seed: Any,
     ) -> SamplingRequest:
-        """Returns what the arguments of a loader ask for. They have the names of the loader's.
+        """Checks the arguments of a loader, which have the same names.
 
         Raises:
-            TypeError, ValueError: an argument that cannot be, or ``input_time`` without
-                ``time_attr``.
+            TypeError, ValueError: an argument is wrong, or ``input_time`` lacks ``time_attr``.
         """
         choice = NeighborChoice.from_pyg(
             subgraph_type=subgraph_type,
@@ -105,19 +104,13 @@ class Features(enum.Enum):
 
 @dataclass(frozen=True)
 class Reading:
-    """The user's choice, checked once."""
+    """The attributes of native batches that a user chose, checked."""
 
     features: Features = Features.AUTO  # where the attributes lie
     attributes: tuple[str, ...] | None = None  # their names; None stands for all
 
     @classmethod
     def parse(cls, features: Any, attributes: Sequence[str] | None) -> Reading:
-        """Returns the choice that the loader's arguments make.
-
-        Raises:
-            ValueError: an unknown choice.
-            TypeError: attributes that are no list of names.
-        """
         if features not in [choice.value for choice in Features]:
             choices = ", ".join(repr(choice.value) for choice in Features)
             raise ValueError(f"features must be one of {choices}, got {features!r}")
@@ -130,7 +123,7 @@ class Reading:
         return cls(Features(features), tuple(attributes))
 
     def chosen(self, names: Iterable[str]) -> list[str]:
-        """Returns those of ``names`` that are wanted.
+        """Returns the wanted ones among ``names``.
 
         Raises:
             ValueError: an attribute that is wanted is not among them.
@@ -161,10 +154,10 @@ class Export(enum.Enum):
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """The arguments that the loader adds to PyG's, checked once.
+    """The arguments that a loader adds to PyG's, checked once.
 
     Raises:
-        TypeError, ValueError: an argument that cannot be, or two that contradict each other.
+        TypeError, ValueError: an argument is wrong, or two contradict each other.
     """
 
     #: macrobatch_size, fetch_size: B and F, "auto", or "all" of an epoch and of a macrobatch
@@ -198,7 +191,7 @@ class LoaderOptions:
         embedding: Embedding | None = None,
         history: HistoricalCaches | None = None,
     ) -> LoaderOptions:
-        """Returns the options that the arguments of a loader make. They have the loader's names.
+        """Makes the options from a loader's arguments, which have the same names.
 
         Bytes may be a text. ``export``, ``features`` and ``attributes`` are names.
         """
@@ -246,7 +239,6 @@ def _plain(value: Any) -> Any:
 
 
 def _export(export: str) -> Export:
-    """Returns the form of that name."""
     try:
         return Export(export)
     except ValueError:
@@ -261,15 +253,7 @@ def refuse_what_does_not_go_together(
     kwargs: dict[str, Any],
     transform_sampler_output: Any,
 ) -> None:
-    """Raises ValueError for arguments that contradict each other.
-
-    Args:
-        options: the arguments that the loader adds to PyG's.
-        choice: the rules of its sampler.
-        direction: the direction that its sampler works in.
-        kwargs: the arguments of DataLoader.
-        transform_sampler_output: that of PyG.
-    """
+    """Raises ValueError for arguments that contradict each other."""
     if options.prefetch and kwargs.get("num_workers", 0) > 0:
         raise ValueError(
             f"prefetch={options.prefetch} is for the loader's own thread; with "
@@ -322,7 +306,6 @@ def _refuse_beside_aggregates(choice: NeighborChoice) -> None:
 
 
 def refuse_exclusion_beside_aggregates(options: LoaderOptions, rules: LinkRules) -> None:
-    """Raises ValueError if edges are excluded that aggregates hold."""
     if options.aggregation_cache is not None and rules.exclude_seed_edges:
         raise ValueError(
             f"an aggregation cache holds aggregates over all neighbours of a node, the ends of links too; it "
@@ -358,7 +341,6 @@ def refuse_unknown(loader: DataLoader, kwargs: Mapping[str, Any]) -> None:
     """Raises TypeError for a keyword that neither a loader nor DataLoader takes.
 
     Args:
-        loader: the loader that is being made.
         kwargs: the arguments that its signature does not name.
     """
     for name in kwargs:
@@ -370,12 +352,10 @@ def refuse_unknown(loader: DataLoader, kwargs: Mapping[str, Any]) -> None:
 
 
 def is_partitioned(data: Any) -> bool:
-    """Returns whether a graph is partitioned over ranks."""
     return isinstance(data, (tuple, list)) and any(getattr(one, "is_partitioned", False) for one in data)
 
 
 def worker_arguments(loader: DataLoader) -> dict[str, Any]:
-    """Returns the arguments that the worker processes' own DataLoader takes over."""
     return {
         "num_workers": loader.num_workers,
         "persistent_workers": loader.persistent_workers,

@@ -27,7 +27,7 @@ Visit: TypeAlias = Callable[[int, int], Tensor]
 
 
 class Order(enum.Enum):
-    """The one who decides in which order seeds are visited."""
+    """Names who decides in which order seeds are visited."""
 
     SEQUENTIAL = "sequential"
     KEYED = "keyed"  # shuffled by (seed, epoch)
@@ -42,14 +42,14 @@ class Order(enum.Enum):
 
 
 class Remainder(enum.Enum):
-    """The fate of an epoch's last seeds if they do not fill a minibatch."""
+    """Decides on an epoch's last seeds if they do not fill a minibatch."""
 
     KEEP = "keep"
     DROP = "drop"
 
 
 class KeyedShuffleSampler(Sampler[int]):
-    """Visits range(n) in an order that depends on (seed, epoch) alone, computed on request."""
+    """Visits range(n) in an order that depends on (seed, epoch) alone."""
 
     def __init__(self, n: int, seed: int, epoch: int = 0) -> None:
         self.n = n
@@ -106,7 +106,6 @@ def generator_states(loader: Any) -> list[str]:
 
 
 def all_states(loader: Any) -> list[str]:
-    """Returns the state of torch's default generator, then those of `generator_states`."""
     return [_to_text(torch.get_rng_state()), *generator_states(loader)]
 
 
@@ -166,7 +165,6 @@ def is_list_of_states(states: Any) -> bool:
 
 
 def _check_state(state: str) -> None:
-    """Raises ValueError unless a generator takes a state."""
     try:
         torch.Generator().set_state(_from_text(state))
     except (RuntimeError, ValueError) as error:
@@ -206,7 +204,6 @@ class Run:
     weight: float | None = None  # the loader's ``loss_weight``
 
     def hand_out(self) -> None:
-        """Counts one minibatch."""
         self.steps += 1
         self.handed_out += self.stride
         if self.num_batches is not None:
@@ -226,7 +223,6 @@ class Position:
         return self._next
 
     def begin(self) -> None:
-        """Makes the upcoming run the latest one."""
         self.run = self._next
         self.run.handed_out = self.run.skip
         self._next = Run(self.run.epoch + 1)
@@ -249,9 +245,7 @@ class Position:
         It counts the minibatches that were handed out, not those that were prefetched.
 
         Args:
-            seed: key of shuffling and sampling.
             settings: what else decides which minibatches there are.
-            generators: states of the generators that decide the order, as they are now.
         """
         return {
             "version": VERSION,
@@ -286,7 +280,7 @@ class Position:
 
 
 def _check(state: Any, settings: dict[str, Any]) -> None:
-    """Checks a state: what decides the minibatches that are left must be the same."""
+    """Checks a state. What decides the minibatches that are left must be the same."""
     found = state.get("version") if isinstance(state, dict) else type(state).__name__
     if not _is_count(found) or found != VERSION:
         raise ValueError(f"not a state of this loader: version {VERSION} expected, found {found!r}")
@@ -307,7 +301,6 @@ def _check(state: Any, settings: dict[str, Any]) -> None:
 
 
 def _check_place(state: dict[str, Any]) -> None:
-    """Checks the seed and the place in the epochs."""
     if isinstance(state["seed"], bool) or not isinstance(state["seed"], int):
         raise _altered(f"seed must be an integer, found {state['seed']!r}")
     for key in ("epoch", "batches", "num_batches"):
@@ -319,7 +312,6 @@ def _check_place(state: dict[str, Any]) -> None:
 
 
 def _check_generators(state: dict[str, Any]) -> None:
-    """Checks the states of generators, and how to draw the order again."""
     if not is_list_of_states(state["generators"]):
         raise _altered("generators must hold states of generators")
     drawn = state["drawn"]

@@ -40,11 +40,9 @@ class ThreadExecutor:
         _OPEN.add(self)
 
     def start(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Starts a piece of work; see `Executor`."""
         return self._thread.start(functools.partial(self._work, work)).wait
 
     def close(self, wait: bool) -> None:
-        """Ends the thread; see `Executor`."""
         self._closed = True
         self._thread.stop(None if wait else 0.0)
 
@@ -99,10 +97,7 @@ def drain(made: list[T]) -> Iterator[T]:
 
 
 def _in_mode(wants_grad: bool, make: Callable[[Item], T], item: Item) -> T:
-    """Works in the consumer's gradient mode.
-
-    A thread has a mode of its own, which begins as enabled.
-    """
+    """Works in the consumer's gradient mode, since each thread has a mode of its own."""
     with torch.set_grad_enabled(wants_grad):
         return make(item)
 
@@ -143,31 +138,23 @@ class World(Protocol):
 
 
 class LocalWorld:
-    """A process that makes its macrobatches alone."""
-
     rank, size, collective = 0, 1, False
 
-    def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
-        """Does nothing: one process agrees with itself."""
+    def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None: ...
 
     def gather(self, value: Any) -> list[Any]:
-        """Returns a list of the one value."""
         return [value]
 
     def seed(self, given: int | None) -> int:
-        """Returns the given seed, or one from torch's default generator."""
         return drawn_seed() if given is None else given
 
     def max_macrobatch(self, steps: int | None) -> int:  # noqa: ARG002
-        """Returns `MAX_AUTO`."""
         return MAX_AUTO
 
     def now(self, work: Callable[[], T]) -> T:
-        """Does the work."""
         return work()
 
     def executor(self) -> Executor:
-        """Makes a thread."""
         return ThreadExecutor()
 
 

@@ -15,7 +15,7 @@ from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
 from pyg_batchgnn.history import HaloSampler, OwnRowFetcher
 from pyg_batchgnn.loader.budget import AttributeCost
 from pyg_batchgnn.loader.export import BlockExporter, Exporter, NativeExporter
-from pyg_batchgnn.loader.inputs import InputRequest, Inputs, InputsRequest, InputsT, NodeInputs
+from pyg_batchgnn.loader.inputs import InputRequest, Inputs, InputsT, NodeInputs, NodeRequest
 from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest
 from pyg_batchgnn.loader.pipeline import (
     Composition,
@@ -128,10 +128,6 @@ class RankSampling:
         """Makes the samplers.
 
         Args:
-            plan: the plan that is sampled by.
-            seed: the key of every random choice.
-            threads: at most this many threads work; torch's number if None.
-            layout: the form of the edges.
             own: True if every seed of the schedule is a node of its rank's own part.
             excluding: True if seeds may have excluded pairs.
         """
@@ -168,18 +164,16 @@ class _OwnRules:
     features: DistFeatureStore
 
     def times(self, name: str, sortedness: Sortedness) -> tuple[RankTimes, Sequence[TimeOrder | None]]:
-        """Returns the times in an attribute, and the order of the edges of each relation."""
         times = PartTimes.of(self.features, name)
         return times, times.orders(sortedness)
 
     def weights(self, name: str, orders: Sequence[TimeOrder | None]) -> Sequence[WeightSums | None]:
-        """Returns the sums of the weights in an attribute by relation."""
         return own_sums(self.features, name, orders)
 
 
 @dataclass(frozen=True)
 class _HostRules:
-    """The times and weights of all edges; see `_OwnRules`."""
+    """The times and weights of all edges, which every rank of the host reads."""
 
     features: DistFeatureStore
     graph: TypedGraph
@@ -199,7 +193,7 @@ class _HostRules:
 
 
 class RankSetup:
-    """Composes the loader of a rank; see `Setup`. All of it is collective."""
+    """Composes the loader of one rank. All methods are collective."""
 
     node_sampler = None
     link_rules = LinkRules()
@@ -219,13 +213,12 @@ class RankSetup:
         self.link_place = LinksOverRanks(self._graph, self._schedule_name)
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Returns all arguments but those of worker processes."""
         refuse_over_ranks(self._request, self._options.reading.features, kwargs)
         return without_workers(kwargs)
 
-    def take_inputs(self, request: InputsRequest[InputsT]) -> InputsT:
-        """Returns what minibatches begin with, checked; see `Setup`. Splits may name seed nodes."""
-        if isinstance(request, InputRequest):
+    def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
+        """Checks what minibatches begin with. A split may stand for its nodes."""
+        if isinstance(request, NodeRequest):
             request = dataclasses.replace(request, nodes=with_splits(self._graph, request.nodes))
         topology = self._graph.topology
         graph = self._graph.shape if topology is None else topology.graph
@@ -234,7 +227,6 @@ class RankSetup:
         return inputs
 
     def compose(self, loader: NodeLoader) -> Composition:
-        """Makes the parts of a loader; see `Setup`."""
         if loader.transform_sampler_output is not None:
             raise ValueError("transform_sampler_output is not possible over ranks; use transform")
         options, graph, inputs = self._options, self._graph, self._inputs
@@ -263,11 +255,9 @@ class RankSetup:
         )
 
     def graph(self, data: Any) -> Any:  # noqa: ARG002
-        """Returns the stores; see `Setup`."""
         return self._features, self._graph
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> NoReturn:  # noqa: ARG002
-        """Raises AttributeError."""
         raise AttributeError("a loader over ranks reads the stores that it was made with; make another one")
 
     # What ranks must agree on ####################################################################
@@ -304,7 +294,7 @@ class RankSetup:
 
     @property
     def _id_bounds(self) -> Sequence[int]:
-        """A number above all ids of each type. The internal ids of all types are one sequence."""
+        """Numbers above all ids of each type; the internal ids of all types are one sequence."""
         graph = self._graph
         return (
             graph.shape.num_nodes if graph.topology is not None else [graph.num_nodes] * graph.book.num_types
@@ -327,7 +317,6 @@ class RankSetup:
         return LocalSchedule(seeds.positions, counts, comm.rank, shape, lists)
 
     def _number(self, seeds: OwnSeeds) -> NumberSeeds:
-        """Returns what finds the internal ids of the schedule's seeds."""
         inputs = self._inputs
         if not self._looks_up(inputs):
             return as_they_are
@@ -342,7 +331,6 @@ class RankSetup:
         return self._graph.topology is None and isinstance(inputs, NodeInputs)
 
     def _fetcher(self) -> RemoteFetcher | OwnRowFetcher:
-        """Makes the fetcher of the attributes that batches carry."""
         cache, features, names = self._options.aggregation_cache, self._features, self._attributes()
         if cache is not None:
             features = cached_store(cache, features)
@@ -385,7 +373,7 @@ class RankSetup:
         return BlockExporter(form, self._inputs.info, custom_cls, self._options.threads)
 
     def _share(self, loader: NodeLoader, trained: TrainedSeeds) -> SeedShare:
-        """Returns which of this rank's nodes minibatches are made of."""
+        """Returns the share of this rank's nodes that are seeds."""
         is_global = self._schedule_name is ScheduleName.GLOBAL
         every = len(self._inputs) if is_global else trained.seeds.positions.numel()
         assert loader.batch_size is not None
@@ -395,14 +383,9 @@ class RankSetup:
 
 
 def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
-    """Returns what attributes take that are fetched from other ranks.
+    """Predicts what attributes take that come from other ranks.
 
     A remote row lies in the message that brought it and in the block.
-
-    Args:
-        row_bytes: the bytes of a node of each type.
-        export: the form of the batches.
-        sampled: some minibatches.
     """
 
     def attributes(one: SampledMinibatch) -> int:
@@ -417,7 +400,7 @@ def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMin
 
 
 class HistoricalSetup(RankSetup):
-    """Composes a loader that samples within a rank's part and its halo; see `Setup`."""
+    """Composes a loader that samples within a rank's part and its halo."""
 
     def __init__(self, data: Any, request: SamplingRequest, options: LoaderOptions) -> None:
         super().__init__(data, request, options)
@@ -428,7 +411,6 @@ class HistoricalSetup(RankSetup):
             raise ValueError(f"history is not possible: {because}")
 
     def compose(self, loader: NodeLoader) -> Composition:
-        """Makes the parts of a loader; see `Setup`."""
         return dataclasses.replace(super().compose(loader), follower=self._history)
 
     def _arguments(self) -> dict[str, Any]:

@@ -49,15 +49,7 @@ if TYPE_CHECKING:
 def resolve_sizes(
     options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, world: World
 ) -> Sizes:
-    """Resolves "auto": the least B and F of all processes that have seeds to measure with.
-
-    Args:
-        options: the user's choice.
-        parts: the parts of the loader.
-        loader: the loader itself, whose arguments decide the minibatches to measure with.
-        depth: the work that is done before it is asked for.
-        world: the processes that make macrobatches together.
-    """
+    """Resolves "auto" to the least B and F of all processes that have seeds to measure with."""
     is_automatic = "auto" in (options.macrobatch_size, options.fetch_size)
     probe = _probe(parts, loader, world) if is_automatic else None
     num_batches = parts.schedule.length()
@@ -69,7 +61,6 @@ def resolve_sizes(
 
 
 def _probe(parts: Composition, loader: NodeLoader, world: World) -> LoaderProbe | None:
-    """Measures a few minibatches; None if there are no seeds. Statistics do not count them."""
     schedule, pipeline = parts.schedule, parts.pipeline
     count = schedule.num_candidates()
     arguments = count, loader.batch_size, schedule.length(), order_of(loader)
@@ -84,7 +75,7 @@ def _probe(parts: Composition, loader: NodeLoader, world: World) -> LoaderProbe 
 
 
 class Resumable:
-    """Epochs and states, for a DataLoader that has these attributes."""
+    """Gives a DataLoader epochs and states that it can resume from."""
 
     _position: Position
     _parts: Composition
@@ -152,7 +143,6 @@ class Resumable:
             self._pool = None  # persistent workers sample with the old one
 
     def _reseed(self, seed: int) -> None:
-        """Sets the key of shuffling and sampling."""
         loader: Any = self
         for sampler in self._parts.samplers:
             sampler.seed = seed
@@ -160,7 +150,6 @@ class Resumable:
             loader.sampler.seed = seed
 
     def _settings(self) -> dict[str, Any]:
-        """Returns what decides, beside seed and epoch, which minibatches there are."""
         loader: Any = self
         return {**self._parts.shape(loader), **self._parts.schedule.settings()}
 
@@ -169,10 +158,10 @@ class Resumable:
 
 
 class MacrobatchShell(Resumable, DataLoader[Any]):
-    """The shell around the parts of a loader, whatever its minibatches begin with.
+    """The shell of all loaders of macrobatches, whatever their minibatches begin with.
 
-    A loader derives from it and from the class of PyG's that it stands for. Its constructor checks
-    the arguments, lets PyG's constructor store them, and calls `_compose`.
+    A loader derives from it and from PyG's class. Its constructor checks the arguments, lets
+    PyG's constructor store them, and calls `_compose`.
     """
 
     transform: Callable[[Any], Any] | None
@@ -180,7 +169,6 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     _options: LoaderOptions
 
     def _compose(self, setup: Setup) -> None:
-        """Makes the parts, once PyG's constructor has stored the arguments."""
         # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped
         # loader's graph until the garbage collector runs. The method of the class serves as well.
         del self.__dict__["collate_fn"]
@@ -205,7 +193,6 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     # Iterating ###################################################################################
 
     def __len__(self) -> int:
-        """Returns the number of minibatches that every rank hands out in an epoch."""
         length = self._parts.schedule.length()
         return super().__len__() if length is None else length
 
@@ -261,7 +248,6 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
 
     @property
     def _finishes_in_workers(self) -> bool:
-        """True if a worker hands over batches, and not samples."""
         return bool(self.filter_per_worker) or self._options.export is Export.NATIVE
 
     def _finish(self, batch: Any) -> Any:
@@ -323,7 +309,6 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         return resolve_sizes(self._options, self._parts, self, self._prefetch_depth(), self._world)
 
     def _prefetch_depth(self) -> PrefetchDepth:
-        """Returns what is prepared beside the macrobatch in use, by a thread or by workers."""
         if self.num_workers == 0:
             # Over ranks threads share the nodes of a hop.
             threads = 1 if self._world.collective else self._options.threads or torch.get_num_threads()

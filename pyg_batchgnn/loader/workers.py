@@ -70,9 +70,6 @@ class _Event:
 class WorkerContext(BaseContext):
     """A context of `multiprocessing` whose queues can be interrupted, and whose events no killed
     process can block.
-
-    Args:
-        context: the context that starts processes; None: torch's default one.
     """
 
     def __init__(self, context: BaseContext | None) -> None:
@@ -90,7 +87,6 @@ class WorkerContext(BaseContext):
 
 
 def ignoring_interrupts(init: Callable[[int], None] | None) -> Callable[[int], None]:
-    """Returns a `worker_init_fn` that makes a worker ignore Ctrl-C and then calls `init`."""
     return functools.partial(_ignore_interrupts, init)
 
 
@@ -111,15 +107,11 @@ _END_SECONDS = 5.0
 
 
 class _Items(Dataset[SentItem]):
-    """Maps a work item to itself."""
-
     def __getitem__(self, item: SentItem) -> SentItem:
         return item
 
 
 class _ItemSampler(Sampler[SentItem]):
-    """Hands out the work items of the current epoch."""
-
     def __init__(self) -> None:
         self.items: Iterator[WorkItem] = iter(())
 

@@ -16,25 +16,25 @@ from pyg_batchgnn.partition.move import add_rows, own_rounds, send
 from pyg_batchgnn.partition.policy import EDGES, NODES, Balanced
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-# Goal #############################################################################################
+# Balance ##########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
-class Goal:
-    """The parts that a graph is cut into."""
+class Balance:
+    """The number of parts, and the largest weights that each may have."""
 
     parts: int  # the number of parts
     total: Tensor  # [k] int64, the sums of the weights of all nodes
     limit: Tensor  # [k] int64, the largest weights of a part. At least the mean rounded up.
 
     @classmethod
-    def of(cls, parts: int, total: Tensor, slack: Tensor) -> Goal:
+    def of(cls, parts: int, total: Tensor, slack: Tensor) -> Balance:
         """Allows parts ``slack`` [k] times the mean, or all that there is where that is less."""
         wanted = torch.minimum(slack * total / parts, total.to(slack.dtype))
         return cls.within(parts, total, wanted.to(torch.int64))
 
     @classmethod
-    def within(cls, parts: int, total: Tensor, limit: Tensor) -> Goal:
+    def within(cls, parts: int, total: Tensor, limit: Tensor) -> Balance:
         """Allows parts the limits [k], or the mean rounded up where that is more."""
         return cls(parts, total, torch.maximum(limit, -(-total // parts)))
 
@@ -74,7 +74,7 @@ class Limits:
     weight: Tensor  # [n, k] int32, the weights of the nodes that this rank has read
     heaviest: Tensor  # [k] int64, the largest weights of a node on any rank
     slack: Tensor  # [k] float64, the largest weights of a part over the mean, as wanted
-    goal: Goal  # the parts and their limits
+    balance: Balance  # the parts and their limits
 
 
 def read_limits(
@@ -98,12 +98,12 @@ def read_limits(
     if not kept:
         any_slack = torch.ones(1, dtype=torch.float64)
         none = totals.new_zeros(1)
-        return Limits(("nothing",), weight, none, any_slack, Goal.of(parts, none, any_slack))
+        return Limits(("nothing",), weight, none, any_slack, Balance.of(parts, none, any_slack))
     for column, at in enumerate(kept):
         weight[part.rows_of(wanted[at][1]), column] = own[at]
     names = tuple(_in_words(part, *wanted[at]) for at in kept)
     slack = torch.tensor([policy.balance[wanted[at][0]] for at in kept], dtype=torch.float64)
-    return Limits(names, weight, heaviest[kept], slack, Goal.of(parts, totals[kept], slack))
+    return Limits(names, weight, heaviest[kept], slack, Balance.of(parts, totals[kept], slack))
 
 
 def _totals_and_heaviest(comm: Communicator, own: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -173,13 +173,13 @@ def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:
         limits: the weights of this rank's nodes and the limits of the parts.
         owner: [n] int32, the parts of this rank's nodes.
     """
-    parts = limits.goal.parts
+    parts = limits.balance.parts
     load = torch.zeros(parts, len(limits.names), dtype=torch.int64)
     add_rows(load, owner, limits.weight.to(torch.int64))
     comm.all_reduce(load, MessageKind.PARTITION)
     fullest, part = load.max(0)
-    for at in (fullest > limits.goal.limit).nonzero().flatten().tolist():
-        mean = int(limits.goal.total[at]) / parts
+    for at in (fullest > limits.balance.limit).nonzero().flatten().tolist():
+        mean = int(limits.balance.total[at]) / parts
         why = unmet_reason(int(limits.heaviest[at]) / mean, float(limits.slack[at]))
         if comm.rank == 0:
             warnings.warn(

@@ -306,12 +306,12 @@ class OwnerStream:
         for _ in range(policy.passes):
             load = torch.zeros(*shape, dtype=torch.float64)
             for one in self._types(limits.weight):
-                one.run(one.by_score(policy, limits.goal.limit), load)
+                one.run(one.by_score(policy, limits.balance.limit), load)
         for _ in range(MENDS):
-            if not bool((load > limits.goal.limit[:, None]).any()):
+            if not bool((load > limits.balance.limit[:, None]).any()):
                 break
             for one in self._types(limits.weight):
-                one.run(one.by_score(policy, limits.goal.limit, mend=True), load, counted=True)
+                one.run(one.by_score(policy, limits.balance.limit, mend=True), load, counted=True)
         warn_of_unmet(self._comm, limits, self._owner)
         return self._owner
 

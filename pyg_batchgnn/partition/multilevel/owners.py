@@ -17,7 +17,7 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.ops import MergedLists, WeightedGraph, fold_key
-from pyg_batchgnn.partition.limits import Goal, read_limits, warn_of_unmet
+from pyg_batchgnn.partition.limits import Balance, read_limits, warn_of_unmet
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph, gather_graph, symmetric_graph
 from pyg_batchgnn.partition.multilevel.scheme import cut_by_levels
 from pyg_batchgnn.partition.policy import Metis, TwoLevel
@@ -35,11 +35,11 @@ from pyg_batchgnn.partition.release import release_memory
 #: The edges that are looked at together.
 _EDGES = 1 << 20
 
-#: Cuts a graph by a goal and a key: [n] int32, the parts of this rank's nodes. Collective.
-Cut = Callable[[RankGraph, Goal, int], Tensor]
+#: Cuts a graph into balanced parts; [n] int32, the parts of this rank's nodes. Collective.
+Cut = Callable[[RankGraph, Balance, int], Tensor]
 
 
-def cut_by_hosts(graph: RankGraph, goal: Goal, hosts: int, key: int, cut: Cut) -> Tensor:
+def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: Cut) -> Tensor:
     """Returns the parts of this rank's nodes, [n] int32. Collective.
 
     Hosts get parts in order, as many each. A host may exceed the mean by half of what a part may,
@@ -47,22 +47,22 @@ def cut_by_hosts(graph: RankGraph, goal: Goal, hosts: int, key: int, cut: Cut) -
 
     Args:
         graph: the graph.
-        goal: the parts of all hosts together.
+        balance: the parts of all hosts together.
         hosts: the number of hosts; divides the number of parts.
         key: the key of the random choices.
         cut: the way in which a graph is cut.
     """
-    if hosts == 1 or hosts == goal.parts:
-        return cut(graph, goal, key)
-    host = cut(graph, Goal.of(hosts, goal.total, goal.slack.sqrt()), fold_key(key, hosts))
-    each, part = goal.parts // hosts, torch.empty_like(host)
+    if hosts == 1 or hosts == balance.parts:
+        return cut(graph, balance, key)
+    host = cut(graph, Balance.of(hosts, balance.total, balance.slack.sqrt()), fold_key(key, hosts))
+    each, part = balance.parts // hosts, torch.empty_like(host)
     for number in range(hosts):
         own = host == number
         inside = _graph_of(graph, own)
         release_memory()
         total = inside.lists.node_weight.sum(0, dtype=torch.int64)
         graph.comm.all_reduce(total, MessageKind.PARTITION)
-        found = cut(inside, Goal.within(each, total, goal.limit), fold_key(key, hosts + 1 + number))
+        found = cut(inside, Balance.within(each, total, balance.limit), fold_key(key, hosts + 1 + number))
         part[own] = found + number * each
         del inside
         release_memory()
@@ -130,7 +130,7 @@ _OPTIONS = 40
 _OK = 1
 
 
-def cut_by_metis(graph: RankGraph, goal: Goal, key: int) -> Tensor:  # noqa: ARG001
+def cut_by_metis(graph: RankGraph, balance: Balance, key: int) -> Tensor:  # noqa: ARG001
     """Returns the parts of this rank's nodes as METIS finds them, [n] int32. Collective.
 
     Rank 0 holds the whole graph meanwhile. The key is not used: METIS has a seed of its own.
@@ -144,7 +144,7 @@ def cut_by_metis(graph: RankGraph, goal: Goal, key: int) -> Tensor:  # noqa: ARG
     def work() -> Tensor:
         if comm.rank != 0:
             return torch.empty(graph.total, dtype=torch.int32)
-        return _Library.load().part(whole, goal.slack, goal.parts)
+        return _Library.load().part(whole, balance.slack, balance.parts)
 
     part = comm.run_together(work, catch=(ImportError, RuntimeError))
     comm.broadcast(part, 0, MessageKind.PARTITION)
@@ -246,7 +246,7 @@ def balanced_owners(
     graph = symmetric_graph(comm, part, limits.weight)
     release_memory()
     cut = cut_by_metis if isinstance(policy, Metis) else cut_by_levels
-    owner = cut_by_hosts(graph, limits.goal, hosts, fold_key(0, seed), cut)
+    owner = cut_by_hosts(graph, limits.balance, hosts, fold_key(0, seed), cut)
     del graph
     release_memory()
     warn_of_unmet(comm, limits, owner)

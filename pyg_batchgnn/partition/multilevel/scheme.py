@@ -8,7 +8,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import fold_key
-from pyg_batchgnn.partition.limits import Goal
+from pyg_batchgnn.partition.limits import Balance
 from pyg_batchgnn.partition.move import add_rows
 from pyg_batchgnn.partition.multilevel.contract import CoarseLevel, contract, find_clusters
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph, gather_graph
@@ -115,23 +115,23 @@ _CLUSTERS = 32
 _STALLED = 0.95
 
 
-def cut_by_levels(graph: RankGraph, goal: Goal, key: int) -> Tensor:
+def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
     """Coarsens, cuts, and refines on the way back. Collective.
 
     Returns:
         [n] int32, the parts of this rank's nodes.
     """
-    levels = _coarsen(graph, goal, key)
+    levels = _coarsen(graph, balance, key)
     coarsest = levels[-1].graph if levels else graph
-    found = cut_coarsest(coarsest, goal.parts, goal.limit, fold_key(key, -1))
+    found = cut_coarsest(coarsest, balance.parts, balance.limit, fold_key(key, -1))
     for depth in range(len(levels) - 1, -1, -1):
         finer = levels[depth - 1].graph if depth else graph
         found = levels.pop().project(found)
-        found = refine(finer, found, goal.limit, goal.parts, fold_key(key, -2 - depth))
+        found = refine(finer, found, balance.limit, balance.parts, fold_key(key, -2 - depth))
     return found
 
 
-def _coarsen(graph: RankGraph, goal: Goal, key: int) -> list[CoarseLevel]:
+def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
     """Returns coarser and coarser graphs, the last of which is small enough for one rank.
     Collective.
 
@@ -141,7 +141,7 @@ def _coarsen(graph: RankGraph, goal: Goal, key: int) -> list[CoarseLevel]:
     if comm.size == 1:
         return levels
     share = graph.total_entries // comm.size
-    most = (goal.total // (_CLUSTERS * goal.parts)).clamp(min=1)
+    most = (balance.total // (_CLUSTERS * balance.parts)).clamp(min=1)
     now, edges = graph, share * comm.size
     while not levels or edges > max(share // _GATHERED, FEW):
         clusters = find_clusters(now, most, fold_key(key, len(levels)))
