@@ -41,8 +41,6 @@ class CclMissingError(RuntimeError):
 
 @dataclass(frozen=True)
 class Libraries:
-    """The files of an installation."""
-
     oneccl: Path  # the shared library for CPUs, without SYCL
     libfabric: Path  # libfabric. Its folder also has the providers (libtcp-fi.so, libshm-fi.so).
 
@@ -66,7 +64,6 @@ def find_libraries() -> Libraries:
 
 
 def load(oneccl: Path) -> None:
-    """Loads oneCCL so that the extension finds its symbols."""
     ctypes.CDLL(str(oneccl), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 
 
@@ -75,7 +72,6 @@ def _remedy() -> str:
 
 
 def _roots(package: str) -> Iterator[Path]:
-    """Returns the folders that may have lib/ and include/."""
     if root := os.environ.get("CCL_ROOT"):
         yield Path(root)
     try:
@@ -117,7 +113,6 @@ class RankFacts:
 
     @classmethod
     def own(cls, shared: bool | None, environment: Mapping[str, str] = os.environ) -> RankFacts:
-        """Returns the facts of this process."""
         machine, room = _shared_memory()
         asked = "" if shared is not None else environment.get("CCL_ATL_SHM", "")
         master = _resolve(environment.get("MASTER_ADDR", ""))
@@ -129,9 +124,7 @@ def exchange_facts(store: Any, rank: int, size: int, timeout: timedelta, facts: 
 
     Args:
         store: the group's own part of torch's store.
-        rank, size: the rank of this process in the group, and the number of ranks.
         timeout: for all ranks to come.
-        facts: of this rank.
 
     Raises:
         TimeoutError: a rank did not come. The text names it.
@@ -179,8 +172,6 @@ ROOM_PER_RANK = 64 << 20
 
 @dataclass(frozen=True)
 class TransportChoice:
-    """A choice of the transport."""
-
     shared: bool  # whether ranks of a host exchange bytes through shared memory
     interface: str  # the network interface for TCP. libfabric chooses where it is "".
     why: str  # the reason for ``shared``
@@ -194,8 +185,6 @@ def choose_transport(ranks: Sequence[RankFacts], own: RankFacts, whole_world: bo
     """Chooses the transport. All ranks choose the same, because they have the same facts.
 
     Args:
-        ranks: the facts of all ranks of the group.
-        own: the facts of this rank.
         whole_world: whether the group has all ranks. oneCCL learns from its first group which ranks
             share a host.
 
@@ -246,7 +235,7 @@ def _why_not(ranks: Sequence[RankFacts], whole_world: bool) -> str:
 
 
 def interface(ranks: Sequence[RankFacts], own: RankFacts, environment: Mapping[str, str] = os.environ) -> str:
-    """Returns the network interface for TCP.
+    """Chooses the network interface for TCP.
 
     It is the interface that GLOO_SOCKET_IFNAME names. Without it, it is the loopback on one host,
     and the interface that reaches the master on several hosts.
@@ -269,7 +258,6 @@ def interface(ranks: Sequence[RankFacts], own: RankFacts, environment: Mapping[s
 
 
 def _local_address(peer: str) -> str:
-    """Returns the local address from which packets to a peer start. Nothing is sent."""
     if not peer or ipaddress.ip_address(peer).is_loopback:
         return ""
     family = socket.AF_INET6 if ":" in peer else socket.AF_INET
@@ -294,8 +282,6 @@ def settings(
     """Returns the variables that oneCCL needs to work under any launcher.
 
     Args:
-        libraries: the libraries that are used.
-        choice: the transport.
         environment: the process's variables, of which the launcher's are read.
     """
     chosen = {
@@ -318,7 +304,6 @@ def settings(
 
 
 def apply(chosen: Mapping[str, str], environment: MutableMapping[str, str] = os.environ) -> None:
-    """Sets the variables that the user has not set."""
     for name, value in chosen.items():
         environment.setdefault(name, value)
 
@@ -336,7 +321,6 @@ _chosen: TransportChoice | None = None  # set when oneCCL starts in this process
 
 
 def chosen_transport() -> TransportChoice | None:
-    """Returns the transport with which this process has started oneCCL, or None before that."""
     return _chosen
 
 
@@ -361,7 +345,6 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
 
     Args:
         store: the group's own part of torch's store.
-        rank, size: the rank of this process in the group, and the number of ranks.
         timeout: for every collective, and for making the group.
 
     Raises:
@@ -394,7 +377,6 @@ def rest() -> None:
 
 
 def _configure(choice: TransportChoice, rank: int) -> None:
-    """Sets the environment with which oneCCL starts, once per process."""
     global _chosen
     _chosen = choice
     apply(settings(find_libraries(), choice))
@@ -421,7 +403,8 @@ def _extension() -> Any:
 
 @cache
 def _intels_create() -> Any:
-    """Returns the function with which Intel's package makes groups. Importing the package registers
-    it in place of ours."""
+    """Returns Intel's function that makes groups. Importing its package registers it in place of
+    ours.
+    """
     importlib.import_module(BINDINGS)
     return dist.Backend._plugins["CCL"].creator_fn

@@ -68,8 +68,6 @@ class Link:
 
 @dataclass(frozen=True)
 class ReceivedCounts:
-    """The result of the exchange of counts."""
-
     rows: list[int]  # the rows that follow, by sender
     largest: int  # bytes of the largest message between two different ranks, over all ranks
     kept: int  # the most bytes that any rank keeps for itself
@@ -104,11 +102,11 @@ class Exchange:
         data: Callable[[], Tensor] | None = None,
         sizes: Sequence[int] | None = None,
     ) -> ReceivedCounts:
-        """Exchanges messages of a fixed size that say how much data follows. Checks that all ranks
-        are in the same exchange.
+        """Exchanges messages of a fixed size that say how much data follows, and checks that all
+        ranks are in the same exchange.
 
-        Where the data between no two ranks take more than a message has room for, they travel in
-        these messages. All ranks know all sizes, so they agree whether it is so.
+        If the data between any two ranks fit into a message, they travel in these messages. All
+        ranks know all sizes, so they agree.
 
         Args:
             rows: the rows that will go to each rank.
@@ -141,17 +139,13 @@ class Exchange:
         return received
 
     def has_room(self, largest: int, kept: int) -> bool:
-        """Returns whether data of these sizes travel with the counts. Data that one call of the
-        backend may not carry never do.
-
-        Args:
-            largest: the most bytes that one rank sends to another.
-            kept: the most bytes that any rank keeps.
+        """Returns whether data of these sizes travel with the counts. Data that exceed one call of
+        the backend never do. ``largest``: the most bytes that one rank sends to another;
+        ``kept``: to itself.
         """
         return max(largest, kept) <= self._link.mailbox.room and self.transport.fits(largest, kept)
 
     def _swap(self) -> Sequence[Message]:
-        """Sends the message to every rank and returns those that came."""
         mailbox, started = self._link.mailbox, time.perf_counter()
         answers = mailbox.swap()
         self._link.counters.add(
@@ -171,8 +165,8 @@ class Exchange:
         sent: int,
         rows: tuple[int, int] = (0, 0),
     ) -> None:
-        """Moves and counts one round of data. Data that came with the counts are only copied, and
-        count as a round all the same.
+        """Moves and counts one round of data. Data that came with the counts are only copied, but
+        count as a round.
 
         Args:
             move: fills ``out`` with `transport`.
@@ -198,8 +192,7 @@ class Exchange:
         )
 
     def _check(self, own: list[int], lists: list[list[int]]) -> None:
-        """Compares the headers. All ranks see all of them, so where one differs every rank
-        raises."""
+        """Raises on every rank if their headers differ."""
         headers = [tuple(numbers[:AGREED]) for numbers in lists]
         if len(set(headers)) == 1:
             return
@@ -226,13 +219,13 @@ _abandoned = 0
 
 
 def groups_abandoned() -> int:
-    """Returns the number of process groups that are never destroyed."""
     return _abandoned
 
 
 def abandon(group: dist.ProcessGroup | None) -> None:
-    """Keeps a group from ever being destroyed, even when the interpreter ends. Destroying it would
-    wait for the collective."""
+    """Keeps a group from ever being destroyed, since destroying it would wait for the
+    collective.
+    """
     global _abandoned
     if group is not None:
         _abandoned += 1
@@ -303,9 +296,6 @@ class Channel:
 
         An error inside breaks the channel, because the ranks are no longer at the same point.
 
-        Args:
-            operation, header, row_bytes, dtype: as in `Purpose`.
-
         Raises:
             PeerError, DivergenceError: a peer failed, or is in another exchange.
             BrokenCommunicatorError: the channel broke or was closed earlier.
@@ -331,7 +321,6 @@ class Channel:
 
     @property
     def shared_bytes(self) -> int:
-        """The bytes of a rank's block for `share_messages`."""
         return block_bytes(self.size) + LINE_BYTES
 
     def share_messages(self, blocks: Mapping[int, Tensor]) -> None:
@@ -344,14 +333,14 @@ class Channel:
             self.board.share(StatusLines(lines, self.rank))
 
     def _release_memory(self) -> None:
-        """Lets go of memory that `share_messages` was given. An exchange under way keeps its own
-        link."""
+        """Lets go of the memory that `share_messages` was given. An exchange under way keeps its
+        link.
+        """
         self._link = replace(self._link, mailbox=self._backend)
         if self.board is not None:
             self.board.share(None)
 
     def restart_counting(self) -> None:
-        """Sets the counters and the number of the last exchange to zero."""
         self.counters.reset()
         self.last_exchange = 0
 
@@ -396,7 +385,7 @@ class Channel:
         return None if self.board is None else self.board.statuses(seconds)
 
     def _check_peers(self, waited: float) -> None:
-        """Checks the peers. `Transport` calls it after each slice of a wait."""
+        """`Transport` calls it after each slice of a wait."""
         if self.stopping.is_set():
             raise TransportError("this process is ending")
         if waited < _CHECK_INTERVAL:

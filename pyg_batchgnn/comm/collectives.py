@@ -42,7 +42,6 @@ _SMALL = 1 << 13
 
 
 def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: float | None) -> Tensor:
-    """Implements `Collectives.all_reduce`. Dtype and size are checked as those of rows are."""
     code = dtype_code(tensor.dtype)
     if not tensor.is_contiguous():
         raise ValueError("the tensor must be contiguous; call .contiguous() first")
@@ -69,8 +68,7 @@ def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: flo
 def _shares(received: ReceivedCounts, weight: float | None) -> list[float] | None:
     """Returns the share of every rank. All shares are 0 where all weights are.
 
-    The weights travel as the operation's own number in the exchange of counts: the bits of a
-    double.
+    A weight travels in the exchange of counts, as the bits of a double.
     """
     if weight is None:
         return None
@@ -87,7 +85,6 @@ def _sum_gathered(exchange: Exchange, flat: Tensor, weights: list[float] | None)
 
 
 def _piece_sizes(exchange: Exchange, flat: Tensor) -> list[int]:
-    """Returns the bytes of the piece that each rank adds."""
     return [piece.numel() * flat.itemsize for piece in flat.tensor_split(exchange.size)]
 
 
@@ -142,7 +139,6 @@ def ordered_sum(terms: list[Tensor], weights: list[float] | None) -> Tensor:
 def gather_values(
     channel: Channel, value: Any, header: Header, operation: Operation = Operation.VALUES
 ) -> list[Any]:
-    """Implements `Collectives.all_gather_json`."""
     text = json.dumps(value).encode()
     own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     with channel.exchange(operation, header, row_bytes=1) as exchange:
@@ -153,7 +149,6 @@ def gather_values(
 
 
 def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> Tensor:
-    """Implements `Collectives.broadcast`."""
     if not 0 <= source < channel.size:
         raise ValueError(f"source must be a rank below {channel.size}, not {source}")
     if not tensor.is_contiguous():
@@ -173,16 +168,12 @@ def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> 
 
 
 def barrier(channel: Channel, header: Header) -> None:
-    """Implements `Collectives.barrier`."""
     with channel.exchange(Operation.BARRIER, header) as exchange:
         exchange.counts([0] * channel.size)
 
 
 def check_agreement(channel: Channel, values: Mapping[str, Any], header: Header) -> None:
-    """Implements `Collectives.check_agreement`.
-
-    All ranks see the same answers, so all of them raise or none.
-    """
+    """All ranks see the same answers, so all of them raise or none."""
     answers = gather_values(channel, dict(values), header, Operation.AGREEMENT)
     differing = sorted({name for answer in answers for name in answer if _differs(answers, name)})
     if not differing:
@@ -234,12 +225,7 @@ def run_together(
     catch: tuple[type[Exception], ...],
     error: MakeError,
 ) -> T:
-    """Implements `Collectives.run_together`.
-
-    Args:
-        work, catch, error: as there.
-        gather: returns the text of every rank, by rank.
-    """
+    """Implements `Collectives.run_together`."""
     result: list[T] = []
     cause: Exception | None = None
     try:
@@ -254,12 +240,10 @@ def run_together(
 
 
 def name_failures(problems: Mapping[int, str], hosts: Sequence[int]) -> str:
-    """Returns a list of the ranks that failed, each with its host and the cause."""
     return "; ".join(f"rank {rank} (host {hosts[rank]}): {text}" for rank, text in problems.items())
 
 
 def failed_together(problems: Mapping[int, str], hosts: Sequence[int]) -> CommError:
-    """Returns the error of `Collectives.run_together` if its caller gives none."""
     return CommError(name_failures(problems, hosts), problems)
 
 

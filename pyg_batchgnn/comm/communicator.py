@@ -67,8 +67,6 @@ def fresh_namespace(store: Store, rank: int, size: int, timeout: float) -> Store
 
 
 class _Rendezvous:
-    """One rank's view of the rendezvous."""
-
     def __init__(self, store: Store, rank: int, size: int) -> None:
         self._store = store
         self._rank = rank
@@ -207,8 +205,9 @@ def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.en
 
 
 def _make_default_group(timeout: float, backend: str, environment: Mapping[str, str]) -> None:
-    """Makes the default group. torchrun's store outlives the ranks that it restarts, so there the
-    group gets a new namespace."""
+    """Gives the group a new namespace, since torchrun's store outlives the ranks that it
+    restarts.
+    """
     limit = timedelta(seconds=timeout)
     if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         dist.init_process_group(backend, timeout=limit)
@@ -231,7 +230,6 @@ def disconnect() -> None:
 
 
 def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Channel:
-    """Makes a channel over a new process group of all ranks. Collective."""
     global _made
     host = host_from(os.environ) if host is None else host
     process = ProcessInfo.own()
@@ -257,8 +255,7 @@ def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Cha
 
 
 def _share_messages(channel: Channel) -> None:
-    """Lets messages go through memory where all ranks are on one machine. They go through the
-    backend where the memory cannot be had: it has too little, or ranks are kept apart."""
+    """Lets messages go through memory if all ranks are on one machine and can share some."""
     places = {(peer.host, peer.process.machine) for peer in channel.peers}
     if channel.size == 1 or len(places) > 1 or not channel.peers[0].process.machine:
         return

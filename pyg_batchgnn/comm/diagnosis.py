@@ -86,8 +86,7 @@ T = TypeVar("T")
 
 
 class StoreReader:
-    """Asks the store without waiting longer than told. Threads may ask at the same time: a channel
-    that diagnoses a failure reads the boards of the process's other channels.
+    """Asks the store without waiting too long, from several threads at once.
 
     A question that is not answered in time keeps its thread and the connection. Until it is
     answered, later questions return None at once.
@@ -99,8 +98,9 @@ class StoreReader:
         self._pending: threading.Thread | None = None
 
     def ask(self, question: Callable[[Store], T], seconds: float) -> T | None:
-        """Returns the answer, or None where none came within `seconds`, other threads' questions
-        included."""
+        """Returns the answer, or None if none came within `seconds`, which count other threads'
+        questions too.
+        """
         started = time.monotonic()
         if not self._asking.acquire(timeout=seconds):
             return None
@@ -261,7 +261,6 @@ class StatusBoard:
         return _failure(answer) if answer else None
 
     def anybody_left(self, seconds: float) -> bool:
-        """Returns whether any rank has left (`leave`). It asks for one key, whatever the ranks."""
         return bool(self._reader.ask(lambda store: store.check([_LEFT]), seconds))
 
     def statuses(self, seconds: float) -> dict[int, RankStatus] | None:
@@ -292,7 +291,7 @@ def _never_came(absent: list[int], name: Any, timeout: float) -> PeerError:
 
 
 def _clone(store: Store) -> Store:
-    """Returns a new connection to the store, or the store itself where it has no connections."""
+    """Opens another connection to the store. A store without connections is returned itself."""
     try:
         copy: Store = store.clone()  # type: ignore[attr-defined]  # not in torch's own stubs
     except (RuntimeError, NotImplementedError):
@@ -341,8 +340,6 @@ def host_from(environment: Mapping[str, str]) -> int:
 
 
 class Liveness(Enum):
-    """The state of another process, as far as this process can see it."""
-
     RUNNING = "is running"
     STOPPED = "is stopped (SIGSTOP, or a debugger)"
     GONE = "no longer exists"
@@ -359,12 +356,11 @@ class ProcessInfo:
 
     @classmethod
     def own(cls) -> ProcessInfo:
-        """Returns the identity of this process."""
         pid = os.getpid()
         return cls(_machine(), pid, _stat(pid)[1])
 
     def liveness(self) -> Liveness:
-        """Returns whether the process still runs. Unknown for a process of another machine."""
+        """Returns whether the process still runs; unknown on another machine."""
         if not self.machine or self.machine != _machine():
             return Liveness.UNKNOWN
         try:
@@ -385,8 +381,9 @@ def _machine() -> str:
 
 
 def _stat(pid: int) -> tuple[str, int]:
-    """Returns the state's letter and the start time. The program's name before them may hold spaces
-    and parentheses."""
+    """Returns the state's letter and the start time. The program's name may hold spaces and
+    brackets.
+    """
     try:
         words = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except ProcessLookupError as gone:  # it ended between opening and reading
@@ -414,7 +411,6 @@ def endpoints() -> list[str]:
 
 
 def endpoints_in(text: str) -> list[str]:
-    """Returns the addresses that an error text names as ``[address]:port``."""
     found = []
     for address, port in re.findall(r"\[([0-9a-fA-F.:]+)\]:(\d+)", text):
         try:
@@ -425,8 +421,7 @@ def endpoints_in(text: str) -> list[str]:
 
 
 def _socket(entry: Path) -> str:
-    """Returns the inode of an open socket, or "" for another file or one that was closed
-    meanwhile."""
+    """Returns the inode of an open socket, or "" for anything else."""
     try:
         found = re.fullmatch(r"socket:\[(\d+)\]", str(entry.readlink()))
     except OSError:
@@ -439,8 +434,7 @@ def _table(path: Path) -> list[str]:
 
 
 def _address(text: str) -> str:
-    """Converts the kernel's hexadecimal form: words of four bytes, each in the machine's
-    (little-endian) order."""
+    """Converts the kernel's hexadecimal form, words of four bytes in the machine's order."""
     address, port = text.split(":")
     words = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
     return _endpoint(str(ipaddress.ip_address(b"".join(words))), int(port, 16))
@@ -474,8 +468,6 @@ class Peer:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The facts that a rank sees when an exchange fails."""
-
     rank: int  # this rank
     communicator: str  # its name
     exchange: int  # the number of the exchange
@@ -527,8 +519,7 @@ def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
 
 
 def finished(status: RankStatus, exchange: int) -> bool:
-    """Returns whether a rank took part in an exchange to its end and then closed, which is
-    allowed."""
+    """Returns whether a rank finished an exchange and then closed, which is allowed."""
     return status.phase is RankPhase.CLOSED and status.exchange >= exchange
 
 
@@ -559,7 +550,6 @@ def _not_moved_on(evidence: Evidence, others: Sequence[Peer]) -> list[Peer]:
 
 
 def _observed(evidence: Evidence, peer: Peer, liveness: Liveness) -> str:
-    """Returns what is known of a rank at fault: its process and its last status."""
     facts = []
     if liveness in (Liveness.GONE, Liveness.STOPPED):
         facts.append(f"{liveness.value}")
@@ -587,8 +577,7 @@ def _last(evidence: Evidence, status: RankStatus) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    """Returns the text without the source file that gloo begins with and the advice that it ends
-    with."""
+    """Removes gloo's source file and advice from a text."""
     line = text.splitlines()[0] if text else ""
     return re.sub(r"^\[[^\]]*/[^\]]*\] ", "", line).split(". ", 1)[0]
 

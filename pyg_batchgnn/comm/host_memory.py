@@ -76,8 +76,9 @@ def share_on_host(communicator: Collectives, size: int, access: Access = Access.
 
 
 def _together(communicator: Collectives, work: Callable[[], T]) -> T:
-    """Does one stage on every rank. Ranks wait for each other only here, in a collective that names
-    who is missing. The stages themselves wait for nothing."""
+    """Does one stage on every rank. Ranks wait for each other only here, where errors name who is
+    missing.
+    """
 
     def error(problems: Mapping[int, str]) -> CommError:
         return CommError(
@@ -112,7 +113,6 @@ def _connect(name: str, stack: contextlib.ExitStack) -> socket.socket:
 def _hand_out(
     block: int, size: int, server: socket.socket, mates: int, access: Access, stack: contextlib.ExitStack
 ) -> Tensor:
-    """Maps this rank's block and sends its descriptor to every other rank of the host."""
     own = _map(block, size, Access.WRITE)
     seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
     fcntl.fcntl(block, fcntl.F_ADD_SEALS, seals)

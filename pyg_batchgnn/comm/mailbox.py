@@ -36,8 +36,6 @@ class TransportTimeout(RuntimeError):  # noqa: N818
 
 
 class Work(Protocol):
-    """The part of torch's ``Work`` that is used."""
-
     def wait(self, timeout: timedelta = ...) -> bool: ...
     def is_completed(self) -> bool: ...
 
@@ -50,8 +48,6 @@ def wait_for(work: Work, timeout: float, check: Callable[[float], None]) -> None
     interrupted, and is bounded by the process group's own timeout.)
 
     Args:
-        work: what an asynchronous collective returned.
-        timeout: seconds that it may take.
         check: called after every slice with the seconds waited. It may raise.
 
     Raises:
@@ -76,8 +72,6 @@ def wait_for(work: Work, timeout: float, check: Callable[[float], None]) -> None
 
 
 def _raise_failure(work: Work, error: RuntimeError) -> None:
-    """Raises the failure of a collective that has ended. It may also have succeeded, between the
-    end of a slice and the look at it."""
     try:
         work.wait()
     except RuntimeError as final:
@@ -131,11 +125,8 @@ class Transport:
         )
 
     def fits(self, largest: int, kept: int) -> bool:
-        """Returns whether one call can carry messages of at most these sizes.
-
-        Args:
-            largest: the most bytes that one rank sends to another.
-            kept: the most bytes that any rank sends to itself.
+        """Returns whether one call can carry messages of at most these bytes, to one rank and to
+        itself.
         """
         return largest * (self._size - 1) + kept <= self._limit
 
@@ -145,7 +136,6 @@ class Transport:
         Args:
             out: [sum(received)], filled with what came from rank 0, from rank 1, and so on.
             rows: [sum(sent)], what goes to rank 0, to rank 1, and so on; same dtype as ``out``.
-            received, sent: elements by rank.
         """
         if self._group is None:
             out.copy_(rows)
@@ -195,7 +185,6 @@ class Transport:
 
 
 def make_group(timeout: float, name: str) -> dist.ProcessGroup:
-    """Makes a process group of all ranks for one communicator. Collective."""
     group = dist.new_group(timeout=timedelta(seconds=timeout), group_desc=f"pyg_batchgnn {name}")
     assert isinstance(group, dist.ProcessGroup)
     return group
@@ -230,26 +219,20 @@ class Mailbox(Protocol):
     message_bytes: int  # bytes that a message takes whatever it carries, for the counters
 
     def outgoing(self) -> Sequence[Message]:
-        """Returns the messages to every rank, for the caller to write. What is in them before is
-        undefined."""
+        """Returns the messages to every rank, for the caller to write. Their contents are
+        undefined.
+        """
         ...
 
     def swap(self) -> Sequence[Message]:
-        """Sends the messages that `outgoing` returned last, and waits for those of all ranks.
-
-        Returns:
-            The messages from every rank. They are valid until the next `swap`.
+        """Sends what `outgoing` returned, and returns the messages of all ranks, valid until the
+        next swap.
         """
         ...
 
 
 class BackendMailbox:
-    """Messages that the backend carries, all in one call.
-
-    Args:
-        transport: moves the bytes.
-        size: the number of ranks.
-    """
+    """Messages that the backend carries, all in one call."""
 
     def __init__(self, transport: Transport, size: int) -> None:
         self.room, self.message_bytes = ROOM, NUMBERS_BYTES + ROOM
@@ -281,9 +264,6 @@ class SharedMailbox:
 
     Args:
         blocks: uint8 [block_bytes(ranks)] by rank, zeros at first, of all ranks of the channel.
-        rank: this process's rank.
-        timeout: seconds that one swap may take.
-        check: called while waiting (`wait_for`).
     """
 
     def __init__(
@@ -310,12 +290,10 @@ class SharedMailbox:
 
 
 def block_bytes(ranks: int) -> int:
-    """Returns the bytes of a rank's block for a `SharedMailbox`."""
     return _LINE + 2 * ranks * _whole_message(ranks)
 
 
 def _whole_message(ranks: int) -> int:
-    """Returns the bytes of a message in shared memory, its room included: whole cache lines."""
     least = -(-(NUMBERS_BYTES + ROOM) // _LINE) * _LINE
     return max(_ALL_MESSAGES // (2 * ranks) // _LINE * _LINE, least)
 
@@ -327,8 +305,6 @@ def _places(block: Tensor, size: int, whole: int) -> NDArray[np.int64]:
 
 
 class _OneTurn:
-    """The wait for one turn of all other ranks, as `wait_for` takes it."""
-
     def __init__(self, turns: Turns, turn: int) -> None:
         self._turns, self._turn = turns, turn
 

@@ -43,8 +43,6 @@ class MessageKind(IntEnum):
 
 
 class Operation(IntEnum):
-    """The collective operation that an exchange is part of."""
-
     EXCHANGE = 0
     REDUCTION = 1
     GATHERING = 2
@@ -93,7 +91,6 @@ HeaderLike = Header | MessageKind
 
 
 def as_header(header: HeaderLike) -> Header:
-    """Returns a header. A kind alone becomes a header without a position."""
     if isinstance(header, Header):
         return header
     if isinstance(header, MessageKind):
@@ -109,7 +106,6 @@ ROW_DTYPES = (
 
 
 def dtype_code(dtype: torch.dtype) -> int:
-    """Returns the number by which headers name a dtype."""
     if dtype not in ROW_DTYPES:
         raise TypeError(f"rows of {dtype} cannot be exchanged; view them as torch.uint8")
     return ROW_DTYPES.index(dtype)
@@ -129,7 +125,6 @@ class Purpose:
         return _describe(self.operation, self.header, self.row_bytes, self.dtype)
 
     def numbers(self) -> list[int]:
-        """Returns the purpose as numbers, AGREED of them."""
         header = self.header
         return [
             *(PROTOCOL, self.exchange, self.operation),
@@ -192,9 +187,7 @@ def write_data(messages: Sequence[Message], data: Tensor, sizes: Sequence[int]) 
     """Writes data behind the numbers.
 
     Args:
-        messages: the messages to every rank.
         data: [sum(sizes)] uint8, the data for rank 0 first.
-        sizes: bytes by rank, at most the room of a message each.
     """
     source, begin = data.numpy(), 0
     for message, size in zip(messages, sizes, strict=True):
@@ -203,13 +196,7 @@ def write_data(messages: Sequence[Message], data: Tensor, sizes: Sequence[int]) 
 
 
 def read_data(messages: Sequence[Message], out: Tensor, sizes: Sequence[int]) -> None:
-    """Reads the data that `write_data` wrote on every rank.
-
-    Args:
-        messages: the messages from every rank.
-        out: [sum(sizes)] uint8, filled with the data of rank 0 first.
-        sizes: bytes by rank, at most the room of a message each.
-    """
+    """Reads the data that `write_data` wrote on every rank."""
     target, begin = out.numpy(), 0
     for message, size in zip(messages, sizes, strict=True):
         target[begin : begin + size] = message.room[:size]

@@ -54,7 +54,6 @@ class SparseRows:
 
 
 def densify(rows: SparseRows) -> Tensor:
-    """Returns the matrix as float32 [num_rows, num_columns]."""
     dense = np.zeros((len(rows.indptr) - 1, rows.num_columns), np.float32)
     row = np.repeat(np.arange(len(dense)), np.diff(rows.indptr))
     dense[row, rows.indices] = 1.0 if rows.data is None else rows.data
@@ -85,8 +84,6 @@ def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class TypeNumbers:
-    """The types of nodes or edges."""
-
     names: tuple[str, ...]  # the names of the types
     number: Tensor  # [n] int64, the number of the type of each node or edge
 
@@ -94,14 +91,8 @@ class TypeNumbers:
 def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset:
     """Returns a homogeneous data set as one of several node types and relations.
 
-    The nodes of a type keep their order, and so do the edges of a relation. There is a relation for
-    each type of edges and each pair of node types that such edges join, in the order of the types'
-    numbers.
-
-    Args:
-        dataset: a homogeneous data set.
-        nodes: the types of its nodes.
-        edges: the types of its edges.
+    Nodes and edges keep their order within types and relations. There is a relation for each type
+    of edges and each pair of node types that such edges join, in the order of the types' numbers.
     """
     local = torch.empty_like(nodes.number)
     members = [(nodes.number == number).nonzero()[:, 0] for number in range(len(nodes.names))]
@@ -131,7 +122,6 @@ def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset
 def _relations(
     edge_index: Tensor, nodes: TypeNumbers, edges: TypeNumbers
 ) -> Iterator[tuple[Relation, Tensor]]:
-    """Yields each relation and the positions of its edges."""
     types = len(nodes.names)
     source, target = nodes.number[edge_index]
     cell = (edges.number * types + source) * types + target
@@ -149,13 +139,11 @@ _FEATURE_KEYS = ("x_indptr", "x_indices", "x_shape")
 
 
 def bundled_names(root: str | Path | None = None) -> list[str]:
-    """Returns the names of the bundled graphs that are present, sorted."""
     found = (path for folder in data_folders(root) for path in folder.glob("*.json"))
     return sorted({path.stem for path in found if path.with_suffix(".npz").is_file()})
 
 
 def find_bundle(name: str, root: str | Path | None = None) -> Path | None:
-    """Returns the .npz file of a bundled graph, or None."""
     for folder in data_folders(root):
         path = folder / f"{name}.npz"
         if path.is_file() or path.with_suffix(".json").is_file():
@@ -205,7 +193,6 @@ def read_bundle(
 
 
 def _read_about(path: Path) -> dict[str, Any]:
-    """Reads and checks NAME.json, and checks NAME.npz against the size and checksum in it."""
     json_path = path.with_suffix(".json")
     for file in (path, json_path):
         if not file.is_file():
@@ -223,7 +210,6 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 
 def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Reads every array and compares it with what the JSON promises."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: _read_member(path, archive, key) for key in archive.files}
@@ -286,7 +272,6 @@ def _features(path: Path, arrays: dict[str, np.ndarray], feature_dim: int | None
 
 
 def _numbered(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> TypeNumbers:
-    """Returns the types of all nodes or edges."""
     names, array = about.get(f"{kind}_type_names"), f"{kind}_type"
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         fact = f"is {names!r}, expected a list of names"

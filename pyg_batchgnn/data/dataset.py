@@ -315,7 +315,6 @@ class Dataset:
         return int(x.shape[1]) if x is not None and x.dim() == 2 else 0
 
     def _only(self, sets: Sequence[_Set], name: str, instead: str) -> _Set:
-        """Returns the only set, or says what to read instead."""
         if len(sets) != 1:
             raise AttributeError(
                 f"{name!r} can be read from a data set itself only if it has one node type or relation, but "

@@ -105,11 +105,10 @@ class FolderReader:
                 )
 
     def file(self, array: str) -> Path:
-        """Returns the file of an array."""
         return self.path / f"{array}.npy"
 
     def open(self, array: str, stands_for: str | None = None) -> Tensor | None:
-        """Maps an array that agrees with META.json; None where the folder has no such file."""
+        """Maps an array after comparing it with META.json; None if the folder has no such file."""
         file = self.file(array)
         if not file.is_file():
             return None
@@ -138,7 +137,6 @@ class FolderReader:
         return Schema(tuple(sorted(names)), tuple(sorted(relations)))
 
     def _relations_in_files(self) -> set[Relation]:
-        """Returns the relations that have files of edges."""
         found = set()
         for path in sorted((self.path / "edge_index").glob("*")):
             stem = path.name.removesuffix(".parquet") if path.suffix == ".parquet" else path.stem
@@ -151,7 +149,6 @@ class FolderReader:
         return found
 
     def edge_index(self, group: Group = EDGES) -> Tensor:
-        """Returns the edges of a relation, [2, E]."""
         array = edge_array("edge_index", group)
         values = self.open(array)
         self._refuse_twice(array, group)
@@ -162,7 +159,6 @@ class FolderReader:
         return to_index(found, self.files[array], array_name(array))
 
     def _refuse_twice(self, array: str, group: Group) -> None:
-        """Raises DatasetError if the edges of a relation are there in two forms."""
         forms = [
             [self.file(array)],
             parquet_files(self.path, None if group == EDGES else group_folder(group)),
@@ -184,8 +180,7 @@ class FolderReader:
         return read_parquet_edges(files)
 
     def _edges_from_columns(self) -> np.ndarray:
-        """Reads edges from src.npy and dst.npy, or from Parquet, into memory: they lie apart on
-        disk."""
+        """Reads edges from src.npy and dst.npy, or from Parquet, into memory."""
         source, destination = self.open("src"), self.open("dst")
         if source is not None and destination is not None:
             if source.shape != destination.shape or source.dim() != 1:
@@ -208,7 +203,6 @@ class FolderReader:
         )
 
     def attributes(self, schema: Schema) -> dict[Group, dict[str, Tensor]]:
-        """Returns the attributes by group and name."""
         tables: dict[Group, dict[str, Tensor]] = {
             group: {} for group in (*schema.node_groups, *schema.edge_groups)
         }
@@ -230,12 +224,10 @@ class FolderReader:
         return tables
 
     def arrays_in(self, folder: str) -> list[str]:
-        """Returns the arrays in a folder and in the folders within it."""
         paths = (self.path / folder).rglob("*.npy")
         return [path.relative_to(self.path).with_suffix("").as_posix() for path in sorted(paths)]
 
     def opened(self, array: str) -> Tensor:
-        """Maps an array that is there."""
         values = self.open(array)
         assert values is not None
         return values
@@ -243,7 +235,6 @@ class FolderReader:
     def known(
         self, array: str, named: tuple[Group, str] | None, groups: Mapping[Group, object]
     ) -> tuple[Group, str]:
-        """Returns the group and the name of an array, whose group the graph must have."""
         if named is None or named[0] not in groups:
             fact = "belongs to no node type or relation of the graph"
             remedy = f"the graph has {', '.join(map(str, groups))}: rename the folder or remove it"
@@ -251,7 +242,6 @@ class FolderReader:
         return named
 
     def splits(self, schema: Schema, num_nodes: Mapping[Group, int]) -> dict[Group, dict[str, Tensor]]:
-        """Returns the node ids of each split, by group of nodes."""
         found: dict[Group, dict[str, Tensor]] = {group: {} for group in schema.node_groups}
         for array in self.arrays_in(SPLITS_FOLDER):
             values, (group, name) = self.opened(array), self.known(array, split_of(array), found)
@@ -261,7 +251,6 @@ class FolderReader:
         return found
 
     def _conventional_splits(self, found: dict[str, Tensor], num_nodes: int) -> None:
-        """Adds the splits that lie in the folder itself."""
         for name in SPLITS:
             arrays = [array for array in (f"{name}_idx", f"{name}_mask") if self.file(array).is_file()]
             if len(arrays) + (name in found) > 1:
@@ -284,12 +273,8 @@ class FolderReader:
     def num_nodes(self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor]) -> int:
         """Returns the number of nodes of a type.
 
-        It is META.json's, else that of the rows of an attribute or a mask, else the largest id + 1.
-
-        Args:
-            group: the group of the nodes.
-            ids: the ids of such nodes in edges.
-            tables: the attributes of the nodes.
+        META.json says it, else the rows of an attribute or a mask, else the largest id + 1 in
+        edges.
         """
         if group.name in self.meta.num_nodes:
             return self.meta.num_nodes[str(group.name)]
@@ -326,7 +311,6 @@ class FolderReader:
 
 
 def array_name(array: str) -> str:
-    """Returns an array's name as errors give it."""
     return array.rpartition("/")[2]
 
 
@@ -409,7 +393,6 @@ def open_folder(path: str | Path) -> Dataset:
 
 
 def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
-    """Returns the data set and the file of each array."""
     path = Path(path).expanduser()
     if not path.is_dir():
         raise DatasetNotFoundError(

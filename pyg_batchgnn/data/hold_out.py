@@ -113,10 +113,7 @@ def _edges(dataset: Dataset, relation: Relation | None) -> EdgeSet:
 
 
 def _keys(dataset: Dataset, edges: EdgeSet, index: Tensor) -> Tensor:
-    """Returns [E] int64, one number for each pair of nodes.
-
-    Within one node type the order of the two does not count.
-    """
+    """Returns [E] int64, a number for each pair of nodes, whatever the order of two of one type."""
     source, target = index.to(torch.int64)
     if edges.relation[0] == edges.relation[2]:
         source, target = torch.minimum(source, target), torch.maximum(source, target)
@@ -124,6 +121,5 @@ def _keys(dataset: Dataset, edges: EdgeSet, index: Tensor) -> Tensor:
 
 
 def _some(edges: EdgeSet, kept: Tensor) -> EdgeSet:
-    """Returns some edges of a relation with their attributes."""
     tables = {name: table[kept] for name, table in edges.tables.items()}
     return replace(edges, edge_index=edges.edge_index[:, kept], tables=tables)

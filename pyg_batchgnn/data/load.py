@@ -39,7 +39,6 @@ Options = Mapping[str, Any]
 
 
 def take_hold_out(options: dict[str, Any]) -> dict[str, Any] | None:
-    """Takes the arguments of `hold_out_links` from the options; None without."""
     share, links, reverse = (options.pop(name, None) for name in HOLD_OUT)
     if share is None:
         if links is not None or reverse is not None:
@@ -53,7 +52,6 @@ def take_hold_out(options: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def to_relation(name: str, value: Any) -> Relation:
-    """Returns a relation, given itself or as the name of its folder."""
     group = group_of_folder(RowKind.EDGE, value) if isinstance(value, str) else None
     if group is not None and not isinstance(group.name, str):
         return group.name
@@ -82,7 +80,6 @@ def split_name(name_or_path: str | Path, options: Options) -> tuple[str, dict[st
 
 
 def to_number(kind: type[int] | type[float], name: str, value: Any) -> Any:
-    """Returns a number from text, or the value unchanged; the receiver checks its range."""
     if not isinstance(value, str):
         return value
     try:
@@ -93,7 +90,6 @@ def to_number(kind: type[int] | type[float], name: str, value: Any) -> Any:
 
 
 def to_member(kind: Any, name: str, value: Any) -> Any:
-    """Returns an enum member, given itself or its value."""
     try:
         return kind(value)
     except ValueError as error:
@@ -111,8 +107,6 @@ _FALLBACK = GeneratorSpec(nodes=20_000)
 
 @dataclasses.dataclass(frozen=True)
 class _Generator:
-    """One kind of generated graphs."""
-
     spec: type[Any]  # the class of its parameters
     make: Callable[..., Dataset]  # makes a graph in memory
     write: Callable[..., Path]  # makes a graph in a folder
@@ -194,7 +188,6 @@ def default_dataset(root: str | Path | None = None, **options: Any) -> Dataset:
 
 
 def _reader(name: str, options: Options) -> Callable[[str, str | Path | None, dict[str, Any]], Dataset]:
-    """Returns the function that reads what a name stands for, after checking its options."""
     if name in _GENERATORS:
         known = [field.name for field in dataclasses.fields(_GENERATORS[name].spec)]
         reader: Callable[..., Dataset] = _load_generated

@@ -59,8 +59,6 @@ class LinkArray:
     name: str  # "index", "negatives", "negative_targets", or the name of an attribute
 
     def __str__(self) -> str:
-        """Returns the array, such as `links/train/index` or
-        `links/user__buys__item/train/index`."""
         return _within(LINKS_FOLDER, self.group, f"{_quoted(self.split)}/{_quoted(self.name)}")
 
 
@@ -97,7 +95,6 @@ def group_folder(group: Group) -> str:
 
 
 def group_of_folder(kind: RowKind, folder: str) -> Group | None:
-    """Returns the group of a folder that `group_folder` names; None where it is no relation's."""
     if kind is RowKind.NODE:
         return Group(kind, unquote(folder))
     names = folder.split(_JOIN)
@@ -110,7 +107,6 @@ def _within(folder: str, group: Group, name: str) -> str:
 
 
 def _inside(kind: RowKind, rest: list[str]) -> tuple[Group, str] | None:
-    """Returns the group and the name of `name` or `group/name` inside a folder."""
     if len(rest) == 1:
         return _SHORT[kind], unquote(rest[0])
     group = group_of_folder(kind, rest[0]) if len(rest) == 2 else None
@@ -118,7 +114,6 @@ def _inside(kind: RowKind, rest: list[str]) -> tuple[Group, str] | None:
 
 
 def _encoded(name: str) -> str:
-    """Returns a name of a type or a relation as part of a folder's name."""
     return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", _quoted(name))
 
 
@@ -158,13 +153,7 @@ class Meta:
     def of(
         cls, dataset: Dataset, arrays: Mapping[str, ArrayPromise], origin: Mapping[str, Any] | None = None
     ) -> Meta:
-        """Returns what is to be written of a data set.
-
-        Args:
-            dataset: the data set; only names and counts are read.
-            arrays: the promise of each array.
-            origin: what the folder is made from.
-        """
+        """Makes the META.json of a data set; ``origin`` says what the folder is made from."""
         return cls(
             dataset.name,
             dataset.source,
@@ -207,7 +196,6 @@ def read_meta(folder: Path) -> Meta:
 
 
 def write_meta(folder: Path, meta: Meta) -> None:
-    """Writes META.json of a folder whose schema is known."""
     schema = meta.schema or HOMOGENEOUS
     typed = schema.has_names
     edges = {str(group): edge_array("edge_index", group) for group in schema.edge_groups}
@@ -228,7 +216,6 @@ def write_meta(folder: Path, meta: Meta) -> None:
 
 
 def promises_in(folder: Path) -> dict[str, ArrayPromise]:
-    """Returns what to promise of the .npy files in a folder and its subfolders, by array."""
     return {
         path.relative_to(folder).with_suffix("").as_posix(): promise_of(path)
         for path in sorted(folder.rglob("*.npy"))
@@ -243,7 +230,6 @@ def _text(path: Path, content: dict[str, Any], key: str) -> str | None:
 
 
 def _counts(path: Path, content: dict[str, Any], key: str) -> dict[str, int]:
-    """Reads counts by node type, or one count, which is that of a homogeneous graph."""
     said = content.get(key)
     found = said if isinstance(said, dict) else {_NODE: said}
     for value in found.values():

@@ -31,7 +31,7 @@ def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
 
 
 def _numbered(path: Path) -> list[tuple[int, str]]:
-    """Returns the key of a file's name, by which 2 comes before 10."""
+    """Makes file names compare as 2 before 10."""
     stem = path.name.removesuffix(".parquet")
     return [(int(part), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", stem)]
 
@@ -97,7 +97,6 @@ def _read_file(pq: Any, path: Path) -> np.ndarray:
 
 
 def _warn_of_columns(path: Path, present: list[str]) -> None:
-    """Warns of columns that are not read."""
     others = [name for name in present if name not in ("src", "dst")]
     if others:
         warnings.warn(

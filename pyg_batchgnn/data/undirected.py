@@ -119,7 +119,6 @@ def _check(edge_index: Tensor, num_nodes: int) -> None:
 
 
 def _merge(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Sorts edges by (source, destination) and drops repeats."""
     source, destination = edge_index.numpy()
     if num_nodes <= 3_037_000_499:  # num_nodes^2 fits int64: one sort of one number an edge
         key = source.astype(np.int64)

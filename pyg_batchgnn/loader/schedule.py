@@ -125,7 +125,6 @@ class GlobalSchedule(AllSeeds):
 
     Args:
         count: the number of seed nodes in the loader's input.
-        rank, size: of the group.
     """
 
     def __init__(self, count: int, rank: int, size: int, shape: StepShape) -> None:

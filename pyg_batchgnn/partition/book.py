@@ -51,7 +51,9 @@ class PartitionBook:
 
     @property
     def part_offsets(self) -> Tensor:
-        """[parts + 1] int64, the first internal id of every part, then the number of nodes."""
+        """[parts + 1] int64, where the internal ids of each part begin, then the number of
+        nodes.
+        """
         return self.offsets[:: self.num_types].contiguous()
 
     @property
@@ -100,7 +102,6 @@ class PartitionBook:
         return self._cell(node) % self.num_types
 
     def _cell(self, node: Tensor) -> Tensor:
-        """Returns for each internal id its part times the number of types, plus its type."""
         ops.check_ids("node", node, self.num_nodes, "internal ids")
         return torch.searchsorted(self.offsets, node.to(torch.int64), right=True) - 1
 

@@ -59,15 +59,13 @@ def cut_run(
     attributes: Tables,
     splits: Tables,
 ) -> list[Part]:
-    """Returns the parts of a run; their arrays are views of the run's, as far as they can be.
+    """Returns the parts of a run. Their arrays are views of the run's where possible.
 
     Args:
-        schema: the node types and the relations.
-        book: the partition book.
         edge_counts: the number of edges of each relation in the whole graph.
         nodes: the nodes and in-edges of the run.
         directory: the directory slices of the run.
-        attributes: those of the run's nodes and edges, by group and name.
+        attributes: the attributes of the run's nodes and edges, by group and name.
         splits: internal ids of the run's nodes, ascending, by group of nodes and name.
     """
     found = []
@@ -112,7 +110,6 @@ def _cut(edges: InEdges, rows: slice, own: slice) -> InEdges:
 
 
 def _directory(book: PartitionBook, number: int, directory: Directory) -> Tensor:
-    """Returns the internal ids of a part's slices of the original ids."""
     pieces = []
     slices = directory_slices(book, number)
     for known, bounds, internal in zip(slices, directory.bounds, directory.internal, strict=True):
@@ -126,7 +123,7 @@ def _joined(pieces: list[Tensor]) -> Tensor:
 
 
 def _rows_among(internal: Tensor, own: range) -> Tensor:
-    """Returns the ascending internal ids that are in a range, as rows of it."""
+    """Returns the ascending internal ids that lie in a range, as rows of it."""
     begin, end = torch.searchsorted(internal, torch.tensor([own.start, own.stop])).tolist()
     return internal[begin:end] - own.start
 
@@ -259,7 +256,6 @@ def _owners(
     seed: int,
     parts: int,
 ) -> Tensor:
-    """Returns the part of every node of the slice, [n] int32."""
     if policy is Direct.RANDOM:
         return random_owners(part, parts, seed)
     if policy is Direct.CONTIGUOUS:
@@ -276,7 +272,6 @@ def _owners(
 
 
 def _attributes(dataset: Dataset, comm: Communicator, nodes: OwnNodes) -> dict[Group, dict[str, Tensor]]:
-    """Returns the attributes of this rank's nodes and edges, by group and name."""
     ids = [*nodes.nodes, *(edges.explicit_edge_ids() for edges in nodes.relations)]
     return {
         found.group: {name: deliver_rows(comm, table, rows) for name, table in found.tables.items()}

@@ -30,14 +30,9 @@ class ArrivingEdges:
 
     @classmethod
     def of(cls, read: InEdges, counts: Tensor, parts: range, rows: RunRows, indptr: Tensor) -> ArrivingEdges:
-        """Makes room for edges like those that were read.
+        """Makes room for the edges that arrive, in the types of those that were read.
 
-        Args:
-            read: the edges that were read.
-            counts: [ranks, parts], the target nodes of each part that each rank has read.
-            parts: the parts of this rank.
-            rows: the rows of the target type.
-            indptr: where each row's in-edges begin.
+        ``counts`` [ranks, parts]: the target nodes of each part that each rank has read.
         """
         before, size, ids = counts.cumsum(0) - counts, int(indptr[-1]), read.explicit_edge_ids()
         cursor = {
@@ -61,9 +56,9 @@ def deliver_edges(
 ) -> None:
     """Sends the adjacency lists of all relations to the owners of their nodes. Collective.
 
-    A rank's nodes were read in ascending order by ranks in ascending order. So what one rank sends
-    for one part and relation is written in order, from where that rank's first node of the part has
-    its list.
+    A rank's nodes were read in ascending order by ranks in ascending order. So the edges that a
+    rank sends for a part and relation are written in order, from the list of that rank's first node
+    of the part.
     """
     read, relations = part.in_edges, len(places)
     sources, edge_ids = read.indices, read.explicit_edge_ids()
@@ -85,8 +80,9 @@ def deliver_edges(
 
 
 def _cells(part: ReadingSlice, owner: Tensor) -> Tensor:
-    """Returns the cell of each list of this rank: its part times the number of relations, plus the
-    number of its relation; owner [n] is by node."""
+    """Returns the cell of each list of this rank: its part times the number of relations, plus its
+    relation.
+    """
     schema = part.schema
     cells = [
         owner[part.rows_of(target)] * schema.num_relations + number
@@ -96,7 +92,9 @@ def _cells(part: ReadingSlice, owner: Tensor) -> Tensor:
 
 
 def _lengths(comm: Communicator, grouping: Grouping, runs: Runs, relations: int) -> list[int]:
-    """Returns how many rows come for each part of this rank, by sender, part and relation."""
+    """Returns the number of rows that come for each part of this rank, by sender, part and
+    relation.
+    """
     counts = torch.tensor(grouping.counts, dtype=torch.int64)
     sizes = [len(runs.of(rank)) * relations for rank in range(comm.size)]
     lengths: list[int] = comm.exchange(counts, sizes, MessageKind.PARTITION).rows.tolist()
@@ -147,8 +145,7 @@ def _deliver_nodes(
     Collective.
 
     Returns:
-        The original ids of this rank's nodes of the type, and by relation into it where each
-        node's in-edges begin.
+        The original ids of this rank's nodes of the type; where their in-edges begin, by relation.
     """
     size, here = int(own.starts[-1]), part.rows_of(node_type)
     relations = part.schema.relations_into[node_type]
@@ -176,7 +173,6 @@ def _deliver_nodes(
 
 
 def _to_ranks(owner: Tensor, runs: Runs) -> Grouping:
-    """Groups rows by the ranks of their parts."""
     grouping = group(owner, runs.parts)
     return Grouping(grouping.order, runs.by_rank(grouping.counts))
 
@@ -190,7 +186,7 @@ STRIPE = 1 << 10
 
 
 def striped(table: Tensor, ranks: int) -> Remote:
-    """Returns the rows of a table that every rank can read; each rank reads its stripes for all."""
+    """Wraps a table that every rank can read. Each rank reads its stripes for all."""
     return Remote(
         lambda row: group(torch.div(row, STRIPE, rounding_mode="floor").remainder_(ranks), ranks),
         lambda row: gather_rows(table, row),

@@ -29,7 +29,7 @@ class Balance:
 
     @classmethod
     def of(cls, parts: int, total: Tensor, slack: Tensor) -> Balance:
-        """Allows parts ``slack`` [k] times the mean, or all that there is where that is less."""
+        """Allows parts ``slack`` [k] times the mean, at most the whole graph."""
         wanted = torch.minimum(slack * total / parts, total.to(slack.dtype))
         return cls.within(parts, total, wanted.to(torch.int64))
 
@@ -40,7 +40,6 @@ class Balance:
 
     @property
     def slack(self) -> Tensor:
-        """[k] float64, the limits over the means."""
         mean = self.total.to(torch.float64) / self.parts
         return torch.where(mean > 0, self.limit / mean, 1.0)
 
@@ -49,7 +48,7 @@ class Balance:
 
 
 def read_split(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
-    """Returns which of this rank's nodes of a type are in a split, [n_t] bool. Collective."""
+    """Returns whether each of this rank's nodes of a type is in a split, [n_t] bool. Collective."""
     own = part.nodes_of(node_type)
     found = torch.zeros(len(own), dtype=torch.bool)
     mine = own_share(comm, dataset.split(name, part.schema.node_types[node_type]))
@@ -82,7 +81,7 @@ def read_limits(
 ) -> Limits:
     """Reads the weights of this rank's nodes. Collective.
 
-    Every load counts for every node type apart. What the graph has nothing of is left out.
+    Every load counts for every node type apart. Loads that are zero everywhere are left out.
 
     Raises:
         ValueError: a load is no attribute and no split, or its weights cannot be used.
@@ -107,11 +106,8 @@ def read_limits(
 
 
 def _totals_and_heaviest(comm: Communicator, own: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Returns the sum and the largest of each load's weights over all ranks, [k] int64. Collective.
-
-    Args:
-        comm: the communicator of all ranks.
-        own: [n_t] int32, the weights of this rank's nodes for each load.
+    """Returns the sum and the largest of each load's weights over all ranks, [k] int64.
+    Collective.
     """
     sums = [int(one.sum(dtype=torch.int64)) for one in own]
     largest = [int(one.max()) if len(one) else 0 for one in own]
@@ -136,7 +132,6 @@ def _check_known(dataset: Dataset, name: str) -> None:
 
 
 def _weights(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
-    """Returns the weights of this rank's nodes of a type, [n_t] int32. Collective."""
     own, nodes = part.nodes_of(node_type), dataset.node_sets[node_type]
     if name == NODES:
         return torch.ones(len(own), dtype=torch.int32)
@@ -166,13 +161,7 @@ def _whole_numbers(comm: Communicator, table: Tensor, own: range, name: str) -> 
 
 
 def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:
-    """Warns on rank 0 of every load that is not balanced as it should be. Collective.
-
-    Args:
-        comm: the communicator of all ranks.
-        limits: the weights of this rank's nodes and the limits of the parts.
-        owner: [n] int32, the parts of this rank's nodes.
-    """
+    """Warns on rank 0 of every load that exceeds its limit. Collective."""
     parts = limits.balance.parts
     load = torch.zeros(parts, len(limits.names), dtype=torch.int64)
     add_rows(load, owner, limits.weight.to(torch.int64))

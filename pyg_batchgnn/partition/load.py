@@ -31,7 +31,7 @@ _REMEDY = "restore the file or partition again"
 
 
 class PartRows(NamedTuple):
-    """Some rows of an array of a saved part."""
+    """A range of rows of an array of a saved part."""
 
     number: int  # the number of the part
     #: begin, end: the rows
@@ -39,13 +39,11 @@ class PartRows(NamedTuple):
     end: int
 
     def moved(self, by: int) -> PartRows:
-        """Returns the piece further down."""
         return PartRows(self.number, self.begin + by, self.end + by)
 
 
 def joined(pieces: list[PartRows]) -> list[PartRows]:
-    """Returns the same rows with adjacent pieces made one, and one empty piece where there are
-    none."""
+    """Joins adjacent pieces. Without any piece it returns an empty one."""
     found: list[PartRows] = []
     for piece in pieces:
         if found and found[-1].number == piece.number and found[-1].end == piece.begin:
@@ -56,19 +54,13 @@ def joined(pieces: list[PartRows]) -> list[PartRows]:
 
 
 class PartFiles:
-    """A folder that is being read.
-
-    Args:
-        path: the folder.
-        meta: its META.json.
-    """
+    """A folder of a partition that is being read."""
 
     def __init__(self, path: Path, meta: PartitionMeta) -> None:
         self._path, self._meta = path, meta
         self._kept: dict[str, Tensor] = {}
 
     def open(self, number: int, name: str) -> Tensor:
-        """Maps an array of a part."""
         array = f"{part_name(number)}/{name}"
         if array not in self._kept:
             promise = self._meta.arrays.get(array)
@@ -78,7 +70,7 @@ class PartFiles:
         return self._kept[array]
 
     def rows(self, name: str, pieces: list[PartRows]) -> Tensor:
-        """Returns rows of an array; a view of the file where they lie in one."""
+        """Returns rows of an array; a view of the file if they lie in one."""
         found = []
         for number, begin, end in pieces:
             whole = self.open(number, name)
@@ -89,7 +81,7 @@ class PartFiles:
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def checked(self, name: str, values: Tensor, size: int) -> Tensor:
-        """Returns values, which must lie in [0, size)."""
+        """Returns the values, after checking that they lie in [0, size)."""
         low, high = ops.extent(values)
         if values.numel() and (low < 0 or high >= size):
             fact = f"holds {low if low < 0 else high}, which is outside [0, {size})"
@@ -97,7 +89,6 @@ class PartFiles:
         return values
 
     def indptr(self, number: int, relation: Group) -> Tensor:
-        """Returns where the in-edges of a part's nodes begin."""
         name = edge_array("indptr", relation)
         array = f"{part_name(number)}/{name}"
         new = array not in self._kept
@@ -110,7 +101,6 @@ class PartFiles:
         return indptr
 
     def num_edges(self, number: int, relation: Group) -> int:
-        """Returns the number of edges of a relation in a part."""
         return self._meta.arrays[f"{part_name(number)}/{edge_array('indices', relation)}"].shape[0]
 
 
@@ -137,12 +127,10 @@ class Recut:
 
     @classmethod
     def none(cls, old: PartitionBook) -> Recut:
-        """Returns the cut that leaves the parts as they are."""
         return cls(old, tuple(starts.tolist() for starts in _starts(old)))
 
     @cached_property
     def book(self) -> PartitionBook:
-        """The book of the ranks."""
         sizes = torch.stack([torch.tensor(cuts).diff() for cuts in self.cuts], dim=1)
         return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.cuts))
 
@@ -152,7 +140,6 @@ class Recut:
         return self.book != self.old
 
     def pieces(self, rank: int, node_type: int) -> list[PartRows]:
-        """Returns a rank's nodes of a type as rows of the saved parts' nodes of the type."""
         own = range(*self.cuts[node_type][rank : rank + 2])
         held = _ranges(self._starts[node_type])
         return [PartRows(number, *overlap(own, theirs)) for number, theirs in enumerate(held)]
@@ -188,7 +175,7 @@ class Recut:
 
 
 def _starts(book: PartitionBook) -> list[Tensor]:
-    """Returns by type where the nodes of each part begin in the row of the type, [parts + 1]."""
+    """Returns by type where each part's nodes begin among all nodes of the type, [parts + 1]."""
     zero = torch.zeros(1, dtype=torch.int64)
     return [torch.cat([zero, sizes.cumsum(0)]) for sizes in book.sizes.t()]
 
@@ -199,7 +186,7 @@ def _ranges(starts: Tensor) -> list[range]:
 
 
 def overlap(own: range, theirs: range) -> tuple[int, int]:
-    """Returns what two ranges have in common, counted from the beginning of the second."""
+    """Returns the begin and the end of what two ranges share, counted from the second's begin."""
     begin, end = max(own.start, theirs.start), min(own.stop, theirs.stop)
     return (begin - theirs.start, end - theirs.start) if begin < end else (0, 0)
 
@@ -214,8 +201,8 @@ _PRECISION = 1e-3  # of the bound on the largest load, relative
 
 
 def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]:
-    """Returns ranges whose fullest one is as empty as ranges allow, over all loads and relative to
-    each load's mean.
+    """Cuts rows into ranges whose fullest one is as empty as ranges allow, over all loads and
+    relative to each load's mean.
 
     The least bound is found by halving: with one given, each range in turn takes all that fits.
     Within the bound, ends are then put as near as they may to where all loads together are cut
@@ -242,7 +229,7 @@ class _Cutter:
         self._loads = [(load, load(nodes) / ranks) for load in loads]
 
     def least_bound(self) -> float:
-        """Returns the least load of the fullest range, in means, nearly."""
+        """Returns nearly the least load of the fullest range, in means."""
         low, high = 1.0, float(self._ranks)
         while high > low * (1 + _PRECISION):
             bound = (low + high) / 2
@@ -253,7 +240,7 @@ class _Cutter:
         return high
 
     def even(self, bound: float) -> list[int]:
-        """Returns ranges within a bound that can be kept."""
+        """Returns ranges within a bound that can be met, cut as evenly as it allows."""
         least = [self._nodes]  # where each range may begin at the earliest, from the last one on
         for _ in range(self._ranks - 1):
             least.append(self._begin(least[-1], bound))
@@ -270,7 +257,6 @@ class _Cutter:
         return end == self._nodes
 
     def _end(self, begin: int, bound: float) -> int:
-        """Returns the furthest end of a range within the bound."""
         rows = range(begin, self._nodes + 1)
         ends = (
             bisect.bisect_right(rows, load(begin) + bound * mean, key=load) - 1 + begin
@@ -279,13 +265,11 @@ class _Cutter:
         return max(begin, min(ends))
 
     def _begin(self, end: int, bound: float) -> int:
-        """Returns the earliest begin of a range within the bound."""
         rows = range(end + 1)
         begins = (bisect.bisect_left(rows, load(end) - bound * mean, key=load) for load, mean in self._loads)
         return min(end, max(begins))
 
     def _cut_at(self, share: float) -> int:
-        """Returns the row before which there is a share of all loads."""
         total = share * self._ranks * len(self._loads)
 
         def weight(row: int) -> float:
@@ -337,13 +321,10 @@ def verify_partition(folder: str | Path) -> int:
 
 
 class _Folder:
-    """A folder that is being read."""
-
     def __init__(self, path: Path, meta: PartitionMeta) -> None:
         self._meta, self._files = meta, PartFiles(path, meta)
 
     def part(self, rank: int, ranks: int) -> Part:
-        """Returns the part of one of ``ranks`` ranks."""
         schema, old = self._meta.schema, self._meta.book
         recut = Recut.none(old) if ranks == old.parts else Recut(old, self._cuts(ranks))
         pieces = [joined(recut.pieces(rank, number)) for number in range(schema.num_types)]
@@ -377,7 +358,7 @@ class _Folder:
     def _relation(
         self, recut: Recut, group: Group, nodes: list[PartRows], edges: list[PartRows], count: int
     ) -> InEdges:
-        """Returns the in-edges of a relation. ``nodes``, ``edges``: the rows of the saved parts."""
+        """Returns the in-edges of a relation from the rows of the saved parts."""
         files, (first, *more) = self._files, nodes
         indptr = files.indptr(first.number, group)
         if more or (first.begin, first.end) != (0, len(indptr) - 1):
@@ -389,7 +370,6 @@ class _Folder:
         return InEdges(indptr, recut.renumbered(indices), edge_ids)
 
     def _edges(self, group: Group, nodes: PartRows) -> PartRows:
-        """Returns the in-edges of some nodes of a part."""
         indptr = self._files.indptr(nodes.number, group)
         return PartRows(nodes.number, int(indptr[nodes.begin]), int(indptr[nodes.end]))
 
@@ -403,7 +383,6 @@ class _Folder:
         return found
 
     def _names(self) -> list[str]:
-        """Returns the arrays that every part has."""
         prefix = f"{part_name(0)}/"
         return [array.removeprefix(prefix) for array in self._meta.arrays if array.startswith(prefix)]
 
@@ -412,8 +391,9 @@ class _Folder:
         return [split[1] for split in found if split is not None and split[0] == group]
 
     def _cuts(self, ranks: int) -> tuple[list[int], ...]:
-        """Returns ranges of each type's nodes with nearly equal nodes, in-edges and training
-        nodes."""
+        """Cuts each type's nodes into ranges with nearly equal nodes, in-edges and training
+        nodes.
+        """
         return tuple(self._cuts_of(number, ranks) for number in range(self._meta.schema.num_types))
 
     def _cuts_of(self, node_type: int, ranks: int) -> list[int]:
@@ -479,5 +459,4 @@ class _Folder:
 
 
 def _first_row(meta: PartitionMeta, number: int, node_type: int) -> int:
-    """Returns the row of a saved part's first node of a type among its nodes of all types."""
     return meta.book.nodes_of(number, node_type).start - meta.book.nodes_of(number).start

@@ -21,7 +21,6 @@ ROUND_BYTES = 16 << 20
 
 
 def rows_per_round(row_bytes: int, ranks: int) -> int:
-    """Returns the number of rows that each rank handles in one round."""
     return max(256, ROUND_BYTES // (max(row_bytes, 1) * ranks))
 
 
@@ -63,19 +62,17 @@ def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[ran
 
 @dataclass(frozen=True)
 class Grouping:
-    """An order of rows by groups, stable."""
+    """A stable order of rows by groups."""
 
     #: [n], the positions of the rows in order of groups; None where they are in that order already
     order: Tensor | None
     counts: list[int]  # the number of rows of each group
 
     def apply(self, rows: Tensor) -> Tensor:
-        """Returns rows in order of groups."""
         return rows if self.order is None else rows.index_select(0, self.order)
 
     def sorted(self, rows: Tensor) -> tuple[Tensor, list[int]]:
-        """Returns rows in order of groups and the number of rows of each group: what an exchange
-        sends."""
+        """Returns rows in order of groups, and the number of rows of each group."""
         return self.apply(rows), self.counts
 
     def undo(self, rows: Tensor, out: Tensor) -> None:
@@ -87,7 +84,6 @@ class Grouping:
 
 
 def group(owner: Tensor, groups: int) -> Grouping:
-    """Groups rows by their owners, [n] int32 or int64 in [0, groups)."""
     order, counts = ops.group_by_owner(owner, groups)
     return Grouping(order, counts.tolist())
 
@@ -99,7 +95,6 @@ def group_by_range(values: Tensor, bounds: Tensor) -> Grouping:
 
 
 def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
-    """Sends each row to the rank of its group, in one exchange."""
     return comm.exchange(*grouping.sorted(rows), MessageKind.PARTITION)
 
 
@@ -124,8 +119,6 @@ def pull(
     """Returns the rows of ``ids``, asked of their holders in rounds. Collective.
 
     Args:
-        comm: the communicator of all ranks.
-        remote: the array to read.
         ids: [n] row numbers; n may differ from rank to rank. They travel as they are: narrow ones
             cost less.
         out: [n, *shape] to write to; may be ``ids`` itself.

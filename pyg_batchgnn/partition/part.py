@@ -206,7 +206,7 @@ def parts_of(parts: Part | Sequence[Part]) -> list[Part]:
 
 
 def _only(names: Sequence[object], name: str, instead: str) -> None:
-    """Raises unless there is one node type or relation that can be meant."""
+    """Raises ValueError unless there is exactly one node type or relation."""
     if len(names) != 1:
         raise AttributeError(
             f"{name!r} can be read from a part itself only if one node type or relation can be meant, but "

@@ -131,7 +131,6 @@ class Metis(TwoLevel):
 
 
 def _check_slack(slack: float, name: str) -> None:
-    """Raises ValueError unless a slack is a finite number of at least 1."""
     if not slack >= 1:
         raise ValueError(f"{name} must be at least 1, not {slack}; 1.05 allows parts 5 % above the mean")
     if math.isinf(slack):
@@ -162,11 +161,11 @@ class Given:
 def given_owners(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, given: Given, parts: int
 ) -> Tensor:
-    """Returns the owners of the nodes of the slice, [n] int32. Collective.
+    """Returns the owners of this rank's nodes, [n] int32. Collective.
 
     Raises:
-        DatasetError: on every rank, where the file is missing, is of another number of nodes, or
-            names a part that there is not.
+        DatasetError: on every rank, if the file is missing, has another length, or names an
+            unknown part.
     """
     return with_files(comm, lambda: _read(part, dataset, given.file, parts))
 
@@ -282,7 +281,6 @@ def as_policy(policy: PolicyLike) -> BuiltIn | Policy:
 
 
 def name_of(policy: BuiltIn | Policy) -> str:
-    """Returns the name of a policy, for messages, reports and agreement between ranks."""
     if isinstance(policy, Direct):
         return policy.value
     if isinstance(policy, (Balanced, Given)):

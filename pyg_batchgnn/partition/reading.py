@@ -33,7 +33,7 @@ class GroupedIds:
 
 @dataclass(frozen=True, eq=False)
 class JointIds:
-    """Numbers the members of several groups by rank, by group and by id.
+    """Numbers the members of several groups by rank, group and id.
 
     A group is a node type, whose members are nodes, or a relation, whose members are the adjacency
     lists of its targets. Each rank has a range of each group. So it has a range of the joint ids.
@@ -58,8 +58,6 @@ class JointIds:
         """Returns the joint ids of members of a group.
 
         Args:
-            ids: [n] int32 or int64 ids.
-            group: the number of the group.
             dtype: the dtype of the joint ids, which they fit.
         """
         if len(self.bounds) == 1:
@@ -69,7 +67,6 @@ class JointIds:
         return ids.to(dtype) + self._shifts[rank, group].to(dtype)
 
     def apart(self, joint: Tensor) -> GroupedIds:
-        """Returns the ids and the groups of joint ids, [n] int32 or int64."""
         if len(self.bounds) == 1:
             return GroupedIds(joint, torch.zeros(joint.numel(), dtype=torch.int64))
         group, rank = self.book.type_of(joint), self.book.owner(joint)
@@ -77,7 +74,6 @@ class JointIds:
 
     @cached_property
     def _shifts(self) -> Tensor:
-        """[ranks, groups] int64, the joint id of a member minus its id."""
         begins = torch.stack([bounds[:-1] for bounds in self.bounds], dim=1)
         return self.book.offsets[:-1].view(-1, len(self.bounds)) - begins
 
@@ -102,17 +98,15 @@ class ReadingSlice:
 
     @property
     def book(self) -> PartitionBook:
-        """The ranges of all ranks as a book: its ids are the joint ids of the nodes."""
+        """The ranges of all ranks as a book. Its ids are the joint ids of the nodes."""
         return self.nodes.book
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes of all types."""
         return len(self.book.nodes_of(self.rank))
 
     @cached_property
     def relations(self) -> list[InEdges]:
-        """The in-edges of each relation, one row per node of the target type's range; views."""
         return [self._relation(number) for number in range(self.schema.num_relations)]
 
     def nodes_of(self, node_type: int) -> range:
@@ -121,12 +115,10 @@ class ReadingSlice:
         return range(int(bounds[self.rank]), int(bounds[self.rank + 1]))
 
     def rows_of(self, node_type: int) -> slice:
-        """Returns where the nodes of a type are among this rank's nodes of all types."""
         own, first = self.book.nodes_of(self.rank, node_type), self.book.nodes_of(self.rank).start
         return slice(own.start - first, own.stop - first)
 
     def group(self, node: Tensor, node_type: int) -> Grouping:
-        """Groups original ids [n] of a type by the rank that has read them."""
         return group_by_range(node, self.nodes.bounds[node_type])
 
     def degrees(self, node_type: int) -> Tensor:
@@ -137,15 +129,14 @@ class ReadingSlice:
         return found
 
     def by_list(self, values: Tensor) -> Tensor:
-        """Returns the value of the target of each list of this rank; values [n] are by node."""
+        """Returns the target's value for each list of this rank; ``values`` [n] are by node."""
         if self.schema.num_relations == 1 and self.schema.num_types == 1:
             return values
         targets = [values[self.rows_of(target)] for target in self.schema.target_types]
         return torch.cat([values[:0], *targets])
 
     def remote(self, values: Tensor) -> Remote:
-        """Returns values [n] of which each rank has those of its nodes, to be pulled by joint
-        id."""
+        """Wraps values [n] of this rank's nodes, to be pulled by joint id."""
         first = self.book.nodes_of(self.rank).start
         return Remote(
             lambda node: group_by_range(node, self.nodes.rank_bounds),
@@ -166,8 +157,7 @@ class ReadingSlice:
 
 
 def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
-    """Returns, for each of some edges, the value of its row, [len(edges)]; values [n] are by
-    row."""
+    """Returns the value of the row of each of some edges, [len(edges)]."""
     if not len(edges):
         return values[:0]
     first = int(torch.searchsorted(in_edges.indptr, edges.start, right=True)) - 1
@@ -187,11 +177,8 @@ _EDGE_BYTES = 12
 
 
 def read_slice(dataset: Dataset, comm: Communicator) -> ReadingSlice:
-    """Reads the edges once to balance, once to count and once to place them. Collective.
-
-    Args:
-        dataset: the same on every rank; each reads some of its edges.
-        comm: the communicator of all ranks.
+    """Reads the edges once to balance, once to count and once to place them. Collective. Each rank
+    reads some of them.
 
     Raises:
         DatasetError: on every rank, where an edge has a node id outside [0, N).
@@ -216,7 +203,6 @@ class _Reader:
         self._list_ids = ops.id_dtype(lists.book.num_nodes)
 
     def read(self) -> InEdges:
-        """Returns the in-edges of this rank, one row per list. Collective."""
         comm, own = self._comm, self._lists.book.nodes_of(self._comm.rank)
         indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
         for rows in shared_rounds(comm, sum(self._sizes), _EDGE_BYTES):
@@ -236,7 +222,6 @@ class _Reader:
         return InEdges(indptr, indices, edge_ids)
 
     def _targets(self, rows: range) -> Tensor:
-        """Returns the lists that some edges belong to, [len(rows)]."""
         target = torch.empty(len(rows), dtype=self._list_ids)
         for number, edges, at in pieces_of(self._sizes, rows):
             ids = self._dataset.edge_sets[number].edge_index[1, edges.start : edges.stop]
@@ -244,7 +229,7 @@ class _Reader:
         return target
 
     def _columns(self, rows: range) -> Tensor:
-        """Returns list, source and id of some edges, [len(rows), 3], in a type that holds them."""
+        """Returns list, source and id of some edges, [len(rows), 3], in a dtype that holds them."""
         wide = max(self._ids, self._edge_ids, self._list_ids, key=lambda dtype: dtype.itemsize)
         columns = torch.empty(len(rows), 3, dtype=wide)
         columns[:, 0] = self._targets(rows)
@@ -256,11 +241,7 @@ class _Reader:
 
 
 def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice]]:
-    """Cuts a range of the edges of all relations where a relation ends.
-
-    Args:
-        sizes: the number of edges of each relation. The relations follow each other.
-        rows: the range.
+    """Cuts a range of the edges of all relations, which follow each other, where a relation ends.
 
     Yields:
         The number of a relation, a range of its edges, and where these are among ``rows``.
@@ -274,8 +255,10 @@ def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice
 
 
 def _balanced_bounds(dataset: Dataset, comm: Communicator) -> list[Tensor]:
-    """Returns, by node type, ranges of original ids with about as many in-edges and nodes each, and
-    checks the ids of all edges. Collective."""
+    """Returns ranges of original ids with about as many in-edges and nodes each, by node type.
+
+    It checks the ids of all edges. Collective.
+    """
     counts = [nodes.num_nodes for nodes in dataset.node_sets]
     shifts = [max(0, (count // BUCKETS).bit_length()) for count in counts]
     lengths = [-(-count // (1 << shift)) + 1 for count, shift in zip(counts, shifts, strict=True)]
@@ -291,8 +274,7 @@ def _balanced_bounds(dataset: Dataset, comm: Communicator) -> list[Tensor]:
 
 
 def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: int, weight: Tensor) -> str:
-    """Adds the in-edges of each range of targets to ``weight``. Returns what is wrong with the
-    ids."""
+    """Adds the in-edges of each range of targets to ``weight``. Describes ids that are no nodes."""
     edges, schema = dataset.edge_sets[relation], dataset.schema
     ends = [schema.source_types[relation], schema.target_types[relation]]
     nodes = [dataset.node_sets[number].num_nodes for number in ends]
@@ -306,13 +288,10 @@ def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: i
 
 
 def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
-    """Returns ranges of a type's ids with about as much to do for each rank.
+    """Returns ranges of a type's ids of about equal work for each rank.
 
     Args:
         edges: [buckets + 1], the in-edges of each bucket of ``1 << shift`` ids.
-        shift: see there.
-        nodes: the number of ids.
-        ranks: the number of ranges.
     """
     weight = edges[:-1] + (1 << shift)
     before = torch.cat([torch.zeros(1, dtype=torch.int64), weight.cumsum(0)])

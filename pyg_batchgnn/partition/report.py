@@ -189,11 +189,8 @@ def report_partition(
 def _loads(
     parts: Sequence[Mapping[str, Mapping[str, Sequence[float]]]], slack: Mapping[str, float]
 ) -> Iterator[Load]:
-    """Yields the loads that some part has some of, by name.
-
-    Args:
-        parts: by part, type and load, the sum and the largest weight of a node.
-        slack: by load, how many times the mean a part was allowed.
+    """Yields the loads that are not zero everywhere, by name. ``slack``: the allowed multiple of
+    the mean.
     """
     names = dict.fromkeys(name for part in parts for loads in part.values() for name in loads)
     for name in sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)):
@@ -205,7 +202,6 @@ def _loads(
 
 
 def _hosts(comm: Communicator, parts: int, hosts: int | None) -> tuple[int, ...]:
-    """Returns the host of each part."""
     if hosts is not None:
         return tuple(part * hosts // parts for part in range(parts))
     return tuple(comm.hosts) if parts == comm.size else (0,) * parts
@@ -236,8 +232,10 @@ def _count(part: Part) -> dict[str, Any]:
 
 
 def _outside(part: Part) -> tuple[Tensor, Tensor]:
-    """Returns the in-edges from other parts, [parts, types] by the part of the source and the type
-    of the target; and [parts, types], the nodes of other parts that they come from."""
+    """Returns the in-edges from other parts and the distinct nodes that they come from.
+
+    Both are [parts, types], by the part of the source. Edges are by the type of the target.
+    """
     schema, book, own = part.schema, part.book, part.book.nodes_of(part.number)
     cut, halo = torch.zeros(2, book.parts, schema.num_types, dtype=torch.int64)
     for begin in range(0, book.num_nodes, _MARKS):

@@ -32,16 +32,12 @@ _Assign = Callable[[range, Tensor, Tensor], None]
 
 
 class TypeCount(NamedTuple):
-    """The nodes of a type in the whole graph, and their in-edges."""
-
     nodes: int
     edges: int
 
 
 @dataclass(frozen=True)
 class TypeStream:
-    """The stream of the nodes of one type."""
-
     comm: Communicator  # the communicator of all ranks
     part: ReadingSlice  # the nodes that this rank has read
     node_type: int  # the number of the type
@@ -54,14 +50,12 @@ class TypeStream:
 
     @property
     def _first(self) -> int:
-        """The joint id of the slice's first node."""
         return self.part.book.nodes_of(self.part.rank).start
 
     def run(self, assign: _Assign, load: Tensor, *, counted: bool = False) -> None:
         """Gives all nodes of the type parts once. Collective.
 
         Args:
-            assign: gives some of them parts.
             load: [k, parts] float64, the loads of the parts, written to.
             counted: True if the nodes are in ``load`` already.
         """
@@ -76,7 +70,6 @@ class TypeStream:
         """Returns the assignment of the built-in policies.
 
         Args:
-            policy: the policy.
             limit: [k] int64, the largest loads of a part.
             mend: moves nodes out of parts that have more, and leaves the others where they are.
         """
@@ -99,8 +92,9 @@ class TypeStream:
         return assign
 
     def by_function(self, policy: Policy, seed: int) -> _Assign:
-        """Returns the assignment of a user's own policy, whose loads are nodes, in-edges and
-        training nodes."""
+        """Returns the assignment of a user's policy. Its loads are nodes, in-edges and training
+        nodes.
+        """
         schema = self.part.schema
         total = self.comm.all_reduce(
             self.weight[self.part.rows_of(self.node_type)].sum(0, dtype=torch.float64), MessageKind.PARTITION
@@ -127,8 +121,9 @@ class TypeStream:
         return assign
 
     def _rounds(self) -> Iterator[range]:
-        """Returns the type's rows of the slice in pieces of nearly as many edges, as many pieces on
-        every rank."""
+        """Yields the type's rows of the slice in pieces of nearly as many edges, as many on every
+        rank.
+        """
         own = self.part.rows_of(self.node_type)
         nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
         most = rows_per_round(16, self.comm.size)
@@ -141,7 +136,6 @@ class TypeStream:
         return (range(begin, end) for begin, end in pairwise(at))
 
     def _outside(self, rows: range) -> Tensor:
-        """Returns the sources of the rows that other ranks have read."""
         source = self.in_edges.sources(rows)
         return source[self._is_outside(source)]
 
@@ -149,7 +143,6 @@ class TypeStream:
         return (source < self._first) | (source >= self._first + self.part.num_nodes)
 
     def _load_of(self, rows: range) -> Tensor:
-        """Returns what the rows add to each part, [k, parts]."""
         at = slice(rows.start, rows.stop)
         load = torch.zeros(self.parts, self.weight.size(1), dtype=torch.float64)
         return add_rows(load, self.owner[at], self.weight[at].double()).t().contiguous()
@@ -204,7 +197,6 @@ _NODES = 1 << 20
 
 
 def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
-    """Returns owners by hash, [n] int32."""
     owner = torch.empty(part.num_nodes, dtype=torch.int32)
     for number, name in enumerate(part.schema.node_types):
         own, kind = part.nodes_of(number), None if part.schema.num_types == 1 else name
@@ -225,11 +217,10 @@ def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Ten
 
 
 def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
-    """Returns owners of one type's nodes. The ranges have equal sums of nodes and in-edges, as
-    nearly as ranges can.
+    """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges.
 
-    A node belongs to the part in which the middle of its own weight (1 and its in-edges) lies, when
-    all nodes lie side by side in order of their ids.
+    A node weighs 1 and its in-edges. It goes to the part in which the middle of its weight lies
+    when all nodes lie side by side in order of their ids.
     """
     end = weight.cumsum(0)
     mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
@@ -251,9 +242,9 @@ _EDGES = 1 << 17
 def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
     """Returns the in-neighbours of this rank's nodes of a type, under all relations into it.
 
-    There is a row for every node that this rank has read; those of other types are empty. The
-    sources are joint ids, relation by relation. The only relation of a graph of one type is
-    returned itself.
+    There is a row for every node that this rank has read; rows of other types are empty. The
+    sources are joint ids, relation by relation. A graph of one type and relation gives that
+    relation itself.
     """
     into = [part.relations[number] for number in part.schema.relations_into[node_type]]
     if part.schema.num_types == 1 and len(into) == 1:
@@ -299,7 +290,7 @@ class OwnerStream:
     def by_score(self, policy: Streaming) -> Tensor:
         """Returns the part of every node of the slice by a built-in policy, [n] int32. Collective.
 
-        Where a part has more than a limit in the end, nodes leave it for parts that have room.
+        Nodes leave parts that exceed a limit in the end for parts that have room.
         """
         limits = read_limits(self._comm, self._part, self._dataset, policy, self._parts)
         shape = len(limits.names), self._parts
@@ -316,8 +307,7 @@ class OwnerStream:
         return self._owner
 
     def by_function(self, policy: Policy) -> Tensor:
-        """Returns the part of every node of the slice by a user's own policy, [n] int32.
-        Collective."""
+        """Returns the part of every node of the slice by a user's policy, [n] int32. Collective."""
         part, types = self._part, range(self._part.schema.num_types)
         train = torch.cat([read_split(self._comm, part, self._dataset, "train", one) for one in types])
         degree = torch.cat([part.degrees(one) for one in types])
@@ -328,7 +318,6 @@ class OwnerStream:
         return self._owner
 
     def _types(self, weight: Tensor) -> Iterator[TypeStream]:
-        """Yields the streams of the node types."""
         for number in range(self._part.schema.num_types):
             yield TypeStream(
                 self._comm,

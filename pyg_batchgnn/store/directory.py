@@ -21,7 +21,9 @@ from pyg_batchgnn.partition import Part, slice_size
 
 
 def even_bounds(count: int, ranks: int) -> Tensor:
-    """Returns the bounds of slices of ``count`` entries, of which all but the last are as long."""
+    """Returns the bounds of slices of ``count`` entries, all but the last of which are equally
+    long.
+    """
     return (torch.arange(ranks + 1) * slice_size(count, ranks)).clamp(max=count)
 
 
@@ -48,7 +50,6 @@ class SlicedTables:
     """Several tables that are asked together.
 
     Args:
-        comm: of all ranks.
         tables: the tables, cut in the same way on every rank.
     """
 
@@ -61,12 +62,8 @@ class SlicedTables:
     def find(self, wanted: Sequence[tuple[int, Tensor]], header: Header) -> list[Tensor]:
         """Looks up entries of any of the tables. Collective, two rounds for all.
 
-        Args:
-            wanted: positions of tables, each with [n] int64 numbers of entries; ranks may want any.
-            header: of the exchanges.
-
-        Returns:
-            [n] int64 entries for each of them.
+        ``wanted`` pairs the position of a table with [n] int64 numbers of entries. The result
+        has [n] int64 entries for each pair.
 
         Raises:
             IndexError: a table has no such entry.
@@ -83,7 +80,6 @@ class SlicedTables:
         return list(found.split([numbers.numel() for _, numbers in wanted]))
 
     def _entries(self, place: Tensor) -> Tensor:
-        """Returns this rank's entries at some places among those of all tables."""
         if len(self.tables) == 1:
             return self.tables[0].own[place].to(torch.int64)
         starts = self._starts[self._comm.rank]
@@ -103,11 +99,8 @@ def ask(
     A world of one rank makes no exchange.
 
     Args:
-        comm: of all ranks.
         rows: [n, ...], one question per row.
-        to: [n] int64, the ranks that know the answers.
         answer: returns one row per question that came from the ranks.
-        header: of the exchanges.
     """
     if comm.size == 1:
         return answer(rows)
@@ -153,10 +146,7 @@ def internal_ids_by_type(
     """Looks up internal ids of original ids of any node types. Collective, two rounds for all.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
         original: by the number of the type, [n] int64 each; ranks may give different types.
-        header: of the exchanges.
 
     Returns:
         By the number of the type, [n] int64 each.
@@ -195,11 +185,7 @@ def edge_targets(
     writing a few attributes, not an epoch.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
         edge: [n] int64 input edge ids, any number on any rank.
-        header: of the exchanges.
-        relation: the number of the relation.
 
     Raises:
         IndexError: an id is not in the graph.

@@ -76,7 +76,6 @@ class EdgeLookup:
 
 
 def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
-    """Returns the lookup of every group of a part's graph."""
     nodes = {group: NodeLookup(part, comm, number) for number, group in enumerate(part.schema.node_groups)}
     edges = {group: EdgeLookup(part, comm, number) for number, group in enumerate(part.schema.edge_groups)}
     return {**nodes, **edges}
@@ -95,7 +94,6 @@ def group_name(group: Group, schema: Schema = HOMOGENEOUS) -> Any:
 
 
 def same_rows(one: TensorAttr, other: TensorAttr) -> bool:
-    """Returns whether two attributes are of the same group and have the same index object."""
     return one.index is other.index and one.group_name == other.group_name
 
 
@@ -128,7 +126,7 @@ def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:
 
 @dataclass
 class _Writes:
-    """The number of calls of `put_tensor`, of a store and of all that were made of it."""
+    """Counts the calls of `put_tensor`, of a store and of all that were made from it."""
 
     count: int = 0
 
@@ -222,7 +220,7 @@ class DistFeatureStore(FeatureStore):
         return self.with_table(group, name, rows)
 
     def with_table(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
-        """Makes a store in which an attribute, new or not, has these rows; see `with_attribute`."""
+        """Makes a store in which an attribute, new or not, has these rows."""
         other = copy.copy(self)
         other.readable = {
             rank: shard.with_attribute(group, name, rows[rank]) for rank, shard in self.readable.items()
@@ -338,7 +336,6 @@ def _fields(tables: dict[str, Tensor]) -> dict[str, Field]:
 
 
 def _named(group: Group) -> str:
-    """Returns the words for a group in messages: its kind, and its name in a typed graph."""
     known = {*HOMOGENEOUS.node_groups, *HOMOGENEOUS.edge_groups}
     return group.kind.value if group in known else f"{group.kind.value} ({group})"
 

@@ -23,7 +23,7 @@ from pyg_batchgnn.types import Schema
 
 @dataclass(frozen=True)
 class StoreShape:
-    """The numbers of a whole graph that is spread over ranks."""
+    """The size of a whole graph that is spread over ranks."""
 
     schema: Schema  # the node types and the relations
     num_nodes: tuple[int, ...]  # the number of nodes of each type
@@ -138,7 +138,6 @@ class DistGraphStore(GraphStore):
 
 
 def _check_topology(topology: HybridTopology, part: Part) -> None:
-    """Raises ValueError unless the topology is of the part's graph, by its numbers."""
     graph = topology.graph
     counts = part.book.sizes.sum(0).tolist(), list(part.edge_counts)
     given = list(graph.num_nodes), [edges.num_edges for edges in graph.relations]

@@ -214,7 +214,6 @@ class CscGraph:
         return cls(InEdges.checked(indptr, indices, edge_ids))
 
     def advise_huge_pages(self) -> CscGraph:
-        """Asks for huge pages under the arrays, as sampling reads at random. Returns the graph."""
         for array in (self.indptr, self.indices, self.edge_ids):
             if array is not None:
                 ops.advise_huge_pages(array)
@@ -231,7 +230,6 @@ def reversed_relation(relation: Relation) -> Relation:
 
 
 def reversed_group(group: Group) -> Group:
-    """Returns the group of edges of the reversed relation; groups of nodes stay."""
     return group if isinstance(group.name, str) else Group(group.kind, reversed_relation(group.name))
 
 

@@ -33,11 +33,6 @@ class TopologyWriter:
 
     The targets of a relation are counted here in order of their internal ids, so those of a part
     are a contiguous range.
-
-    Args:
-        schema: the node types and the relations.
-        book: the partition book.
-        arrays: the arrays to write.
     """
 
     def __init__(self, schema: Schema, book: PartitionBook, arrays: HybridArrays) -> None:
@@ -56,8 +51,6 @@ class TopologyWriter:
         """Writes nodes.
 
         Args:
-            part: the part that they belong to.
-            first: internal id of the first of them.
             columns: [n, 1 + w], original ids, and the numbers of in-edges of each relation into the
                 node's type.
         """
@@ -84,7 +77,6 @@ class TopologyWriter:
         """Writes edges of a relation.
 
         Args:
-            relation: the number of the relation.
             part: the part that their targets belong to.
             first: position of the first of them among all edges of the relation, by internal id of
                 their targets.
@@ -100,8 +92,7 @@ class TopologyWriter:
         arrays.edge_ids[slot] = columns[:, 1].to(arrays.edge_ids.dtype)
 
     def _shift(self, part: int, node_type: int) -> int:
-        """Returns what must be added to a part's internal id to count it among the nodes of its
-        type."""
+        """Returns the shift from a part's internal id to its number among the nodes of its type."""
         return int(self._before[part, node_type]) - self._book.nodes_of(part, node_type).start
 
 
@@ -152,7 +143,6 @@ def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
 
 
 def _specs(part: Part) -> dict[str, ArraySpec]:
-    """Returns the arrays of the topology, by name and the number of the type or relation."""
     nodes: list[int] = part.book.sizes.sum(0).tolist()
     ids = ops.id_dtype(max(nodes))
     specs = {}
@@ -166,8 +156,6 @@ def _specs(part: Part) -> dict[str, ArraySpec]:
 
 
 def _send_nodes(part: Part, comm: Communicator, writer: TopologyWriter | None) -> None:
-    """Sends the original ids of nodes, and their numbers of in-edges by relation into their
-    type."""
     width = 1 + max(map(len, part.schema.relations_into))
     cursor = [part.book.nodes_of(rank).start for rank in range(comm.size)]
     for rows in own_rounds(comm, part.num_nodes, 8 * width):
@@ -180,7 +168,6 @@ def _send_nodes(part: Part, comm: Communicator, writer: TopologyWriter | None) -
 
 
 def _nodes(part: Part, rows: range, width: int) -> Tensor:
-    """Returns the columns of some nodes of the part, [n, width] int64."""
     columns = torch.zeros(len(rows), width, dtype=torch.int64)
     columns[:, 0] = part.node[rows.start : rows.stop]
     for node_type, relations in enumerate(part.schema.relations_into):
@@ -193,7 +180,6 @@ def _nodes(part: Part, rows: range, width: int) -> Tensor:
 
 
 def _send_edges(part: Part, relation: int, comm: Communicator, writer: TopologyWriter | None) -> None:
-    """Sends the internal ids of the sources of a relation's edges, and their edge ids."""
     own = part.relations[relation]
     edges = comm.all_gather_json(own.num_edges)
     cursor = [sum(edges[:rank]) for rank in range(comm.size)]
@@ -209,7 +195,9 @@ def _send_edges(part: Part, relation: int, comm: Communicator, writer: TopologyW
 
 
 def to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Sends rows to the first rank of every host. Returns what came, with the rank it came from."""
+    """Sends rows to the first rank of every host, and yields what came with the rank that sent
+    it.
+    """
     leaders = {host: rank for rank, host in reversed(list(enumerate(comm.hosts)))}.values()
     parts = [rows if rank in leaders else rows[:0] for rank in range(comm.size)]
     return enumerate(comm.exchange(parts, None, MessageKind.PARTITION).split())
@@ -220,7 +208,7 @@ def to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """A rank's rows of one group: their ids in the whole graph, [n] int64, and their values."""
+    """Rows of one group: their ids in the whole graph, [n] int64, and their values."""
 
     ids: Tensor
     values: Tensor
@@ -255,14 +243,12 @@ def replicate_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tenso
 
 
 def _sizes(store: DistFeatureStore) -> dict[Group, int]:
-    """Returns the number of rows of each group in the whole graph."""
     schema, part = store.part.schema, store.part
     nodes = zip(schema.node_groups, part.book.sizes.sum(0).tolist(), strict=True)
     return {**dict(nodes), **dict(zip(schema.edge_groups, part.edge_counts, strict=True))}
 
 
 def _ids(store: DistFeatureStore, group: Group) -> Tensor:
-    """Returns the ids of a rank's rows of a group in the whole graph, [n] int64."""
     part, schema = store.part, store.part.schema
     if group.is_node:
         return part.original_ids(schema.node_groups.index(group))

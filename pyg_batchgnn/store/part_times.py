@@ -40,7 +40,7 @@ T = TypeVar("T")
 def own_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
     """Returns a rank's own rows of an attribute, by group; groups without it are left out.
 
-    Nodes are in the order of the part, edges in that of its in-edges.
+    Nodes are in the order of the part, edges in the order of its in-edges.
     """
     return {group: tables[name] for group, tables in store.own.attributes.items() if name in tables}
 
@@ -256,19 +256,17 @@ class SeedTimes:
     time: Mapping[Group, Tensor]
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
-        """Returns the seeds' own times, [S] int64; see `Times.of_seeds`."""
+        """Returns the seeds' own times, [S] int64."""
         self.times.check_seeds(group)
         return self.time[group][torch.searchsorted(self.node[group], node)]
 
 
 def _edge_times(part: Part, times: Times) -> dict[int, Tensor]:
-    """Returns the time of each own in-edge by number of the relation."""
     groups = enumerate(part.schema.edge_groups)
     return {number: times.by_group[group] for number, group in groups if group in times.by_group}
 
 
 def _source_times(store: DistFeatureStore, times: Times) -> dict[int, Tensor]:
-    """Returns the time of the source of each own in-edge by number of the relation. Collective."""
     part, schema = store.part, store.part.schema
     found: dict[int, Tensor] = {}
     for number, group in enumerate(schema.node_groups):
@@ -283,10 +281,7 @@ def _source_times(store: DistFeatureStore, times: Times) -> dict[int, Tensor]:
 
 
 def _read(store: DistFeatureStore, name: str, group: Group, node: Tensor) -> Tensor:
-    """Returns the times of nodes of one type, [n] int64. Collective.
-
-    ``node``: [n] int64 internal ids, ascending.
-    """
+    """Returns the times [n] int64 of nodes with ascending internal ids. Collective."""
     reader, pieces = store.reader({group: Columns([name])}), [_NONE]
     for rows in own_rounds(store.comm, node.numel(), _ID_BYTES + _TIME_BYTES):
         request = RowRequest(node[rows.start : rows.stop])
@@ -302,7 +297,6 @@ def _check_promises(part: Part, name: str, times: Mapping[int, Tensor]) -> None:
 
 
 def _is_by_target(part: Part, relation: int) -> bool:
-    """Returns whether the ids of a part's in-edges are in the order of their targets."""
     edges = part.relations[relation]
     has_edges = (edges.degrees > 0).nonzero().view(-1)
     node = part.original_ids(part.schema.target_types[relation])[has_edges]
@@ -313,10 +307,7 @@ def _is_by_target(part: Part, relation: int) -> bool:
 
 
 def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor) -> Tensor:
-    """Returns the times of nodes of one type on all ranks, [n] int64. Collective.
-
-    ``node``: [n] int64 original ids, the same on all ranks.
-    """
+    """Returns the times [n] int64 of the same original ids on all ranks. Collective."""
     part, time = store.part, torch.empty_like(node)
     own = OwnRowFinder(part).find(part.schema.node_groups.index(group), node)
     mine = torch.stack([own.position, times.by_group[group][own.row]], dim=1)

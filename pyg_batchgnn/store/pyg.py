@@ -33,12 +33,7 @@ def named(relation: Relation) -> Iterator[None]:
 
 
 def in_edges_of_storage(store: Any, num_sources: int, num_targets: int) -> InEdges:
-    """Returns the in-edges in a storage of PyG's.
-
-    Args:
-        store: has ``edge_index``, ``adj_t`` or no edges.
-        num_sources, num_targets: the number of nodes at either end.
-    """
+    """Returns the in-edges in a storage of PyG's, in ``edge_index`` or ``adj_t``."""
     if "adj_t" in store:
         return _of_adj_t(store["adj_t"], num_sources, num_targets)
     edge_index = store.get("edge_index", None)
@@ -58,7 +53,6 @@ def _plain(edge_index: Any) -> Tensor:
 
 
 def check_dtype(edge_index: Any) -> None:
-    """Raises TypeError if a tensor of edges has no integer ids that are possible."""
     dtype = getattr(edge_index, "dtype", torch.int64)
     if dtype in (torch.int32, torch.int64):
         return
@@ -87,7 +81,7 @@ def _of_adj_t(adj_t: Any, num_sources: int, num_targets: int) -> InEdges:
 def in_edges_of_layout(
     layout: EdgeLayout, edges: tuple[Tensor, Tensor], num_sources: int, num_targets: int
 ) -> InEdges:
-    """Returns the in-edges that a graph store holds in one of its layouts."""
+    """Returns the in-edges in one of a graph store's layouts."""
     row, col = (part.contiguous() for part in edges)
     if layout is EdgeLayout.CSC:
         if col.numel() != num_targets + 1:
@@ -121,7 +115,6 @@ class _Edges:
 
     @classmethod
     def of(cls, graph: GraphStore, attrs: Sequence[EdgeAttr]) -> _Edges:
-        """Reads edges in the best of the layouts that a store offers."""
         by_layout = {attr.layout: attr for attr in attrs}
         for layout in _LAYOUTS:
             if layout in by_layout:
@@ -130,19 +123,16 @@ class _Edges:
         raise ValueError(f"the graph store holds edges in an unknown layout: {sorted(map(str, by_layout))}")
 
     def num_nodes(self, end: int) -> int | None:
-        """Returns the number of source (0) or target (1) nodes, if the store says it."""
         if self.attr.size is not None and self.attr.size[end] is not None:
             return int(self.attr.size[end])
         pointer_end = {EdgeLayout.CSC: 1, EdgeLayout.CSR: 0}.get(self.attr.layout)
         return self.arrays[end].numel() - 1 if end == pointer_end else None
 
     def in_edges(self, num_sources: int, num_targets: int) -> InEdges:
-        """Returns the edges by destination."""
         return in_edges_of_layout(self.attr.layout, self.arrays, num_sources, num_targets)
 
 
 def is_typed_pair(graph: GraphStore) -> bool:
-    """Returns whether the edges of a graph store have edge types."""
     return any(attr.edge_type is not None for attr in graph.get_all_edge_attrs())
 
 
@@ -185,7 +175,6 @@ def _relation_of(attr: EdgeAttr) -> Relation:
 
 
 def _count_nodes(features: FeatureStore, held: Mapping[Relation, _Edges]) -> dict[str, int]:
-    """Returns the number of nodes of each type, from the sizes of edges or else of attributes."""
     by_type: dict[str, list[Any]] = {}
     for attr in features.get_all_tensor_attrs():
         if isinstance(attr.group_name, str):
@@ -216,7 +205,6 @@ def _one_count(name: str, sizes: set[int]) -> int:
 
 
 def stored_rows(features: FeatureStore, attrs: Sequence[Any]) -> set[int]:
-    """Returns the numbers of rows of some attributes, as far as the store knows them."""
     sizes = set()
     for attr in attrs:
         with contextlib.suppress(NotImplementedError, KeyError):
@@ -386,7 +374,7 @@ def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, T
 
 
 def weight_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
-    """Returns an attribute that holds weights of edges, by group; see `attribute_by_group`.
+    """Returns an attribute that holds weights of edges, by group.
 
     In a graph without types that has as many edges as nodes, PyG calls an attribute one of nodes
     unless its name says otherwise. Weights are those of the edges, whatever their name.

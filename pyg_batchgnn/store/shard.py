@@ -102,7 +102,7 @@ class RowFormat:
             ops.put_rows(_bytes_of(columns[name]), column, None, self._threads)
 
     def _columns(self, packed: Tensor) -> dict[str, Tensor]:
-        """Returns the bytes of each column of packed rows, [n, bytes] strided, of any alignment."""
+        """Returns the bytes of each column of packed rows, [n, bytes] strided."""
         if self._layout is None or not self.wire_bytes:
             return {}
         rows, offsets = packed.view(-1, self.wire_bytes), self._layout.offsets
@@ -114,7 +114,6 @@ class RowFormat:
 
 
 def _bytes_of(table: Tensor) -> Tensor:
-    """Returns the bytes of contiguous rows, [n, bytes] uint8, a view."""
     rows, width = table.size(0), math.prod(table.shape[1:]) * table.element_size()
     if not rows or not width:
         return torch.empty(rows, width, dtype=torch.uint8)
@@ -199,21 +198,17 @@ class RowIndex(Protocol):
     id_columns: ClassVar[int]
 
     def find(self, request: RowRequest) -> Tensor:
-        """Returns the positions, [n], of rows in the group's tables.
-
-        Args:
-            request: of rows of this shard, its ``node`` counted from the part's first node.
+        """Returns the positions [n] of rows in the group's tables, counted from the part's first
+        node.
         """
 
     @property
     def arrays(self) -> dict[str, Tensor]:
-        """The arrays of the index, by the names of the constructor's arguments."""
+        """The arrays of the index, named as the constructor's arguments."""
 
 
 @dataclass(frozen=True)
 class NodeIndex:
-    """Finds the rows of nodes, which lie in the order of the part's nodes."""
-
     id_columns: ClassVar[int] = 1
 
     def find(self, request: RowRequest) -> Tensor:
@@ -295,7 +290,7 @@ class LocalShard:
         return RowBlock({name: tables[name] for name in columns.attributes}, original)
 
     def find(self, group: Group, request: RowRequest) -> Tensor:
-        """Returns the positions of rows in the tables of a group; see `RowIndex.find`."""
+        """Returns the positions of rows in the tables of a group."""
         return self.index[group].find(request)
 
     def with_attribute(self, group: Group, name: str, table: Tensor) -> LocalShard:
@@ -332,9 +327,8 @@ class LocalShard:
 def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
     """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``).
 
-    Args:
-        part: its own tables are used where they lie, unless they are converted.
-        floats: element type of floating-point attributes; None leaves them as they are.
+    The part's tables are used where they lie, unless ``floats`` converts floating-point
+    attributes.
     """
 
     part.check()
@@ -367,7 +361,8 @@ def _mask(count: int, index: Tensor) -> Tensor:
 
 
 def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
-    """Copies a rank's shard to memory that its host shares. Collective.
+    """Copies a rank's shard to memory that its host shares; returns the host's shards by rank.
+    Collective.
 
     Returns:
         The shards of this host's ranks, by rank.

@@ -91,7 +91,7 @@ class Times:
         return self
 
     def check_seeds(self, group: Group) -> None:
-        """Raises ValueError unless nodes of this type have times; see `of_seeds`."""
+        """Raises ValueError unless nodes of this type have times."""
         if group not in self.by_group:
             what = "edges have" if self.level is TimeLevel.EDGE else f"nodes of type {str(group)!r} have no"
             raise ValueError(
@@ -116,7 +116,6 @@ class Times:
         return tuple(orders)
 
     def _of_edges(self, graph: TypedGraph, number: int, edges: InEdges) -> Tensor | None:
-        """Returns the time of each edge of a relation, by position in its CSC, or None."""
         schema = graph.schema
         if self.level is TimeLevel.NODE:
             time = self.by_group.get(schema.node_groups[schema.source_types[number]])
@@ -129,10 +128,6 @@ def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *
     """Raises ValueError unless edges are sorted as the user promises.
 
     Args:
-        name: the attribute that holds the times.
-        relation: the relation of the edges.
-        edges: the edges.
-        time: [E] int64, by position in ``edges``.
         by_target: True if the user's list of edges is sorted by target.
     """
     at = first_fall(edges, time) if by_target else None

@@ -53,11 +53,6 @@ def write_bytes(stream: IO[bytes], path: Path, values: np.ndarray) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes a JSON object.
-
-    Raises:
-        DatasetError: the file cannot be written.
-    """
     with writing(path):
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -66,11 +61,6 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Waits until the contents of a file are on disk.
-
-    Raises:
-        DatasetError: they cannot be written, as on a full disk.
-    """
     with writing(path), path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -86,10 +76,10 @@ def sync_folder(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Waits until all files and names in a folder, and in the folders within it, are on disk.
+    """Waits until a folder's files, names and sub-folders are on disk.
 
     Raises:
-        DatasetError: as `sync_file`.
+        DatasetError: they cannot be written.
     """
     for path in folder.rglob("*"):
         if path.is_dir():
@@ -100,7 +90,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def rename_whole(temporary: Path, path: Path) -> None:
-    """Gives a folder, all of which is on disk, its name for good."""
+    """Gives a folder that is on disk its name for good."""
     temporary.rename(path)
     sync_folder(path.parent)
 
@@ -162,7 +152,6 @@ def check_sha256(path: Path, array: str, expected: str, says: str, remedy: str) 
 
 
 def file_sha256(path: Path) -> str:
-    """Returns the sha256 of a file, as 64 hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while piece := stream.read(1 << 22):

@@ -24,14 +24,12 @@ class MetaFormat:
     remedy: str  # what to do where META.json is damaged
 
     def is_in(self, folder: str | Path) -> bool:
-        """Returns whether a folder says that it is of this kind."""
         path = Path(folder).expanduser() / META_FILE
         return path.is_file() and read_json(path).get("format") == self.name
 
     def write(
         self, folder: Path, version: int, content: Mapping[str, Any], arrays: Mapping[str, ArrayPromise]
     ) -> None:
-        """Writes META.json: format and version, the content, and what is promised of each array."""
         promises = {name: promise.to_json() for name, promise in sorted(arrays.items())}
         write_json(
             folder / META_FILE, {"format": self.name, "version": version, **content, "arrays": promises}
@@ -70,5 +68,4 @@ class MetaFormat:
 
 
 def promises(said: Mapping[str, Any]) -> dict[str, ArrayPromise]:
-    """Returns the promises in the ``arrays`` of META.json."""
     return {name: ArrayPromise.from_json(one) for name, one in said.items()}

@@ -36,7 +36,6 @@ class NpyHeader:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the elements."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -131,13 +130,7 @@ def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 
 class NpyAppender:
-    """Writes one .npy file by appending; the number of rows is filled in when it is closed.
-
-    Args:
-        path: file to write.
-        dtype: type of the elements, to which every piece is converted.
-        row: shape of one row, () for a flat array.
-    """
+    """Writes one .npy file by appending; the number of rows is filled in when it is closed."""
 
     def __init__(self, path: Path, dtype: np.dtype | type, row: tuple[int, ...] = ()) -> None:
         self.dtype = np.dtype(dtype)
@@ -149,7 +142,6 @@ class NpyAppender:
             self._stream.write(npy_header(self.dtype, (0, *row)))
 
     def append(self, piece: np.ndarray) -> None:
-        """Appends rows: [n, *row] of any type."""
         if piece.shape[1:] != self.row:
             raise ValueError(f"a piece has rows of shape {piece.shape[1:]}, expected {self.row}")
         write_bytes(self._stream, self._path, np.asarray(piece, self.dtype))
@@ -170,12 +162,8 @@ class NpyAppender:
 class EdgeAppender:
     """Writes edge_index.npy [2, E] by appending edges.
 
-    Sources go straight to their final place; destinations, whose place depends on E, wait in a file
-    beside it and are appended when the writer is closed.
-
-    Args:
-        path: file to write.
-        dtype: int32 or int64.
+    Sources go to their place at once. Destinations, whose place depends on E, wait in a file beside
+    it until the writer is closed.
     """
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
@@ -189,7 +177,6 @@ class EdgeAppender:
             self._sources.write(npy_header(self.dtype, (2, 0)))
 
     def append(self, source: np.ndarray, destination: np.ndarray) -> None:
-        """Appends edges: source [n] and destination [n]."""
         if source.shape != destination.shape:
             raise ValueError(f"{source.shape} sources but {destination.shape} destinations")
         self.append_sources(source)
@@ -201,7 +188,6 @@ class EdgeAppender:
         self.edges += len(source)
 
     def append_destinations(self, destination: np.ndarray) -> None:
-        """Appends destinations alone."""
         write_bytes(self._destinations, self._waiting, np.asarray(destination, self.dtype))
 
     def __enter__(self) -> EdgeAppender:
@@ -245,7 +231,6 @@ class ArrayPromise:
     sha256: str  # the checksum of the whole file, 64 hexadecimal digits
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
         return {"dtype": self.dtype, "shape": list(self.shape), "sha256": self.sha256}
 
     @classmethod
@@ -259,7 +244,7 @@ class ArrayPromise:
 
 
 def stored_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Returns the type of the elements in a file: the type itself where NumPy has it."""
+    """Returns the type of the elements in a file, which is another one where NumPy lacks it."""
     return _STORED_AS.get(dtype, dtype)
 
 

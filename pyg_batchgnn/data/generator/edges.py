@@ -42,7 +42,6 @@ class Communities:
     group_stride: np.ndarray
 
     def leaf_of(self, place: np.ndarray) -> np.ndarray:
-        """Returns the leaf of each place."""
         return np.searchsorted(self.leaf_start, place, side="right") - 1
 
     def group_of(self, place: np.ndarray) -> np.ndarray:
@@ -119,11 +118,9 @@ class IdPermutation:
         self._right_tables = [random.integers(0, self._b, self._a, np.int32) for _ in range(_ROUNDS // 2)]
 
     def to_id(self, place: np.ndarray) -> np.ndarray:
-        """Returns the ids [n] int64 of places [n]."""
         return self._walk(place, inverse=False)
 
     def to_place(self, ids: np.ndarray) -> np.ndarray:
-        """Returns the places [n] int64 of ids [n]."""
         return self._walk(ids, inverse=True)
 
     def _walk(self, value: np.ndarray, *, inverse: bool) -> np.ndarray:
@@ -168,7 +165,6 @@ ID_BITS = 32  # an edge is a key (source << 32) | destination
 
 
 def num_blocks(spec: GeneratorSpec) -> int:
-    """Returns the number of blocks of nodes."""
     return -(-spec.nodes // BLOCK_NODES)
 
 
@@ -225,7 +221,6 @@ def _neighbours(
     place: np.ndarray,
     draws: np.ndarray,
 ) -> np.ndarray:
-    """Returns the place at the other end of every draw."""
     leaf, group = communities.leaf_of(place), communities.group_of(place)
     node = np.repeat(np.arange(len(place)), draws)
     chance = random.random(len(node))
@@ -275,8 +270,6 @@ class EdgeBuckets:
     """The temporary files of edge keys, one for each range of source ids.
 
     Args:
-        folder: where to put them; it must exist.
-        num_nodes: number of nodes.
         piece_nodes: sources per file; more where there would be too many files.
     """
 
@@ -292,7 +285,6 @@ class EdgeBuckets:
         return len(self._paths)
 
     def add(self, keys: np.ndarray) -> None:
-        """Adds sorted uint64 keys."""
         cuts = np.append(np.searchsorted(keys, self._first_keys), len(keys))
         for file, path, start, end in zip(self._files, self._paths, cuts[:-1], cuts[1:], strict=True):
             if end > start:
@@ -337,8 +329,6 @@ class EdgeBuckets:
 
 @dataclass(frozen=True)
 class NodeBlock:
-    """The features, labels and splits of a block of consecutive node ids."""
-
     x: np.ndarray  # [n, F] features
     y: np.ndarray  # [n] int64 labels
     #: ids, ascending int64, of the train, val and test nodes among them
@@ -361,7 +351,6 @@ def class_means(spec: GeneratorSpec) -> np.ndarray:
 def make_nodes(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, means: np.ndarray, block: int
 ) -> NodeBlock:
-    """Draws one block of nodes."""
     random = spec.random(RandomStream.NODES, block)
     ids = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
     community_class = communities.group_class[communities.group_of(permutation.to_place(ids))]

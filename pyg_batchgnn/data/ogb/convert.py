@@ -91,11 +91,9 @@ class TypedRaw:
         )
 
     def relation(self, relation: Relation) -> Path:
-        """Returns the folder of a relation."""
         return self.folder / "raw" / "relations" / "___".join(relation)
 
     def files(self) -> list[Path]:
-        """Returns the raw files that the data set consists of."""
         raw = self.folder / "raw"
         lists = ("num-node-dict", "triplet-type-list", "nodetype-has-feat", "nodetype-has-label")
         edges = [self.relation(names) for names in self.schema.relations]
@@ -161,19 +159,19 @@ def _convert_relation(raw: TypedRaw, group: Group, relation: Relation, target: P
 
 
 def further_files(folder: Path) -> set[Path]:
-    """Returns the raw files of further attributes that are converted where they are there."""
+    """Returns the raw files of further attributes, which need not exist."""
     names = [f"{name}.csv.gz" for name in (*_MORE_OF_NODES, *_MORE_OF_EDGES)]
     return {path for name in names for path in (folder / "raw").glob(f"*/*/{name}")}
 
 
 def _more(file: Path, target: Path, count: int) -> None:
-    """Converts an attribute of whole numbers."""
     _check_typed_rows(file, file.name.partition(".")[0], _columns(file, target, np.int64), count)
 
 
 def _columns(file: Path, target: Path, dtype: type) -> int:
-    """Converts a table in pieces; one of one column of whole numbers becomes a vector. Returns the
-    number of its rows."""
+    """Converts a table in pieces; one column of whole numbers becomes a vector. Returns its
+    rows.
+    """
     pieces = csv_gz_pieces(file, target.stem, dtype)
     first = next(pieces, np.empty((0, 1), dtype))
     flat = first.shape[1] == 1 and dtype is np.int64
@@ -195,12 +193,10 @@ def _file(target: Path, array: str) -> Path:
 
 
 def _marked(file: Path, schema: Schema) -> list[str]:
-    """Returns the types that a list says True of."""
     return [name for name, mark in _row(file).items() if mark == "True" and name in schema.node_types]
 
 
 def _row(file: Path) -> dict[str, str]:
-    """Reads a table with a header and one row."""
     rows = _table(file)
     if len(rows) != 2 or len(rows[0]) != len(rows[1]):
         raise broken(file, "row", f"has {len(rows)} rows, expected a header and one row like it", _AGAIN)
@@ -208,7 +204,6 @@ def _row(file: Path) -> dict[str, str]:
 
 
 def _table(file: Path) -> list[list[str]]:
-    """Reads a small table of text."""
     if not file.is_file():
         raise missing(file, file.name.partition(".")[0], _AGAIN)
     try:
@@ -227,17 +222,11 @@ def _check_typed_rows(file: Path, array: str, rows: int, expected: int) -> None:
 
 
 def link_files(table: OgbTable, folder: Path) -> list[Path]:
-    """Returns the files of the splits."""
     return [folder / "split" / table.split / f"{part}.pt" for part in _SPLITS.values()]
 
 
 def convert_link_splits(table: OgbTable, folder: Path, target: Path) -> None:
     """Writes the links of each split of a data set, with their negatives and attributes.
-
-    Args:
-        table: of the data set, which has links.
-        folder: the data set's folder, with split/ in it.
-        target: the folder that is written.
 
     Raises:
         DatasetNotFoundError: a file is missing.
@@ -253,7 +242,6 @@ def convert_link_splits(table: OgbTable, folder: Path, target: Path) -> None:
 
 
 def _pairs(file: Path, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns what is written of "edge", "edge_neg" and the attributes beside them."""
     arrays = {INDEX: _integers(file, found, "edge", (None, 2)).T}
     if "edge_neg" in found:
         arrays[NEGATIVES] = _integers(file, found, "edge_neg", (None, 2)).T
@@ -266,7 +254,6 @@ def _pairs(file: Path, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
 
 
 def _targets(file: Path, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns what is written of "source_node", "target_node" and "target_node_neg"."""
     source = _integers(file, found, "source_node", (None,))
     target = _integers(file, found, "target_node", source.shape)
     arrays = {INDEX: np.stack([source, target])}
@@ -278,7 +265,6 @@ def _targets(file: Path, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarra
 def _integers(
     file: Path, found: Mapping[str, np.ndarray], name: str, shape: tuple[int | None, ...]
 ) -> np.ndarray:
-    """Returns an array of node ids of a shape, in which None stands for any size."""
     if name not in found:
         raise broken(file, name, f"is not among {sorted(found)}", _AGAIN)
     values = found[name]
@@ -310,7 +296,6 @@ def narrow_ids(file: Path, ids: np.ndarray, num_nodes: int, id_type: type) -> np
 
 
 def array_file(target: Path, group: Group, name: str) -> Path:
-    """Returns the file of an attribute."""
     return target / f"{attribute_array(group, name)}.npy"
 
 
@@ -368,7 +353,7 @@ def _convert_more(table: OgbTable, raw: Path, target: Path, num_nodes: int, num_
 
 
 def _numbers(file: Path, name: str) -> np.ndarray:
-    """Reads a column. It becomes int64 if all numbers are whole."""
+    """Reads a column, as int64 if all numbers are whole."""
     values = read_csv_gz(file, name, np.float64, 1)[:, 0]
     with np.errstate(invalid="ignore"):
         whole = values.astype(np.int64)
@@ -388,8 +373,7 @@ def _convert_csv_features(file: Path, target: Path, num_nodes: int) -> None:
 
 
 def _total(file: Path, count: str) -> int:
-    """Returns the number of nodes or edges: one entry per graph, and OGB's node data sets are
-    one graph."""
+    """Returns the number of nodes or edges. OGB lists it for each graph; here there is one."""
     counts = read_csv_gz(file, count, np.int64, 1)
     if counts.shape != (1, 1) or int(counts[0, 0]) < 0:
         raise broken(file, count, f"holds {counts.ravel().tolist()[:5]}, expected one count", _AGAIN)
@@ -449,10 +433,7 @@ def unread_members(archive: Path) -> list[str]:
 
 
 def _write_edges(member: NpzMember, target: Path, num_nodes: int) -> None:
-    """Writes edge_index [2, E] in pieces.
-
-    All sources come first, so both rows pass through one flat writer.
-    """
+    """Writes edge_index [2, E] in pieces, all sources first."""
     id_type = np.int32 if fits_int32(num_nodes) else np.int64
     num_edges = member.header.shape[1]
     written = 0
@@ -466,7 +447,6 @@ def _write_edges(member: NpzMember, target: Path, num_nodes: int) -> None:
 
 
 def _whole_rows(pieces: Iterator[np.ndarray], columns: int) -> Iterator[np.ndarray]:
-    """Regroups flat pieces into arrays [rows, columns]."""
     rest = np.empty(0, np.float32)
     for piece in pieces:
         flat = np.concatenate([rest, piece]) if rest.size else piece
@@ -499,7 +479,6 @@ def _check_kind(member: NpzMember, kinds: str, expected: str) -> None:
 
 
 def raw_files(table: OgbTable, folder: Path) -> list[Path]:
-    """Returns the raw files that a data set consists of."""
     if table.layout is RawLayout.TYPED_CSV:
         return TypedRaw.read(table, folder).files()
     if table.layout is RawLayout.BINARY:
@@ -549,7 +528,6 @@ def convert(table: OgbTable, folder: Path, target: Path) -> None:
 
 
 def _warn_of_unread(table: OgbTable, folder: Path) -> None:
-    """Warns of raw files, and of arrays in raw files, that are not converted."""
     raw, known = folder / "raw", {*raw_files(table, folder), *further_files(folder)}
     found = [path for path in sorted(raw.rglob("*.gz")) if path not in known]
     others = [str(path.relative_to(folder)) for path in found]
@@ -562,7 +540,6 @@ def _warn_of_unread(table: OgbTable, folder: Path) -> None:
 
 
 def _convert_plain(table: OgbTable, folder: Path, target: Path) -> Meta:
-    """Writes the arrays of a homogeneous data set; returns its META.json without promises."""
     if table.layout is RawLayout.CSV:
         num_nodes = convert_csv(table, folder, target)
     else:

@@ -70,7 +70,7 @@ def _by_hand(table: OgbTable, place: Path) -> str:
 
 @contextmanager
 def _impatient_sockets() -> Iterator[None]:
-    """Gives up on a silent network: ogb sets no time limit."""
+    """Sets a time limit, which ogb does not."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_SILENCE_SECONDS)
     try:
@@ -141,7 +141,6 @@ def read_ogb(
 
 
 def find_ogb(name: str, root: str | Path | None = None) -> Path | None:
-    """Returns the folder of an OGB data set on disk, or None."""
     return _find(OGB_TABLES[name], _root(root))
 
 

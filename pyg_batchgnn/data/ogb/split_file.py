@@ -59,6 +59,5 @@ def _is_numbers(values: Any) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Returns the line of an error that says what is wrong, without torch's advice."""
     text = str(error).rpartition("WeightsUnpickler error:")[2].strip()
     return text.splitlines()[0] if text else type(error).__name__

@@ -46,7 +46,6 @@ class OgbTable:
 
     @property
     def folder(self) -> str:
-        """The folder name that OGB gives the data set on disk."""
         return self.name.replace("-", "_")
 
 

@@ -33,8 +33,6 @@ PIECES, EDGES = 16, 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """The clusters of the nodes."""
-
     label: Tensor  # [n + ghosts], the id of each node's cluster
     weight: Tensor  # [n, k] int32, the weights of the clusters that have the ids of own nodes
 
@@ -43,9 +41,7 @@ def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
     """Returns clusters within limits. Collective.
 
     Args:
-        graph: the graph.
         limit: [k] int64, the largest weights of a cluster of several nodes.
-        key: the key of the random choices.
     """
     found = Clusters(graph.ids(), graph.lists.node_weight.clone())
     pieces = _pieces(graph)
@@ -56,7 +52,7 @@ def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
 
 
 def _pieces(graph: RankGraph) -> list[range]:
-    """Cuts this rank's nodes into ranges of nearly as many edges, as many on every rank."""
+    """Cuts this rank's nodes into as many ranges on every rank, of nearly as many edges."""
     indptr, edges = graph.lists.indptr, graph.lists.num_edges
     count = max(-(-every // max(EDGES, every // PIECES)) for every in graph.entries)
     marks = edges * torch.arange(count + 1) // max(count, 1)
@@ -68,7 +64,6 @@ def _pieces(graph: RankGraph) -> list[range]:
 def _move(
     graph: RankGraph, found: Clusters, limit: Tensor, nodes: range, key: int, *, together: bool
 ) -> None:
-    """Visits some of the nodes on every rank. Collective."""
     lists, others = _lists_of(graph, nodes)
     label = torch.cat([found.label[nodes.start : nodes.stop], found.label.index_select(0, others)])
     names, local = ops.number_ghosts(label, range(0), graph.total)
@@ -88,7 +83,7 @@ def _move(
 
 
 def _room_in(graph: RankGraph, found: Clusters, limit: Tensor, names: Tensor) -> Tensor:
-    """Returns this rank's part of the room that clusters have, [x, k] int64. Collective.
+    """Returns the share of this rank in the room of clusters, [x, k] int64. Collective.
 
     It works in place: there are many clusters, and each has several weights.
     """
@@ -97,12 +92,10 @@ def _room_in(graph: RankGraph, found: Clusters, limit: Tensor, names: Tensor) ->
 
 
 def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
-    """Returns the clusters that nodes left or joined, and by how much each grew, [x, k] int32.
+    """Returns the clusters that nodes left or joined, and how much each grew, [x, k] int32.
 
     Args:
         before, now: [n] int32, the clusters of the nodes, in [0, clusters).
-        weight: [n, k] int32, the weights of the nodes.
-        clusters: the number of clusters.
     """
     moved = (before != now).nonzero().flatten()
     moving = weight[moved]
@@ -115,8 +108,10 @@ def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple
 
 
 def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
-    """Returns the lists of some of this rank's nodes, as a graph whose ghosts are all other nodes
-    in them; and the ghosts, by their numbers in ``graph``."""
+    """Returns the lists of some of this rank's nodes as a graph, and its ghosts.
+
+    The ghosts are all other nodes in these lists, by their numbers in ``graph``.
+    """
     lists = graph.lists
     if len(nodes) == lists.num_nodes:
         return lists, torch.arange(len(nodes), lists.num_all, dtype=torch.int32)
@@ -145,14 +140,10 @@ _OFTEN = 8
 
 
 class HeaviestEdges:
-    """The lists of consecutive nodes, which come in pieces.
+    """Collects the lists of consecutive nodes, piece by piece, and keeps the heaviest edges.
 
-    Where there are more edges than a limit, the lightest are dropped. An edge is dropped from the
-    lists of both ends.
-
-    Attributes:
-        limit: the number of entries that are kept at most. None keeps all, on every rank.
-        least: the lowest class that is kept so far. All pieces lack the classes below it.
+    Where there are more edges than ``limit``, the lightest are dropped, from the lists of both
+    ends.
     """
 
     def __init__(self, first: int, limit: int | None) -> None:
@@ -162,7 +153,6 @@ class HeaviestEdges:
         self._counts = torch.zeros(_HEAVY * _SHADES, dtype=torch.int64)
 
     def add(self, lists: MergedLists) -> None:
-        """Adds the lists of the next nodes."""
         if lists.uniform:
             lists = lists._replace(weight=torch.full_like(lists.ids, lists.uniform, dtype=torch.int32))
         first, self._next = self._next, self._next + lists.indptr.numel() - 1
@@ -197,7 +187,7 @@ class HeaviestEdges:
         return MergedLists(indptr, joined, weight, uniform)
 
     def _needed(self, limit: int) -> int:
-        """Returns the lowest class from which on no more than the limit are left."""
+        """Returns the lowest class whose edges and heavier ones are within the limit."""
         above = self._counts.flip(0).cumsum(0).flip(0)
         return int((above > limit).sum())
 
@@ -226,7 +216,6 @@ def _classes(lists: MergedLists, first: int, edges: range) -> Tensor:
 
 
 def _from_class(lists: MergedLists, first: int, least: int) -> MergedLists:
-    """Returns the lists without the edges of lower classes."""
     if not lists.ids.numel():
         return lists
     kept = torch.cat([_classes(lists, first, edges) >= least for edges in _pieces_of(lists)])
@@ -253,12 +242,10 @@ class _Chunks:
     begins: Tensor  # [ranks * count + 1], the first node of every rank's chunks, by rank and chunk
 
     def of(self, node: Tensor) -> Tensor:
-        """Returns the chunks of nodes, [n] int32."""
         at = torch.searchsorted(self.begins.to(node.dtype), node, right=True, out_int32=True) - 1
         return at % self.count
 
     def own(self, rank: int) -> list[range]:
-        """Returns the nodes of a rank's chunks."""
         begins = self.begins[rank * self.count : (rank + 1) * self.count + 1].tolist()
         return [range(*ends) for ends in pairwise(begins)]
 
@@ -267,8 +254,6 @@ def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.Merged
     """Returns the lists of this rank's coarse nodes. Collective.
 
     Args:
-        graph: the finer graph.
-        coarse: [n + ghosts], the coarse nodes of its nodes.
         bounds: [ranks + 1] int64, where each rank's range of coarse nodes begins.
     """
     comm = graph.comm
@@ -288,8 +273,11 @@ def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.Merged
 
 
 def _cut_into_chunks(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> _Chunks:
-    """Cuts every rank's coarse nodes where the same number of finer entries lies between. There is
-    one chunk where all edges of all ranks fit one round. Collective."""
+    """Cuts every rank's coarse nodes where the same number of finer entries lies between.
+    Collective.
+
+    There is one chunk if all edges of all ranks fit one round.
+    """
     comm, own = graph.comm, coarse[: graph.lists.num_nodes]
     edge_bytes = 3 * coarse.dtype.itemsize
     if graph.total_entries <= rows_per_round(edge_bytes, 1):
@@ -338,7 +326,7 @@ class _ClusterEdges:
 
 
 def _merge(rows: Tensor, own: range) -> ops.MergedLists:
-    """Returns the lists of the nodes ``own`` of which ``rows`` has all edges."""
+    """Merges all edges of the nodes ``own`` into lists."""
     indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
     ops.count_values(rows[:, 0].contiguous(), own.start, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)
@@ -359,7 +347,7 @@ class CoarseLevel:
     row: Tensor  # [n] int32, the row in ``nodes`` of each of this rank's finer nodes
 
     def project(self, values: Tensor) -> Tensor:
-        """Returns values of own coarse nodes for this rank's finer nodes, [n]. Collective."""
+        """Returns the values of coarse nodes for this rank's finer nodes, [n]. Collective."""
         return self.nodes.pull(self.graph.comm, values)[self.row.to(torch.int64)]
 
 

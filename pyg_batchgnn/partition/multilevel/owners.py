@@ -42,15 +42,11 @@ Cut = Callable[[RankGraph, Balance, int], Tensor]
 def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: Cut) -> Tensor:
     """Returns the parts of this rank's nodes, [n] int32. Collective.
 
-    Hosts get parts in order, as many each. A host may exceed the mean by half of what a part may,
+    Hosts get equally many parts, in order. A host may exceed the mean by half of what a part may,
     so that the cut inside it has room as well.
 
     Args:
-        graph: the graph.
         balance: the parts of all hosts together.
-        hosts: the number of hosts; divides the number of parts.
-        key: the key of the random choices.
-        cut: the way in which a graph is cut.
     """
     if hosts == 1 or hosts == balance.parts:
         return cut(graph, balance, key)
@@ -83,7 +79,6 @@ def hosts_of_parts(comm: Communicator, parts: int) -> int:
 
 
 def _graph_of(graph: RankGraph, own: Tensor) -> RankGraph:
-    """Returns the graph of some nodes, [n] bool. Collective."""
     comm, lists = graph.comm, graph.lists
     counts = comm.all_gather(own.sum().view(1), MessageKind.PARTITION).rows
     bounds = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
@@ -93,12 +88,8 @@ def _graph_of(graph: RankGraph, own: Tensor) -> RankGraph:
 
 
 def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLists:
-    """Returns the lists of some nodes, [n] bool, with the neighbours that have a new number.
-
-    Args:
-        lists: the lists of all own nodes.
-        own: which of the nodes.
-        number: [n + ghosts], the new number of each node, -1 for those left out.
+    """Returns the lists of the nodes ``own`` [n] bool, by the new ``number`` of each node, -1 for
+    none.
     """
     degrees, ids, weights = list[Tensor](), list[Tensor](), list[Tensor]()
     marks = torch.arange(0, lists.num_edges + _EDGES, _EDGES)
@@ -161,11 +152,7 @@ def has_metis() -> bool:
 
 
 class _Library:
-    """The shared library of METIS 5.
-
-    Attributes:
-        integer: the type of its integers, which depends on how it was built.
-    """
+    """The shared library of METIS 5. ``integer``: the type of its integers, as it was built."""
 
     def __init__(self, file: str) -> None:
         self._library = ctypes.CDLL(file)
@@ -175,11 +162,6 @@ class _Library:
 
     @classmethod
     def load(cls) -> _Library:
-        """Returns the library of the package cmeel-metis, or the system's.
-
-        Raises:
-            ImportError: there is none.
-        """
         for file in _candidates():
             # A file that cannot be loaded, or the library of another release.
             with contextlib.suppress(OSError, AttributeError):
@@ -190,7 +172,6 @@ class _Library:
         )
 
     def part(self, graph: WeightedGraph, slack: Tensor, parts: int) -> Tensor:
-        """Cuts a graph by METIS_PartGraphKway. Returns [N] int32."""
         if parts == 1 or graph.num_nodes == 0:
             return torch.zeros(graph.num_nodes, dtype=torch.int32)
         weight = graph.edge_weight
@@ -216,7 +197,7 @@ class _Library:
 
 
 def _candidates() -> Iterator[str]:
-    """Yields the files that may be the library. The search for the system's starts processes."""
+    """Yields files that may be the library. Searching the system's starts processes."""
     folder = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix" / "lib"
     for needed in folder.glob("libGKlib.*"):  # METIS needs it, and does not know where it is
         with contextlib.suppress(OSError):
@@ -236,7 +217,6 @@ def _pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:
 def balanced_owners(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: TwoLevel, parts: int, seed: int
 ) -> Tensor:
-    """Returns the part of every node of the slice, [n] int32. Collective."""
     hosts = hosts_of_parts(comm, parts) if policy.hosts is None else policy.hosts
     if parts % hosts:
         raise ValueError(f"{parts} parts cannot be spread evenly over {hosts} hosts; choose a multiple")

@@ -31,11 +31,8 @@ def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) 
     has left, and empties an equal part of what it has too much.
 
     Args:
-        graph: the graph.
         part: [n] int32, the parts of this rank's nodes.
         limit: [k] int64, the largest weights of a part.
-        parts: the number of parts.
-        key: the key of the random choices.
     """
     comm, nodes = graph.comm, graph.lists.num_nodes
     known = torch.empty(graph.lists.num_all, dtype=part.dtype)
@@ -53,20 +50,20 @@ def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) 
 
 
 def _excess(room: Tensor) -> int:
-    """Returns what parts have too much of all weights together, given their room [parts, k]."""
     return -int(room.clamp(max=0).sum())
 
 
 def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor:
-    """Refreshes the parts of ghosts [n + ghosts] int32, and returns the sum over ranks of other
-    numbers, int64 of any shape, in the same exchange. Collective."""
+    """Refreshes the parts of ghosts [n + ghosts] int32, and sums numbers over ranks along with it.
+
+    Collective. The numbers are int64 of any shape.
+    """
     own = numbers.flatten().view(torch.int32)
     told = graph.refresh_and_tell(known, [own] * graph.comm.size)
     return torch.stack(told).view(torch.int64).sum(0).view(numbers.shape)
 
 
 def _load(graph: RankGraph, part: Tensor, parts: int) -> Tensor:
-    """Returns the weights of this rank's nodes by part, [parts, k] int64."""
     load = torch.zeros(parts, graph.lists.node_weight.size(1), dtype=torch.int64)
     return add_rows(load, part, graph.lists.node_weight.to(torch.int64))
 
@@ -116,11 +113,7 @@ _STALLED = 0.95
 
 
 def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
-    """Coarsens, cuts, and refines on the way back. Collective.
-
-    Returns:
-        [n] int32, the parts of this rank's nodes.
-    """
+    """Coarsens, cuts, and refines on the way back; [n] int32, this rank's parts. Collective."""
     levels = _coarsen(graph, balance, key)
     coarsest = levels[-1].graph if levels else graph
     found = cut_coarsest(coarsest, balance.parts, balance.limit, fold_key(key, -1))
@@ -132,10 +125,9 @@ def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
 
 
 def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
-    """Returns coarser and coarser graphs, the last of which is small enough for one rank.
-    Collective.
+    """Returns ever coarser graphs, the last small enough for one rank. Collective.
 
-    The graph itself is never gathered where there are several ranks.
+    Several ranks never gather the graph itself.
     """
     comm, levels = graph.comm, list[CoarseLevel]()
     if comm.size == 1:
