@@ -189,7 +189,6 @@ class AggregationCache:
 
 
 def check_plain(schema: Schema) -> None:
-    """Raises ValueError unless a graph has one node type and one relation."""
     if not schema.is_plain:
         raise ValueError(
             f"an aggregation cache is for graphs of one node type and one relation, but this one has "
@@ -218,7 +217,6 @@ class Origin:
 
     @classmethod
     def of(cls, data: Any) -> Origin | None:
-        """Returns the origin of a cache of ``data``; None if it could not be recognised."""
         if isinstance(data, HeteroData):
             return None
         if isinstance(data, Data):
@@ -281,7 +279,6 @@ class _Pass:
         return str(self.features.dtype).removeprefix("torch.")
 
     def build(self, kind: Aggregation, origin: Origin | None) -> AggregationCache:
-        """Aggregates the features."""
         own, features = self.own, self.features
         dtype = result_dtype(features)
         scale = own_scale(own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
@@ -300,12 +297,6 @@ class _Pass:
         return AggregationCache(kind, rows, out, self.fingerprint(edges), self._graph.store, origin)
 
     def load(self, path: Path, meta: CacheMeta, origin: Origin | None) -> AggregationCache:
-        """Reads the aggregates in a folder.
-
-        Raises:
-            DatasetError: on every rank, where the folder is of another graph or of other features,
-                or where its file is damaged or missing on any rank.
-        """
         check_features(self.features)
         fingerprint = self.fingerprint(self.sum_of_edges("comparing with the aggregation cache"))
         meta.check_fingerprint(path, fingerprint)
@@ -315,7 +306,6 @@ class _Pass:
         return AggregationCache(meta.kind, rows, out, fingerprint, self._graph.store, origin)
 
     def sum_of_edges(self, title: str) -> int:
-        """Returns the sum of the digests of this process's edges."""
         edges = 0
         for piece in self._pieces({}, title):
             edges += digest_edges(self.own, piece)
@@ -330,7 +320,6 @@ class _Pass:
         return GraphFingerprint.of(self.num_nodes, self.own.num_edges, columns, self.dtype_name, *sums)
 
     def _pieces(self, tables: Mapping[str, ReadableRows], title: str) -> Iterator[RelationPiece]:
-        """Yields the owned nodes in pieces that hold some columns of the sources."""
         reads = PassReads([_ONLY], {_ONLY: tables})
         with progress_bar(title, self.own.node.numel(), self._shows) as advance:
             for piece in self._graph.pieces(reads, self._budget):

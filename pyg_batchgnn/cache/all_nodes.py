@@ -155,7 +155,6 @@ class AllNodes:
         return self._degrees[known]
 
     def _by_name(self, piece: Piece) -> NodePiece:
-        """Returns a piece by names of types and relations."""
         names, edges = self.schema.node_types, {}
         for relation, indices in piece.indices.items():
             rows = piece.targets[self.schema.target_types[relation]]

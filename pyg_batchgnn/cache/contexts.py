@@ -233,7 +233,6 @@ class DistributedContext:
             yield self._fetched(reader, list(tables), cut, reads, Header(reads.kind, macrobatch=number))
 
     def _reader(self, tables: Mapping[int, Mapping[str, ReadableRows]], original_ids: bool) -> RowReader:
-        """Makes a reader of some columns alone, by number of the type."""
         groups = {self.schema.node_groups[kind]: columns for kind, columns in tables.items()}
         shards = {
             rank: replace(
@@ -251,7 +250,6 @@ class DistributedContext:
     def _fetched(
         self, reader: RowReader, kinds: Sequence[int], cut: Cut, reads: PassReads, header: Header
     ) -> Piece:
-        """Reads the rows of a piece. ``kinds``: the types that are read."""
         schema = self.schema
         indices: dict[int, Tensor] = {}
         orders: dict[int, Tensor] = {}
@@ -330,8 +328,7 @@ class GraphContext(Protocol):
     rank: int  # of the process
     store: DistFeatureStore | None  # the store of the features, over ranks; else None
 
-    def num_nodes(self, node_type: int) -> int:
-        """Returns the number of nodes of a type in the whole graph."""
+    def num_nodes(self, node_type: int) -> int: ...
 
     def original_ids(self, node_type: int) -> Tensor:
         """Returns the original ids of the owned nodes of a type, [n] int64."""
@@ -340,7 +337,7 @@ class GraphContext(Protocol):
         """Returns the in-edges of a relation's owned targets."""
 
     def features(self, node_type: int) -> ReadableRows | None:
-        """Returns the features of each rank whose memory this one can read; None if there are none.
+        """Returns the features of each rank that this one can read; None if there are none.
 
         Raises:
             TypeError, ValueError: they cannot be read here.
@@ -362,12 +359,12 @@ class GraphContext(Protocol):
         """
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> dict[int, Tensor]:
-        """Makes a table for owned nodes. Returns those that this rank can read, by rank."""
+        """Makes a table for owned nodes. Returns the tables that this rank can read, by rank."""
 
     def shared(self, column: Tensor) -> ReadableRows:
         """Lets the other ranks of the host read a column of owned nodes, [n, ...].
 
-        Returns those that this rank can read, by rank.
+        Returns the columns that this rank can read, by rank.
         """
 
     def values_of_sources(self, relation: int, column: Tensor, kind: MessageKind) -> SourceValues:
@@ -384,11 +381,9 @@ class GraphContext(Protocol):
     def wait_for_all(self) -> None:
         """Waits until all ranks have written their rows, which others read after that."""
 
-    def agree(self, arguments: dict[str, Any]) -> None:
-        """Raises AgreementError unless the arguments are the same everywhere."""
+    def agree(self, arguments: dict[str, Any]) -> None: ...
 
-    def sums(self, values: Sequence[int]) -> list[int]:
-        """Returns the sum of each value over ranks."""
+    def sums(self, values: Sequence[int]) -> list[int]: ...
 
     def run_together(self, work: Callable[[], T]) -> T:
         """Does work with files. Where it fails on one rank, all ranks raise."""
@@ -426,5 +421,4 @@ def _local(graph: TypedGraph, features: Mapping[str, Any]) -> LocalContext:
 
 
 def features_of(data: Data | HeteroData, node_type: str) -> Any:
-    """Returns the features of the nodes of a type; None if they have none."""
     return data.x if isinstance(data, Data) else data[node_type].get(FEATURES)

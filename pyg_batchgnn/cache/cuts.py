@@ -72,7 +72,6 @@ class OwnedTargets:
     sources: Sequence[int]  # for each of them, the number of the type of the sources
 
     def __len__(self) -> int:
-        """The number of nodes."""
         return self.edges[0].node.numel()
 
     @cached_property
@@ -89,7 +88,6 @@ class OwnedTargets:
         return int(torch.searchsorted(self.indptr, torch.tensor(last), right=True)) - 1
 
     def num_edges(self, rows: range) -> int:
-        """Returns the number of in-edges of some nodes."""
         return int(self.indptr[rows.stop] - self.indptr[rows.start])
 
 
@@ -107,8 +105,6 @@ def cut_pieces(
 
     Args:
         targets: the nodes by type. A piece has an entry for each of them, maybe an empty range.
-        limits: of a piece; one node may exceed them.
-        num_nodes: of the graph, by number of the type, of all types of sources.
     """
     begins = {one.node_type: 0 for one in targets}
     edges = limits.edges(num_nodes)
@@ -127,7 +123,7 @@ def cut_pieces(
 
 
 def _cut(targets: Sequence[OwnedTargets], begins: Mapping[int, int], edges: int, limits: PieceLimits) -> Cut:
-    """Returns the next nodes with at most ``edges`` in-edges, and one node at least."""
+    """Returns the next nodes with at most ``edges`` in-edges, but at least one node."""
     cut = {name: range(begin, begin) for name, begin in begins.items()}
     taken = 0
     for one in targets:
@@ -149,7 +145,6 @@ def _cut(targets: Sequence[OwnedTargets], begins: Mapping[int, int], edges: int,
 
 
 def _distinct(targets: Sequence[OwnedTargets], cut: Cut) -> dict[int, int]:
-    """Counts the distinct sources of some nodes' in-edges, by number of the type."""
     found: dict[int, list[Tensor]] = {}
     for one in targets:
         for edges, source in zip(one.edges, one.sources, strict=True):

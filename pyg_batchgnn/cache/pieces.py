@@ -82,7 +82,6 @@ class RelationPiece:
 
     @property
     def tables(self) -> Mapping[str, Tensor]:
-        """The columns of the sources by name, one row per table row."""
         return self.sources.tables
 
     @property
@@ -104,12 +103,8 @@ class Renumbered:
 
     @classmethod
     def of(cls, sources: Sequence[Tensor], targets: range, num_nodes: int) -> Renumbered:
-        """Numbers the sources.
-
-        Args:
-            sources: [e] ids of the sources, a list for each relation.
-            targets: the ids of the targets that are of the same node type.
-            num_nodes: ids are below it.
+        """Numbers the sources [e] of each relation, ids below ``num_nodes``. Targets are of the
+        same type.
         """
         own = torch.arange(targets.start, targets.stop)
         ids, (at, *places) = ops.unique_nodes([own, *(one.to(torch.int64) for one in sources)], num_nodes)
@@ -142,13 +137,7 @@ def halo_nodes(own: OwnedEdges) -> Tensor:
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int, visible: bool) -> Iterator[Callable[[int], None]]:
-    """Yields a function that takes the number of nodes done since the last call.
-
-    Args:
-        title: stands before the bar.
-        total: the number of nodes.
-        visible: True shows a bar on the standard error.
-    """
+    """Yields a function that takes the number of nodes done since the last call."""
     if not visible:
         yield lambda _done: None
         return

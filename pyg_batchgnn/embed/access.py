@@ -25,14 +25,9 @@ from pyg_batchgnn.types import FEATURES
 
 
 def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
-    """Returns a graph of which an attribute has the rows of a table as its last columns.
+    """Returns a graph with the rows of a table as the last columns of an attribute.
 
-    Collective if the graph is a pair of stores.
-
-    Args:
-        table: the rows of this rank.
-        data: a ``Data``, a ``HeteroData``, or (DistFeatureStore, DistGraphStore); not changed.
-        name: of the attribute. Columns that it has already come first.
+    Collective if the graph is a pair of stores. The graph given is not changed.
 
     Raises:
         TypeError: another kind of graph.
@@ -54,13 +49,12 @@ def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
 
 
 def _columns(table: EmbeddingTable, attributes: Any, name: str) -> Tensor:
-    """Returns what an attribute has, if anything, and the rows beside it, as a copy."""
+    """Returns a copy of the rows, behind the attribute's columns if there are any."""
     held = [attributes[name]] if name in attributes else []
     return torch.cat([*held, table.weight.to(held[0].dtype if held else table.weight.dtype)], dim=1)
 
 
 def _shared(features: DistFeatureStore, columns: Tensor) -> Mapping[int, Tensor]:
-    """Returns the columns of all ranks that a rank can read; collective."""
     comm = features.comm
     if not comm.max(len(features.readable) > 1):
         return {comm.rank: columns}
@@ -71,7 +65,7 @@ def _shared(features: DistFeatureStore, columns: Tensor) -> Mapping[int, Tensor]
 
 
 class AccessibleTables(EmbeddingTables):
-    """Tables whose rows are read by id, frozen, and kept in files; see `EmbeddingTables`."""
+    """Tables whose rows are read by id, frozen, and kept in files."""
 
     def rows(self, node: Tensor, node_type: str | None = None) -> Tensor:
         """Returns the rows of nodes by original id, for evaluation and predictions. Collective.

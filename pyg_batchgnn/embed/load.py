@@ -41,7 +41,7 @@ _HEADER = Header(MessageKind.EMBEDDINGS)
 
 
 def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
-    """Writes the rows of all nodes of a type, in the order of original ids, to a new file.
+    """Writes the rows of all nodes of a type to a new file, in the order of original ids.
     Collective.
 
     The first rank receives them in pieces and writes. Only its file system matters.
@@ -119,7 +119,6 @@ OTHER = "give a folder that Embedding.save wrote for tables of these node types"
 
 
 def part_name(number: int) -> str:
-    """Returns the name of the sub-folder of a part."""
     return f"part-{number:05}"
 
 
@@ -135,7 +134,6 @@ class EmbeddingMeta:
     arrays: Mapping[str, ArrayPromise]  # what is promised of each array, by part and name
 
     def write(self, folder: Path) -> None:
-        """Writes META.json."""
         content = {
             "columns": dict(self.columns),
             "num_nodes": dict(self.num_nodes),
@@ -175,11 +173,6 @@ _ROWS = 1 << 16
 def load_tables(tables: Sequence[EmbeddingTable], folder: str | Path, comm: Communicator) -> int:
     """Reads this rank's rows from a folder that any number of ranks wrote. Collective.
 
-    Args:
-        tables: this rank's; written to.
-        folder: the same on every rank.
-        comm: of all ranks.
-
     Returns:
         The number of steps that the optimizer had made.
 
@@ -209,8 +202,6 @@ def _checked(meta: EmbeddingMeta, tables: Sequence[EmbeddingTable], path: Path) 
 
 
 class _Reader:
-    """Reads the saved parts, one after the other."""
-
     def __init__(self, path: Path, meta: EmbeddingMeta) -> None:
         self._path, self._meta = path, meta
 
@@ -226,7 +217,7 @@ class _Reader:
             table.frozen = frozen if bool(frozen.any()) else None
 
     def _part(self, table: EmbeddingTable, number: int, frozen: Tensor) -> int:
-        """Copies what one saved part has of a rank's rows. Returns their number."""
+        """Copies the rows that a saved part shares with this rank, and returns their number."""
         node = self._array(table, number, "node")
         assert node is not None
         here, there = _common(table.node, node)
@@ -245,7 +236,6 @@ class _Reader:
         return len(here)
 
     def _array(self, table: EmbeddingTable, number: int, name: str) -> Tensor | None:
-        """Maps an array; None if there are no frozen rows."""
         array = f"{part_name(number)}/{attribute_array(table.group, name)}"
         promise = self._meta.arrays.get(array)
         if promise is None:
@@ -256,7 +246,7 @@ class _Reader:
 
 
 def _common(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the positions of the ids that two vectors have in common, in each of them."""
+    """Returns the positions of the ids that two vectors share, in each of them."""
     if torch.equal(own, theirs):
         return torch.arange(len(own)), torch.arange(len(own))
     ascending, order = own.sort()
@@ -279,11 +269,8 @@ def save_tables(
     """Writes the rows of all ranks to a new folder. Collective.
 
     Args:
-        tables: this rank's.
         num_nodes: by table, the number of rows over all ranks.
         steps: the number of steps that the optimizer has made.
-        folder: the folder to make. All ranks must see the same file system.
-        comm: of all ranks.
 
     Raises:
         DatasetError: on every rank, if the folder exists or one of them cannot write.

@@ -54,12 +54,10 @@ class _Asked:
     ends: list[int]  # [R] where the rows of each rank end in ``unique``
 
     def of(self, rank: int) -> slice:
-        """Returns the positions of a rank's rows."""
         return slice(self.ends[rank - 1] if rank else 0, self.ends[rank])
 
     @property
     def counts(self) -> list[int]:
-        """The number of rows of each rank."""
         return [end - begin for begin, end in zip([0, *self.ends], self.ends, strict=False)]
 
 
@@ -67,7 +65,6 @@ class StepPlanner:
     """Plans the steps of macrobatches.
 
     Args:
-        owners: the owners of all rows.
         node_types: the numbers of the node types that have a table.
     """
 
@@ -82,8 +79,6 @@ class StepPlanner:
 
         Args:
             minibatches: what each minibatch needs, as many on every rank.
-            header: the position of the macrobatch.
-            comm: of all ranks; None in one process, where nothing is exchanged.
         """
         asked = [[self._ask(wanted[number], number) for number in self._types] for wanted in minibatches]
         served = self._exchange(asked, header, comm)
@@ -106,7 +101,7 @@ class StepPlanner:
     def _exchange(
         self, asked: Sequence[Sequence[_Asked]], header: Header, comm: Communicator | None
     ) -> list[list[list[Tensor]]]:
-        """Returns by minibatch, table and rank which rows of this rank are read there."""
+        """Returns the rows of this rank that are read, by minibatch, table and reading rank."""
         none = torch.empty(0, dtype=torch.int64)
         own, ranks = self._owners.rank, range(self._owners.book.parts)
         if comm is None:
@@ -123,8 +118,9 @@ class StepPlanner:
         ]
 
     def _message(self, asked: Sequence[_Asked], rank: int) -> Tensor:
-        """Returns the number of rows of each minibatch and table, then the rows as the owner counts
-        them; nothing if there are none."""
+        """Returns the sizes of the lists, then the rows as their owner counts them; nothing if
+        empty.
+        """
         counts = [one.counts[rank] for one in asked]
         if not any(counts):
             return torch.empty(0, dtype=self._wire)
@@ -133,7 +129,6 @@ class StepPlanner:
         return torch.cat([torch.tensor(counts, dtype=self._wire), *(row.to(self._wire) for row in rows)])
 
     def _read(self, message: Tensor, lists: int) -> list[Tensor]:
-        """Returns the lists of rows of a message."""
         if not message.numel():
             return [torch.empty(0, dtype=torch.int64)] * lists
         counts = message[:lists].tolist()

@@ -72,13 +72,9 @@ def update_rows(
     """Sends gradients to the owners of the rows, who update them. Collective, one round per plan.
 
     Args:
-        tables: all tables.
-        plans: of the minibatches whose gradients are added.
         gradients: by minibatch and table, [N, F] of its nodes; None if there are none, which counts
             as zeros.
         weight: of this rank's gradients. They count weight / (the sum of all ranks' weights).
-        step: the numbers of the optimizer's step.
-        comm: of all ranks.
     """
     came = []
     for plan, own in zip(plans, gradients, strict=True):
@@ -98,7 +94,7 @@ def update_rows(
 
 @dataclass(frozen=True, eq=False)
 class _CameGradients:
-    """The gradients of one minibatch, as they came."""
+    """The gradients of one minibatch, as they arrived."""
 
     plan: StepPlan  # of the minibatch
     near: list[Tensor | None]  # by table, [N, F] of this rank; None if there are none
@@ -116,7 +112,6 @@ class _CameGradients:
         received: Sequence[Tensor],
         rank: int,
     ) -> _CameGradients:
-        """Reads the messages of all ranks."""
         prefix = _prefix(tables)
         said = [_said(message, prefix, len(tables)) for message in received]
         said[rank] = [weight, *(float(gradient is not None) for gradient in near)]
@@ -130,11 +125,9 @@ class _CameGradients:
 
     @property
     def total(self) -> float:
-        """The sum of all ranks' weights."""
         return math.fsum(one[0] for one in self.said)
 
     def of_table(self, at: int, table: EmbeddingTable) -> RowGradients:
-        """Returns the gradients of the rows of a table."""
         near, total = self.near[at], self.total
         share = [flags[0] / total if flags[1 + at] else 0.0 for flags in self.said]
         counts = self.plan.tables[at].served_counts
@@ -185,7 +178,6 @@ def _exchange_gradients(
     weight: float,
     comm: Communicator,
 ) -> list[Tensor]:
-    """Returns the messages of all ranks."""
     said = torch.tensor([weight, *(gradient is not None for gradient in sends)], dtype=torch.float64)
     head = said.view(_dtype(tables))
     given = [
@@ -231,19 +223,13 @@ def _said(message: Tensor, prefix: int, tables: int) -> list[float]:
 
 
 def _prefix(tables: Sequence[EmbeddingTable]) -> int:
-    """Returns the elements that a message of gradients begins with."""
     return (1 + len(tables)) * torch.float64.itemsize // _dtype(tables).itemsize
 
 
 def _by_table(messages: Sequence[Tensor], shapes: Sequence[tuple[int, Sequence[int]]]) -> list[list[Tensor]]:
-    """Cuts the messages of all ranks into rows.
+    """Cuts the messages of all ranks into rows, [m, F] views by table and rank.
 
-    Args:
-        messages: by rank.
-        shapes: by table, the number of columns, and the number of rows from each rank.
-
-    Returns:
-        By table and rank, [m, F], views.
+    ``shapes``: by table, the number of columns, and the number of rows from each rank.
     """
     found: list[list[Tensor]] = [[] for _ in shapes]
     for rank, message in enumerate(messages):
@@ -255,13 +241,11 @@ def _by_table(messages: Sequence[Tensor], shapes: Sequence[tuple[int, Sequence[i
 
 
 def _take(message: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
-    """Returns the first rows of a message, [rows, columns], and what is left of it."""
     size = rows * columns
     return message[:size].view(rows, columns), message[size:]
 
 
 def _joined(rows: Sequence[Tensor]) -> Tensor:
-    """Returns the rows of all ranks, without a copy if they come from one of them."""
     filled = [one for one in rows if len(one)]
     return torch.cat(filled) if len(filled) > 1 else (filled or rows)[0]
 
@@ -282,8 +266,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class StartedRead:
-    """Rows that are under way, or have come."""
-
     handle: Handle[list[Tensor]]  # waits for them
     updates: int  # the number of updates that were started before
 
@@ -323,12 +305,8 @@ class Step:
 class Leaves:
     """The rows of a step as they were handed out, until an update takes their gradients.
 
-    They are kept by whoever uses them, and here once they have a gradient. So rows that were read
+    Their user keeps them; this object keeps them once they have a gradient. So rows that were read
     and given up cost no memory.
-
-    Args:
-        step: the step.
-        rows: by table, leaves that take a gradient.
 
     Attributes:
         plan: that of the step.
@@ -356,7 +334,6 @@ class Leaves:
         return any(leaf() is not None for leaf in self._rows)
 
     def clear(self) -> None:
-        """Drops the gradients. Later ones count."""
         for weak in self._rows:
             if (leaf := weak()) is not None:
                 leaf.grad = None
@@ -364,7 +341,6 @@ class Leaves:
 
     @property
     def gradients(self) -> list[Tensor | None]:
-        """The gradients by table, [N, F] each."""
         leaves = [self._kept.get(at, weak()) for at, weak in enumerate(self._rows)]
         return [None if leaf is None else leaf.grad for leaf in leaves]
 
@@ -382,8 +358,6 @@ class StepOrder:
     """Reads and updates rows, ahead of training as far as rows may be stale.
 
     Args:
-        tables: all tables of this rank.
-        comm: of all ranks; nothing else uses it at the same time.
         stale_steps: k: rows may lack the updates of the k steps before theirs. With 0 they lack
             none.
     """
@@ -404,14 +378,7 @@ class StepOrder:
         return step.read.handle.wait()
 
     def update(self, taken: Sequence[Leaves], last: Step, weight: float, numbers: RowStep) -> None:
-        """Starts an update, and behind it the read of the first step that has to see it.
-
-        Args:
-            taken: what was read, and takes part with its gradients.
-            last: the step that was read last.
-            weight: of this rank's gradients.
-            numbers: of the optimizer's step.
-        """
+        """Starts an update by what was taken, and behind it the first read that has to see it."""
         self.wait()  # for the update before, which may have failed
         plans, gradients = [one.plan for one in taken], [one.take() for one in taken]
         self._last = self._start(
@@ -423,7 +390,6 @@ class StepOrder:
             self._read(ahead[-1])
 
     def wait(self) -> None:
-        """Waits for all updates that were started."""
         if self._last is not None:
             self._last.wait()
             self._last = None

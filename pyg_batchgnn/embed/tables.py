@@ -69,7 +69,6 @@ class InitialRows:
     bound: float | None = None  # the largest absolute value; None is 1 / sqrt(F) of a table of F columns
 
     def fill(self, table: EmbeddingTable, schema: Schema) -> None:
-        """Writes the initial rows of a table."""
         bound = 1 / math.sqrt(max(table.columns, 1)) if self.bound is None else self.bound
         key = ops.fold_key(ops.fold_key(0, self.seed % 2**64), _EMBEDDING)
         if schema.num_types > 1:
@@ -80,7 +79,6 @@ class InitialRows:
 def make_table(
     schema: Schema, node_type: int, node: Tensor, columns: int, dtype: torch.dtype
 ) -> EmbeddingTable:
-    """Makes a table whose rows are not yet written."""
     weight = torch.empty(node.numel(), columns, dtype=dtype)
     ops.advise_huge_pages(weight)
     return EmbeddingTable(schema.node_groups[node_type], node_type, node, weight)
@@ -93,8 +91,8 @@ def make_table(
 class NodeOwners:
     """The owners of all nodes, and the nodes of this rank.
 
-    A graph that one process holds is one part, of which internal ids are original ids behind those
-    of the types before.
+    A graph that one process holds is one part. Its internal ids are the original ids, one type
+    after the other.
     """
 
     schema: Schema  # the node types and the relations
@@ -124,14 +122,12 @@ class NodeOwners:
 
     @staticmethod
     def is_partitioned(data: Any) -> bool:
-        """Returns whether a graph is a pair of stores that is spread over ranks."""
         return isinstance(data, (tuple, list)) and any(isinstance(one, DistGraphStore) for one in data)
 
     def __str__(self) -> str:
         return f"{self.book} of the types {list(self.schema.node_types)}"
 
     def check_comm(self, comm: Communicator) -> None:
-        """Raises ValueError unless there are as many ranks as parts."""
         if comm.size != self.book.parts or comm.rank != self.rank:
             raise ValueError(
                 f"part {self.rank} of {self.book.parts} cannot be on rank {comm.rank} of {comm.size}; give "
@@ -139,7 +135,6 @@ class NodeOwners:
             )
 
     def original_ids(self, node_type: int) -> Tensor:
-        """Returns the original ids of this rank's nodes of a type, [n_t] int64."""
         if self.part is not None:
             return self.part.original_ids(node_type)
         return torch.arange(self.book.num_nodes_of(node_type))
@@ -151,7 +146,6 @@ class NodeOwners:
 
 
 def _counts(data: Any) -> tuple[Schema, list[int]]:
-    """Returns the schema of a graph that one process holds, and the nodes of each type."""
     if isinstance(data, CscGraph):
         return HOMOGENEOUS, [data.num_nodes]
     if isinstance(data, HeteroData):
@@ -176,13 +170,6 @@ class EmbeddingTables:
     """The rows of the nodes that a rank owns, of every node type that has a table.
 
     Making the tables is collective, and so is every method that says so.
-
-    Args:
-        data: the graph; see `NodeOwners.of`.
-        columns: the number of columns, by node type; a number alone is that of the only type.
-        initial: the rule of initial rows.
-        dtype: torch.float32 or torch.float64.
-        comm: of all ranks; None makes one.
 
     Attributes:
         owners: the owners of all rows.
@@ -259,10 +246,10 @@ class EmbeddingTables:
         return self.tables[self.node_types.index(node_type)]
 
     def synchronize(self) -> None:
-        """Waits for the updates that were started: for none here."""
+        """Waits for the updates that were started; there are none here."""
 
     def _changed(self) -> None:
-        """Notes that rows were overwritten."""
+        """Hears that rows were overwritten; nothing waits for them here."""
 
     def prepare(self, rule: UpdateRule) -> None:
         """Makes what a rule keeps for each number, unless it is there. `EmbeddingOptimizer` calls
@@ -289,13 +276,11 @@ class EmbeddingTables:
 
 
 def _close(comm: Communicator) -> None:
-    """Ends the thread of a communicator of one process."""
     with contextlib.suppress(RuntimeError):  # the garbage collector may run on that very thread
         comm.close()
 
 
 def _columns_by_type(columns: int | Mapping[str, int], schema: Schema) -> dict[int, int]:
-    """Returns the number of columns of each type that has a table, in the order of types."""
     if not isinstance(columns, Mapping):
         if schema.num_types > 1:
             raise ValueError(

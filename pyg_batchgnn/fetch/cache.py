@@ -37,15 +37,11 @@ class CacheSplit:
 
     @property
     def hits(self) -> int:
-        """The number of nodes whose rows the cache has."""
         return self.row.numel()
 
 
 class CachedRows:
-    """The rows of some remote nodes of one type.
-
-    Args:
-        node: [c] int64 internal ids, ascending.
+    """The rows of some remote nodes of one type, by ascending internal ids.
 
     Attributes:
         node: as given.
@@ -57,7 +53,6 @@ class CachedRows:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of rows and ids."""
         return self.node.nbytes + sum(column.nbytes for column in self._rows.columns.values())
 
     def begin_fill(self, row_format: RowFormat) -> Iterator[slice]:
@@ -68,7 +63,6 @@ class CachedRows:
             yield slice(begin, begin + piece)
 
     def fill(self, at: slice, read: RowBlock) -> None:
-        """Keeps rows that were read, for the nodes at some positions."""
         columns = read.columns
         for name, column in self._rows.columns.items():
             column[at] = columns[name]
@@ -92,20 +86,16 @@ class CachedRows:
 
 
 def bytes_in_cache(row_format: RowFormat) -> int:
-    """Returns the bytes that a node takes in a cache."""
     return _ID_BYTES + row_format.row_bytes
 
 
 def _fresh(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Returns memory of torch's allocator, which is kept."""
+    """Returns memory from torch's allocator rather than from the package's cache."""
     return torch.empty(shape, dtype=dtype)
 
 
 def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the places of the values that two ascending vectors have in common, in each of them.
-
-    The shorter vector is looked up in the longer one.
-    """
+    """Returns the places of the values that two ascending vectors share, in each of them."""
     if one.numel() < other.numel():
         at, found = _common(other, one)
         return found, at
@@ -200,10 +190,6 @@ class SeedShare:
     def begin(self, nodes: int, ranks: Sequence[int]) -> Tensor:
         """Returns the probability that some ranks' minibatches have each node among their seeds.
 
-        Args:
-            nodes: the number of nodes of the part.
-            ranks: consecutive ranks.
-
         Returns:
             [nodes, ranks] float32, or one column for all ranks.
         """
@@ -224,8 +210,6 @@ def inclusion(
     It is collective. Times and weights of edges are not looked at.
 
     Args:
-        part: this rank's part.
-        comm: the communicator of all ranks.
         plan: fanouts and replacement.
         seeds: this rank's seed nodes.
 
@@ -256,8 +240,6 @@ def _propagated(found: Tensor, edges: _EdgesBySource, targets: Sequence[_Targets
 
 @dataclass(frozen=True, eq=False)
 class _Targets:
-    """The nodes of this part that one relation leads to."""
-
     rows: slice  # their rows among the nodes of the part
     degree: Tensor  # [n_t] float32, the number of in-edges of each
     plan: SamplingPlan  # the plan
@@ -265,7 +247,6 @@ class _Targets:
 
     @classmethod
     def of(cls, part: Part, plan: SamplingPlan) -> list[_Targets]:
-        """Returns the targets of every relation."""
         ends = zip(part.schema.relations, part.schema.target_types, part.relations, strict=True)
         return [
             cls(part.rows_of(target), edges.degrees.to(torch.float32), plan, names)
@@ -273,11 +254,8 @@ class _Targets:
         ]
 
     def passed(self, found: Tensor, hop: int) -> Tensor:
-        """Returns the probability that a hop finds the source of a given in-edge of each target.
-
-        Args:
-            found: [n, c], the probability that a node of the part is expanded in this hop.
-            hop: the number of the hop.
+        """Returns the probability that a hop finds the source of a given in-edge of each target,
+        [n_t, c].
 
         Returns:
             [n_t, c].
@@ -317,9 +295,6 @@ class _EdgesBySource:
         """Sums ``values`` over the targets of every node's out-edges, [n, c].
 
         It is collective and takes one round.
-
-        Args:
-            values: [targets, c], relation by relation.
         """
         sums = ops.aggregate(values, self._ptr, self._targets)
         received = self._comm.exchange(sums, self._counts, _HEADER).split()
@@ -360,10 +335,7 @@ def choose_rows(
     """Chooses the remote rows that are to stay on this rank; collective.
 
     Args:
-        part: this rank's part.
         held: the ranks whose rows can be read here without asking, and that can read this rank's.
-        reader: reads the attributes that are wanted.
-        request: the purpose of the cache.
 
     Returns:
         By group of nodes, [c] int64 internal ids, ascending.
@@ -388,7 +360,7 @@ def choose_rows(
 
 @dataclass(frozen=True, eq=False)
 class _Price:
-    """The bytes that a node takes in the cache and those that it spares, by node type."""
+    """Prices nodes by the bytes that they take in the cache and those that they spare, by type."""
 
     book: PartitionBook  # tells the type of each node
     held: Tensor  # [types] int64, bytes of a node in the cache
@@ -401,7 +373,6 @@ class _Price:
         return cls(book, held, torch.tensor([one.wire_bytes for one in formats]))
 
     def most_rows(self, budget: int) -> int:
-        """Returns the largest number of rows that a budget holds."""
         useful = self.held[self.spared > 0]
         return budget // int(useful.min()) if useful.numel() else 0
 
@@ -424,27 +395,24 @@ class _Price:
 
 @dataclass(frozen=True, eq=False)
 class _Ranked:
-    """Nodes in descending order of value."""
-
     node: Tensor  # [k] int64 internal ids
     value: Tensor  # [k] float64
     held: Tensor  # [k] int64, the bytes of each in the cache
 
     def offered(self, budget: int) -> Tensor:
-        """Returns the nodes that may be among the best of all owners, [k, 2] float64 with values.
-
-        They are those that fit the budget, and the first that does not.
-        """
+        """Returns the nodes that fit the budget and the next one, [k, 2] float64 with values."""
         may_fit = self.held.cumsum(0) - self.held < budget
         return torch.stack([self.node.to(torch.float64), self.value], 1)[may_fit]
 
     def chosen(self, budget: int) -> Tensor:
-        """Returns the nodes up to the first that does not fit the budget, [c] int64 ascending."""
+        """Returns the nodes that fit the budget, up to the first that does not, [c] int64
+        ascending.
+        """
         return self.node[self.held.cumsum(0) <= budget].sort().values
 
 
 def _chosen(comm: Communicator, candidates: list[Tensor], price: _Price, budget: int) -> Tensor:
-    """Returns the ids, [c] int64 ascending, of the best nodes that all owners offer."""
+    """Returns the best nodes that all owners offer, [c] int64 ascending ids."""
     offered = comm.exchange(candidates, None, Header(MessageKind.LOOKUP)).rows
     node, value = offered[:, 0].to(torch.int64), offered[:, 1].contiguous()
     return price.ranked(node, value, budget).chosen(budget)

@@ -81,11 +81,8 @@ class DistinctNodes:
 
 
 def distinct_nodes(nodes: Sequence[Tensor], num_nodes: int) -> DistinctNodes:
-    """Finds the distinct nodes of one type.
-
-    Args:
-        nodes: for each minibatch, [N] int64 ids.
-        num_nodes: a number above all ids.
+    """Finds the distinct nodes of one type in each minibatch's ids, [N] int64 below
+    ``num_nodes``.
     """
     # A search takes time that grows with num_nodes.
     if not any(node.numel() for node in nodes):
@@ -116,9 +113,8 @@ class InPlaceFetcher:
         }
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Returns the group's minibatches with the tables; see `Fetcher`.
-
-        Types and relations that a minibatch does not reach share their empty rows and cost nothing.
+        """Types and relations that a minibatch does not reach share their empty rows and cost
+        nothing.
         """
         return Fetched([Minibatch.of(one, self._attributes(one)) for one in group.minibatches])
 
@@ -189,7 +185,6 @@ class BlockFetcher:
         self._read, self._num_nodes = read, num_nodes
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Returns the group's minibatches with blocks for all of them; see `Fetcher`."""
         minibatches = group.minibatches
         groups = minibatches[0].schema.node_groups if minibatches else ()
         found = [self._distinct(number, group) for number in range(len(groups))]
@@ -206,7 +201,6 @@ class BlockFetcher:
         return Fetched(ready, sum(table.nbytes for table in tables if isinstance(table, Tensor)))
 
     def _distinct(self, number: int, group: FetchGroup) -> DistinctNodes:
-        """Returns the distinct nodes of one type."""
         nodes = [minibatch.nodes[number].node for minibatch in group.minibatches]
         return distinct_nodes(nodes, self._num_nodes[number])
 
@@ -222,7 +216,7 @@ _IN_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
 
 
 def is_mapped(tensor: Tensor) -> bool:
-    """Returns whether the first byte of a CPU tensor lies in a mapped file; see `are_mapped`."""
+    """Returns whether the first byte of a CPU tensor lies in a mapped file."""
     return are_mapped([tensor])[0]
 
 

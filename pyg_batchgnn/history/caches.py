@@ -113,7 +113,6 @@ class UnderWay:
 
     @classmethod
     def arrived(cls, step: int, messages: list[Tensor]) -> UnderWay:
-        """Returns rows that have arrived. ``messages``: the bytes of each rank."""
         return cls(step, lambda: messages)
 
 
@@ -158,12 +157,10 @@ class PushQueue:
         return list(self._queue)
 
     def restore(self, pushes: list[UnderWay]) -> None:
-        """Replaces what is under way."""
         self._queue = deque(pushes)
 
 
 def header_of(epoch: int, step: int) -> Header:
-    """Returns the header of the push of a step."""
     return Header(MessageKind.PUSH, epoch, step)
 
 
@@ -447,7 +444,6 @@ class HistoricalCaches:
         self._pending = []
 
     def _draw(self, seed: int, layer: int) -> int:
-        """Returns the key by which the rows of a layer are drawn."""
         key = 0
         for word in (seed, *self._place, layer):
             key = ops.fold_key(key, word % (1 << 64))

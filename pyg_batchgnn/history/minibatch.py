@@ -29,7 +29,7 @@ from pyg_batchgnn.types import NODES
 
 
 class PassedMinibatch(Protocol):
-    """The parts of a minibatch that a pass reads; see `HistoricalMinibatch`."""
+    """The parts of a minibatch that a pass reads."""
 
     @property
     def halo(self) -> SampledNodes: ...
@@ -248,10 +248,7 @@ class OwnRowFetcher:
         return [0]
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Returns the group's minibatches with the attributes of their own nodes; see `Fetcher`.
-
-        It is collective if rows of the store were written.
-        """
+        """Is collective if rows of the store were written."""
         self._caches.features.fetch(self._store)
         made = [HistoricalMinibatch.of_part(one, self._caches, self._tables) for one in group.minibatches]
         return Fetched(list(made))
