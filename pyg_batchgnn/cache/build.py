@@ -15,7 +15,7 @@ from pyg_batchgnn.cache.pieces import RelationPiece
 from pyg_batchgnn.ops import OwnedEdges, digest_text
 from pyg_batchgnn.types import FEATURES
 
-# Kinds ############################################################################################
+# Aggregations #####################################################################################
 
 
 _NOT_FIXED = {
@@ -59,7 +59,7 @@ class Aggregation(str, enum.Enum):
         )
 
 
-# Build ############################################################################################
+# Computing ########################################################################################
 
 
 #: The name of the column of GCN's factors in pieces.
@@ -164,7 +164,7 @@ def aggregator(
     return symmetric if kind is Aggregation.SYMMETRIC else reduced
 
 
-# Fingerprint ######################################################################################
+# Fingerprints #####################################################################################
 
 
 #: Odd numbers of 64 bits.

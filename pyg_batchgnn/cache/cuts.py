@@ -12,8 +12,6 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import OwnedEdges
 
-# Cuts #############################################################################################
-
 
 @dataclass(frozen=True)
 class PieceLimits:

@@ -1,4 +1,4 @@
-"""Pieces of the nodes that a process owns, with the rows of the sources of their in-edges."""
+"""Pieces of the nodes that a process owns, with the rows of their in-neighbours."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from pyg_batchgnn.comm.diagnosis import ProcessInfo, host_from
 
-# Library ##########################################################################################
+# Libraries ########################################################################################
 
 
 #: The packages with which the backend is built and tested. The extra "ccl" installs them.
@@ -88,7 +88,7 @@ def _first(paths: Iterator[Path]) -> Path | None:
     return next((path.resolve() for path in paths if path.exists()), None)
 
 
-# Facts ############################################################################################
+# Facts of ranks ###################################################################################
 
 # The facts that ranks tell each other before oneCCL starts: where they run and what they can
 # share.
@@ -269,7 +269,7 @@ def _local_address(peer: str) -> str:
         return ""
 
 
-# Settings #########################################################################################
+# Environment ######################################################################################
 
 
 #: Seconds after which oneCCL gives up on its own. The group's timeout ends before that.

@@ -209,7 +209,7 @@ class Exchange:
         )
 
 
-# Abandoned ########################################################################################
+# Abandoned groups #################################################################################
 
 # Process groups that broke in the middle of a collective, and that are kept until the process
 # ends.

@@ -26,7 +26,7 @@ from pyg_batchgnn.comm.rows import (
 )
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 
-# Reduce ###########################################################################################
+# Sums #############################################################################################
 
 # Sums over ranks, always added in the order of ranks, so that the bits do not depend on timing.
 #
@@ -133,7 +133,7 @@ def ordered_sum(terms: list[Tensor], weights: list[float] | None) -> Tensor:
     return total.to(dtype)
 
 
-# Values ###########################################################################################
+# Small values #####################################################################################
 
 
 def gather_values(
@@ -212,7 +212,7 @@ def _ranks(ranks: list[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
-# Together #########################################################################################
+# Work that may fail ###############################################################################
 
 
 #: Makes the error that every rank raises, from the text of each rank that failed, by rank.

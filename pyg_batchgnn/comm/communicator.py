@@ -169,7 +169,7 @@ def _of_cpu(name: str) -> str:
     return pairs.get("cpu", name)
 
 
-# Create ###########################################################################################
+# Making groups ####################################################################################
 
 # Making communicators: the default process group, the introduction of ranks, and a group of their
 # own.
@@ -474,7 +474,7 @@ def _close_all() -> None:
     ccl.rest()
 
 
-# Hook #############################################################################################
+# Gradient hook ####################################################################################
 
 
 Hook = Callable[[Any, GradBucket], Future[Tensor]]

@@ -317,7 +317,7 @@ def _failure(text: bytes) -> Failure:
         raise CommError(f"the store holds a failure that cannot be read: {text!r}") from error
 
 
-# Process info #####################################################################################
+# Processes ########################################################################################
 
 
 _PROC = Path("/proc")
@@ -391,7 +391,7 @@ def _stat(pid: int) -> tuple[str, int]:
     return words[0], int(words[19])
 
 
-# Endpoints ########################################################################################
+# Sockets ##########################################################################################
 
 # The local addresses of a process's TCP connections.
 #

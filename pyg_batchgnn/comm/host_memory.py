@@ -28,7 +28,7 @@ from torch import Tensor
 from pyg_batchgnn.comm.collectives import Collectives, name_failures
 from pyg_batchgnn.comm.errors import CommError
 
-# Host memory ######################################################################################
+# Shared blocks ####################################################################################
 
 
 T = TypeVar("T")
@@ -161,7 +161,7 @@ def _map(block: int, size: int, access: Access) -> Tensor:
         return torch.frombuffer(memory, dtype=torch.uint8)
 
 
-# Layout ###########################################################################################
+# Layout of rows ###################################################################################
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import AllToAllOptions
 from pyg_batchgnn.comm.message import NUMBERS_BYTES, Message
 from pyg_batchgnn.ops import Turns
 
-# Wait #############################################################################################
+# Waiting ##########################################################################################
 
 
 _SLICE = timedelta(milliseconds=100)

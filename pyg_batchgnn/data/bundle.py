@@ -23,7 +23,7 @@ from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.types import FEATURES, LABELS, Relation
 
-# Features #########################################################################################
+# Sparse features ##################################################################################
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _relations(
         yield names, (cell == found).nonzero()[:, 0]
 
 
-# Bundle ###########################################################################################
+# Files ############################################################################################
 
 
 _RESTORE = "copy the .npz and its .json again from where they came from"

@@ -58,7 +58,7 @@ class LinkSplit:
         return {**{name: one for name, one in fixed.items() if one is not None}, **self.tables}
 
 
-# Sets #############################################################################################
+# Node and edge sets ###############################################################################
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,7 +55,7 @@ from pyg_batchgnn.types import (
     Schema,
 )
 
-# Folder reader ####################################################################################
+# Arrays ###########################################################################################
 
 
 #: Attributes that may lie in the folder itself, as in folders made by hand.
@@ -314,7 +314,7 @@ def array_name(array: str) -> str:
     return array.rpartition("/")[2]
 
 
-# Folder links #####################################################################################
+# Links ############################################################################################
 
 
 def read_links(folder: FolderReader, schema: Schema) -> dict[Group, dict[str, LinkSplit]]:
@@ -343,7 +343,7 @@ def read_links(folder: FolderReader, schema: Schema) -> dict[Group, dict[str, Li
     }
 
 
-# Folder ###########################################################################################
+# The folder #######################################################################################
 
 
 def read_folder(path: str | Path) -> Dataset:

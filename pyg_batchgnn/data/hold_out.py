@@ -12,7 +12,7 @@ from pyg_batchgnn.data.dataset import Dataset, EdgeSet, LinkSplit
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.types import Relation, reverse_of, stored_reverse
 
-# Reversed #########################################################################################
+# Reverse relations ################################################################################
 
 
 def with_reverse_relations(dataset: Dataset) -> Dataset:

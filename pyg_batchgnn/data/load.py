@@ -31,7 +31,7 @@ from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.data.undirected import ParallelEdges, undirected_dataset
 from pyg_batchgnn.types import Relation, RowKind
 
-# Load options #####################################################################################
+# Options in names #################################################################################
 
 
 HOLD_OUT = ("hold_out", "links", "reverse")
@@ -97,7 +97,7 @@ def to_member(kind: Any, name: str, value: Any) -> Any:
         raise DatasetError(f"option {name} is {value!r}; choose among {names}") from error
 
 
-# Load #############################################################################################
+# Loading ##########################################################################################
 
 # A larger generated graph has to be written to a folder and mapped.
 IN_MEMORY_BYTES = 4 << 30

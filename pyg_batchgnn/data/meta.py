@@ -14,7 +14,7 @@ from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, promise_of, read_json, write_json
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
-# Layout ###########################################################################################
+# Names of arrays ##################################################################################
 
 # The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`,
 # `links/train/index`.

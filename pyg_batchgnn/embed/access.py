@@ -61,7 +61,7 @@ def _shared(features: DistFeatureStore, columns: Tensor) -> Mapping[int, Tensor]
     return {rank: arrays["rows"] for rank, arrays in share_arrays(comm, {"rows": columns}).items()}
 
 
-# Access ###########################################################################################
+# Tables ###########################################################################################
 
 
 class AccessibleTables(EmbeddingTables):

@@ -1,4 +1,4 @@
-"""Reads tables from a folder, for any number of ranks."""
+"""Tables in files: saved and loaded by any number of ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pyg_batchgnn.data.files import (
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.partition import with_files
 
-# Whole ############################################################################################
+# One file for all rows ############################################################################
 
 
 #: Bytes of rows that the first rank receives at once.
@@ -103,7 +103,7 @@ def read_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communic
     with_files(comm, read)
 
 
-# Folder meta ######################################################################################
+# META.json ########################################################################################
 
 # META.json of a folder of tables.
 #
@@ -163,7 +163,7 @@ class EmbeddingMeta:
             )
 
 
-# Load #############################################################################################
+# Loading ##########################################################################################
 
 
 #: Rows that are copied at once.
@@ -256,7 +256,7 @@ def _common(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
     return order[place[hit]], hit
 
 
-# Save #############################################################################################
+# Saving ###########################################################################################
 
 
 def save_tables(

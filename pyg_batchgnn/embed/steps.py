@@ -25,7 +25,7 @@ from pyg_batchgnn.embed.plan import StepPlan, TablePlan
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.ops import RowChanges, RowGradients, RowStep
 
-# Wire #############################################################################################
+# Messages #########################################################################################
 
 # The two exchanges of a step: rows go to the ranks that need them, gradients come back.
 #

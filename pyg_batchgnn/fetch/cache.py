@@ -156,7 +156,7 @@ class FeatureCache:
             self.rows[group].put(blocks[group], split)
 
 
-# Inclusion ########################################################################################
+# Inclusion probabilities ##########################################################################
 
 # The probability that a minibatch of each rank holds each node.
 #
@@ -304,7 +304,7 @@ class _EdgesBySource:
         return out
 
 
-# Choice ###########################################################################################
+# Choosing rows ####################################################################################
 
 # The choice of the rows of a feature cache.
 #

@@ -69,7 +69,7 @@ class Fetcher(Protocol):
         """Fetches the attributes of a group's minibatches together."""
 
 
-# Distinct #########################################################################################
+# Distinct nodes ###################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ def as_table(value: Any, num_nodes: int) -> Tensor | str:
     return value
 
 
-# Block ############################################################################################
+# Blocks ###########################################################################################
 
 # Attributes that are copied into blocks for each fetch group.
 #
@@ -205,7 +205,7 @@ class BlockFetcher:
         return distinct_nodes(nodes, self._num_nodes[number])
 
 
-# Mapped ###########################################################################################
+# Mapped files #####################################################################################
 
 
 _MAPS = Path("/proc/self/maps")

@@ -1,4 +1,4 @@
-"""Historical embeddings of a rank: its caches, and what it pushes to the caches of its peers."""
+"""The historical embeddings of a rank: its caches, and its pushes to the caches of peers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyg_batchgnn.history.embedding_cache import EmbeddingCache, FoundRows
 from pyg_batchgnn.history.halo import Halo, HaloFeatures
 from pyg_batchgnn.store import DistGraphStore
 
-# Message ##########################################################################################
+# Messages #########################################################################################
 
 # The message in which a rank pushes rows to a peer.
 #
@@ -101,7 +101,7 @@ def _filled(size: int) -> int:
     return -(-size // _WORD) * _WORD
 
 
-# Push #############################################################################################
+# Pushes ###########################################################################################
 
 
 @dataclass(frozen=True, eq=False)

@@ -248,7 +248,7 @@ class OwnRowFetcher:
         return [0]
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Is collective if rows of the store were written."""
+        """Makes the minibatches; collective if rows of the store were written."""
         self._caches.features.fetch(self._store)
         made = [HistoricalMinibatch.of_part(one, self._caches, self._tables) for one in group.minibatches]
         return Fetched(list(made))

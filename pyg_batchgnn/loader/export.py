@@ -120,7 +120,7 @@ def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> No
         remember(edges, minibatch)
 
 
-# Block export #####################################################################################
+# From blocks ######################################################################################
 
 
 class BlockExporter:

@@ -27,7 +27,7 @@ from pyg_batchgnn.sample import put_entry
 from pyg_batchgnn.store import AttributeGroups
 from pyg_batchgnn.types import EDGES, NODES, Group
 
-# Gather ###########################################################################################
+# Gathering ########################################################################################
 
 
 class Gatherer:
@@ -118,7 +118,7 @@ def _select(value: Any, index: Tensor, dim: int) -> Any:
     return index_select(value, index.to(device), dim)
 
 
-# Filter ###########################################################################################
+# From a Data or HeteroData ########################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +224,7 @@ def _sampled_adj_t(adj_t: Any, sampled: SampledRelation, gather: Gatherer) -> An
     return type(adj_t)(row=col, col=row, value=value, sparse_sizes=size, is_sorted=False, trust_data=True)
 
 
-# Filter stores ####################################################################################
+# From feature stores ##############################################################################
 
 # PyG batches with the attributes of a feature store.
 #

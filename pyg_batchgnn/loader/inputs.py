@@ -1,4 +1,4 @@
-"""The inputs of a loader, and the numbers of its graph."""
+"""The nodes that a loader's minibatches begin with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyg_batchgnn.ops import check_range, check_vector, digest_text, minibatch_k
 from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
 from pyg_batchgnn.types import Group, Schema
 
-# Places ###########################################################################################
+# Positions ########################################################################################
 
 
 class Places:
@@ -174,7 +174,7 @@ class InputRequest(Protocol[InputsT]):
         """
 
 
-# Node inputs ######################################################################################
+# Checked nodes ####################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,7 +308,7 @@ class NodeInputs:
         )
 
 
-# Input nodes ######################################################################################
+# Nodes of the user ################################################################################
 
 
 @dataclass(frozen=True, eq=False)

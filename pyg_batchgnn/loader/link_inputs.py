@@ -27,7 +27,7 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.types import Relation, Schema
 
-# Link digest ######################################################################################
+# Digests ##########################################################################################
 
 
 #: Links that are digested at once.
@@ -62,7 +62,7 @@ def described(values: Tensor) -> list[Any]:
     return [str(values.dtype), list(values.shape), digest_text(minibatch_key(words))]
 
 
-# Link inputs ######################################################################################
+# Checked links ####################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +200,7 @@ def _digest(parts: Sequence[Tensor]) -> str:
     return digest_text(minibatch_key(torch.cat(list(parts)).contiguous()))
 
 
-# Input links ######################################################################################
+# Links of the user ################################################################################
 
 
 @dataclass(frozen=True, eq=False)

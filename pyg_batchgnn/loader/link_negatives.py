@@ -43,7 +43,7 @@ from pyg_batchgnn.store import (
 )
 from pyg_batchgnn.types import Relation, Schema
 
-# Link negatives ###################################################################################
+# Forms of the user ################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor 
     return links.label + 1
 
 
-# Link places ######################################################################################
+# Planning #########################################################################################
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,9 @@ from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExport
 from pyg_batchgnn.loader.inputs import InputRequest, Inputs, InputsT
 from pyg_batchgnn.loader.link_negatives import LinkPlace, LinksHere
 from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest, has_edge_attributes
-from pyg_batchgnn.loader.pipeline import Composition, Pipeline, as_they_are, rules_of, shape_of, step_shape
+from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.position import Order, order_of
-from pyg_batchgnn.loader.prefetch import LocalWorld
+from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.schedule import DrawnOrder, DrawnSchedule, GlobalSchedule, SeedSchedule
 from pyg_batchgnn.loader.source import (
     DataSource,
@@ -48,11 +48,11 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import Sortedness, attribute_by_group
 from pyg_batchgnn.types import FEATURES
 
-# Local sampler ####################################################################################
+# Sampler ##########################################################################################
 
 
 def local_sampler(
-    data: Any, request: SamplingRequest, threads: int | None, world: LocalWorld
+    data: Any, request: SamplingRequest, threads: int | None, world: World
 ) -> PygNeighborSampler:
     given = request.sampler
     if isinstance(given, PygNeighborSampler):
@@ -121,7 +121,7 @@ def _check_graph(given: PygNeighborSampler, data: Any) -> None:
         )
 
 
-# Local setup ######################################################################################
+# Setup ############################################################################################
 
 
 #: The layouts that attributes may have. Native layers read dense rows.
@@ -131,7 +131,7 @@ _LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch
 class LocalSetup:
     """Composes the loader of one process."""
 
-    def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: LocalWorld) -> None:
+    def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: World) -> None:
         self.world, self.node_sampler = world, node_sampler
         self._graph = node_sampler.graph
         self._options = options
@@ -139,7 +139,7 @@ class LocalSetup:
     @classmethod
     def of(cls, data: Any, request: SamplingRequest, options: LoaderOptions) -> LocalSetup:
         _refuse_options_of_ranks(request, options)
-        world = LocalWorld()
+        world = World()
         return cls(local_sampler(data, request, options.threads, world), options, world)
 
     @property
@@ -182,13 +182,10 @@ class LocalSetup:
         schedule: SeedSchedule = (
             DrawnSchedule(DrawnOrder.of(loader), len(self._inputs))
             if order is Order.DRAWN
-            else GlobalSchedule(len(loader.sampler), self.world.rank, self.world.size, step_shape(loader))
+            else GlobalSchedule(len(loader.sampler), 0, 1, step_shape(loader))
         )
         return Composition(
             schedule,
-            as_they_are,
-            pipeline,
-            as_they_are,
             pipeline,
             functools.partial(_native_cost if native else _gathered_cost, pipeline),
             [self.node_sampler.macrobatch, sampler],

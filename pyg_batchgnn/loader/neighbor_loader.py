@@ -1,4 +1,4 @@
-"""The drop-in for PyG's `NeighborLoader`."""
+"""The drop-ins for PyG's loaders: by neighbours, HGT, and links."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pyg_batchgnn.loader.options import (
 )
 from pyg_batchgnn.loader.pipeline import Setup
 from pyg_batchgnn.loader.position import with_keyed_shuffle
-from pyg_batchgnn.loader.prefetch import LocalWorld
+from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.shell import MacrobatchShell
 from pyg_batchgnn.sample import NEIGHBOR_CAP, PygHGTSampler, PygNeighborSampler
 
@@ -45,7 +45,7 @@ def _setup(data: Any, request: SamplingRequest, options: LoaderOptions) -> Setup
     return (RankSetup if options.history is None else HistoricalSetup)(data, request, options)
 
 
-# Neighbor loader ##################################################################################
+# Neighbours #######################################################################################
 
 
 class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
@@ -218,7 +218,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         self._compose(setup)
 
 
-# Hgt loader #######################################################################################
+# HGT ##############################################################################################
 
 
 class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
@@ -289,7 +289,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             features=features,
             attributes=attributes,
         )
-        world = LocalWorld()
+        world = World()
         sampler = PygHGTSampler(
             data,
             num_samples,
@@ -319,7 +319,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         self._compose(setup)
 
 
-# Link neighbor loader #############################################################################
+# Links ############################################################################################
 
 
 class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):

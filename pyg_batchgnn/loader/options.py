@@ -1,4 +1,4 @@
-"""The arguments that `MacrobatchNeighborLoader` adds to PyG's, and those it refuses."""
+"""The arguments of loaders, checked: sampling, attributes, sizes, and what does not go together."""
 
 from __future__ import annotations
 

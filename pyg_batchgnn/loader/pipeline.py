@@ -259,15 +259,21 @@ class Composition:
     """The parts that a loader is composed of."""
 
     schedule: SeedSchedule  # which seeds the steps of an epoch have
-    number: NumberSeeds  # finds the internal ids of the seeds of the schedule's steps
     pipeline: Pipeline  # makes the batches of an epoch
-    number_any: NumberSeeds  # finds the internal ids of any seeds
-    calls: Pipeline  # makes the batches of ``loader(index)``, whose seeds may be any
     cost: MeasureCost  # measures what attributes take
     samplers: Sequence[Sampler]  # all samplers; they have one seed
     #: returns what decides, beside seed, epoch and schedule, which minibatches a loader has
     shape: Callable[[NodeLoader], dict[str, Any]]
+    #: makes the batches of ``loader(index)``, whose seeds may be any; None if ``pipeline`` does
+    any_pipeline: Pipeline | None = None
+    number: NumberSeeds = as_they_are  # finds the internal ids of the seeds of the schedule's steps
+    number_any: NumberSeeds = as_they_are  # finds the internal ids of any seeds
     follower: StepFollower | None = None  # is told of every step, or None
+
+    @property
+    def calls(self) -> Pipeline:
+        """Makes the batches of ``loader(index)``."""
+        return self.any_pipeline or self.pipeline
 
 
 class Setup(Protocol):

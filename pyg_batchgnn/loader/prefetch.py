@@ -109,52 +109,35 @@ def _in_mode(wants_grad: bool, make: Callable[[Item], T], item: Item) -> T:
 MAX_AUTO = 32
 
 
-class World(Protocol):
-    """The processes that make a loader's macrobatches together."""
+class World:
+    """The processes that make a loader's macrobatches together: here this one, alone."""
 
-    rank: int  # this process
-    size: int  # the number of processes
+    size: int = 1  # the number of processes
     #: True if making a macrobatch takes all processes, which then have to do everything in the same
     #: order
-    collective: bool
+    collective: bool = False
 
     def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
         """Raises AgreementError unless the arguments are the same everywhere."""
 
     def gather(self, value: Any) -> list[Any]:
         """Returns the values of all processes, by rank."""
-
-    def seed(self, given: int | None) -> int:
-        """Returns the given seed, or one that is drawn and is the same everywhere."""
-
-    def max_macrobatch(self, steps: int | None) -> int:
-        """Returns the largest macrobatch that "auto" stands for, in an epoch of ``steps`` steps."""
-
-    def now(self, work: Callable[[], T]) -> T:
-        """Does a piece of work after all that was started before."""
-
-    def executor(self) -> Executor:
-        """Makes what prepares macrobatches ahead, for one iterator."""
-
-
-class LocalWorld:
-    rank, size, collective = 0, 1, False
-
-    def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None: ...
-
-    def gather(self, value: Any) -> list[Any]:
         return [value]
 
     def seed(self, given: int | None) -> int:
+        """Returns the given seed, or one that is drawn and is the same everywhere."""
         return drawn_seed() if given is None else given
 
     def max_macrobatch(self, steps: int | None) -> int:  # noqa: ARG002
+        """Returns the largest macrobatch that "auto" stands for, in an epoch of ``steps`` steps."""
         return MAX_AUTO
 
     def now(self, work: Callable[[], T]) -> T:
+        """Does a piece of work after all that was started before."""
         return work()
 
     def executor(self) -> Executor:
+        """Makes what prepares macrobatches ahead, for one iterator."""
         return ThreadExecutor()
 
 

@@ -1,4 +1,4 @@
-"""The beginning of a loader over ranks: its stores, the seeds that each rank trains, and links."""
+"""The inputs of a loader over ranks: its stores, the seeds that each rank trains, and its links."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pyg_batchgnn.loader.pipeline import (
     _NONE,
     NumberSeeds,
 )
-from pyg_batchgnn.loader.prefetch import Executor, T, drawn_seed
+from pyg_batchgnn.loader.prefetch import Executor, T, World, drawn_seed
 from pyg_batchgnn.loader.schedule import ScheduleName, SeedStep
 from pyg_batchgnn.ops import keyed_permutation
 from pyg_batchgnn.partition import Part, send_rows
@@ -347,13 +347,13 @@ class RankExecutor:
                 handle.wait()
 
 
-class RankWorld:
+class RankWorld(World):
     """The ranks of a communicator. All methods but `now` and `executor` are collective."""
 
     collective = True
 
     def __init__(self, comm: Communicator) -> None:
-        self.rank, self.size, self._comm = comm.rank, comm.size, comm
+        self.size, self._comm = comm.size, comm
 
     def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
         self._comm.run_job(lambda: self._comm.check_agreement(arguments()))

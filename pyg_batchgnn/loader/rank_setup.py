@@ -69,7 +69,7 @@ from pyg_batchgnn.store import (
 )
 from pyg_batchgnn.types import NODES, Group
 
-# Rank sampling ####################################################################################
+# Sampling #########################################################################################
 
 
 RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler | HaloSampler
@@ -186,10 +186,7 @@ class _HostRules:
         return sum_weights(name, replicate_attribute(self.features, name), self.graph, orders)
 
 
-# Trained seeds ####################################################################################
-
-
-# Rank setup #######################################################################################
+# Setup ############################################################################################
 
 
 class RankSetup:
@@ -245,13 +242,13 @@ class RankSetup:
             self.world.now(lambda: fetcher.make_cache(request))
         return Composition(
             schedule,
-            self._number(trained.seeds),
             pipeline,
-            looked_up(inputs, graph) if self._looks_up(inputs) else as_they_are,
-            pipeline.with_sampler(samplers.any),
             functools.partial(_cost, fetcher.row_bytes, options.export),
             [samplers.scheduled, samplers.any],
             shape,
+            any_pipeline=pipeline.with_sampler(samplers.any),
+            number=self._number(trained.seeds),
+            number_any=looked_up(inputs, graph) if self._looks_up(inputs) else as_they_are,
         )
 
     def graph(self, data: Any) -> Any:  # noqa: ARG002

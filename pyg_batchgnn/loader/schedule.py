@@ -22,7 +22,7 @@ from torch_geometric.loader import NodeLoader
 from pyg_batchgnn.loader.position import Order, Remainder, Run, all_states, as_positions, restored
 from pyg_batchgnn.ops import digest_text, minibatch_key, part_key
 
-# Schedule #########################################################################################
+# Global schedule ##################################################################################
 
 
 class ScheduleName(str, enum.Enum):

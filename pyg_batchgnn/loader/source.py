@@ -40,7 +40,7 @@ from pyg_batchgnn.types import Group, Schema
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
 
-# Source ###########################################################################################
+# Fetching #########################################################################################
 
 
 #: The ids of the edges of each minibatch, and the rows of their attributes, by relation.
@@ -167,7 +167,7 @@ def _joined(fetched: Fetched, edges: _EdgeRows) -> Fetched:
     return replace(fetched, minibatches=ready)
 
 
-# Store source #####################################################################################
+# Feature stores ###################################################################################
 
 
 class StoreSource:
@@ -211,7 +211,7 @@ class StoreSource:
         self.reading.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
 
 
-# Contents #########################################################################################
+# Changes of the data ##############################################################################
 
 
 class Contents:
@@ -251,7 +251,7 @@ def advise_tables(values: Iterable[Any]) -> None:
             ops.advise_huge_pages(table)
 
 
-# Data source ######################################################################################
+# Data and HeteroData ##############################################################################
 
 
 class DataSource:

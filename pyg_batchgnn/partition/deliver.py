@@ -18,7 +18,7 @@ from pyg_batchgnn.partition.numbering import Numbering, RunRows, Runs
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 from pyg_batchgnn.types import Group
 
-# Deliver edges ####################################################################################
+# Edges ############################################################################################
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _lengths(comm: Communicator, grouping: Grouping, runs: Runs, relations: int)
     return lengths
 
 
-# Deliver ##########################################################################################
+# Nodes and their lists ############################################################################
 
 
 @dataclass

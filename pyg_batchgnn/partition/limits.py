@@ -157,7 +157,7 @@ def _whole_numbers(comm: Communicator, table: Tensor, own: range, name: str) -> 
     return (mine * scale).round().to(torch.int32)
 
 
-# Unmet ############################################################################################
+# Warnings #########################################################################################
 
 
 def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:

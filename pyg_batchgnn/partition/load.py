@@ -104,7 +104,7 @@ class PartFiles:
         return self._meta.arrays[f"{part_name(number)}/{edge_array('indices', relation)}"].shape[0]
 
 
-# Recut ############################################################################################
+# New cuts #########################################################################################
 
 # Cuts a saved partition for another number of ranks.
 #
@@ -191,7 +191,7 @@ def overlap(own: range, theirs: range) -> tuple[int, int]:
     return (begin - theirs.start, end - theirs.start) if begin < end else (0, 0)
 
 
-# Ranges ###########################################################################################
+# Balanced ranges ##################################################################################
 
 
 #: A function that returns the weight of all nodes before a row, for rows 0 to N; ascending.
@@ -278,7 +278,7 @@ class _Cutter:
         return min(self._nodes, bisect.bisect_left(range(self._nodes + 1), total, key=weight))
 
 
-# Load #############################################################################################
+# Loading ##########################################################################################
 
 
 def load_partition(folder: str | Path, comm: Communicator) -> Part:

@@ -13,7 +13,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind, Received
 from pyg_batchgnn.partition.book import PartitionBook
 
-# Bounded ##########################################################################################
+# Rounds ###########################################################################################
 
 
 #: A rank receives at most this many bytes of rows in one round, if all ranks send it all they have.
@@ -57,7 +57,7 @@ def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[ran
         yield range(min(first, rows), min(first + share, rows))
 
 
-# Move #############################################################################################
+# Exchanges ########################################################################################
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def pull(
     return out
 
 
-# Bounded moves ####################################################################################
+# Exchanges in rounds ##############################################################################
 
 
 def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
@@ -178,7 +178,7 @@ def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tens
     return pull(comm, remote, node)
 
 
-# Add rows #########################################################################################
+# Sums of rows #####################################################################################
 
 
 def add_rows(out: Tensor, row: Tensor, values: Tensor) -> Tensor:

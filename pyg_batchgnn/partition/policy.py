@@ -20,7 +20,7 @@ from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.types import Schema
 
-# Balanced #########################################################################################
+# Built-in policies ################################################################################
 
 
 #: The loads that every graph has: nodes, and in-edges by the owners of their targets.
@@ -139,7 +139,7 @@ def _check_slack(slack: float, name: str) -> None:
         )
 
 
-# Given ############################################################################################
+# Owners from a file ###############################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +193,7 @@ def _read(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tenso
     return owner
 
 
-# Policy ###########################################################################################
+# Policies of users ################################################################################
 
 
 class Neighbours(NamedTuple):

@@ -78,7 +78,7 @@ class JointIds:
         return self.book.offsets[:-1].view(-1, len(self.bounds)) - begins
 
 
-# Reading ##########################################################################################
+# Slices ###########################################################################################
 
 
 @dataclass
@@ -166,7 +166,7 @@ def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
     return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
 
 
-# Read edges #######################################################################################
+# Reading ##########################################################################################
 
 
 #: The ranges begin at multiples of a power of two, so that a histogram of at most this length

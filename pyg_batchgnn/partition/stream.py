@@ -19,7 +19,7 @@ from pyg_batchgnn.partition.move import add_rows, pull, rows_per_round
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
-# Type stream ######################################################################################
+# Nodes of one type ################################################################################
 
 
 #: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
@@ -159,7 +159,7 @@ def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
     return owner.to(torch.int32)
 
 
-# Hashing ##########################################################################################
+# Random owners ####################################################################################
 
 
 _UPPER = (1 << 32) - 1
@@ -189,7 +189,7 @@ def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = No
     return ((upper * parts) >> 32).to(torch.int32)
 
 
-# Owners ###########################################################################################
+# Ranges ###########################################################################################
 
 
 #: The number of nodes hashed at a time.
@@ -267,7 +267,7 @@ def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
     return InEdges(indptr, sources)
 
 
-# Stream ###########################################################################################
+# All types ########################################################################################
 
 
 #: At most this many passes move nodes out of parts that have more than a limit.

@@ -22,7 +22,7 @@ from pyg_batchgnn.store.row_reader import RowReader, write_rows
 from pyg_batchgnn.store.shard import Columns, LocalShard, RowRequest, shard_of, share_shard
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, Group, Schema
 
-# Row lookup #######################################################################################
+# Looking up rows ##################################################################################
 
 
 class RowLookup(Protocol):
@@ -81,7 +81,7 @@ def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
     return {**nodes, **edges}
 
 
-# Tensor attr ######################################################################################
+# PyG's attributes #################################################################################
 
 
 #: PyG's name of the edges of a homogeneous graph.
@@ -121,7 +121,7 @@ def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:
     return ids
 
 
-# Dist features ####################################################################################
+# The store ########################################################################################
 
 
 @dataclass

@@ -18,7 +18,7 @@ from pyg_batchgnn.store.directory import internal_ids, internal_ids_by_type, ori
 from pyg_batchgnn.store.hybrid import HybridTopology
 from pyg_batchgnn.types import Schema
 
-# Dist graph #######################################################################################
+# The store ########################################################################################
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _named(counts: list[int]) -> str:
     return " + ".join(map(str, counts))
 
 
-# Edges of part ####################################################################################
+# Own edges ########################################################################################
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""A graph by destination."""
+"""A graph in memory, by destination."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 from pyg_batchgnn.types import HOMOGENEOUS, Group, Relation, Schema
 
-# Typed graph ######################################################################################
+# Typed graphs #####################################################################################
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,7 +122,7 @@ class TypedGraph:
         return self
 
 
-# Graph ############################################################################################
+# Homogeneous graphs ###############################################################################
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -220,7 +220,7 @@ class CscGraph:
         return self
 
 
-# Backward #########################################################################################
+# Reversed graphs ##################################################################################
 
 
 def reversed_relation(relation: Relation) -> Relation:

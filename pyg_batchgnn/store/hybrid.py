@@ -17,7 +17,7 @@ from pyg_batchgnn.store.graph import TypedGraph
 from pyg_batchgnn.store.part_times import own_attribute
 from pyg_batchgnn.types import Group, Schema
 
-# Hybrid writer ####################################################################################
+# Writing ##########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ class TopologyWriter:
         return int(self._before[part, node_type]) - self._book.nodes_of(part, node_type).start
 
 
-# Hybrid ###########################################################################################
+# Topology #########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +203,7 @@ def to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
     return enumerate(comm.exchange(parts, None, MessageKind.PARTITION).split())
 
 
-# Hybrid attributes ################################################################################
+# Attributes #######################################################################################
 
 
 @dataclass(frozen=True, eq=False)

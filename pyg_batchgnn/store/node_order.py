@@ -105,7 +105,7 @@ def _slice_of(keys: Tensor, splitters: Tensor) -> Tensor:
     return found
 
 
-# Spread existence #################################################################################
+# Existence of nodes ###############################################################################
 
 
 def first_times_of_part(part: Part, comm: Communicator, times: Times) -> Mapping[Group, Tensor]:

@@ -31,7 +31,7 @@ from pyg_batchgnn.store.times import (
 )
 from pyg_batchgnn.types import Group
 
-# Part checks ######################################################################################
+# Own attributes ###################################################################################
 
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ def on_all_ranks(comm: Communicator, work: Callable[[], T]) -> T:
     return comm.run_together(work, catch=(ValueError,), error=error)
 
 
-# Part weights #####################################################################################
+# Weights ##########################################################################################
 
 
 def own_sums(
@@ -168,7 +168,7 @@ class SortedNodes:
         return OwnRows(position, row if self.order is None else self.order[row], missing)
 
 
-# Part times #######################################################################################
+# Times ############################################################################################
 
 
 _HEADER = Header(MessageKind.PARTITION)

@@ -20,7 +20,7 @@ from pyg_batchgnn.store.graph import CscGraph, TypedGraph
 from pyg_batchgnn.store.sharing import shared_copy, shared_in_place
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, Relation, RowKind, Schema
 
-# Pyg relation #####################################################################################
+# Edges of a Data or HeteroData ####################################################################
 
 
 @contextlib.contextmanager
@@ -94,7 +94,7 @@ def in_edges_of_layout(
     return shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))
 
 
-# Pyg remote #######################################################################################
+# Edges of a graph store ###########################################################################
 
 # A graph by destination from PyG's remote stores.
 #
@@ -213,7 +213,7 @@ def stored_rows(features: FeatureStore, attrs: Sequence[Any]) -> set[int]:
     return sizes
 
 
-# Pyg ##############################################################################################
+# Graphs ###########################################################################################
 
 
 _HETERO = (
@@ -312,7 +312,7 @@ def _schema_of(data: HeteroData) -> Schema:
     return Schema(tuple(node_types), tuple(edge_types))
 
 
-# Attribute groups #################################################################################
+# Groups of attributes #############################################################################
 
 
 class AttributeGroups:
@@ -352,7 +352,7 @@ class AttributeGroups:
         return schema.edge_groups[0] if edges in stored_rows(self._features, [whole]) else group
 
 
-# Pyg attributes ###################################################################################
+# Attributes #######################################################################################
 
 
 def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:

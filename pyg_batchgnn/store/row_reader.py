@@ -19,7 +19,7 @@ from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store.shard import Columns, LocalShard, RowBlock, RowFormat, RowRequest
 from pyg_batchgnn.types import Group
 
-# Row reader #######################################################################################
+# Reading ##########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +201,7 @@ def _nothing(group: Group) -> RowRequest:
     return RowRequest(none) if group.is_node else RowRequest(none, none)
 
 
-# Write ############################################################################################
+# Writing ##########################################################################################
 
 
 _WRITE = Header(MessageKind.FEATURES)

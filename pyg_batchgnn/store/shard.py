@@ -16,7 +16,7 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook, share_arrays
 from pyg_batchgnn.types import Group
 
-# Row format #######################################################################################
+# Blocks and bytes #################################################################################
 
 
 #: Makes a tensor from its shape and dtype.
@@ -120,7 +120,7 @@ def _bytes_of(table: Tensor) -> Tensor:
     return table.view(rows, -1).view(torch.uint8)
 
 
-# Row request ######################################################################################
+# Requests #########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +188,7 @@ class Columns:
     original_ids: bool = False
 
 
-# Row index ########################################################################################
+# Indices ##########################################################################################
 
 
 class RowIndex(Protocol):
@@ -262,7 +262,7 @@ class EdgeIndex:
         return {"indptr": self.indptr, "edge_ids": self.edge_ids}
 
 
-# Shard ############################################################################################
+# Shards ###########################################################################################
 
 
 #: Names of a shard's arrays in shared memory: by group the original ids, the index and the tables.

@@ -1,4 +1,4 @@
-"""The order of a relation's edges by time."""
+"""The order of a relation's edges by time, and the sums of their weights."""
 
 from __future__ import annotations
 

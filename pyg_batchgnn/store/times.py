@@ -166,7 +166,7 @@ def _checked(name: str, group: Group, time: Tensor, rows: int) -> Tensor:
     return time.detach().cpu().reshape(-1)
 
 
-# Existence ########################################################################################
+# Existence of nodes ###############################################################################
 
 
 #: The time of nodes that have none: before all others.

@@ -15,7 +15,7 @@ import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, broken
 
-# File write #######################################################################################
+# Writing ##########################################################################################
 
 
 @contextlib.contextmanager
@@ -57,7 +57,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-# Durable ##########################################################################################
+# Power cuts #######################################################################################
 
 
 def sync_file(path: Path) -> None:
@@ -95,7 +95,7 @@ def rename_whole(temporary: Path, path: Path) -> None:
     sync_folder(path.parent)
 
 
-# Json file ########################################################################################
+# JSON #############################################################################################
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-# Checksum #########################################################################################
+# Checksums ########################################################################################
 
 # Path, bytes, mtime and sha256 of the files that this process has hashed.
 _verified: set[tuple[str, int, int, str]] = set()

@@ -18,7 +18,7 @@ from torch import Tensor
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
 from pyg_batchgnn.data.files.durable import check_sha256, file_sha256, write_bytes, writing
 
-# Npy read #########################################################################################
+# Reading ##########################################################################################
 
 # Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
 # memory.
@@ -115,7 +115,7 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]
 
 
-# Npy write ########################################################################################
+# Writing ##########################################################################################
 
 
 _HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place
@@ -206,7 +206,7 @@ class EdgeAppender:
         self._waiting.unlink(missing_ok=True)
 
 
-# Array file #######################################################################################
+# Promised files ###################################################################################
 
 
 META_FILE = "META.json"

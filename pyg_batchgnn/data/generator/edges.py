@@ -92,7 +92,7 @@ def _starts(random: np.random.Generator, parts: int, total: int) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-# Permutation ######################################################################################
+# Ids ##############################################################################################
 
 
 _ROUNDS = 4  # enough for a random-looking permutation when the round functions are random (Luby and Rackoff)

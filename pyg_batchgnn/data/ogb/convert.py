@@ -36,7 +36,7 @@ from pyg_batchgnn.data.undirected import make_undirected
 from pyg_batchgnn.ops import fits_int32
 from pyg_batchgnn.types import EDGES, FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, Schema
 
-# Convert typed ####################################################################################
+# Several types ####################################################################################
 
 
 _SPLITS = {"train": "train", "val": "valid", "test": "test"}
@@ -218,7 +218,7 @@ def _check_typed_rows(file: Path, array: str, rows: int, expected: int) -> None:
         raise broken(file, array, f"has {rows} rows, expected {expected}", _AGAIN)
 
 
-# Convert links ####################################################################################
+# Links ############################################################################################
 
 
 def link_files(table: OgbTable, folder: Path) -> list[Path]:
@@ -281,7 +281,7 @@ def _unfit(file: Path, name: str, values: np.ndarray, wanted: str) -> Exception:
     return broken(file, name, f"is {values.dtype} {list(values.shape)}, expected {wanted}", _AGAIN)
 
 
-# Raw ids ##########################################################################################
+# Node ids #########################################################################################
 
 
 def narrow_ids(file: Path, ids: np.ndarray, num_nodes: int, id_type: type) -> np.ndarray:
@@ -299,7 +299,7 @@ def array_file(target: Path, group: Group, name: str) -> Path:
     return target / f"{attribute_array(group, name)}.npy"
 
 
-# Convert csv ######################################################################################
+# CSV ##############################################################################################
 
 
 _AGAIN = "download the data set again"
@@ -385,7 +385,7 @@ def _check_rows(file: Path, array: str, rows: int, expected: int, said_by: str =
         raise broken(file, array, f"has {rows} rows, {said_by} says {expected}", _AGAIN)
 
 
-# Convert binary ###################################################################################
+# Archives of arrays ###############################################################################
 
 
 #: The arrays that are converted.
@@ -475,7 +475,7 @@ def _check_kind(member: NpzMember, kinds: str, expected: str) -> None:
         raise broken(member.path, member.array, fact, _AGAIN)
 
 
-# Convert ##########################################################################################
+# All layouts ######################################################################################
 
 
 def raw_files(table: OgbTable, folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from pyg_batchgnn.partition.move import add_rows, group_by_range, pull, rows_per
 from pyg_batchgnn.partition.multilevel.rank_graph import Ghosts, RankGraph
 from pyg_batchgnn.partition.release import release_memory
 
-# Cluster ##########################################################################################
+# Clusters #########################################################################################
 
 # Clusters over ranks, by size-constrained label propagation (Meyerhenke, Sanders and Schulz 2017).
 #
@@ -123,7 +123,7 @@ def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
     return WeightedGraph(indptr, local, own, weight, others.numel()), others
 
 
-# Heaviest #########################################################################################
+# Heaviest edges ###################################################################################
 
 # A bounded number of edges, the heaviest, so that coarse graphs fit where finer ones did.
 #

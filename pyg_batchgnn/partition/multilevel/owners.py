@@ -112,7 +112,7 @@ def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLis
     return MergedLists(indptr, joined, torch.cat(weights), 0)
 
 
-# Metis ############################################################################################
+# METIS ############################################################################################
 
 
 #: The entries of METIS's array of options. What each is for differs between releases, so all keep

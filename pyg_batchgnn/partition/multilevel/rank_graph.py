@@ -162,7 +162,7 @@ def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
     return merged.weight
 
 
-# Gather ###########################################################################################
+# Gathering ########################################################################################
 
 
 def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
@@ -191,7 +191,7 @@ def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
     return WeightedGraph(indptr, ids, node_weight.view(-1, loads), weights[0] if weights else None)
 
 
-# Symmetrise #######################################################################################
+# Making it undirected #############################################################################
 
 # The undirected graph of a data set: all relations together, parallel edges merged into weights.
 

@@ -14,7 +14,7 @@ from pyg_batchgnn.partition.multilevel.contract import CoarseLevel, contract, fi
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph, gather_graph
 from pyg_batchgnn.partition.release import release_memory
 
-# Refine ###########################################################################################
+# Refinement #######################################################################################
 
 # Refinement over ranks: each rank moves its nodes in order of gain, while those of the others
 # stand still.
@@ -68,7 +68,7 @@ def _load(graph: RankGraph, part: Tensor, parts: int) -> Tensor:
     return add_rows(load, part, graph.lists.node_weight.to(torch.int64))
 
 
-# Coarsest #########################################################################################
+# The coarsest graph ###############################################################################
 
 
 #: At least TRIES ranks cut the coarsest graph, and more while all of them together look at no more
@@ -100,7 +100,7 @@ def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tenso
     return found[best][_QUALITY:].clone()
 
 
-# Scheme ###########################################################################################
+# All levels #######################################################################################
 
 
 #: A coarse graph is gathered if it has at most one of _GATHERED of a rank's share of the entries of
