@@ -173,10 +173,6 @@ class AggregationCache:
 
         They are compared by fingerprint, unless they are the very tensors that the cache was made
         of. Features that the data does not have are not compared.
-
-        Args:
-            data: the user's data.
-            graph: its graph.
         """
         if self.origin is not None and self.origin.is_of(data, graph):
             return
@@ -255,9 +251,7 @@ class _Pass:
     """Passes over all nodes that a process owns, in pieces. All methods are collective over ranks.
 
     Args:
-        graph: the graph and its features.
         budget: bytes of a piece, about; None: an eighth of the free memory.
-        threads: at most this many threads; torch's own number where None.
         progress: True shows a progress bar on the standard error of the first rank.
 
     Raises:

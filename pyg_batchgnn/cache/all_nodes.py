@@ -107,9 +107,7 @@ class AllNodes:
         Args:
             rows: [n, F] of the layer before, by node type and by rank, of each rank whose memory
                 this one can read. Rows of other types are not read.
-            relations: the relations whose edges are read.
             result_bytes: by node type, bytes that the caller takes for each target.
-            title: of the progress bar.
         """
         number = self.schema.type_number
         reads = PassReads(

@@ -127,8 +127,7 @@ def aggregator(
 ) -> Callable[[RelationPiece], Tensor]:
     """Returns a function that computes the aggregates of a piece's nodes, [rows, F].
 
-    Args:
-        scale: [n] of `own_scale`, where the aggregation is symmetric; else None.
+    ``scale``: [n] of `own_scale`, where the aggregation is symmetric; else None.
     """
     wide = wide_dtype(table.dtype)
 

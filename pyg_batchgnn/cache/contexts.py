@@ -72,10 +72,8 @@ def owned_targets(graph: HasEdges, relations: Sequence[int]) -> list[OwnedTarget
 class LocalContext:
     """A whole graph in one process. Features are read where they lie, without a copy.
 
-    Args:
-        graph: the whole graph.
-        features: [n, F] of the nodes, by number of the type; None, or left out, where a type has
-            none.
+    ``features``: [n, F] of the nodes, by number of the type; None, or left out, where a type has
+    none.
     """
 
     rank = 0
@@ -177,10 +175,6 @@ _VALUES = "values"
 class DistributedContext:
     """A rank's part of a graph. Each distinct remote node of a piece is fetched once, and the rows
     of all types in one exchange.
-
-    Args:
-        store: the store of the features.
-        threads: at most this many threads; torch's own number where None.
     """
 
     def __init__(self, store: DistFeatureStore, threads: int | None) -> None:
@@ -392,10 +386,8 @@ class GraphContext(Protocol):
 def context_of(data: Any, threads: int | None) -> GraphContext:
     """Returns what a user gives as ``data`` as a graph for passes over all nodes.
 
-    Args:
-        data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
-            features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
-        threads: at most this many threads; torch's own number where None.
+    ``data``: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
+    features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
 
     Raises:
         TypeError, ValueError: ``data`` is no graph that can be read here.

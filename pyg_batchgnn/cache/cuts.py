@@ -101,8 +101,7 @@ def cut_pieces(
     Where all nodes of the graph fit, edges alone count. Else a piece begins with as many edges as
     fit for certain, and the next one has more or fewer edges as the distinct sources allow.
 
-    Args:
-        targets: the nodes by type. A piece has an entry for each of them, maybe an empty range.
+    ``targets``: the nodes by type. A piece has an entry for each of them, maybe an empty range.
     """
     begins = {one.node_type: 0 for one in targets}
     edges = limits.edges(num_nodes)

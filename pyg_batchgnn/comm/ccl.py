@@ -122,9 +122,7 @@ class RankFacts:
 def exchange_facts(store: Any, rank: int, size: int, timeout: timedelta, facts: RankFacts) -> list[RankFacts]:
     """Returns the facts of all ranks of a group, by rank. Collective.
 
-    Args:
-        store: the group's own part of torch's store.
-        timeout: for all ranks to come.
+    ``timeout``: for all ranks to come.
 
     Raises:
         TimeoutError: a rank did not come. The text names it.
@@ -184,9 +182,8 @@ class TransportChoice:
 def choose_transport(ranks: Sequence[RankFacts], own: RankFacts, whole_world: bool) -> TransportChoice:
     """Chooses the transport. All ranks choose the same, because they have the same facts.
 
-    Args:
-        whole_world: whether the group has all ranks. oneCCL learns from its first group which ranks
-            share a host.
+    ``whole_world``: whether the group has all ranks. oneCCL learns from its first group which ranks
+    share a host.
 
     Raises:
         ValueError: the ranks cannot agree.
@@ -281,8 +278,7 @@ def settings(
 ) -> dict[str, str]:
     """Returns the variables that oneCCL needs to work under any launcher.
 
-    Args:
-        environment: the process's variables, of which the launcher's are read.
+    ``environment``: the process's variables, of which the launcher's are read.
     """
     chosen = {
         "CCL_ATL_TRANSPORT": "ofi",
@@ -343,9 +339,7 @@ def why_unavailable() -> str | None:
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     """Makes a backend for a group. Collective. Called by torch.distributed.
 
-    Args:
-        store: the group's own part of torch's store.
-        timeout: for every collective, and for making the group.
+    ``timeout``: for every collective, and for making the group.
 
     Raises:
         CclMissingError: the backend is not built, or a library is not installed.

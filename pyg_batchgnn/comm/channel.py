@@ -140,8 +140,9 @@ class Exchange:
 
     def has_room(self, largest: int, kept: int) -> bool:
         """Returns whether data of these sizes travel with the counts. Data that exceed one call of
-        the backend never do. ``largest``: the most bytes that one rank sends to another;
-        ``kept``: to itself.
+        the backend never do.
+
+        ``largest``: the most bytes that one rank sends to another; ``kept``: to itself.
         """
         return max(largest, kept) <= self._link.mailbox.room and self.transport.fits(largest, kept)
 
@@ -259,7 +260,6 @@ class Channel:
         group: the process group, or None in a world of one rank.
         board: where ranks write what they enter, or None in a world of one rank.
         peers: all ranks, this one included.
-        rank: this process's rank.
         timeout: seconds. A wait ends a little earlier (a twentieth, at most one second), so that
             the error that names the peer is there in time.
         limit: bytes that one call of the backend may carry.
@@ -347,9 +347,7 @@ class Channel:
     def fail(self, error: CommError, report: str = "") -> CommError:
         """Breaks the channel and tells the other ranks.
 
-        Args:
-            error: the reason. Later uses of the channel repeat it.
-            report: what the other ranks are told, by default the error's own text.
+        ``report``: what the other ranks are told, by default the error's own text.
 
         Returns:
             The error.

@@ -344,7 +344,6 @@ class Collectives:
         Args:
             tensor: contiguous, of the same size and dtype on all ranks. Sixteen-bit floats are
                 added in float32.
-            header: the purpose of the sum.
             weight: the weight of this rank's tensor, finite and not negative. The tensor is
                 multiplied by weight / (the sum of all ranks' weights). A tensor of weight 0 is left
                 out, whatever it holds. If all weights are 0, so is the sum.
@@ -388,8 +387,7 @@ class Collectives:
     def check_agreement(self, arguments: Mapping[str, Any]) -> None:
         """Checks that all ranks were given the same arguments.
 
-        Args:
-            arguments: JSON values by name (fanout, seed, fingerprint of the data set).
+        ``arguments``: JSON values by name (fanout, seed, fingerprint of the data set).
 
         Raises:
             AgreementError: on every rank, with the names that differ and the values of each rank.

@@ -44,9 +44,7 @@ class StatusLines:
 
     A rank writes in its two places in turn, so that one of them is whole at any time.
 
-    Args:
-        lines: uint8 [LINE_BYTES] by rank, zeros at first.
-        rank: this process's rank.
+    ``lines``: uint8 [LINE_BYTES] by rank, zeros at first.
     """
 
     def __init__(self, lines: Mapping[int, Tensor], rank: int) -> None:
@@ -188,9 +186,7 @@ class StatusBoard:
     def join(self, introduction: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
         """Introduces this rank and waits for all others. Collective.
 
-        Args:
-            introduction: JSON values about this rank.
-            timeout: seconds.
+        ``introduction``: JSON values about this rank.
 
         Returns:
             The introductions of all ranks, by rank.

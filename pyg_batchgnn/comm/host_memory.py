@@ -186,9 +186,6 @@ class RowLayout:
     The layout depends on the fields alone and not on their order of insertion, so that ranks with
     the same fields agree.
 
-    Args:
-        fields: the attributes by name, at least one.
-
     Attributes:
         fields: the attributes by name, in the order of the row.
         offsets: the first byte of each attribute, by name.
@@ -223,11 +220,7 @@ class RowLayout:
         return packed
 
     def views(self, packed: Tensor) -> dict[str, Tensor]:
-        """Returns a view [n, *shape] of each attribute of packed rows. The views are strided.
-
-        Args:
-            packed: [n, row_bytes], uint8, contiguous.
-        """
+        """Returns a view [n, *shape] of each attribute of packed rows. The views are strided."""
         if packed.dtype != torch.uint8 or packed.dim() != 2 or packed.shape[1] != self.row_bytes:
             raise ValueError(
                 f"packed rows must be uint8 of shape [n, {self.row_bytes}], "

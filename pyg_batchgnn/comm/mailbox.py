@@ -47,8 +47,7 @@ def wait_for(work: Work, timeout: float, check: Callable[[float], None]) -> None
     delay it to the end of the collective. (A backend whose ``wait`` ignores its timeout cannot be
     interrupted, and is bounded by the process group's own timeout.)
 
-    Args:
-        check: called after every slice with the seconds waited. It may raise.
+    ``check``: called after every slice with the seconds waited. It may raise.
 
     Raises:
         TransportError: the backend reports a failure.
@@ -262,8 +261,7 @@ class SharedMailbox:
     turn t - 1. A rank does so when it has seen turn t of all others, which they announced after
     they had read the messages of turn t - 1.
 
-    Args:
-        blocks: uint8 [block_bytes(ranks)] by rank, zeros at first, of all ranks of the channel.
+    ``blocks``: uint8 [block_bytes(ranks)] by rank, zeros at first, of all ranks of the channel.
     """
 
     def __init__(

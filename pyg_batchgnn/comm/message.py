@@ -171,8 +171,7 @@ NUMBERS_BYTES = NUMBERS * 8
 class Message:
     """A message, in memory of the mailbox that it came from.
 
-    Args:
-        words: [NUMBERS + the room behind them, in words of 8 bytes] int64.
+    ``words``: [NUMBERS + the room behind them, in words of 8 bytes] int64.
 
     Attributes:
         numbers: [NUMBERS] int64, a view.
@@ -184,11 +183,7 @@ class Message:
 
 
 def write_data(messages: Sequence[Message], data: Tensor, sizes: Sequence[int]) -> None:
-    """Writes data behind the numbers.
-
-    Args:
-        data: [sum(sizes)] uint8, the data for rank 0 first.
-    """
+    """Writes data behind the numbers. ``data``: [sum(sizes)] uint8, the data for rank 0 first."""
     source, begin = data.numpy(), 0
     for message, size in zip(messages, sizes, strict=True):
         message.room[:size] = source[begin : begin + size]

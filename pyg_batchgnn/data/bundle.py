@@ -161,7 +161,6 @@ def read_bundle(
         root: folder of the files; see `data_folders` for where they are looked for without it.
         feature_dim: project sparse features at random to this many columns instead of making them
             dense.
-        projection_seed: seed of that projection.
 
     Raises:
         DatasetNotFoundError: a file is not there.

@@ -89,7 +89,6 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     class number where there are any. The task that is trained checks the labels of all splits.
 
     Args:
-        dataset: the data set.
         files: for each array (`edge_index`, `nodes/x`, `splits/train`) the file it came from, so
             that errors can name it. Errors name the data set otherwise.
     """
@@ -111,13 +110,7 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
 
 
 def check_node_counts(dataset: Dataset, files: Files | None = None, processes: int = 1) -> None:
-    """Raises `DatasetError` if there are more nodes than some processes can hold.
-
-    Args:
-        dataset: the data set.
-        files: as in `check_dataset`.
-        processes: the processes that share the nodes.
-    """
+    """Raises `DatasetError` if there are more nodes than some processes can hold."""
     check = _Checker(dataset, files or {})
     for nodes in dataset.node_sets:
         why = ops.too_many_nodes(nodes.num_nodes, processes)

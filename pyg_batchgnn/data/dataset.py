@@ -206,7 +206,6 @@ class Dataset:
 
         Args:
             name: the short name, used in errors.
-            num_nodes: the number of nodes N.
             edge_index: [2, E] int32 or int64.
             nodes: attributes of nodes by name, [N, ...] each.
             edges: attributes of edges by name, [E, ...] each.
@@ -269,7 +268,6 @@ class Dataset:
         """Returns the node ids of a split, int64; none where there is no such split.
 
         Args:
-            name: the name of the split.
             node_type: the type whose split it is; not needed if there is only one.
         """
         nodes = self.nodes if node_type is None else self.nodes_of(node_type)

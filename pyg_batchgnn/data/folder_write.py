@@ -36,7 +36,6 @@ def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path
 
     Args:
         dataset: a data set, or a PyG `Data` or `HeteroData`, which `from_pyg` converts.
-        path: the folder to make.
 
     Raises:
         TypeError: ``dataset`` is neither.

@@ -56,7 +56,6 @@ def hold_out_links(
     links. Self loops stay. The choice is the same in every process.
 
     Args:
-        dataset: any data set.
         share: of the pairs, for each of the two splits; above 0 and below 0.5.
         relation: the relation; not needed if there is only one.
         reverse: the relation that holds the same edges the other way. None: that of the same name

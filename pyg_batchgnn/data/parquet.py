@@ -18,10 +18,8 @@ def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
 
     Numbers in their names are compared as numbers.
 
-    Args:
-        folder: the folder of the data set.
-        relation: the name of a relation's files, which are `edge_index/RELATION.parquet` and
-            `edge_index/RELATION.*.parquet`; None means `edges*.parquet`.
+    ``relation``: the name of a relation's files, which are `edge_index/RELATION.parquet` and
+    `edge_index/RELATION.*.parquet`; None means `edges*.parquet`.
     """
     if relation is None:
         return sorted(folder.glob("edges*.parquet"), key=_numbered)

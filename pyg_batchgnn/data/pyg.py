@@ -144,9 +144,7 @@ def _edges_of(name: str, edge_index: Any, array: str) -> Tensor:
 class _Reader:
     """Sorts the entries of one store into attributes and splits.
 
-    Args:
-        name: the name of the data set.
-        counts: the number of rows of each group that the store is about, best first.
+    ``counts``: the number of rows of each group that the store is about, best first.
     """
 
     def __init__(self, name: str, where: str, data: Any, store: Any, counts: dict[Group, int]) -> None:

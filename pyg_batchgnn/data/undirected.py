@@ -38,7 +38,6 @@ def make_undirected(
     Args:
         edge_index: [2, E] int32 or int64.
         num_nodes: number of nodes; every id is below it.
-        parallel: keep or merge parallel edges.
 
     Returns:
         [2, 2E] (KEEP) or [2, at most 2E] (MERGE), of the input's type.

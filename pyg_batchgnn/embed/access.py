@@ -106,7 +106,6 @@ class AccessibleTables(EmbeddingTables):
         Args:
             data: the graph of these tables: a ``Data``, a ``HeteroData``, or (DistFeatureStore,
                 DistGraphStore). It is not changed.
-            name: the attribute.
             node_type: the type of the nodes; not needed if there is one table.
         """
         self.check_graph(data)

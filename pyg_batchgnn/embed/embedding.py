@@ -245,7 +245,6 @@ class EmbeddingOptimizer:
     waits for it.
 
     Args:
-        embedding: the tables.
         rule: `SGD`, `Adagrad` or `SparseAdam`.
 
     Attributes:

@@ -64,8 +64,7 @@ class _Asked:
 class StepPlanner:
     """Plans the steps of macrobatches.
 
-    Args:
-        node_types: the numbers of the node types that have a table.
+    ``node_types``: the numbers of the node types that have a table.
     """
 
     def __init__(self, owners: NodeOwners, node_types: Sequence[int]) -> None:

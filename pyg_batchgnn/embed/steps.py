@@ -357,9 +357,8 @@ class Leaves:
 class StepOrder:
     """Reads and updates rows, ahead of training as far as rows may be stale.
 
-    Args:
-        stale_steps: k: rows may lack the updates of the k steps before theirs. With 0 they lack
-            none.
+    ``stale_steps``: k: rows may lack the updates of the k steps before theirs. With 0 they lack
+    none.
     """
 
     def __init__(self, tables: Sequence[EmbeddingTable], comm: Communicator, stale_steps: int) -> None:

@@ -104,8 +104,7 @@ class NodeOwners:
     def of(cls, data: Any) -> NodeOwners:
         """Returns the owners of the nodes of a graph.
 
-        Args:
-            data: what loaders take; or a `Part`, a `CscGraph` or a `TypedGraph`.
+        ``data``: what loaders take; or a `Part`, a `CscGraph` or a `TypedGraph`.
 
         Raises:
             TypeError, ValueError: there is no graph, or its number of nodes is unknown.

@@ -334,8 +334,7 @@ def choose_rows(
 ) -> dict[Group, Tensor]:
     """Chooses the remote rows that are to stay on this rank; collective.
 
-    Args:
-        held: the ranks whose rows can be read here without asking, and that can read this rank's.
+    ``held``: the ranks whose rows can be read here without asking, and that can read this rank's.
 
     Returns:
         By group of nodes, [c] int64 internal ids, ascending.

@@ -178,7 +178,6 @@ class BlockFetcher:
     Args:
         read: is called once per fetch group, with the distinct nodes of every type, [U_t] int64
             ascending.
-        num_nodes: the number of nodes of each type.
     """
 
     def __init__(self, read: ReadRows, num_nodes: Sequence[int]) -> None:

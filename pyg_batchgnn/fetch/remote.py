@@ -29,7 +29,6 @@ class RemoteFetcher:
     """Fetches the attributes of sampled minibatches, of all types in one exchange.
 
     Args:
-        store: the store that has them.
         names: the wanted attributes of each group, the same on every rank. Groups may be left out.
             For attributes of edges, minibatches must carry edge ids.
         internal: for each node type, [N_t] internal ids by original id, if minibatches hold

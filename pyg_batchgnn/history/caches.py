@@ -119,8 +119,7 @@ class UnderWay:
 class PushQueue:
     """The pushes of the latest steps, in the order of steps.
 
-    Args:
-        comm: a communicator that nothing else uses while pushes are under way.
+    ``comm``: a communicator that nothing else uses while pushes are under way.
     """
 
     def __init__(self, comm: Communicator) -> None:
@@ -300,7 +299,6 @@ class HistoricalCaches:
         graph: the graph, partitioned and homogeneous.
         comm: a communicator that nothing else uses, because rows travel while others sample, train
             and exchange gradients.
-        settings: the sizes of caches and pushes.
 
     Raises:
         NotImplementedError: the graph has types, or every rank holds the whole topology.
@@ -339,8 +337,6 @@ class HistoricalCaches:
         A loader calls it when it hands out a minibatch.
 
         Args:
-            epoch: the number of the epoch.
-            step: the number of the step in the epoch.
             key: the key of the minibatch, whose rows the step pushes.
         """
         self._end_step()
@@ -414,7 +410,6 @@ class HistoricalCaches:
         """Takes the rows of the next layer's input that the step may push, from layer 1 on.
 
         Args:
-            seed: the seed of the minibatch.
             own: [n] int64, the rows in the part of the minibatch's own nodes; -1 leaves one out.
             table: [>= n, F], the rows of these nodes; or any table, with ``row``.
             row: [n], the row of each node in the table.

@@ -112,7 +112,6 @@ class HaloFeatures:
     """The features of halo nodes, fetched once from their owners.
 
     Args:
-        halo: of the rank's part.
         lines: at most this many nodes have a row, those with the most edges into the part. None:
             all of them.
 
@@ -205,8 +204,6 @@ class HaloSampler:
     no in-edges. Without halo nodes the minibatches are, bit for bit, those of the whole graph.
 
     Args:
-        part: this rank's part.
-        halo: its halo.
         plan: fanouts and the rules of picking.
         seed: any integer, taken modulo 2**64.
         threads: at most this many threads work; torch's number if None.

@@ -100,7 +100,6 @@ class HistoricalPass:
         Call it for each layer in order. Features are not noted, because each rank has fetched them.
 
         Args:
-            layer: the number of the layer.
             table: [>= n, F], the own rows; or any table, with ``row``.
             row: [n], the row of each own node in the table.
 
@@ -174,7 +173,6 @@ class HistoricalMinibatch(Minibatch):
 
         Args:
             sampled: the minibatch, whose ``node`` holds local ids.
-            caches: of the rank.
             tables: attributes by name, one row per node of the part. They are read in place.
         """
         nodes, edges, known = sampled.nodes[0], sampled.edges[0], caches.halo
@@ -232,9 +230,7 @@ class OwnRowFetcher:
     Making it is collective: the features of halo nodes are fetched.
 
     Args:
-        store: the store that has them.
         names: the node attributes that are wanted.
-        caches: of the rank.
     """
 
     def __init__(self, store: DistFeatureStore, names: Sequence[str], caches: HistoricalCaches) -> None:

@@ -62,7 +62,6 @@ class GatheringExporter:
     """Makes PyG batches straight from the user's data, whose rows are read when a batch is made.
 
     Args:
-        form: the form of samples.
         info: adds the entries of batches that are about seeds or links.
         transform_sampler_output: the user's hook between sampling and fetching, or None.
     """

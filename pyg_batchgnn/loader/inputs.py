@@ -134,12 +134,7 @@ class Inputs(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
-        """Returns the inputs of each minibatch of a macrobatch; collective over ranks.
-
-        Args:
-            item: the macrobatch.
-            seed: the seed of the sampler.
-        """
+        """Returns the inputs of each minibatch of a macrobatch; collective over ranks."""
 
     def settings(self) -> dict[str, Any]:
         """Returns what tells these inputs from others; JSON can hold it."""
@@ -330,8 +325,7 @@ def untyped_inputs(
 ) -> NodeInputs:
     """Returns the input nodes of a homogeneous graph.
 
-    Args:
-        request: nodes are None for all, a mask or ids.
+    ``request``: nodes are None for all, a mask or ids.
 
     Raises:
         TypeError, ValueError, IndexError: no node ids, or ids outside the graph.
@@ -351,9 +345,8 @@ def typed_inputs(
 ) -> NodeInputs:
     """Returns the input nodes of a graph with named node types.
 
-    Args:
-        request: nodes are "type", ("type", None | mask | ids), or a dict of such by type; ids and
-            times of a dict are dicts as well.
+    ``request``: nodes are "type", ("type", None | mask | ids), or a dict of such by type; ids and
+    times of a dict are dicts as well.
 
     Raises:
         TypeError, ValueError, IndexError: another form, an unknown type, or ids outside the graph.

@@ -235,8 +235,7 @@ class RelationRequest:
 def untyped_links(request: UserLinks, graph: LinkGraph) -> list[RelationRequest]:
     """Returns the links of a homogeneous graph as those of its relation.
 
-    Args:
-        request: ``index`` is [2, n], or None for all edges; with stores also (None, index).
+    ``request``: ``index`` is [2, n], or None for all edges; with stores also (None, index).
 
     Raises:
         ValueError: another form.

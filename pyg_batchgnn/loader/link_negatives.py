@@ -150,8 +150,7 @@ class LinkPlace(Protocol):
     def agree(self, all_edges: Mapping[Relation, bool]) -> None:
         """Raises AgreementError unless all ranks mean links of the same relations; collective.
 
-        Args:
-            all_edges: by relation, True if all edges are meant, False if links are given.
+        ``all_edges``: by relation, True if all edges are meant, False if links are given.
         """
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:

@@ -338,11 +338,7 @@ _KEYWORDS = {"input_id", "custom_cls", *inspect.signature(DataLoader).parameters
 
 
 def refuse_unknown(loader: DataLoader, kwargs: Mapping[str, Any]) -> None:
-    """Raises TypeError for a keyword that neither a loader nor DataLoader takes.
-
-    Args:
-        kwargs: the arguments that its signature does not name.
-    """
+    """Raises TypeError for a keyword that neither a loader nor DataLoader takes."""
     for name in kwargs:
         if name not in _KEYWORDS:
             raise TypeError(

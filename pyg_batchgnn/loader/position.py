@@ -244,8 +244,7 @@ class Position:
 
         It counts the minibatches that were handed out, not those that were prefetched.
 
-        Args:
-            settings: what else decides which minibatches there are.
+        ``settings``: what else decides which minibatches there are.
         """
         return {
             "version": VERSION,

@@ -202,7 +202,6 @@ def balanced_trainers(counts: Sequence[int], hosts: Sequence[int], rank: int) ->
 
     Args:
         counts: the number of seeds that each rank owns.
-        hosts: the host of each rank.
         rank: the owner.
     """
     given = torch.tensor(moved_seeds(counts, hosts)[rank])
@@ -218,8 +217,7 @@ def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:
     Afterwards their numbers differ by at most 1. As few seeds move as possible. Ranks of one host
     give to each other first.
 
-    Args:
-        counts: the number of seeds that each rank owns.
+    ``counts``: the number of seeds that each rank owns.
     """
     ranks, every = range(len(counts)), sum(counts)
     richest = sorted(ranks, key=lambda rank: -counts[rank])[: every % len(counts)]

@@ -123,8 +123,7 @@ class GlobalSchedule(AllSeeds):
     from the first minibatch that is left. With `Remainder.DROP` the last minibatch is left out
     if it is smaller, and then the last step if it has fewer than R minibatches.
 
-    Args:
-        count: the number of seed nodes in the loader's input.
+    ``count``: the number of seed nodes in the loader's input.
     """
 
     def __init__(self, count: int, rank: int, size: int, shape: StepShape) -> None:

@@ -347,10 +347,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         The loader's fanouts, seed nodes and sizes do not matter. Over ranks each rank has the nodes
         that it owns.
 
-        Args:
-            memory_budget: bytes (or a text like "2GiB") that a piece takes, about; see
-                `AggregationCache.build`.
-            progress: True shows a progress bar.
+        ``memory_budget``: bytes (or a text like "2GiB") that a piece takes, about; see
+        `AggregationCache.build`.
 
         Raises:
             TypeError, ValueError: no node type has dense features ``x``.

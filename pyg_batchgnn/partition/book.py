@@ -20,7 +20,6 @@ class PartitionBook:
     Args:
         offsets: [parts * types + 1], the first internal id of every part and type, then the number
             of nodes; ascending from 0.
-        num_types: the number of node types.
 
     Raises:
         ValueError: the offsets do not ascend from 0, or their number does not fit that of types.

@@ -162,8 +162,6 @@ def partition(
             file of owners (see `Given`), or a function of your own (see `Policy`).
         comm: the communicator of all ranks; None makes one for this call. Without a launcher the
             world is one rank.
-        seed: the seed of the random choices.
-        progress: called with a few words as each stage begins.
 
     Returns:
         This rank's part. Its number is the rank.

@@ -293,7 +293,6 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
 
     Args:
         folder: a folder that `save_partition` wrote; the same on every rank.
-        comm: the communicator of all ranks.
 
     Raises:
         DatasetError: on every rank, where a file is damaged, altered, foreign or missing on one of

@@ -30,9 +30,6 @@ def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None =
     Ranges are empty at the end where other ranks have more rows.
 
     Args:
-        comm: the communicator of all ranks.
-        rows: the number of rows of this rank.
-        row_bytes: the bytes of a row.
         most: a number of rows that no rank exceeds, equal on all ranks. Where they fit one round,
             ranks need not ask each other for the largest number of rows.
     """
@@ -143,7 +140,6 @@ def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
     """Sends each row to a rank, in rounds. Collective; counts as `MessageKind.PARTITION`.
 
     Args:
-        comm: of all ranks.
         rows: [n, ...]; the shape of a row and the dtype are the same on all ranks.
         to: [n] int64, the rank that each row goes to.
 
@@ -164,8 +160,6 @@ def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tens
     Collective; counts as `MessageKind.PARTITION`.
 
     Args:
-        comm: of all ranks.
-        book: the owners of the nodes.
         node: [n] int32 or int64 internal ids; n may differ from rank to rank.
         own: [own nodes] int64, the values of this rank's nodes.
 

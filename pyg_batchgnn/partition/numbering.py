@@ -91,7 +91,7 @@ class Runs:
         return torch.tensor([rank * self.parts // self.ranks for rank in range(self.ranks + 1)])
 
     def directory_bounds(self, num_nodes: int) -> Tensor:
-        """Contiguous runs of parts, one run for each rank to build."""
+        """Returns where each rank's slice of a type's directory begins, [ranks + 1] int64."""
         return (self.bounds * slice_size(num_nodes, self.parts)).clamp(max=num_nodes)
 
     def by_rank(self, of_parts: Sequence[int]) -> list[int]:

@@ -109,7 +109,6 @@ class Part:
         """Returns the part's nodes of a split; none where there is no such split.
 
         Args:
-            name: the name of the split.
             node_type: the type whose split it is; not needed if there is only one.
 
         Returns:
@@ -226,7 +225,6 @@ def directory_slice(num_nodes: int, ranks: int, rank: int) -> range:
     """Returns the original ids of one node type whose internal ids ``rank`` knows.
 
     Args:
-        num_nodes: the number of nodes of that type.
         ranks, rank: the number of ranks, and one of them.
     """
     size = slice_size(num_nodes, ranks)

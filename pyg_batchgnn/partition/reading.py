@@ -57,8 +57,7 @@ class JointIds:
     def of(self, ids: Tensor, group: int, dtype: torch.dtype) -> Tensor:
         """Returns the joint ids of members of a group.
 
-        Args:
-            dtype: the dtype of the joint ids, which they fit.
+        ``dtype``: the dtype of the joint ids, which they fit.
         """
         if len(self.bounds) == 1:
             return ids.to(dtype)
@@ -290,8 +289,7 @@ def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: i
 def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
     """Returns ranges of a type's ids of about equal work for each rank.
 
-    Args:
-        edges: [buckets + 1], the in-edges of each bucket of ``1 << shift`` ids.
+    ``edges``: [buckets + 1], the in-edges of each bucket of ``1 << shift`` ids.
     """
     weight = edges[:-1] + (1 << shift)
     before = torch.cat([torch.zeros(1, dtype=torch.int64), weight.cumsum(0)])

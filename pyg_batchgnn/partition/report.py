@@ -164,7 +164,6 @@ def report_partition(
 
     Args:
         parts: this rank's part, or parts.
-        comm: the communicator of all ranks.
         hosts: the number of hosts that get parts in order, as many each. By default the parts are
             on the hosts of the ranks if there is a part per rank, otherwise on one host.
         policy: the policy that made the parts. Its limits are compared with the loads, and its
@@ -189,8 +188,9 @@ def report_partition(
 def _loads(
     parts: Sequence[Mapping[str, Mapping[str, Sequence[float]]]], slack: Mapping[str, float]
 ) -> Iterator[Load]:
-    """Yields the loads that are not zero everywhere, by name. ``slack``: the allowed multiple of
-    the mean.
+    """Yields the loads that are not zero everywhere, by name.
+
+    ``slack``: the allowed multiple of the mean.
     """
     names = dict.fromkeys(name for part in parts for loads in part.values() for name in loads)
     for name in sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)):
@@ -262,12 +262,7 @@ _LEVEL, _TICK = 6, 0.45
 
 
 def plot_partition(report: PartitionReport, path: Path) -> None:
-    """Draws the balance of each load, the cut of each part, and the halo by pair of parts.
-
-    Args:
-        report: the counts of all parts.
-        path: of the file to write.
-    """
+    """Draws the balance of each load, the cut of each part, and the halo by pair of parts."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import
     from matplotlib.figure import Figure
 

@@ -43,7 +43,6 @@ def save_partition(
     Args:
         parts: this rank's part, or parts.
         folder: the folder to make; it must not exist.
-        comm: the communicator of all ranks.
         origin: what the parts were made from, to be kept in META.json.
 
     Returns:

@@ -125,11 +125,7 @@ def internal_ids(
     """Looks up internal ids of original ids of one node type. Collective, two rounds.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
         original: [n] int64, any number on any rank, in any order.
-        header: of the exchanges.
-        node_type: the number of the type.
 
     Returns:
         [n] int64.
@@ -145,8 +141,7 @@ def internal_ids_by_type(
 ) -> dict[int, Tensor]:
     """Looks up internal ids of original ids of any node types. Collective, two rounds for all.
 
-    Args:
-        original: by the number of the type, [n] int64 each; ranks may give different types.
+    ``original``: by the number of the type, [n] int64 each; ranks may give different types.
 
     Returns:
         By the number of the type, [n] int64 each.
@@ -184,8 +179,7 @@ def edge_targets(
     There is no directory of edges: every rank is asked for all of them. That suits reading and
     writing a few attributes, not an epoch.
 
-    Args:
-        edge: [n] int64 input edge ids, any number on any rank.
+    ``edge``: [n] int64 input edge ids, any number on any rank.
 
     Raises:
         IndexError: an id is not in the graph.

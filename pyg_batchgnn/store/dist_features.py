@@ -147,7 +147,6 @@ class DistFeatureStore(FeatureStore):
 
     Args:
         part: this rank's part, of as many parts as there are ranks.
-        comm: of all ranks, the graph store's.
         floats: element type in which floating-point attributes are held and travel, for instance
             torch.bfloat16, which halves them; None leaves them as they are.
         share: True lets the ranks of a host read each other's rows in memory that they share. This
@@ -207,8 +206,6 @@ class DistFeatureStore(FeatureStore):
         """Makes a store with one more attribute, which is not copied.
 
         Args:
-            group: the rows that the attribute belongs to.
-            name: of the attribute.
             rows: by rank, for all ranks in ``readable``: [n, ...], one row per node or edge of the
                 rank, of the same type everywhere.
 

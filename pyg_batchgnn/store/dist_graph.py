@@ -174,11 +174,6 @@ def own_edges(part: Part, comm: Communicator, relation: int) -> OwnEdges:
     """Returns a rank's own edges. Collective; counts as `MessageKind.PARTITION`.
 
     The original ids of sources that other ranks own are asked of their owners, in rounds.
-
-    Args:
-        part: this rank's.
-        comm: of all ranks.
-        relation: the number of the relation.
     """
     edges = part.relations[relation]
     distinct, (place,) = ops.unique_nodes([edges.indices.to(torch.int64)], part.book.num_nodes)

@@ -95,8 +95,6 @@ class TypedGraph:
         """Sorts the edge list of each relation by destination.
 
         Args:
-            schema: the node types and the relations.
-            num_nodes: the number of nodes by type.
             edge_indices: by relation, [2, E_r] int32 or int64, sources above destinations, in any
                 order. A relation that is missing has no edges.
 

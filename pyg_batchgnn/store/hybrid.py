@@ -50,9 +50,8 @@ class TopologyWriter:
     def nodes(self, part: int, first: int, columns: Tensor) -> None:
         """Writes nodes.
 
-        Args:
-            columns: [n, 1 + w], original ids, and the numbers of in-edges of each relation into the
-                node's type.
+        ``columns``: [n, 1 + w], original ids, and the numbers of in-edges of each relation into the
+        node's type.
         """
         self._original[first : first + len(columns)] = columns[:, 0]
         for node_type, relations in enumerate(self._schema.relations_into):
@@ -119,10 +118,6 @@ def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
     The first rank of each host receives the other parts in rounds and writes them to memory that
     its host shares. Nothing is left behind, however the ranks end. The in-edges of a node are in
     ascending input edge id, as in `TypedGraph.from_edge_indices`.
-
-    Args:
-        part: this rank's.
-        comm: of all ranks.
     """
     leader = comm.ranks_of_host[0]
     shared = allocate_on_host(comm, _specs(part) if leader == comm.rank else {})[leader]
@@ -219,10 +214,6 @@ def replicate_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tenso
 
     The first rank of each host receives the rows of the other parts in bounded pieces and writes
     them to memory that its host shares. They count as `MessageKind.PARTITION`.
-
-    Args:
-        store: the attributes of the partitioned graph.
-        name: the attribute's name.
 
     Returns:
         By group that has the attribute, all rows: nodes by original id, edges by input edge id.

@@ -115,8 +115,6 @@ def first_times_of_part(part: Part, comm: Communicator, times: Times) -> Mapping
     They count as `MessageKind.PARTITION`.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
         times: the times of the rank's own rows: those of nodes by row of their type, those of edges
             by position in their relation's in-edges.
 

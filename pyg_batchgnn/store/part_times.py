@@ -70,7 +70,6 @@ def own_sums(
     It is collective. The weights lie with the edges, so nothing is fetched.
 
     Args:
-        store: the attributes of the partitioned graph.
         name: the attribute that holds the weights.
         orders: by relation the time order, in which sums are then taken, or None.
 
@@ -114,9 +113,6 @@ class OwnRowFinder:
     """Finds a rank's own nodes by original id, without an exchange.
 
     The nodes of a type are sorted at most once.
-
-    Args:
-        part: the rank's part.
     """
 
     def __init__(self, part: Part) -> None:
@@ -127,7 +123,6 @@ class OwnRowFinder:
         """Finds those nodes of a list that the rank owns.
 
         Args:
-            node_type: the number of the nodes' type.
             nodes: [n] int64 original ids, in any order.
         """
         if node_type not in self._sorted:

@@ -320,10 +320,6 @@ class AttributeGroups:
 
     A store without types may hold attributes of edges under the name of the nodes. The number of
     rows tells them apart, as in a ``Data``.
-
-    Args:
-        features: the feature store.
-        graph: the graph.
     """
 
     def __init__(self, features: FeatureStore, graph: TypedGraph) -> None:
@@ -360,8 +356,6 @@ def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, T
 
     Args:
         data: a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair.
-        name: the attribute's name.
-        graph: its graph.
 
     Raises:
         ValueError: a ``Data`` has the attribute, but not one row per node or per edge.

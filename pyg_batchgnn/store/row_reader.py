@@ -46,10 +46,7 @@ class RowReader:
     a message that asks for rows begins with the number of rows of each group.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
         shards: the shards that can be read here, by rank; this rank's own among them.
-        columns: the columns that are read, by group.
         threads: at most this many threads copy; torch's own number where None.
 
     Raises:
@@ -93,7 +90,6 @@ class RowReader:
         Args:
             wanted: the rows, by group, in ascending order of ``node``; no rows of groups that are
                 left out.
-            header: of the exchanges.
             room: by group, the number of rows that a block has behind the requested ones, for the
                 caller to fill.
         """

@@ -155,10 +155,6 @@ class RowRequest:
     def split(self, book: PartitionBook, node_type: int = 0) -> list[RowRequest]:
         """Cuts ascending internal ids of one node type where the owner changes.
 
-        Args:
-            book: the owners.
-            node_type: the number of the type.
-
         Returns:
             One request per part, its ``node`` counted from the part's first node of the type.
         """

@@ -31,7 +31,6 @@ class TimeOrder:
         """Orders the edges of a relation.
 
         Args:
-            edges: the edges of the relation.
             time: [E] int64, the time of each edge, in the order of ``edges.indices``. Where nodes
                 have times, that of the source.
 
@@ -104,7 +103,6 @@ class WeightSums:
         """Sums weights.
 
         Args:
-            edges: the in-edges of the targets.
             weight: [E] weights by place, finite and not negative.
 
         Raises:

@@ -53,7 +53,6 @@ class Times:
         """Checks the attribute and finds out whose times it holds.
 
         Args:
-            name: the attribute's name.
             found: the attribute by group, with all rows.
             rows: the number of rows of every group of the graph or part.
 
@@ -127,8 +126,7 @@ class Times:
 def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *, by_target: bool) -> None:
     """Raises ValueError unless edges are sorted as the user promises.
 
-    Args:
-        by_target: True if the user's list of edges is sorted by target.
+    ``by_target``: True if the user's list of edges is sorted by target.
     """
     at = first_fall(edges, time) if by_target else None
     if by_target and at is None:
@@ -181,10 +179,6 @@ def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
     Nodes with times exist from theirs. If edges have times, a node exists from the earliest time of
     any timed edge at it, in either direction and under any relation. Nodes without a timed edge
     exist always.
-
-    Args:
-        times: the times of the graph's nodes or edges.
-        graph: the graph.
     """
     if times.level is TimeLevel.NODE:
         return times.by_group
@@ -212,9 +206,7 @@ def sum_weights(
     """Returns the prefix sums of the weights of each relation; None where edges have no weight.
 
     Args:
-        name: the attribute's name.
         found: the attribute by group, with all rows; edges are by input edge id.
-        graph: the graph.
         orders: by relation the time order, in which sums are then taken, or None.
 
     Raises:

@@ -132,7 +132,6 @@ def check_sha256(path: Path, array: str, expected: str, says: str, remedy: str) 
     A file that was found right is not hashed again by this process.
 
     Args:
-        path: the file.
         array: what it holds, for the error.
         expected: 64 hexadecimal digits.
         says: what promises the checksum, for the error.

@@ -105,8 +105,7 @@ class IdPermutation:
     functions are tables of random numbers. A result outside range(n) goes through the network again
     until it is inside; since a * b - n < a, that is rare.
 
-    Args:
-        spec: gives n and the seed.
+    ``spec``: gives n and the seed.
     """
 
     def __init__(self, spec: GeneratorSpec) -> None:
@@ -269,8 +268,7 @@ _MOST_FILES = 256  # all are open at once, and a process may often open only 1,0
 class EdgeBuckets:
     """The temporary files of edge keys, one for each range of source ids.
 
-    Args:
-        piece_nodes: sources per file; more where there would be too many files.
+    ``piece_nodes``: sources per file; more where there would be too many files.
     """
 
     def __init__(self, folder: Path, num_nodes: int, piece_nodes: int) -> None:

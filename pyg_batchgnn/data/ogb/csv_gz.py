@@ -29,7 +29,6 @@ def csv_gz_pieces(
     each.
 
     Args:
-        path: the .csv.gz file.
         array: what it holds, for errors.
         dtype: int64, or a floating point type (empty fields are errors, "nan" is NaN).
         columns: columns expected; those of the first row without it.

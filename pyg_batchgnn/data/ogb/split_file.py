@@ -34,8 +34,7 @@ _ALLOWED: list[Any] = [
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
     """Reads a dict of NumPy arrays by name. torch refuses whatever else the file names.
 
-    Args:
-        path: a file of `torch.save`.
+    ``path``: a file of `torch.save`.
 
     Raises:
         DatasetNotFoundError: there is no such file.

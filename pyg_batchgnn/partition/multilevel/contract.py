@@ -40,8 +40,7 @@ class Clusters:
 def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
     """Returns clusters within limits. Collective.
 
-    Args:
-        limit: [k] int64, the largest weights of a cluster of several nodes.
+    ``limit``: [k] int64, the largest weights of a cluster of several nodes.
     """
     found = Clusters(graph.ids(), graph.lists.node_weight.clone())
     pieces = _pieces(graph)
@@ -94,8 +93,7 @@ def _room_in(graph: RankGraph, found: Clusters, limit: Tensor, names: Tensor) ->
 def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
     """Returns the clusters that nodes left or joined, and how much each grew, [x, k] int32.
 
-    Args:
-        before, now: [n] int32, the clusters of the nodes, in [0, clusters).
+    ``before``, ``now``: [n] int32, the clusters of the nodes, in [0, clusters).
     """
     moved = (before != now).nonzero().flatten()
     moving = weight[moved]
@@ -253,8 +251,7 @@ class _Chunks:
 def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.MergedLists:
     """Returns the lists of this rank's coarse nodes. Collective.
 
-    Args:
-        bounds: [ranks + 1] int64, where each rank's range of coarse nodes begins.
+    ``bounds``: [ranks + 1] int64, where each rank's range of coarse nodes begins.
     """
     comm = graph.comm
     chunks = _cut_into_chunks(graph, coarse, bounds)

@@ -44,9 +44,6 @@ def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: 
 
     Hosts get equally many parts, in order. A host may exceed the mean by half of what a part may,
     so that the cut inside it has room as well.
-
-    Args:
-        balance: the parts of all hosts together.
     """
     if hosts == 1 or hosts == balance.parts:
         return cut(graph, balance, key)
