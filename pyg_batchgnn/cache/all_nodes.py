@@ -133,8 +133,9 @@ class AllNodes:
         ops.empty_cache()  # its blocks have sizes that are not needed again
 
     def allocate(self, node_type: str, columns: int, dtype: torch.dtype) -> ReadableRows:
-        """Makes a table for the owned nodes of a type. Returns those that this rank can read, by
-        rank."""
+        """Makes a table for a type's owned nodes. Returns the tables that this rank can read, by
+        rank.
+        """
         return self._context.allocate((self.node_of(node_type).numel(), columns), dtype)
 
     def degrees(self, relation: Relation, with_loops: bool) -> SourceValues:

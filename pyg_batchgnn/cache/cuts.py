@@ -55,8 +55,9 @@ class PieceLimits:
         return max(1, self.budget // (max(self.source.values(), default=0) + self.edge), of_all)
 
     def room(self, node_type: int, taken: int) -> int | None:
-        """Returns the number of nodes of a type that fit beside ``taken`` bytes of results; None
-        for any number."""
+        """Returns how many nodes of a type fit beside ``taken`` bytes of results; None for any
+        number.
+        """
         each = self.result.get(node_type, 0)
         return None if self.results is None or each == 0 else max(0, self.results - taken) // each
 

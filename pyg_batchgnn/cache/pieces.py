@@ -103,8 +103,8 @@ class Renumbered:
 
     @classmethod
     def of(cls, sources: Sequence[Tensor], targets: range, num_nodes: int) -> Renumbered:
-        """Numbers the sources [e] of each relation, ids below ``num_nodes``. Targets are of the
-        same type.
+        """Numbers the sources [e] of each relation, below ``num_nodes``. Targets are of the same
+        type.
         """
         own = torch.arange(targets.start, targets.stop)
         ids, (at, *places) = ops.unique_nodes([own, *(one.to(torch.int64) for one in sources)], num_nodes)

@@ -397,7 +397,7 @@ def _extension() -> Any:
 
 @cache
 def _intels_create() -> Any:
-    """Returns Intel's function that makes groups. Importing its package registers it in place of
+    """Returns Intel's function that makes groups. Importing its package registers it instead of
     ours.
     """
     importlib.import_module(BINDINGS)

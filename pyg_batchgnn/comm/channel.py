@@ -224,9 +224,7 @@ def groups_abandoned() -> int:
 
 
 def abandon(group: dist.ProcessGroup | None) -> None:
-    """Keeps a group from ever being destroyed, since destroying it would wait for the
-    collective.
-    """
+    """Keeps a group from ever being destroyed, as destroying it would wait for the collective."""
     global _abandoned
     if group is not None:
         _abandoned += 1
@@ -333,9 +331,7 @@ class Channel:
             self.board.share(StatusLines(lines, self.rank))
 
     def _release_memory(self) -> None:
-        """Lets go of the memory that `share_messages` was given. An exchange under way keeps its
-        link.
-        """
+        """Lets go of the memory of `share_messages`. An exchange under way keeps its link."""
         self._link = replace(self._link, mailbox=self._backend)
         if self.board is not None:
             self.board.share(None)

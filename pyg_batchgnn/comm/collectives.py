@@ -307,8 +307,9 @@ class Collectives:
         allocate: Allocate = allocate_empty,
         items: Sequence[int] | None = None,
     ) -> Handle[Received]:
-        """Starts an `exchange` on the communicator's own thread. The rows must not change before
-        `Handle.wait` returns."""
+        """Starts an `exchange` on the communicator's own thread. Leave the rows alone until its
+        end.
+        """
         return self._exchanges.start(self._exchange(rows, counts, header, allocate, items))
 
     def _exchange(
@@ -354,8 +355,9 @@ class Collectives:
     def start_all_reduce(
         self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL, weight: float | None = None
     ) -> Handle[Tensor]:
-        """Starts an `all_reduce` on the communicator's own thread. The tensor must not be used
-        before `Handle.wait` returns."""
+        """Starts an `all_reduce` on the communicator's own thread. Leave the tensor alone until its
+        end.
+        """
         whole = as_header(header)
         return self._exchanges.start(lambda: sum_over_ranks(self._channel, tensor, whole, weight))
 

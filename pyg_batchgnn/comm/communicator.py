@@ -205,9 +205,7 @@ def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.en
 
 
 def _make_default_group(timeout: float, backend: str, environment: Mapping[str, str]) -> None:
-    """Gives the group a new namespace, since torchrun's store outlives the ranks that it
-    restarts.
-    """
+    """Gives the group a new namespace, as torchrun's store outlives the ranks that it restarts."""
     limit = timedelta(seconds=timeout)
     if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         dist.init_process_group(backend, timeout=limit)

@@ -54,8 +54,9 @@ class StatusLines:
         self._rank = rank
 
     def write(self, exchange: int, text: str) -> None:
-        """Writes that this rank enters an exchange, numbered from 1. A text of more than 120 bytes
-        is cut off."""
+        """Writes that this rank enters an exchange, numbered from 1; keeps 120 bytes of the
+        text.
+        """
         place = exchange % _PLACES
         numbers, texts = self._numbers[self._rank], self._texts[self._rank]
         told = np.frombuffer(text.encode()[:_TEXT], dtype=np.uint8)
@@ -65,8 +66,9 @@ class StatusLines:
         numbers[place] = exchange
 
     def read(self, rank: int) -> tuple[int, str] | None:
-        """Returns the last exchange that a rank entered, its number and text; None before the first
-        one."""
+        """Returns the number and text of the last exchange that a rank entered; None before the
+        first.
+        """
         numbers = self._numbers[rank]
         for _ in range(_TRIES):
             before = numbers.tolist()
@@ -96,9 +98,7 @@ class StoreReader:
         self._pending: threading.Thread | None = None
 
     def ask(self, question: Callable[[Store], T], seconds: float) -> T | None:
-        """Returns the answer, or None if none came within `seconds`, which count other threads'
-        questions too.
-        """
+        """Returns the answer, or None if it takes longer, other threads' questions included."""
         started = time.monotonic()
         if not self._asking.acquire(timeout=seconds):
             return None
@@ -377,7 +377,7 @@ def _machine() -> str:
 
 
 def _stat(pid: int) -> tuple[str, int]:
-    """Returns the state's letter and the start time. The program's name may hold spaces and
+    """Returns the state's letter and the start time. The name before may hold spaces and
     brackets.
     """
     try:

@@ -77,7 +77,7 @@ def share_on_host(communicator: Collectives, size: int, access: Access = Access.
 
 def _together(communicator: Collectives, work: Callable[[], T]) -> T:
     """Does one stage on every rank. Ranks wait for each other only here, where errors name who is
-    missing.
+    late.
     """
 
     def error(problems: Mapping[int, str]) -> CommError:

@@ -124,9 +124,7 @@ class Transport:
         )
 
     def fits(self, largest: int, kept: int) -> bool:
-        """Returns whether one call can carry messages of at most these bytes, to one rank and to
-        itself.
-        """
+        """Returns whether one call can carry messages of these bytes, to one rank and to itself."""
         return largest * (self._size - 1) + kept <= self._limit
 
     def all_to_all(self, out: Tensor, rows: Tensor, received: Sequence[int], sent: Sequence[int]) -> None:
@@ -218,14 +216,12 @@ class Mailbox(Protocol):
     message_bytes: int  # bytes that a message takes whatever it carries, for the counters
 
     def outgoing(self) -> Sequence[Message]:
-        """Returns the messages to every rank, for the caller to write. Their contents are
-        undefined.
-        """
+        """Returns the messages to every rank, for the caller to overwrite."""
         ...
 
     def swap(self) -> Sequence[Message]:
-        """Sends what `outgoing` returned, and returns the messages of all ranks, valid until the
-        next swap.
+        """Sends what `outgoing` returned; returns the messages of all ranks, valid until the next
+        swap.
         """
         ...
 

@@ -64,8 +64,7 @@ class Handle(Generic[T]):
         return self._ended
 
     def wait(self) -> T:
-        """Waits for the end of the task. Returns its result or raises its error, each time it is
-        called."""
+        """Waits for the end of the task. Returns its result or raises its error at every call."""
         while not self._ended:
             # In slices: a waiter that was interrupted here may never release the lock.
             if self._running.acquire(timeout=0.1):

@@ -146,8 +146,9 @@ def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def count_classes(tables: Mapping[str, Tensor]) -> int:
-    """Returns the largest class number + 1; 0 where the labels "y" are no class numbers, or are
-    absent."""
+    """Returns the largest class number + 1; 0 where the labels "y" are no class numbers or
+    absent.
+    """
     labels = class_numbers(tables)
     return 0 if labels is None or not labels.numel() else max(int(labels.max()) + 1, 0)
 
@@ -308,7 +309,8 @@ class Dataset:
     @property
     def num_features(self) -> int:
         """The number of feature columns F of the only type; 0 without features of two
-        dimensions."""
+        dimensions.
+        """
         x = self._only(self.node_sets, "num_features", "nodes_of(type).tables").tables.get(FEATURES)
         return int(x.shape[1]) if x is not None and x.dim() == 2 else 0
 

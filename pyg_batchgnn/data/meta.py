@@ -63,8 +63,7 @@ class LinkArray:
 
 
 def edge_array(array: str, group: Group) -> str:
-    """Returns the array that a relation has of its own, such as `edge_index` or
-    `edge_index/author__writes__paper`."""
+    """Returns a relation's own array, like `edge_index` or `edge_index/author__writes__paper`."""
     return array if group == EDGES else f"{array}/{group_folder(group)}"
 
 

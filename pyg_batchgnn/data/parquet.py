@@ -35,8 +35,7 @@ def _numbered(path: Path) -> list[tuple[int, str]]:
 
 
 def has_edges(path: Path) -> bool:
-    """Returns whether a Parquet file has a column of ids of edges. False where pyarrow is missing,
-    or the file is no Parquet file."""
+    """Returns whether a Parquet file has a column of edges' ids; False without pyarrow."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

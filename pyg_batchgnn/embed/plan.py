@@ -117,8 +117,8 @@ class StepPlanner:
         ]
 
     def _message(self, asked: Sequence[_Asked], rank: int) -> Tensor:
-        """Returns the sizes of the lists, then the rows as their owner counts them; nothing if
-        empty.
+        """Returns the sizes of the lists, then the rows as their owner counts them; empty if
+        none.
         """
         counts = [one.counts[rank] for one in asked]
         if not any(counts):

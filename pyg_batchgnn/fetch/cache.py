@@ -404,9 +404,7 @@ class _Ranked:
         return torch.stack([self.node.to(torch.float64), self.value], 1)[may_fit]
 
     def chosen(self, budget: int) -> Tensor:
-        """Returns the nodes that fit the budget, up to the first that does not, [c] int64
-        ascending.
-        """
+        """Returns the nodes up to the first that does not fit the budget, [c] int64 ascending."""
         return self.node[self.held.cumsum(0) <= budget].sort().values
 
 

@@ -81,9 +81,7 @@ class DistinctNodes:
 
 
 def distinct_nodes(nodes: Sequence[Tensor], num_nodes: int) -> DistinctNodes:
-    """Finds the distinct nodes of one type in each minibatch's ids, [N] int64 below
-    ``num_nodes``.
-    """
+    """Finds the distinct nodes of one type among all minibatches' ids, below ``num_nodes``."""
     # A search takes time that grows with num_nodes.
     if not any(node.numel() for node in nodes):
         return DistinctNodes(torch.empty(0, dtype=torch.int64), list(nodes))
@@ -113,9 +111,7 @@ class InPlaceFetcher:
         }
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Types and relations that a minibatch does not reach share their empty rows and cost
-        nothing.
-        """
+        """Types and relations that a minibatch does not reach share empty rows and cost nothing."""
         return Fetched([Minibatch.of(one, self._attributes(one)) for one in group.minibatches])
 
     def _attributes(self, minibatch: SampledMinibatch) -> Mapping[Group, AttributeRows]:

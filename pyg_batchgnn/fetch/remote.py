@@ -125,9 +125,7 @@ class RemoteFetcher:
         return distinct_edges(edges, targets)
 
     def _split(self, nodes: Sequence[DistinctNodes]) -> dict[Group, CacheSplit]:
-        """Splits the nodes of the types that the cache has; collective if rows were written
-        meanwhile.
-        """
+        """Splits the nodes of cached types; collective if rows were written meanwhile."""
         if self.cache is None:
             return {}
         if self.cache.version != self._store.version:

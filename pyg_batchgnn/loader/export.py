@@ -46,9 +46,7 @@ class Exporter(Protocol):
     """Turns minibatches into batches."""
 
     def export(self, minibatch: Any) -> Exported:
-        """Makes the batch of a fetched minibatch if the pipeline has a fetcher, else of a sampled
-        one.
-        """
+        """Makes the batch of a minibatch, fetched if the pipeline has a fetcher, else sampled."""
 
 
 class NativeExporter:

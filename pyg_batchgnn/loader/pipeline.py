@@ -64,9 +64,7 @@ def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingSteps:
-    """Plans which learned rows each step of a macrobatch needs, and notes the step of each
-    batch.
-    """
+    """Plans the learned rows of each step of a macrobatch, and notes the step of each batch."""
 
     embedding: Embedding  # the tables
     comm: Communicator | None  # the communicator that samples; None in one process
@@ -358,9 +356,7 @@ def shape_of(
 
 
 def rules_of(choice: NeighborChoice, direction: Direction) -> dict[str, Any]:
-    """Returns the rules of a sampler that its plan lacks and that are not the default; JSON can
-    hold them.
-    """
+    """Returns the rules of a sampler that its plan lacks and that are not the default, as JSON."""
     found: dict[str, Any] = {}
     if choice.time_attr is not None:
         found["time_attr"] = choice.time_attr

@@ -50,9 +50,7 @@ class PartitionBook:
 
     @property
     def part_offsets(self) -> Tensor:
-        """[parts + 1] int64, where the internal ids of each part begin, then the number of
-        nodes.
-        """
+        """[parts + 1] int64, the first internal id of each part, then the number of nodes."""
         return self.offsets[:: self.num_types].contiguous()
 
     @property
@@ -83,13 +81,10 @@ class PartitionBook:
         return range(int(self.offsets[first]), int(self.offsets[last]))
 
     def owner(self, node: Tensor) -> Tensor:
-        """Returns the part of each internal id, by binary search.
+        """Returns the part of each internal id, by binary search, [n] int64.
 
         Args:
             node: [n] int32 or int64 internal ids.
-
-        Returns:
-            [n] int64.
 
         Raises:
             TypeError, ValueError, IndexError: ``node`` holds something else than internal ids.

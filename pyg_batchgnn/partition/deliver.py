@@ -80,7 +80,7 @@ def deliver_edges(
 
 
 def _cells(part: ReadingSlice, owner: Tensor) -> Tensor:
-    """Returns the cell of each list of this rank: its part times the number of relations, plus its
+    """Returns the cell of each own list: its part times the number of relations, plus its
     relation.
     """
     schema = part.schema
@@ -92,9 +92,7 @@ def _cells(part: ReadingSlice, owner: Tensor) -> Tensor:
 
 
 def _lengths(comm: Communicator, grouping: Grouping, runs: Runs, relations: int) -> list[int]:
-    """Returns the number of rows that come for each part of this rank, by sender, part and
-    relation.
-    """
+    """Returns the number of rows that come for each own part, by sender, part and relation."""
     counts = torch.tensor(grouping.counts, dtype=torch.int64)
     sizes = [len(runs.of(rank)) * relations for rank in range(comm.size)]
     lengths: list[int] = comm.exchange(counts, sizes, MessageKind.PARTITION).rows.tolist()
@@ -225,8 +223,7 @@ def deliver_splits(
 
 
 def _to_owners(comm: Communicator, rows: Tensor, bounds: Tensor, most: int) -> Tensor:
-    """Sends rows [n, k] that begin with an internal id to the nodes' owners, [m, k] int64.
-    Collective."""
+    """Sends rows [n, k] that begin with an internal id to the owners, [m, k] int64. Collective."""
     found = [torch.empty(0, rows.size(1), dtype=torch.int64)]
     for piece in own_rounds(comm, len(rows), rows.size(1) * rows.element_size(), most):
         sent = rows[piece.start : piece.stop]

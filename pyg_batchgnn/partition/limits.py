@@ -106,9 +106,7 @@ def read_limits(
 
 
 def _totals_and_heaviest(comm: Communicator, own: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Returns the sum and the largest of each load's weights over all ranks, [k] int64.
-    Collective.
-    """
+    """Returns the sum and the largest of each load's weights, [k] int64 each. Collective."""
     sums = [int(one.sum(dtype=torch.int64)) for one in own]
     largest = [int(one.max()) if len(one) else 0 for one in own]
     every = comm.all_gather(torch.tensor([[sums, largest]], dtype=torch.int64), MessageKind.PARTITION).rows

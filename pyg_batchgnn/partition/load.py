@@ -390,9 +390,7 @@ class _Folder:
         return [split[1] for split in found if split is not None and split[0] == group]
 
     def _cuts(self, ranks: int) -> tuple[list[int], ...]:
-        """Cuts each type's nodes into ranges with nearly equal nodes, in-edges and training
-        nodes.
-        """
+        """Cuts each type's nodes into ranges of nearly equal nodes, in-edges and training nodes."""
         return tuple(self._cuts_of(number, ranks) for number in range(self._meta.schema.num_types))
 
     def _cuts_of(self, node_type: int, ranks: int) -> list[int]:

@@ -58,8 +58,7 @@ class Load:
 
     @property
     def is_met(self) -> bool:
-        """True unless a limit was set that a part exceeds. The mean rounded up is always
-        allowed."""
+        """True unless a part exceeds its limit. The mean rounded up is always allowed."""
         if self.slack is None:
             return True
         allowed = max(self.slack * self.mean, self._rounded_mean)

@@ -155,16 +155,13 @@ def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
 
 
 def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tensor) -> Tensor:
-    """Returns a value of each of some nodes, asked of their owners in rounds.
+    """Returns a value of each of some nodes, asked of their owners in rounds, [n] int64.
 
     Collective; counts as `MessageKind.PARTITION`.
 
     Args:
         node: [n] int32 or int64 internal ids; n may differ from rank to rank.
         own: [own nodes] int64, the values of this rank's nodes.
-
-    Returns:
-        [n] int64.
     """
     offsets = book.part_offsets
     first = int(offsets[comm.rank])

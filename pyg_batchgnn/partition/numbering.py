@@ -37,9 +37,7 @@ class Numbering:
 
 
 def number_nodes(comm: Communicator, slice_: ReadingSlice, owner: Tensor, parts: int) -> Numbering:
-    """Numbers the nodes by part, within a part by type, within a type by original id.
-    Collective.
-    """
+    """Numbers the nodes by part, then by type, then by original id. Collective."""
     types = slice_.schema.num_types
     cell = owner.clone() if types > 1 else owner
     for number in range(types if types > 1 else 0):
@@ -77,8 +75,9 @@ def make_directory(
 
 @dataclass(frozen=True)
 class Runs:
-    """The parts that each rank builds: contiguous runs, of one part each where there are as many
-    parts as ranks."""
+    """The parts that each rank builds: contiguous runs, one part each if there are as many as
+    ranks.
+    """
 
     parts: int
     ranks: int

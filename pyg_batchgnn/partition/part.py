@@ -182,8 +182,7 @@ class Part:
             )
 
     def check_rank(self, comm: Communicator) -> None:
-        """Raises ValueError unless the part is that of this rank, of as many parts as there are
-        ranks."""
+        """Raises ValueError unless the part is this rank's, and there is one for every rank."""
         check_comm(comm)
         if self.book.parts != comm.size or self.number != comm.rank:
             raise ValueError(

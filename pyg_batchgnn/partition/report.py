@@ -106,8 +106,7 @@ class PartitionReport:
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
 
     def table(self) -> Table:
-        """Returns a table with one line per part, and one per type and part in a graph of several
-        node types."""
+        """Returns a table of the parts, by type as well if there are several node types."""
         several = len(self.types) > 1
         names = ("part", "type") if several else ("part",)
         title = f"edge cut {self.edge_cut:.1%}"
@@ -127,8 +126,9 @@ class PartitionReport:
         return table
 
     def balance_table(self) -> Table:
-        """Returns a table with one line per load, and one per load and type in a graph of several
-        node types: how even it is, and what was allowed."""
+        """Returns a table of the loads, by type if there are several: how even they are, and their
+        limits.
+        """
         several = len(self.types) > 1
         names = ("load", "type") if several else ("load",)
         table = Table(*names, "max / mean", "allowed", "fullest part", title="balance")

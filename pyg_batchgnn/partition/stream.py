@@ -92,7 +92,7 @@ class TypeStream:
         return assign
 
     def by_function(self, policy: Policy, seed: int) -> _Assign:
-        """Returns the assignment of a user's policy. Its loads are nodes, in-edges and training
+        """Returns the assignment of a user's policy, whose loads are nodes, in-edges, training
         nodes.
         """
         schema = self.part.schema
@@ -121,7 +121,7 @@ class TypeStream:
         return assign
 
     def _rounds(self) -> Iterator[range]:
-        """Yields the type's rows of the slice in pieces of nearly as many edges, as many on every
+        """Yields the type's rows in pieces of nearly as many edges, as many pieces on every
         rank.
         """
         own = self.part.rows_of(self.node_type)

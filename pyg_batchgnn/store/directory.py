@@ -21,9 +21,7 @@ from pyg_batchgnn.partition import Part, slice_size
 
 
 def even_bounds(count: int, ranks: int) -> Tensor:
-    """Returns the bounds of slices of ``count`` entries, all but the last of which are equally
-    long.
-    """
+    """Returns the bounds of slices of ``count`` entries, equally long but for the last."""
     return (torch.arange(ranks + 1) * slice_size(count, ranks)).clamp(max=count)
 
 
@@ -122,13 +120,10 @@ LOOKUP = Header(MessageKind.LOOKUP)
 def internal_ids(
     part: Part, comm: Communicator, original: Tensor, header: Header = LOOKUP, node_type: int = 0
 ) -> Tensor:
-    """Looks up internal ids of original ids of one node type. Collective, two rounds.
+    """Looks up internal ids of original ids of one node type, [n] int64. Collective, two rounds.
 
     Args:
         original: [n] int64, any number on any rank, in any order.
-
-    Returns:
-        [n] int64.
 
     Raises:
         IndexError: an id is not in the graph.
@@ -164,8 +159,7 @@ def directory_tables(part: Part) -> list[Slices]:
 
 
 def original_ids(part: Part, comm: Communicator, internal: Tensor, header: Header = LOOKUP) -> Tensor:
-    """Looks up the original ids, [n] int64, of [n] int64 internal ids of any types. Collective, two
-    rounds."""
+    """Looks up the original ids of internal ids [n] int64 of any types. Collective, two rounds."""
     ops.check_range("internal node ids", internal, part.book.num_nodes)
     owner = part.book.owner(internal)
     return ask(comm, internal, owner, lambda asked: part.node[asked - part.first], header)

@@ -190,9 +190,7 @@ def _send_edges(part: Part, relation: int, comm: Communicator, writer: TopologyW
 
 
 def to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Sends rows to the first rank of every host, and yields what came with the rank that sent
-    it.
-    """
+    """Sends rows to the first rank of every host; yields what came, with the rank that sent it."""
     leaders = {host: rank for rank, host in reversed(list(enumerate(comm.hosts)))}.values()
     parts = [rows if rank in leaders else rows[:0] for rank in range(comm.size)]
     return enumerate(comm.exchange(parts, None, MessageKind.PARTITION).split())

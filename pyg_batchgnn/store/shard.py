@@ -194,8 +194,8 @@ class RowIndex(Protocol):
     id_columns: ClassVar[int]
 
     def find(self, request: RowRequest) -> Tensor:
-        """Returns the positions [n] of rows in the group's tables, counted from the part's first
-        node.
+        """Returns the positions [n] of rows in the group's tables, from the part's first node
+        on.
         """
 
     @property

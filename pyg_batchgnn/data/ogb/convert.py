@@ -169,7 +169,7 @@ def _more(file: Path, target: Path, count: int) -> None:
 
 
 def _columns(file: Path, target: Path, dtype: type) -> int:
-    """Converts a table in pieces; one column of whole numbers becomes a vector. Returns its
+    """Converts a table in pieces; a single column of whole numbers becomes a vector. Returns its
     rows.
     """
     pieces = csv_gz_pieces(file, target.stem, dtype)

@@ -85,7 +85,7 @@ def _graph_of(graph: RankGraph, own: Tensor) -> RankGraph:
 
 
 def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLists:
-    """Returns the lists of the nodes ``own`` [n] bool, by the new ``number`` of each node, -1 for
+    """Returns the lists of the nodes ``own`` [n] bool, by each node's new ``number``, -1 for
     none.
     """
     degrees, ids, weights = list[Tensor](), list[Tensor](), list[Tensor]()

@@ -166,7 +166,7 @@ def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
 
 
 def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
-    """Gathers the whole graph on some ranks, in one exchange. The others get an empty one.
+    """Gathers the whole graph on some ranks, in one exchange. Others get an empty one.
     Collective.
     """
     lists, comm = graph.lists, graph.comm
