@@ -11,13 +11,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import check_features, in_degrees
 from pyg_batchgnn.cache.contexts import context_of
-from pyg_batchgnn.cache.pieces import (
-    PassReads,
-    Piece,
-    ReadableRows,
-    SourceNumbers,
-    progress_bar,
-)
+from pyg_batchgnn.cache.pieces import PassReads, Piece, ReadableRows, SourceNumbers, progress_bar
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import InEdges, check_budget
 from pyg_batchgnn.types import NodePiece, NodePieceRows, Relation, Schema, SourceValues

@@ -199,7 +199,8 @@ class GraphFingerprint:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GraphFingerprint:
         """Raises KeyError, TypeError or ValueError if values are missing or of another type."""
-        return cls(**{field.name: _type_of(field.type)(values[field.name]) for field in fields(cls)})
+        kinds = {"int": int, "str": str}
+        return cls(**{field.name: kinds[str(field.type)](values[field.name]) for field in fields(cls)})
 
     def differences(self, other: GraphFingerprint) -> list[str]:
         said = {"num_nodes": "nodes", "num_edges": "edges", "columns": "feature columns", "dtype": "dtype"}
@@ -212,10 +213,6 @@ class GraphFingerprint:
             return found
         digests = {"edges": "other edges", "features": "other features"}
         return [word for name, word in digests.items() if getattr(self, name) != getattr(other, name)]
-
-
-def _type_of(name: Any) -> type:
-    return {"int": int, "str": str}[str(name)]
 
 
 def digest_edges(own: OwnedEdges, piece: RelationPiece) -> int:

@@ -219,32 +219,8 @@ def _ranks(ranks: list[int]) -> str:
 MakeError = Callable[[Mapping[int, str]], Exception]
 
 
-def run_together(
-    work: Callable[[], T],
-    gather: Callable[[str], list[Any]],
-    catch: tuple[type[Exception], ...],
-    error: MakeError,
-) -> T:
-    """Implements `Collectives.run_together`."""
-    result: list[T] = []
-    cause: Exception | None = None
-    try:
-        result.append(work())
-    except catch as caught:
-        cause = caught
-    text = "" if cause is None else str(cause) or type(cause).__name__
-    problems = {rank: theirs for rank, theirs in enumerate(gather(text)) if theirs}
-    if problems:
-        raise error(problems) from cause
-    return result[0]
-
-
 def name_failures(problems: Mapping[int, str], hosts: Sequence[int]) -> str:
     return "; ".join(f"rank {rank} (host {hosts[rank]}): {text}" for rank, text in problems.items())
-
-
-def failed_together(problems: Mapping[int, str], hosts: Sequence[int]) -> CommError:
-    return CommError(name_failures(problems, hosts), problems)
 
 
 # Collectives ######################################################################################
@@ -352,22 +328,13 @@ class Collectives:
         whole = as_header(header)
         return self._exchanges.run(lambda: sum_over_ranks(self._channel, tensor, whole, weight))
 
-    def start_all_reduce(
-        self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL, weight: float | None = None
-    ) -> Handle[Tensor]:
-        """Starts an `all_reduce` on the communicator's own thread. Leave the tensor alone until its
-        end.
-        """
-        whole = as_header(header)
-        return self._exchanges.start(lambda: sum_over_ranks(self._channel, tensor, whole, weight))
-
     # Values ######################################################################################
 
-    def all_gather_json(self, value: Any, header: HeaderLike = MessageKind.CONTROL) -> list[Any]:
+    def all_gather_json(self, value: Any) -> list[Any]:
         """Gathers a small value of every rank, by rank. The value travels as JSON: tuples come back
         as lists, and keys as strings."""
-        whole = as_header(header)
-        return self._exchanges.run(lambda: gather_values(self._channel, value, whole))
+        header = as_header(MessageKind.CONTROL)
+        return self._exchanges.run(lambda: gather_values(self._channel, value, header))
 
     def sum(self, value: Any) -> Any:
         """Returns the sum of a number over ranks, added in the order of ranks."""
@@ -422,5 +389,16 @@ class Collectives:
         Raises:
             Exception: what ``error`` makes, where work failed on any rank.
         """
-        make = error or (lambda problems: failed_together(problems, self.hosts))
-        return run_together(work, self.all_gather_json, catch, make)
+        result: list[T] = []
+        cause: Exception | None = None
+        try:
+            result.append(work())
+        except catch as caught:
+            cause = caught
+        text = "" if cause is None else str(cause) or type(cause).__name__
+        problems = {rank: theirs for rank, theirs in enumerate(self.all_gather_json(text)) if theirs}
+        if not problems:
+            return result[0]
+        if error is None:
+            raise CommError(name_failures(problems, self.hosts), problems) from cause
+        raise error(problems) from cause

@@ -96,7 +96,7 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     check_node_counts(dataset, files)
     check = _Checker(dataset, files or {})
     for edges in dataset.edge_sets:
-        _check_ids(check, edges)
+        _check_pairs(check, edge_array("edge_index", edges.group), edges.edge_index, edges)
         _check_links(check, edges)
     for nodes in dataset.node_sets:
         _check_finite(check, nodes)
@@ -172,10 +172,6 @@ def _check_outline_of_links(check: _Checker, group: Group, split: str, links: Li
         check.dtype(array, links.negative_targets, integers)
         if links.negatives is not None:
             raise check.error(array, f"there are {NEGATIVES} too", "leave one of the two out")
-
-
-def _check_ids(check: _Checker, edges: EdgeSet) -> None:
-    _check_pairs(check, edge_array("edge_index", edges.group), edges.edge_index, edges)
 
 
 def _check_links(check: _Checker, edges: EdgeSet) -> None:

@@ -43,10 +43,7 @@ def with_reverse_relations(dataset: Dataset) -> Dataset:
 
 
 def hold_out_links(
-    dataset: Dataset,
-    share: float,
-    relation: Relation | None = None,
-    reverse: Relation | None = None,
+    dataset: Dataset, share: float, relation: Relation | None = None, reverse: Relation | None = None
 ) -> Dataset:
     """Returns the same data set without some edges, which become links of the splits.
 

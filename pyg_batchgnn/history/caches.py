@@ -84,7 +84,7 @@ def decode(message: Tensor) -> list[PushedRows]:
     for count, columns, code in shapes:
         if count < 0 or columns < 0 or not 0 <= code < len(_TYPES):
             raise ValueError(f"{count} rows of {columns} columns of type {code} cannot be")
-        sizes.append(_filled(count * columns * _TYPES[code].itemsize))
+        sizes.append(-(-count * columns * _TYPES[code].itemsize // _WORD) * _WORD)
     if head + sum(sizes) != message.numel():
         raise ValueError(f"{head + sum(sizes)} bytes are promised, {message.numel()} came")
     pieces = message[head:].split(sizes)
@@ -95,10 +95,6 @@ def decode(message: Tensor) -> list[PushedRows]:
         )
         for node, rows, (count, columns, code) in zip(pieces[:layers], pieces[layers:], shapes, strict=True)
     ]
-
-
-def _filled(size: int) -> int:
-    return -(-size // _WORD) * _WORD
 
 
 # Pushes ###########################################################################################
@@ -157,10 +153,6 @@ class PushQueue:
 
     def restore(self, pushes: list[UnderWay]) -> None:
         self._queue = deque(pushes)
-
-
-def header_of(epoch: int, step: int) -> Header:
-    return Header(MessageKind.PUSH, epoch, step)
 
 
 def _split(received: Received) -> list[Tensor]:
@@ -258,11 +250,6 @@ class HistoricalStats:
     feature_bytes: int = 0
     exchange_seconds: float = 0.0
     waited_seconds: float = 0.0
-
-    @property
-    def hidden_seconds(self) -> float:
-        """The seconds of exchange beside which training went on."""
-        return max(0.0, self.exchange_seconds - self.waited_seconds)
 
     def layer(self, number: int) -> LayerCounts:
         """Returns the counts of a layer's input, which begin at 0."""
@@ -435,7 +422,7 @@ class HistoricalCaches:
         if self._comm.size == 1:
             return
         by_peer = [[layer[peer] for layer in self._pending] for peer in range(self._comm.size)]
-        self._queue.start(self._step, header_of(*self._place), by_peer)
+        self._queue.start(self._step, Header(MessageKind.PUSH, *self._place), by_peer)
         self._pending = []
 
     def _draw(self, seed: int, layer: int) -> int:

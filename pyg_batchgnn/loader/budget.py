@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
-from torch import Tensor
 
 from pyg_batchgnn.loader.options import LoaderOptions, Size
 from pyg_batchgnn.loader.position import Order
@@ -95,13 +94,6 @@ def probe_of(
 
 def biggest_of(sampled: Sequence[SampledMinibatch]) -> SampledMinibatch:
     return max(sampled, key=lambda minibatch: minibatch.nbytes)
-
-
-def candidate_positions(
-    num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order
-) -> list[Tensor]:
-    """Returns `probe_batches` as vectors."""
-    return [torch.tensor(batch) for batch in probe_batches(num_seeds, batch_size, num_batches, order)]
 
 
 def _scratch_bytes(nodes: int, edges: int) -> int:

@@ -234,11 +234,7 @@ def _sampled_adj_t(adj_t: Any, sampled: SampledRelation, gather: Gatherer) -> An
 
 
 def filter_store(
-    store: FeatureStore,
-    groups: AttributeGroups,
-    out: SamplerOutput,
-    gather: Gatherer,
-    custom_cls: Any = None,
+    store: FeatureStore, groups: AttributeGroups, out: SamplerOutput, gather: Gatherer, custom_cls: Any = None
 ) -> Data:
     """Makes a batch with every attribute of a feature store, all read in one request.
 

@@ -297,9 +297,7 @@ def _several(request: UserLinks, index: Mapping[Any, Any], graph: LinkGraph) -> 
         raise ValueError(f"edge_label_time lacks {missing[0]}: give times for all edge types")
     return [
         RelationRequest(
-            one,
-            UserLinks(given, labels.get(one), times.get(one), ids.get(one)),
-            f"edge_label_index of {one}",
+            one, UserLinks(given, labels.get(one), times.get(one), ids.get(one)), f"edge_label_index of {one}"
         )
         for one, given in relations.items()
     ]

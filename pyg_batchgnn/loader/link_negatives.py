@@ -35,12 +35,7 @@ from pyg_batchgnn.sample import (
     check_early_links,
     negative_plan,
 )
-from pyg_batchgnn.store import (
-    Times,
-    TypedGraph,
-    edge_list,
-    first_times,
-)
+from pyg_batchgnn.store import Times, TypedGraph, edge_list, first_times
 from pyg_batchgnn.types import Relation, Schema
 
 # Forms of the user ################################################################################

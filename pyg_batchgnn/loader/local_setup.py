@@ -77,10 +77,7 @@ def _check(given: PygNeighborSampler, request: SamplingRequest, threads: int | N
             f"threads={threads} would have no effect; give them to PygNeighborSampler"
         )
     wanted = {"replace": request.replace, **_fields(request.choice)}
-    own = {
-        "replace": given.macrobatch.plan.replacement is Replacement.WITH,
-        **_fields(given.choice),
-    }
+    own = {"replace": given.macrobatch.plan.replacement is Replacement.WITH, **_fields(given.choice)}
     default = {"replace": False, **_fields(NeighborChoice())}
     for name, value in wanted.items():
         if value not in (default[name], own[name]):
@@ -133,35 +130,19 @@ class LocalSetup:
 
     def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: World) -> None:
         self.world, self.node_sampler = world, node_sampler
-        self._graph = node_sampler.graph
-        self._options = options
+        self._graph, self._options = node_sampler.graph, options
+        # The user's sampler may have rules of its own.
+        self.choice: NeighborChoice = node_sampler.choice
+        self.plan: MinibatchPlan = node_sampler.macrobatch.plan
+        self.direction: Direction = node_sampler.form.direction
+        self.link_rules: LinkRules = node_sampler.links
+        self.link_place: LinkPlace = LinksHere()
 
     @classmethod
     def of(cls, data: Any, request: SamplingRequest, options: LoaderOptions) -> LocalSetup:
         _refuse_options_of_ranks(request, options)
         world = World()
         return cls(local_sampler(data, request, options.threads, world), options, world)
-
-    @property
-    def choice(self) -> NeighborChoice:
-        return self.node_sampler.choice
-
-    @property
-    def plan(self) -> MinibatchPlan:
-        return self.node_sampler.macrobatch.plan
-
-    @property
-    def link_rules(self) -> LinkRules:
-        rules: LinkRules = self.node_sampler.links
-        return rules
-
-    @property
-    def link_place(self) -> LinkPlace:
-        return LinksHere()
-
-    @property
-    def direction(self) -> Direction:
-        return self.node_sampler.form.direction
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return kwargs

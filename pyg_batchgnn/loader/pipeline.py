@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 #: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
 NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]
 
-_NONE = torch.empty(0, dtype=torch.int64)
+NO_IDS = torch.empty(0, dtype=torch.int64)
 
 
 def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:

@@ -15,32 +15,16 @@ from torch import Tensor
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator, Handle
 from pyg_batchgnn.loader.inputs import NodeInputs, OwnerNodes, OwnPositions
-from pyg_batchgnn.loader.link_inputs import (
-    RelationLinks,
-    described,
-    links_sum,
-)
+from pyg_batchgnn.loader.link_inputs import RelationLinks, described, links_sum
 from pyg_batchgnn.loader.link_negatives import LinksHere, PlannedNegatives, WantedNegatives
 from pyg_batchgnn.loader.options import Features, SamplingRequest
-from pyg_batchgnn.loader.pipeline import (
-    _NONE,
-    NumberSeeds,
-)
+from pyg_batchgnn.loader.pipeline import NO_IDS, NumberSeeds
 from pyg_batchgnn.loader.prefetch import Executor, T, World, drawn_seed
 from pyg_batchgnn.loader.schedule import ScheduleName, SeedStep
 from pyg_batchgnn.ops import keyed_permutation
 from pyg_batchgnn.partition import Part, send_rows
-from pyg_batchgnn.sample import (
-    RankFinder,
-    RankPlanner,
-)
-from pyg_batchgnn.store import (
-    DistFeatureStore,
-    DistGraphStore,
-    OwnRowFinder,
-    first_times_of_part,
-    own_edges,
-)
+from pyg_batchgnn.sample import RankFinder, RankPlanner
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, OwnRowFinder, first_times_of_part, own_edges
 from pyg_batchgnn.types import Relation
 
 _OF_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
@@ -129,7 +113,7 @@ def looked_up(inputs: NodeInputs, graph: DistGraphStore) -> NumberSeeds:
     def number(steps: Iterable[SeedStep]) -> list[SeedStep]:
         steps = list(steps)
         positions = [inputs.by_type(step.positions) for step in steps]
-        every = torch.cat([_NONE, *positions])
+        every = torch.cat([NO_IDS, *positions])
         ids = graph.comm.run_job(lambda: _internal_ids(inputs, graph, every))
         parts = ids.split([one.numel() for one in positions])
         return [replace(step, internal=part) for step, part in zip(steps, parts, strict=True)]
@@ -157,7 +141,7 @@ class OwnSeeds:
     @classmethod
     def of(cls, part: Part, nodes: Sequence[OwnerNodes]) -> OwnSeeds:
         finder = OwnRowFinder(part)
-        positions, internal, begin = [_NONE], [_NONE], 0
+        positions, internal, begin = [NO_IDS], [NO_IDS], 0
         for one in nodes:
             number = part.schema.type_number(one.node_type)
             own = finder.find(number, one.node)

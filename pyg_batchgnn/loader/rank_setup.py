@@ -61,7 +61,6 @@ from pyg_batchgnn.store import (
     Sortedness,
     TimeOrder,
     Times,
-    TypedGraph,
     WeightSums,
     own_sums,
     replicate_attribute,
@@ -107,12 +106,22 @@ class RankSampling:
         """
         choice, schema = request.choice, graph.part.schema
         plan = choice.plan(request.num_neighbors, request.replace, schema)
-        rules = _OwnRules(features) if graph.topology is None else _HostRules(features, graph.topology.graph)
+        whole = None if graph.topology is None else graph.topology.graph
         times: RankTimes | None = None
         orders: Sequence[TimeOrder | None] = (None,) * schema.num_relations
-        if choice.time_attr is not None:
-            times, orders = rules.times(choice.time_attr, choice.sortedness)
-        weights = () if choice.weight_attr is None else rules.weights(choice.weight_attr, orders)
+        weights: Sequence[WeightSums | None] = ()
+        if (name := choice.time_attr) is not None:
+            if whole is None:
+                times = own = PartTimes.of(features, name)
+                orders = own.orders(choice.sortedness)
+            else:
+                times = every = Times.of(name, replicate_attribute(features, name), whole.rows_by_group)
+                orders = every.orders(whole, choice.sortedness)
+        if (name := choice.weight_attr) is not None:
+            if whole is None:
+                weights = own_sums(features, name, orders)
+            else:
+                weights = sum_weights(name, replicate_attribute(features, name), whole, orders)
         return cls(graph, choice, plan, times, orders, weights)
 
     def samplers(
@@ -157,35 +166,6 @@ class RankSampling:
         return RankSamplers(sampler, sampler.of_any_seeds())
 
 
-@dataclass(frozen=True)
-class _OwnRules:
-    """The times and weights of a rank's own in-edges. All methods are collective."""
-
-    features: DistFeatureStore
-
-    def times(self, name: str, sortedness: Sortedness) -> tuple[RankTimes, Sequence[TimeOrder | None]]:
-        times = PartTimes.of(self.features, name)
-        return times, times.orders(sortedness)
-
-    def weights(self, name: str, orders: Sequence[TimeOrder | None]) -> Sequence[WeightSums | None]:
-        return own_sums(self.features, name, orders)
-
-
-@dataclass(frozen=True)
-class _HostRules:
-    """The times and weights of all edges, which every rank of the host reads."""
-
-    features: DistFeatureStore
-    graph: TypedGraph
-
-    def times(self, name: str, sortedness: Sortedness) -> tuple[RankTimes, Sequence[TimeOrder | None]]:
-        times = Times.of(name, replicate_attribute(self.features, name), self.graph.rows_by_group)
-        return times, times.orders(self.graph, sortedness)
-
-    def weights(self, name: str, orders: Sequence[TimeOrder | None]) -> Sequence[WeightSums | None]:
-        return sum_weights(name, replicate_attribute(self.features, name), self.graph, orders)
-
-
 # Setup ############################################################################################
 
 
@@ -201,7 +181,8 @@ class RankSetup:
         self.world, self.choice = RankWorld(self._graph.comm), request.choice
         self._schedule_name = request.schedule or ScheduleName.LOCAL
         # After what another loader prepares. Times and weights take exchanges of their own.
-        self.world.agree(lambda: {"schedule": self._schedule_name.value, **self._given_rules()})
+        given = {"is_sorted": self.choice.sortedness is Sortedness.PROMISED, **self._rules()}
+        self.world.agree(lambda: {"schedule": self._schedule_name.value, **given})
         self._request, self._options = request, options
         self._sampling = RankSampling.of(self._features, self._graph, request)
         self.plan = self._sampling.plan
@@ -261,10 +242,6 @@ class RankSetup:
 
     def _rules(self) -> dict[str, Any]:
         return rules_of(self.choice, self.direction)
-
-    def _given_rules(self) -> dict[str, Any]:
-        """Returns what decides which times and weights ranks exchange."""
-        return {**self._rules(), "is_sorted": self.choice.sortedness is Sortedness.PROMISED}
 
     def _arguments(self) -> dict[str, Any]:
         """Returns what must be the same on every rank, beside the shape of an epoch."""

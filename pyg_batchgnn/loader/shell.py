@@ -17,8 +17,8 @@ from pyg_batchgnn.loader.budget import (
     LoaderProbe,
     PrefetchDepth,
     Sizes,
-    candidate_positions,
     choose_sizes,
+    probe_batches,
     probe_of,
 )
 from pyg_batchgnn.loader.options import Export, LoaderOptions, worker_arguments
@@ -64,8 +64,8 @@ def _probe(parts: Composition, loader: NodeLoader, world: World) -> LoaderProbe 
     schedule, pipeline = parts.schedule, parts.pipeline
     count = schedule.num_candidates()
     arguments = count, loader.batch_size, schedule.length(), order_of(loader)
-    chosen = candidate_positions(*arguments) if count else []
-    steps = parts.number([SeedStep.of(schedule.candidates(one)) for one in chosen])
+    chosen = probe_batches(*arguments) if count else []
+    steps = parts.number([SeedStep.of(schedule.candidates(torch.tensor(one))) for one in chosen])
     item = WorkItem(0, NO_NUMBER, list(steps))
     sampled = world.now(lambda: pipeline.sample_uncounted(item))
     return probe_of(sampled, pipeline.num_nodes, parts.cost(sampled)) if sampled else None
@@ -232,11 +232,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             one_by_one = functools.partial(make, now=self._world.now)
             return map(self._finish, itertools.chain.from_iterable(map(one_by_one, items)))
 
-        def make_all(item: WorkItem) -> list[Any]:
-            return list(make(item))
-
-        executor = self._world.executor()
-        return map(self._finish, prefetched(executor, make_all, items, self._options.prefetch))
+        executor, depth = self._world.executor(), self._options.prefetch
+        return map(self._finish, prefetched(executor, lambda item: list(make(item)), items, depth))
 
     def _from_workers(self, items: Iterator[WorkItem], epoch: int) -> Iterator[Any]:
         stage = Stage.FINISH if self._finishes_in_workers else Stage.SAMPLE

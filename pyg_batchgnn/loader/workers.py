@@ -86,11 +86,8 @@ class WorkerContext(BaseContext):
         return _Event(self.get_context())
 
 
-def ignoring_interrupts(init: Callable[[int], None] | None) -> Callable[[int], None]:
-    return functools.partial(_ignore_interrupts, init)
-
-
 def _ignore_interrupts(init: Callable[[int], None] | None, worker: int) -> None:
+    """Makes a worker ignore Ctrl-C, then calls the user's ``init``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if init is not None:
         init(worker)
@@ -182,7 +179,7 @@ class WorkerPool:
             collate_fn=make,  # type: ignore[arg-type]  # with batch_size=None it gets the item itself
             generator=torch.Generator().manual_seed(seed & (2**63 - 1)),
             multiprocessing_context=WorkerContext(multiprocessing_context),
-            worker_init_fn=ignoring_interrupts(worker_init_fn),
+            worker_init_fn=functools.partial(_ignore_interrupts, worker_init_fn),
             **dataloader_arguments,
         )
 

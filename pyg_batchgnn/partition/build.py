@@ -247,12 +247,7 @@ def _check(dataset: Dataset, policy: str, comm: Communicator, seed: int, parts: 
 
 
 def _owners(
-    dataset: Dataset,
-    part: ReadingSlice,
-    policy: BuiltIn | Policy,
-    comm: Communicator,
-    seed: int,
-    parts: int,
+    dataset: Dataset, part: ReadingSlice, policy: BuiltIn | Policy, comm: Communicator, seed: int, parts: int
 ) -> Tensor:
     if policy is Direct.RANDOM:
         return random_owners(part, parts, seed)

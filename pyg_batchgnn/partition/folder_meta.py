@@ -16,10 +16,7 @@ _REMEDY = "restore the file or partition again"
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
 VERSION, TYPED_VERSION = 2, 3
 FORMAT = MetaFormat(
-    "pyg_batchgnn.partition",
-    (VERSION, TYPED_VERSION),
-    "save_partition or `batchgnn partition`",
-    _REMEDY,
+    "pyg_batchgnn.partition", (VERSION, TYPED_VERSION), "save_partition or `batchgnn partition`", _REMEDY
 )
 
 

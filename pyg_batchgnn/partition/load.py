@@ -134,11 +134,6 @@ class Recut:
         sizes = torch.stack([torch.tensor(cuts).diff() for cuts in self.cuts], dim=1)
         return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.cuts))
 
-    @property
-    def is_new(self) -> bool:
-        """True if the ranks get other nodes than the saved parts have."""
-        return self.book != self.old
-
     def pieces(self, rank: int, node_type: int) -> list[PartRows]:
         own = range(*self.cuts[node_type][rank : rank + 2])
         held = _ranges(self._starts[node_type])
@@ -146,7 +141,7 @@ class Recut:
 
     def renumbered(self, internal: Tensor) -> Tensor:
         """Returns the new internal ids of old ones."""
-        if self.book.num_types == 1 or not self.is_new:
+        if self.book.num_types == 1 or self.book == self.old:
             return internal
         firsts, shifts = self._shifts
         found = torch.empty_like(internal)
@@ -335,7 +330,7 @@ class _Folder:
             rows[group] = joined([self._edges(group, piece) for piece in pieces[target]])
             relations.append(self._relation(recut, group, pieces[target], rows[group], count))
         nodes = [
-            piece.moved(_first_row(self._meta, piece.number, number))
+            piece.moved(old.nodes_of(piece.number, number).start - old.nodes_of(piece.number).start)
             for number, own in enumerate(pieces)
             for piece in own
         ]
@@ -453,7 +448,3 @@ class _Folder:
             found.append(split[first:last] + (before - begin))
             before += end - begin
         return torch.cat(found)
-
-
-def _first_row(meta: PartitionMeta, number: int, node_type: int) -> int:
-    return meta.book.nodes_of(number, node_type).start - meta.book.nodes_of(number).start

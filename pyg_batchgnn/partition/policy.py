@@ -30,10 +30,6 @@ NODES, EDGES = "nodes", "edges"
 SLACK = 1.05
 
 
-def _usual() -> dict[str, float]:
-    return {NODES: SLACK, EDGES: SLACK, "train": SLACK}
-
-
 @dataclass(frozen=True)
 class Balanced:
     """The loads that a policy balances.
@@ -45,7 +41,7 @@ class Balanced:
             every node type apart.
     """
 
-    balance: Mapping[str, float] = field(default_factory=_usual)
+    balance: Mapping[str, float] = field(default_factory=lambda: {NODES: SLACK, EDGES: SLACK, "train": SLACK})
 
     def __post_init__(self) -> None:
         if not self.balance:

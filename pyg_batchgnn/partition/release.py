@@ -11,11 +11,7 @@ MUCH = 16 << 20
 
 
 class _MallocState(ctypes.Structure):
-    _fields_ = [
-        ("other", ctypes.c_size_t * 8),
-        ("free", ctypes.c_size_t),
-        ("top", ctypes.c_size_t),
-    ]
+    _fields_ = [("other", ctypes.c_size_t * 8), ("free", ctypes.c_size_t), ("top", ctypes.c_size_t)]
 
 
 def release_memory() -> None:

@@ -117,9 +117,7 @@ def ask(
 LOOKUP = Header(MessageKind.LOOKUP)
 
 
-def internal_ids(
-    part: Part, comm: Communicator, original: Tensor, header: Header = LOOKUP, node_type: int = 0
-) -> Tensor:
+def internal_ids(part: Part, comm: Communicator, original: Tensor, node_type: int = 0) -> Tensor:
     """Looks up internal ids of original ids of one node type, [n] int64. Collective, two rounds.
 
     Args:
@@ -128,7 +126,7 @@ def internal_ids(
     Raises:
         IndexError: an id is not in the graph.
     """
-    return internal_ids_by_type(part, comm, {node_type: original}, header)[node_type]
+    return internal_ids_by_type(part, comm, {node_type: original})[node_type]
 
 
 def internal_ids_by_type(
@@ -158,16 +156,14 @@ def directory_tables(part: Part) -> list[Slices]:
     return tables
 
 
-def original_ids(part: Part, comm: Communicator, internal: Tensor, header: Header = LOOKUP) -> Tensor:
+def original_ids(part: Part, comm: Communicator, internal: Tensor) -> Tensor:
     """Looks up the original ids of internal ids [n] int64 of any types. Collective, two rounds."""
     ops.check_range("internal node ids", internal, part.book.num_nodes)
     owner = part.book.owner(internal)
-    return ask(comm, internal, owner, lambda asked: part.node[asked - part.first], header)
+    return ask(comm, internal, owner, lambda asked: part.node[asked - part.first], LOOKUP)
 
 
-def edge_targets(
-    part: Part, comm: Communicator, edge: Tensor, header: Header = LOOKUP, relation: int = 0
-) -> Tensor:
+def edge_targets(part: Part, comm: Communicator, edge: Tensor, relation: int = 0) -> Tensor:
     """Looks up the internal ids of the destinations of edges of a relation. Collective, two rounds.
 
     There is no directory of edges: every rank is asked for all of them. That suits reading and
@@ -179,7 +175,7 @@ def edge_targets(
         IndexError: an id is not in the graph.
     """
     ops.check_range("edge ids", edge, part.edge_counts[relation], "edge ids")
-    asked = comm.all_gather(edge, header)
+    asked = comm.all_gather(edge, LOOKUP)
     own, first = part.relations[relation], part.nodes_of(part.schema.target_types[relation]).start
     edge_ids = own.explicit_edge_ids()
     order = torch.argsort(edge_ids)
@@ -193,7 +189,7 @@ def edge_targets(
     asker = torch.repeat_interleave(torch.arange(comm.size), torch.tensor(asked.counts))[is_ours]
     answers = torch.stack([number, row + first], dim=1)
     counts = torch.bincount(asker, minlength=comm.size).tolist()
-    found = comm.exchange(answers, counts, header).rows
+    found = comm.exchange(answers, counts, LOOKUP).rows
     out = torch.empty_like(edge)
     out[found[:, 0]] = found[:, 1]
     return out

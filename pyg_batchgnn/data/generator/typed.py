@@ -97,10 +97,7 @@ def generate_typed_folder(spec: TypedGeneratorSpec, path: str | Path) -> Path:
                         rows[array] = stack.enter_context(NpyAppender(file, piece.dtype, piece.shape[1:]))
                     rows[array].append(piece)
         classes = {"author": 0, "field": 0, "institution": 0, "paper": spec.classes}
-        origin = {
-            "typed_generator": dataclasses.asdict(spec),
-            "generator_version": TYPED_GENERATOR_VERSION,
-        }
+        origin = {"typed_generator": dataclasses.asdict(spec), "generator_version": TYPED_GENERATOR_VERSION}
         promises = promises_in(folder)
         write_meta(
             folder, Meta(spec.name, spec.source, TYPED_SCHEMA, spec.num_nodes, classes, promises, origin)
