@@ -51,186 +51,6 @@ from pyg_batchgnn.comm.message import (
     write_data,
 )
 
-# Exchange #########################################################################################
-
-
-@dataclass(frozen=True)
-class Link:
-    """The part of a channel that an exchange uses."""
-
-    name: str  # the communicator's name, for messages
-    rank: int  # this process's rank
-    hosts: Sequence[int]  # the host number of every rank
-    mailbox: Mailbox  # carries the counts, and data that are small
-    transport: Transport  # moves larger data
-    counters: CommCounters  # counts rounds, rows, bytes and seconds
-
-
-@dataclass(frozen=True)
-class ReceivedCounts:
-    rows: list[int]  # the rows that follow, by sender
-    largest: int  # bytes of the largest message between two different ranks, over all ranks
-    kept: int  # the most bytes that any rank keeps for itself
-    numbers: list[int]  # the operation's own number, by sender
-
-
-class Exchange:
-    """One numbered exchange under way.
-
-    Attributes:
-        purpose: what all ranks must agree on.
-        entered: the monotonic clock when this rank entered, in seconds.
-        rank, size: this process's rank, and the number of ranks.
-        transport: moves data that do not travel with the counts.
-    """
-
-    def __init__(self, link: Link, purpose: Purpose) -> None:
-        self.purpose, self.entered = purpose, time.monotonic()
-        self.rank, self.size = link.rank, len(link.hosts)
-        self.transport = link.transport
-        self._link = link
-        self._along: Sequence[Message] | None = None  # messages that brought the data along
-
-    @property
-    def _kind(self) -> MessageKind:
-        return self.purpose.header.kind
-
-    def counts(
-        self,
-        rows: Sequence[int],
-        numbers: Sequence[int] | None = None,
-        data: Callable[[], Tensor] | None = None,
-        sizes: Sequence[int] | None = None,
-    ) -> ReceivedCounts:
-        """Exchanges messages of a fixed size that say how much data follows, and checks that all
-        ranks are in the same exchange.
-
-        If the data between any two ranks fit into a message, they travel in these messages. All
-        ranks know all sizes, so they agree.
-
-        Args:
-            rows: the rows that will go to each rank.
-            numbers: any 64-bit number for each rank, by default 0.
-            data: returns the bytes of all rows, those for rank 0 first. They are the next data
-                that this exchange moves. By default data never travel with the counts.
-            sizes: the bytes of ``data`` for each rank, by default those of the rows.
-
-        Raises:
-            DivergenceError: on every rank, where ranks are in different exchanges.
-        """
-        if sizes is None:
-            sizes = [count * self.purpose.row_bytes for count in rows]
-        largest = max((size for rank, size in enumerate(sizes) if rank != self.rank), default=0)
-        kept = sizes[self.rank]
-        agreed = self.purpose.numbers()
-        own = [0] * self.size if numbers is None else numbers
-        messages = self._link.mailbox.outgoing()
-        for message, count, number in zip(messages, rows, own, strict=True):
-            message.numbers[:] = [*agreed, count, largest, kept, number]
-        if data is not None and self.has_room(largest, kept):
-            write_data(messages, data(), sizes)
-        answers = self._swap()
-        lists: list[list[int]] = [message.numbers.tolist() for message in answers]
-        self._check(agreed, lists)
-        columns = list(zip(*lists, strict=True))[AGREED:]
-        received = ReceivedCounts(list(columns[0]), max(columns[1]), max(columns[2]), list(columns[3]))
-        if data is not None and self.has_room(received.largest, received.kept):
-            self._along = answers
-        return received
-
-    def has_room(self, largest: int, kept: int) -> bool:
-        """Returns whether data of these sizes travel with the counts. Data that exceed one call of
-        the backend never do.
-
-        ``largest``: the most bytes that one rank sends to another; ``kept``: to itself.
-        """
-        return max(largest, kept) <= self._link.mailbox.room and self.transport.fits(largest, kept)
-
-    def _swap(self) -> Sequence[Message]:
-        mailbox, started = self._link.mailbox, time.perf_counter()
-        answers = mailbox.swap()
-        self._link.counters.add(
-            self._kind,
-            seconds=time.perf_counter() - started,
-            count_rounds=1,
-            count_bytes=2 * (self.size - 1) * mailbox.message_bytes,
-        )
-        return answers
-
-    def data(
-        self,
-        move: Callable[[], None],
-        out: Tensor,
-        received: Sequence[int],
-        *,
-        sent: int,
-        rows: tuple[int, int] = (0, 0),
-    ) -> None:
-        """Moves and counts one round of data. Data that came with the counts are only copied, but
-        count as a round.
-
-        Args:
-            move: fills ``out`` with `transport`.
-            out: [sum(received)] bytes, filled by rank.
-            received: bytes from each rank, this one included.
-            sent: bytes to other ranks.
-            rows: rows to and from other ranks.
-        """
-        started = time.perf_counter()
-        if self._along is None:
-            move()
-        else:
-            read_data(self._along, out, received)
-            self._along = None
-        self._link.counters.add(
-            self._kind,
-            seconds=time.perf_counter() - started,
-            rounds=1,
-            rows_sent=rows[0],
-            rows_received=rows[1],
-            bytes_sent=sent,
-            bytes_received=sum(received) - received[self.rank],
-        )
-
-    def _check(self, own: list[int], lists: list[list[int]]) -> None:
-        """Raises on every rank if their headers differ."""
-        headers = [tuple(numbers[:AGREED]) for numbers in lists]
-        if len(set(headers)) == 1:
-            return
-        common, _ = max(Counter(headers).items(), key=lambda item: (item[1], item[0] == tuple(own)))
-        odd = [rank for rank, header in enumerate(headers) if header != common]
-        positions = "; ".join(
-            f"rank {rank} (host {self._link.hosts[rank]}) is in {describe(header)}"
-            for rank, header in enumerate(headers)
-        )
-        raise DivergenceError(
-            f"ranks diverged in communicator {self._link.name!r}: {positions}; every rank must make the same "
-            "exchanges in the same order",
-            odd,
-        )
-
-
-# Abandoned groups #################################################################################
-
-# Process groups that broke in the middle of a collective, and that are kept until the process
-# ends.
-
-
-_abandoned = 0
-
-
-def groups_abandoned() -> int:
-    return _abandoned
-
-
-def abandon(group: dist.ProcessGroup | None) -> None:
-    """Keeps a group from ever being destroyed, as destroying it would wait for the collective."""
-    global _abandoned
-    if group is not None:
-        _abandoned += 1
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
-
-
 # Channel ##########################################################################################
 
 
@@ -462,3 +282,183 @@ def _elsewhere(channel: Channel, seconds: float) -> dict[int, str]:
 def _own_error(rank: int, purpose: Purpose, error: BaseException) -> str:
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"rank {rank} met {what} in exchange {purpose.exchange} ({purpose})"
+
+
+# Exchange #########################################################################################
+
+
+@dataclass(frozen=True)
+class Link:
+    """The part of a channel that an exchange uses."""
+
+    name: str  # the communicator's name, for messages
+    rank: int  # this process's rank
+    hosts: Sequence[int]  # the host number of every rank
+    mailbox: Mailbox  # carries the counts, and data that are small
+    transport: Transport  # moves larger data
+    counters: CommCounters  # counts rounds, rows, bytes and seconds
+
+
+@dataclass(frozen=True)
+class ReceivedCounts:
+    rows: list[int]  # the rows that follow, by sender
+    largest: int  # bytes of the largest message between two different ranks, over all ranks
+    kept: int  # the most bytes that any rank keeps for itself
+    numbers: list[int]  # the operation's own number, by sender
+
+
+class Exchange:
+    """One numbered exchange under way.
+
+    Attributes:
+        purpose: what all ranks must agree on.
+        entered: the monotonic clock when this rank entered, in seconds.
+        rank, size: this process's rank, and the number of ranks.
+        transport: moves data that do not travel with the counts.
+    """
+
+    def __init__(self, link: Link, purpose: Purpose) -> None:
+        self.purpose, self.entered = purpose, time.monotonic()
+        self.rank, self.size = link.rank, len(link.hosts)
+        self.transport = link.transport
+        self._link = link
+        self._along: Sequence[Message] | None = None  # messages that brought the data along
+
+    @property
+    def _kind(self) -> MessageKind:
+        return self.purpose.header.kind
+
+    def counts(
+        self,
+        rows: Sequence[int],
+        numbers: Sequence[int] | None = None,
+        data: Callable[[], Tensor] | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> ReceivedCounts:
+        """Exchanges messages of a fixed size that say how much data follows, and checks that all
+        ranks are in the same exchange.
+
+        If the data between any two ranks fit into a message, they travel in these messages. All
+        ranks know all sizes, so they agree.
+
+        Args:
+            rows: the rows that will go to each rank.
+            numbers: any 64-bit number for each rank, by default 0.
+            data: returns the bytes of all rows, those for rank 0 first. They are the next data
+                that this exchange moves. By default data never travel with the counts.
+            sizes: the bytes of ``data`` for each rank, by default those of the rows.
+
+        Raises:
+            DivergenceError: on every rank, where ranks are in different exchanges.
+        """
+        if sizes is None:
+            sizes = [count * self.purpose.row_bytes for count in rows]
+        largest = max((size for rank, size in enumerate(sizes) if rank != self.rank), default=0)
+        kept = sizes[self.rank]
+        agreed = self.purpose.numbers()
+        own = [0] * self.size if numbers is None else numbers
+        messages = self._link.mailbox.outgoing()
+        for message, count, number in zip(messages, rows, own, strict=True):
+            message.numbers[:] = [*agreed, count, largest, kept, number]
+        if data is not None and self.has_room(largest, kept):
+            write_data(messages, data(), sizes)
+        answers = self._swap()
+        lists: list[list[int]] = [message.numbers.tolist() for message in answers]
+        self._check(agreed, lists)
+        columns = list(zip(*lists, strict=True))[AGREED:]
+        received = ReceivedCounts(list(columns[0]), max(columns[1]), max(columns[2]), list(columns[3]))
+        if data is not None and self.has_room(received.largest, received.kept):
+            self._along = answers
+        return received
+
+    def has_room(self, largest: int, kept: int) -> bool:
+        """Returns whether data of these sizes travel with the counts. Data that exceed one call of
+        the backend never do.
+
+        ``largest``: the most bytes that one rank sends to another; ``kept``: to itself.
+        """
+        return max(largest, kept) <= self._link.mailbox.room and self.transport.fits(largest, kept)
+
+    def _swap(self) -> Sequence[Message]:
+        mailbox, started = self._link.mailbox, time.perf_counter()
+        answers = mailbox.swap()
+        self._link.counters.add(
+            self._kind,
+            seconds=time.perf_counter() - started,
+            count_rounds=1,
+            count_bytes=2 * (self.size - 1) * mailbox.message_bytes,
+        )
+        return answers
+
+    def data(
+        self,
+        move: Callable[[], None],
+        out: Tensor,
+        received: Sequence[int],
+        *,
+        sent: int,
+        rows: tuple[int, int] = (0, 0),
+    ) -> None:
+        """Moves and counts one round of data. Data that came with the counts are only copied, but
+        count as a round.
+
+        Args:
+            move: fills ``out`` with `transport`.
+            out: [sum(received)] bytes, filled by rank.
+            received: bytes from each rank, this one included.
+            sent: bytes to other ranks.
+            rows: rows to and from other ranks.
+        """
+        started = time.perf_counter()
+        if self._along is None:
+            move()
+        else:
+            read_data(self._along, out, received)
+            self._along = None
+        self._link.counters.add(
+            self._kind,
+            seconds=time.perf_counter() - started,
+            rounds=1,
+            rows_sent=rows[0],
+            rows_received=rows[1],
+            bytes_sent=sent,
+            bytes_received=sum(received) - received[self.rank],
+        )
+
+    def _check(self, own: list[int], lists: list[list[int]]) -> None:
+        """Raises on every rank if their headers differ."""
+        headers = [tuple(numbers[:AGREED]) for numbers in lists]
+        if len(set(headers)) == 1:
+            return
+        common, _ = max(Counter(headers).items(), key=lambda item: (item[1], item[0] == tuple(own)))
+        odd = [rank for rank, header in enumerate(headers) if header != common]
+        positions = "; ".join(
+            f"rank {rank} (host {self._link.hosts[rank]}) is in {describe(header)}"
+            for rank, header in enumerate(headers)
+        )
+        raise DivergenceError(
+            f"ranks diverged in communicator {self._link.name!r}: {positions}; every rank must make the same "
+            "exchanges in the same order",
+            odd,
+        )
+
+
+# Abandoned groups #################################################################################
+
+# Process groups that broke in the middle of a collective, and that are kept until the process
+# ends.
+
+
+_abandoned = 0
+
+
+def groups_abandoned() -> int:
+    return _abandoned
+
+
+def abandon(group: dist.ProcessGroup | None) -> None:
+    """Keeps a group from ever being destroyed, as destroying it would wait for the collective."""
+    global _abandoned
+    if group is not None:
+        _abandoned += 1
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))

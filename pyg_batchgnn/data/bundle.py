@@ -23,114 +23,6 @@ from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.types import FEATURES, LABELS, Relation
 
-# Sparse features ##################################################################################
-
-
-@dataclass(frozen=True)
-class SparseRows:
-    """A [num_rows, num_columns] matrix in compressed sparse rows (CSR)."""
-
-    indptr: np.ndarray  # [num_rows + 1] integer, where each row starts
-    indices: np.ndarray  # [nnz] integer columns
-    data: np.ndarray | None  # [nnz] values, or None: all ones
-    num_columns: int  # number of columns
-
-    def flaw(self) -> tuple[str, str] | None:
-        """Returns (array, what is wrong with it) of the first inconsistency, or None."""
-        if len(self.indptr) == 0 or int(self.indptr[0]) != 0:
-            return "x_indptr", "does not start with 0"
-        if (np.diff(self.indptr.astype(np.int64)) < 0).any():
-            return "x_indptr", "decreases"
-        if int(self.indptr[-1]) != len(self.indices):
-            return "x_indptr", f"ends with {self.indptr[-1]} but x_indices has {len(self.indices)} entries"
-        if len(self.indices):
-            low, high = int(self.indices.min()), int(self.indices.max())
-            if low < 0 or high >= self.num_columns:
-                worst = low if low < 0 else high
-                return "x_indices", f"column {worst} is outside [0, {self.num_columns})"
-        if self.data is not None and len(self.data) != len(self.indices):
-            return "x_data", f"has {len(self.data)} entries but x_indices has {len(self.indices)}"
-        return None
-
-
-def densify(rows: SparseRows) -> Tensor:
-    dense = np.zeros((len(rows.indptr) - 1, rows.num_columns), np.float32)
-    row = np.repeat(np.arange(len(dense)), np.diff(rows.indptr))
-    dense[row, rows.indices] = 1.0 if rows.data is None else rows.data
-    return torch.from_numpy(dense)
-
-
-def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
-    """Projects the rows at random to `dim` columns: float32 [num_rows, dim].
-
-    The projection matrix is normal with variance 1 / dim, so that squared norms, and with them
-    distances between rows, are kept on average (Johnson and Lindenstrauss). The same seed gives the
-    same matrix.
-    """
-    generator = np.random.default_rng(seed)
-    matrix = generator.standard_normal((rows.num_columns, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
-    weights = None if rows.data is None else torch.from_numpy(rows.data.astype(np.float32))
-    return torch.nn.functional.embedding_bag(
-        torch.from_numpy(rows.indices.astype(np.int64)),
-        torch.from_numpy(matrix),
-        torch.from_numpy(rows.indptr[:-1].astype(np.int64)),
-        mode="sum",
-        per_sample_weights=weights,
-    )
-
-
-# Types ############################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class TypeNumbers:
-    names: tuple[str, ...]  # the names of the types
-    number: Tensor  # [n] int64, the number of the type of each node or edge
-
-
-def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset:
-    """Returns a homogeneous data set as one of several node types and relations.
-
-    Nodes and edges keep their order within types and relations. There is a relation for each type
-    of edges and each pair of node types that such edges join, in the order of the types' numbers.
-    """
-    local = torch.empty_like(nodes.number)
-    members = [(nodes.number == number).nonzero()[:, 0] for number in range(len(nodes.names))]
-    for own in members:
-        local[own] = torch.arange(len(own))
-    node_sets = tuple(
-        NodeSet(
-            name,
-            len(own),
-            {key: table[own] for key, table in dataset.nodes.tables.items()},
-            {key: local[index[nodes.number[index] == at]] for key, index in dataset.splits.items()},
-            dataset.num_classes if class_numbers(dataset.nodes.tables) is not None else 0,
-        )
-        for at, (name, own) in enumerate(zip(nodes.names, members, strict=True))
-    )
-    edge_sets = tuple(
-        EdgeSet(
-            relation,
-            local[dataset.edge_index[:, own].long()].to(dataset.edge_index.dtype),
-            {key: table[own] for key, table in dataset.edges.tables.items()},
-        )
-        for relation, own in _relations(dataset.edge_index.long(), nodes, edges)
-    )
-    return Dataset(dataset.name, node_sets, edge_sets, dataset.source)
-
-
-def _relations(
-    edge_index: Tensor, nodes: TypeNumbers, edges: TypeNumbers
-) -> Iterator[tuple[Relation, Tensor]]:
-    types = len(nodes.names)
-    source, target = nodes.number[edge_index]
-    cell = (edges.number * types + source) * types + target
-    for found in cell.unique().tolist():
-        kind, ends = divmod(found, types * types)
-        names = (nodes.names[ends // types], edges.names[kind], nodes.names[ends % types])
-        yield names, (cell == found).nonzero()[:, 0]
-
-
 # Files ############################################################################################
 
 
@@ -305,3 +197,111 @@ def _sentence(path: Path, about: dict[str, Any], feature_dim: int | None) -> str
     if feature_dim is not None:
         text += f"; features projected at random to {feature_dim} columns"
     return text + "."
+
+
+# Sparse features ##################################################################################
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """A [num_rows, num_columns] matrix in compressed sparse rows (CSR)."""
+
+    indptr: np.ndarray  # [num_rows + 1] integer, where each row starts
+    indices: np.ndarray  # [nnz] integer columns
+    data: np.ndarray | None  # [nnz] values, or None: all ones
+    num_columns: int  # number of columns
+
+    def flaw(self) -> tuple[str, str] | None:
+        """Returns (array, what is wrong with it) of the first inconsistency, or None."""
+        if len(self.indptr) == 0 or int(self.indptr[0]) != 0:
+            return "x_indptr", "does not start with 0"
+        if (np.diff(self.indptr.astype(np.int64)) < 0).any():
+            return "x_indptr", "decreases"
+        if int(self.indptr[-1]) != len(self.indices):
+            return "x_indptr", f"ends with {self.indptr[-1]} but x_indices has {len(self.indices)} entries"
+        if len(self.indices):
+            low, high = int(self.indices.min()), int(self.indices.max())
+            if low < 0 or high >= self.num_columns:
+                worst = low if low < 0 else high
+                return "x_indices", f"column {worst} is outside [0, {self.num_columns})"
+        if self.data is not None and len(self.data) != len(self.indices):
+            return "x_data", f"has {len(self.data)} entries but x_indices has {len(self.indices)}"
+        return None
+
+
+def densify(rows: SparseRows) -> Tensor:
+    dense = np.zeros((len(rows.indptr) - 1, rows.num_columns), np.float32)
+    row = np.repeat(np.arange(len(dense)), np.diff(rows.indptr))
+    dense[row, rows.indices] = 1.0 if rows.data is None else rows.data
+    return torch.from_numpy(dense)
+
+
+def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
+    """Projects the rows at random to `dim` columns: float32 [num_rows, dim].
+
+    The projection matrix is normal with variance 1 / dim, so that squared norms, and with them
+    distances between rows, are kept on average (Johnson and Lindenstrauss). The same seed gives the
+    same matrix.
+    """
+    generator = np.random.default_rng(seed)
+    matrix = generator.standard_normal((rows.num_columns, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
+    weights = None if rows.data is None else torch.from_numpy(rows.data.astype(np.float32))
+    return torch.nn.functional.embedding_bag(
+        torch.from_numpy(rows.indices.astype(np.int64)),
+        torch.from_numpy(matrix),
+        torch.from_numpy(rows.indptr[:-1].astype(np.int64)),
+        mode="sum",
+        per_sample_weights=weights,
+    )
+
+
+# Types ############################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class TypeNumbers:
+    names: tuple[str, ...]  # the names of the types
+    number: Tensor  # [n] int64, the number of the type of each node or edge
+
+
+def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset:
+    """Returns a homogeneous data set as one of several node types and relations.
+
+    Nodes and edges keep their order within types and relations. There is a relation for each type
+    of edges and each pair of node types that such edges join, in the order of the types' numbers.
+    """
+    local = torch.empty_like(nodes.number)
+    members = [(nodes.number == number).nonzero()[:, 0] for number in range(len(nodes.names))]
+    for own in members:
+        local[own] = torch.arange(len(own))
+    node_sets = tuple(
+        NodeSet(
+            name,
+            len(own),
+            {key: table[own] for key, table in dataset.nodes.tables.items()},
+            {key: local[index[nodes.number[index] == at]] for key, index in dataset.splits.items()},
+            dataset.num_classes if class_numbers(dataset.nodes.tables) is not None else 0,
+        )
+        for at, (name, own) in enumerate(zip(nodes.names, members, strict=True))
+    )
+    edge_sets = tuple(
+        EdgeSet(
+            relation,
+            local[dataset.edge_index[:, own].long()].to(dataset.edge_index.dtype),
+            {key: table[own] for key, table in dataset.edges.tables.items()},
+        )
+        for relation, own in _relations(dataset.edge_index.long(), nodes, edges)
+    )
+    return Dataset(dataset.name, node_sets, edge_sets, dataset.source)
+
+
+def _relations(
+    edge_index: Tensor, nodes: TypeNumbers, edges: TypeNumbers
+) -> Iterator[tuple[Relation, Tensor]]:
+    types = len(nodes.names)
+    source, target = nodes.number[edge_index]
+    cell = (edges.number * types + source) * types + target
+    for found in cell.unique().tolist():
+        kind, ends = divmod(found, types * types)
+        names = (nodes.names[ends // types], edges.names[kind], nodes.names[ends % types])
+        yield names, (cell == found).nonzero()[:, 0]

@@ -12,33 +12,6 @@ from pyg_batchgnn.data.dataset import Dataset, EdgeSet, LinkSplit
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.types import Relation, reverse_of, stored_reverse
 
-# Reverse relations ################################################################################
-
-
-def with_reverse_relations(dataset: Dataset) -> Dataset:
-    """Returns the same graph with a reverse relation behind those that it has, for each of them.
-
-    The reverse of ("author", "writes", "paper") is ("paper", "rev_writes", "author"). It has the
-    same edges with the ends exchanged, in the same order, and the same attributes. Relations that
-    are the reverse of another one already get none, and neither does that one. The reverse edges
-    are copies in memory, also where the others are mapped from files. For a large graph, write the
-    result with `write_folder` and partition that folder.
-
-    Raises:
-        DatasetError: the graph is homogeneous, so that its reverse edges are of the same relation.
-    """
-    if not dataset.has_names:
-        fact = "is of a homogeneous graph, whose reverse edges are no relation of their own"
-        raise broken(dataset.name, "edge_index", fact, "use ParallelEdges and make_undirected")
-    added = [
-        EdgeSet(reverse_of(edges.relation), edges.edge_index.flip(0), dict(edges.tables))
-        for edges in dataset.edge_sets
-        if stored_reverse(dataset.schema, edges.relation) is None
-    ]
-    source = f"{dataset.source.rstrip('.')}; with reverse relations."
-    return replace(dataset, edge_sets=(*dataset.edge_sets, *added), source=source)
-
-
 # Hold out #########################################################################################
 
 
@@ -119,3 +92,30 @@ def _keys(dataset: Dataset, edges: EdgeSet, index: Tensor) -> Tensor:
 def _some(edges: EdgeSet, kept: Tensor) -> EdgeSet:
     tables = {name: table[kept] for name, table in edges.tables.items()}
     return replace(edges, edge_index=edges.edge_index[:, kept], tables=tables)
+
+
+# Reverse relations ################################################################################
+
+
+def with_reverse_relations(dataset: Dataset) -> Dataset:
+    """Returns the same graph with a reverse relation behind those that it has, for each of them.
+
+    The reverse of ("author", "writes", "paper") is ("paper", "rev_writes", "author"). It has the
+    same edges with the ends exchanged, in the same order, and the same attributes. Relations that
+    are the reverse of another one already get none, and neither does that one. The reverse edges
+    are copies in memory, also where the others are mapped from files. For a large graph, write the
+    result with `write_folder` and partition that folder.
+
+    Raises:
+        DatasetError: the graph is homogeneous, so that its reverse edges are of the same relation.
+    """
+    if not dataset.has_names:
+        fact = "is of a homogeneous graph, whose reverse edges are no relation of their own"
+        raise broken(dataset.name, "edge_index", fact, "use ParallelEdges and make_undirected")
+    added = [
+        EdgeSet(reverse_of(edges.relation), edges.edge_index.flip(0), dict(edges.tables))
+        for edges in dataset.edge_sets
+        if stored_reverse(dataset.schema, edges.relation) is None
+    ]
+    source = f"{dataset.source.rstrip('.')}; with reverse relations."
+    return replace(dataset, edge_sets=(*dataset.edge_sets, *added), source=source)

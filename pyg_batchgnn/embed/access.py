@@ -21,46 +21,6 @@ from pyg_batchgnn.partition import share_arrays
 from pyg_batchgnn.store import DistFeatureStore, internal_ids
 from pyg_batchgnn.types import FEATURES
 
-# Features #########################################################################################
-
-
-def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
-    """Returns a graph with the rows of a table as the last columns of an attribute.
-
-    Collective if the graph is a pair of stores. The graph given is not changed.
-
-    Raises:
-        TypeError: another kind of graph.
-    """
-    if isinstance(data, (tuple, list)) and isinstance(data[0], DistFeatureStore):
-        features: DistFeatureStore = data[0]
-        columns = _columns(table, features.own.attributes[table.group], name)
-        rows = features.comm.run_job(lambda: _shared(features, columns))
-        return features.with_table(table.group, name, rows), *data[1:]
-    if not isinstance(data, (Data, HeteroData)):
-        raise TypeError(
-            f"data must be a Data, a HeteroData or (DistFeatureStore, DistGraphStore), got a "
-            f"{type(data).__name__}"
-        )
-    other = copy.copy(data)
-    store = other[str(table.group.name)] if isinstance(other, HeteroData) else other
-    store[name] = _columns(table, store, name)
-    return other
-
-
-def _columns(table: EmbeddingTable, attributes: Any, name: str) -> Tensor:
-    """Returns a copy of the rows, behind the attribute's columns if there are any."""
-    held = [attributes[name]] if name in attributes else []
-    return torch.cat([*held, table.weight.to(held[0].dtype if held else table.weight.dtype)], dim=1)
-
-
-def _shared(features: DistFeatureStore, columns: Tensor) -> Mapping[int, Tensor]:
-    comm = features.comm
-    if not comm.max(len(features.readable) > 1):
-        return {comm.rank: columns}
-    return {rank: arrays["rows"] for rank, arrays in share_arrays(comm, {"rows": columns}).items()}
-
-
 # Tables ###########################################################################################
 
 
@@ -185,3 +145,43 @@ class AccessibleTables(EmbeddingTables):
         self.synchronize()
         self.steps = self.comm.run_job(lambda: load_tables(self.tables, folder, self.comm))
         self._changed()
+
+
+# Features #########################################################################################
+
+
+def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
+    """Returns a graph with the rows of a table as the last columns of an attribute.
+
+    Collective if the graph is a pair of stores. The graph given is not changed.
+
+    Raises:
+        TypeError: another kind of graph.
+    """
+    if isinstance(data, (tuple, list)) and isinstance(data[0], DistFeatureStore):
+        features: DistFeatureStore = data[0]
+        columns = _columns(table, features.own.attributes[table.group], name)
+        rows = features.comm.run_job(lambda: _shared(features, columns))
+        return features.with_table(table.group, name, rows), *data[1:]
+    if not isinstance(data, (Data, HeteroData)):
+        raise TypeError(
+            f"data must be a Data, a HeteroData or (DistFeatureStore, DistGraphStore), got a "
+            f"{type(data).__name__}"
+        )
+    other = copy.copy(data)
+    store = other[str(table.group.name)] if isinstance(other, HeteroData) else other
+    store[name] = _columns(table, store, name)
+    return other
+
+
+def _columns(table: EmbeddingTable, attributes: Any, name: str) -> Tensor:
+    """Returns a copy of the rows, behind the attribute's columns if there are any."""
+    held = [attributes[name]] if name in attributes else []
+    return torch.cat([*held, table.weight.to(held[0].dtype if held else table.weight.dtype)], dim=1)
+
+
+def _shared(features: DistFeatureStore, columns: Tensor) -> Mapping[int, Tensor]:
+    comm = features.comm
+    if not comm.max(len(features.readable) > 1):
+        return {comm.rank: columns}
+    return {rank: arrays["rows"] for rank, arrays in share_arrays(comm, {"rows": columns}).items()}

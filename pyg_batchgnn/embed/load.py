@@ -32,137 +32,6 @@ from pyg_batchgnn.data.files import (
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.partition import with_files
 
-# One file for all rows ############################################################################
-
-
-#: Bytes of rows that the first rank receives at once.
-_PIECE = 16 << 20
-_HEADER = Header(MessageKind.EMBEDDINGS)
-
-
-def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
-    """Writes the rows of all nodes of a type to a new file, in the order of original ids.
-    Collective.
-
-    The first rank receives them in pieces and writes. Only its file system matters.
-
-    Raises:
-        DatasetError: on every rank, if the file cannot be written.
-    """
-    size = max(1, _PIECE // (table.columns * table.weight.element_size()))
-    node, order = table.node.sort()
-    temporary = path.with_name(f".{path.name}.partial")
-    shape = (table.columns,)
-    writer = with_files(
-        comm, lambda: None if comm.rank else NpyAppender(temporary, table.weight.numpy().dtype, shape)
-    )
-    for begin in range(0, num_nodes, size):
-        bounds = torch.tensor([begin, min(begin + size, num_nodes)])
-        first, last = torch.searchsorted(node, bounds).tolist()
-        ids, rows = node[first:last], table.weight[order[first:last]]
-        none = [0] * (comm.size - 1)
-        ids = comm.exchange(ids, [len(ids), *none], _HEADER).rows
-        rows = comm.exchange(rows, [len(rows), *none], _HEADER).rows
-        with_files(comm, lambda: writer.append(_in_order(ids, rows)) if writer else None)  # noqa: B023
-
-    def end() -> None:
-        if writer is not None:
-            writer.__exit__(None, None, None)
-            sync_file(temporary)
-            rename_whole(temporary, path)
-
-    with_files(comm, end)
-
-
-def _in_order(ids: Tensor, rows: Tensor) -> np.ndarray:
-    return rows[ids.argsort()].numpy()
-
-
-def read_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
-    """Overwrites rows by those of a .npy file with one row per node, in the order of original ids.
-    Collective.
-
-    The file is mapped. A pickle is never read.
-
-    Raises:
-        DatasetError: on every rank, if the file is missing or damaged, or has other rows.
-    """
-
-    def read() -> None:
-        saved = as_tensor(open_npy(path, "rows"), path, "rows")
-        if tuple(saved.shape) != (num_nodes, table.columns) or not saved.is_floating_point():
-            expected = [num_nodes, table.columns]
-            fact = f"is {saved.dtype} {list(saved.shape)}, expected floats of shape {expected}"
-            raise broken(path, "rows", fact, "give one row per node, in the order of node ids")
-        size = max(1, _PIECE // (table.columns * saved.element_size()))
-        begin = 0
-        for node in table.node.split(size):
-            table.weight[begin : begin + len(node)] = saved[node]
-            begin += len(node)
-
-    with_files(comm, read)
-
-
-# META.json ########################################################################################
-
-# META.json of a folder of tables.
-#
-# A folder has META.json, and for each part its nodes, its rows and what lies beside the rows.
-# Every rank writes its own rows. Any number of ranks, under any partition of the graph, reads
-# them: rows are found by the original ids of their nodes.
-
-
-REMEDY = "restore the file or save the tables again"
-VERSION = 1
-FORMAT = MetaFormat("pyg_batchgnn.embedding", (VERSION,), "Embedding.save", REMEDY)
-OTHER = "give a folder that Embedding.save wrote for tables of these node types"
-
-
-def part_name(number: int) -> str:
-    return f"part-{number:05}"
-
-
-@dataclass(frozen=True)
-class EmbeddingMeta:
-    """The contents of META.json."""
-
-    columns: Mapping[str, int]  # the number of columns of each table, by node type
-    num_nodes: Mapping[str, int]  # the number of rows of each table, over all parts
-    state: int  # how many numbers lie beside each weight
-    steps: int  # the number of steps that the optimizer had made
-    parts: int  # the number of parts
-    arrays: Mapping[str, ArrayPromise]  # what is promised of each array, by part and name
-
-    def write(self, folder: Path) -> None:
-        content = {
-            "columns": dict(self.columns),
-            "num_nodes": dict(self.num_nodes),
-            "state": self.state,
-            "steps": self.steps,
-            "parts": self.parts,
-        }
-        FORMAT.write(folder, VERSION, content, self.arrays)
-
-    @classmethod
-    def read(cls, folder: Path) -> EmbeddingMeta:
-        """Reads and checks META.json.
-
-        Raises:
-            DatasetNotFoundError: no such file.
-            DatasetError: damaged, or of another format or version.
-        """
-        content, _ = FORMAT.read(folder)
-        with FORMAT.parsing(folder):
-            return cls(
-                columns={str(name): int(count) for name, count in content["columns"].items()},
-                num_nodes={str(name): int(count) for name, count in content["num_nodes"].items()},
-                state=int(content["state"]),
-                steps=int(content["steps"]),
-                parts=int(content["parts"]),
-                arrays=promises(content["arrays"]),
-            )
-
-
 # Loading ##########################################################################################
 
 
@@ -322,3 +191,134 @@ def _write(tables: Sequence[EmbeddingTable], folder: Path, rank: int) -> Iterato
             file.parent.mkdir(parents=True, exist_ok=True)
             yield f"{own.name}/{array}", write_tensor(file, column)
     sync_tree(own)
+
+
+# META.json ########################################################################################
+
+# META.json of a folder of tables.
+#
+# A folder has META.json, and for each part its nodes, its rows and what lies beside the rows.
+# Every rank writes its own rows. Any number of ranks, under any partition of the graph, reads
+# them: rows are found by the original ids of their nodes.
+
+
+REMEDY = "restore the file or save the tables again"
+VERSION = 1
+FORMAT = MetaFormat("pyg_batchgnn.embedding", (VERSION,), "Embedding.save", REMEDY)
+OTHER = "give a folder that Embedding.save wrote for tables of these node types"
+
+
+def part_name(number: int) -> str:
+    return f"part-{number:05}"
+
+
+@dataclass(frozen=True)
+class EmbeddingMeta:
+    """The contents of META.json."""
+
+    columns: Mapping[str, int]  # the number of columns of each table, by node type
+    num_nodes: Mapping[str, int]  # the number of rows of each table, over all parts
+    state: int  # how many numbers lie beside each weight
+    steps: int  # the number of steps that the optimizer had made
+    parts: int  # the number of parts
+    arrays: Mapping[str, ArrayPromise]  # what is promised of each array, by part and name
+
+    def write(self, folder: Path) -> None:
+        content = {
+            "columns": dict(self.columns),
+            "num_nodes": dict(self.num_nodes),
+            "state": self.state,
+            "steps": self.steps,
+            "parts": self.parts,
+        }
+        FORMAT.write(folder, VERSION, content, self.arrays)
+
+    @classmethod
+    def read(cls, folder: Path) -> EmbeddingMeta:
+        """Reads and checks META.json.
+
+        Raises:
+            DatasetNotFoundError: no such file.
+            DatasetError: damaged, or of another format or version.
+        """
+        content, _ = FORMAT.read(folder)
+        with FORMAT.parsing(folder):
+            return cls(
+                columns={str(name): int(count) for name, count in content["columns"].items()},
+                num_nodes={str(name): int(count) for name, count in content["num_nodes"].items()},
+                state=int(content["state"]),
+                steps=int(content["steps"]),
+                parts=int(content["parts"]),
+                arrays=promises(content["arrays"]),
+            )
+
+
+# One file for all rows ############################################################################
+
+
+#: Bytes of rows that the first rank receives at once.
+_PIECE = 16 << 20
+_HEADER = Header(MessageKind.EMBEDDINGS)
+
+
+def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
+    """Writes the rows of all nodes of a type to a new file, in the order of original ids.
+    Collective.
+
+    The first rank receives them in pieces and writes. Only its file system matters.
+
+    Raises:
+        DatasetError: on every rank, if the file cannot be written.
+    """
+    size = max(1, _PIECE // (table.columns * table.weight.element_size()))
+    node, order = table.node.sort()
+    temporary = path.with_name(f".{path.name}.partial")
+    shape = (table.columns,)
+    writer = with_files(
+        comm, lambda: None if comm.rank else NpyAppender(temporary, table.weight.numpy().dtype, shape)
+    )
+    for begin in range(0, num_nodes, size):
+        bounds = torch.tensor([begin, min(begin + size, num_nodes)])
+        first, last = torch.searchsorted(node, bounds).tolist()
+        ids, rows = node[first:last], table.weight[order[first:last]]
+        none = [0] * (comm.size - 1)
+        ids = comm.exchange(ids, [len(ids), *none], _HEADER).rows
+        rows = comm.exchange(rows, [len(rows), *none], _HEADER).rows
+        with_files(comm, lambda: writer.append(_in_order(ids, rows)) if writer else None)  # noqa: B023
+
+    def end() -> None:
+        if writer is not None:
+            writer.__exit__(None, None, None)
+            sync_file(temporary)
+            rename_whole(temporary, path)
+
+    with_files(comm, end)
+
+
+def _in_order(ids: Tensor, rows: Tensor) -> np.ndarray:
+    return rows[ids.argsort()].numpy()
+
+
+def read_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
+    """Overwrites rows by those of a .npy file with one row per node, in the order of original ids.
+    Collective.
+
+    The file is mapped. A pickle is never read.
+
+    Raises:
+        DatasetError: on every rank, if the file is missing or damaged, or has other rows.
+    """
+
+    def read() -> None:
+        saved = as_tensor(open_npy(path, "rows"), path, "rows")
+        if tuple(saved.shape) != (num_nodes, table.columns) or not saved.is_floating_point():
+            expected = [num_nodes, table.columns]
+            fact = f"is {saved.dtype} {list(saved.shape)}, expected floats of shape {expected}"
+            raise broken(path, "rows", fact, "give one row per node, in the order of node ids")
+        size = max(1, _PIECE // (table.columns * saved.element_size()))
+        begin = 0
+        for node in table.node.split(size):
+            table.weight[begin : begin + len(node)] = saved[node]
+            begin += len(node)
+
+    with_files(comm, read)

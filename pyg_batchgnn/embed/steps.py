@@ -25,6 +25,161 @@ from pyg_batchgnn.embed.plan import StepPlan, TablePlan
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.ops import RowChanges, RowGradients, RowStep
 
+# Steps ############################################################################################
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class StartedRead:
+    handle: Handle[list[Tensor]]  # waits for them
+    updates: int  # the number of updates that were started before
+
+
+@dataclass(eq=False)
+class Step:
+    """One step of a macrobatch.
+
+    Attributes:
+        plan: the rows that it reads and changes.
+        following: the next step of the macrobatch; None behind the last one.
+        read: its rows, once they were asked for.
+        leaves: its rows as they were handed out to be differentiated, by table.
+    """
+
+    plan: StepPlan
+    following: Step | None = None
+    read: StartedRead | None = None
+    leaves: list[Tensor] | None = None
+
+    @classmethod
+    def of_macrobatch(cls, plans: Sequence[StepPlan]) -> list[Step]:
+        """Returns the steps of a macrobatch."""
+        steps = [cls(plan) for plan in plans]
+        for step, following in itertools.pairwise(steps):
+            step.following = following
+        return steps
+
+    def ahead(self, count: int) -> list[Step]:
+        """Returns this step and at most ``count`` that follow it."""
+        found = [self]
+        while len(found) <= count and found[-1].following is not None:
+            found.append(found[-1].following)
+        return found
+
+
+class Leaves:
+    """The rows of a step as they were handed out, until an update takes their gradients.
+
+    Their user keeps them; this object keeps them once they have a gradient. So rows that were read
+    and given up cost no memory.
+
+    Attributes:
+        plan: that of the step.
+    """
+
+    def __init__(self, step: Step, rows: Sequence[Tensor]) -> None:
+        self.plan, self._step, self._is_over = step.plan, weakref.ref(step), False
+        self._rows = [TensorWeakRef(leaf) for leaf in rows]
+        self._kept: dict[int, Tensor] = {}
+        for at, leaf in enumerate(rows):
+            leaf.register_post_accumulate_grad_hook(functools.partial(self._arrived, at))
+
+    def _arrived(self, at: int, leaf: Tensor) -> None:
+        if self._is_over:
+            raise RuntimeError(
+                "backward() reached rows of an embedding whose gradients the optimizer has already taken; "
+                "call step() after all backward passes, or read the rows again with embedding(batch)"
+            )
+        self._kept[at] = leaf
+
+    @property
+    def is_used(self) -> bool:
+        """True while somebody may still ask for a gradient of the rows."""
+        self._kept = {at: leaf for at, leaf in self._kept.items() if leaf.grad is not None}
+        return any(leaf() is not None for leaf in self._rows)
+
+    def clear(self) -> None:
+        for weak in self._rows:
+            if (leaf := weak()) is not None:
+                leaf.grad = None
+        self._kept.clear()
+
+    @property
+    def gradients(self) -> list[Tensor | None]:
+        leaves = [self._kept.get(at, weak()) for at, weak in enumerate(self._rows)]
+        return [None if leaf is None else leaf.grad for leaf in leaves]
+
+    def take(self) -> list[Tensor | None]:
+        """Returns the gradients, and refuses others from now on."""
+        found, self._is_over = self.gradients, True
+        self._kept.clear()
+        step = self._step()
+        if step is not None:
+            step.read = step.leaves = None
+        return found
+
+
+class StepOrder:
+    """Reads and updates rows, ahead of training as far as rows may be stale.
+
+    ``stale_steps``: k: rows may lack the updates of the k steps before theirs. With 0 they lack
+    none.
+    """
+
+    def __init__(self, tables: Sequence[EmbeddingTable], comm: Communicator, stale_steps: int) -> None:
+        self._tables, self._comm, self._stale = tables, comm, stale_steps
+        self._updates = 0
+        self._last: Handle[None] | None = None
+
+    def rows(self, step: Step) -> list[Tensor]:
+        """Returns the rows of a step by table, [N, F] each.
+
+        The first of a macrobatch starts the reads of the steps that may be read now.
+        """
+        for one in step.ahead(self._stale):
+            self._read(one)
+        assert step.read is not None
+        return step.read.handle.wait()
+
+    def update(self, taken: Sequence[Leaves], last: Step, weight: float, numbers: RowStep) -> None:
+        """Starts an update by what was taken, and behind it the first read that has to see it."""
+        self.wait()  # for the update before, which may have failed
+        plans, gradients = [one.plan for one in taken], [one.take() for one in taken]
+        self._last = self._start(
+            lambda: update_rows(self._tables, plans, gradients, weight, numbers, self._comm)
+        )
+        self._updates += 1
+        ahead = last.ahead(self._stale + 1)
+        if len(ahead) == self._stale + 2:
+            self._read(ahead[-1])
+
+    def wait(self) -> None:
+        if self._last is not None:
+            self._last.wait()
+            self._last = None
+
+    def changed(self) -> None:
+        """Notes that rows have changed by other means. Reads that were started are not used."""
+        self._updates += self._stale + 1
+
+    def _read(self, step: Step) -> None:
+        """Starts the read of a step, unless one is under way that is new enough."""
+        if step.read is not None and self._updates - step.read.updates <= self._stale:
+            return
+        plan = step.plan
+        step.leaves = None
+        step.read = StartedRead(self._start(lambda: read_rows(self._tables, plan, self._comm)), self._updates)
+
+    def _start(self, work: Callable[[], T]) -> Handle[Any]:
+        def job() -> T:
+            with torch.no_grad():
+                return work()
+
+        return self._comm.start_job(job)
+
+
 # Messages #########################################################################################
 
 # The two exchanges of a step: rows go to the ranks that need them, gradients come back.
@@ -256,158 +411,3 @@ def _dtype(tables: Sequence[EmbeddingTable]) -> torch.dtype:
 
 def _each(tables: Sequence[EmbeddingTable], plan: StepPlan) -> list[tuple[EmbeddingTable, TablePlan]]:
     return list(zip(tables, plan.tables, strict=True))
-
-
-# Steps ############################################################################################
-
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class StartedRead:
-    handle: Handle[list[Tensor]]  # waits for them
-    updates: int  # the number of updates that were started before
-
-
-@dataclass(eq=False)
-class Step:
-    """One step of a macrobatch.
-
-    Attributes:
-        plan: the rows that it reads and changes.
-        following: the next step of the macrobatch; None behind the last one.
-        read: its rows, once they were asked for.
-        leaves: its rows as they were handed out to be differentiated, by table.
-    """
-
-    plan: StepPlan
-    following: Step | None = None
-    read: StartedRead | None = None
-    leaves: list[Tensor] | None = None
-
-    @classmethod
-    def of_macrobatch(cls, plans: Sequence[StepPlan]) -> list[Step]:
-        """Returns the steps of a macrobatch."""
-        steps = [cls(plan) for plan in plans]
-        for step, following in itertools.pairwise(steps):
-            step.following = following
-        return steps
-
-    def ahead(self, count: int) -> list[Step]:
-        """Returns this step and at most ``count`` that follow it."""
-        found = [self]
-        while len(found) <= count and found[-1].following is not None:
-            found.append(found[-1].following)
-        return found
-
-
-class Leaves:
-    """The rows of a step as they were handed out, until an update takes their gradients.
-
-    Their user keeps them; this object keeps them once they have a gradient. So rows that were read
-    and given up cost no memory.
-
-    Attributes:
-        plan: that of the step.
-    """
-
-    def __init__(self, step: Step, rows: Sequence[Tensor]) -> None:
-        self.plan, self._step, self._is_over = step.plan, weakref.ref(step), False
-        self._rows = [TensorWeakRef(leaf) for leaf in rows]
-        self._kept: dict[int, Tensor] = {}
-        for at, leaf in enumerate(rows):
-            leaf.register_post_accumulate_grad_hook(functools.partial(self._arrived, at))
-
-    def _arrived(self, at: int, leaf: Tensor) -> None:
-        if self._is_over:
-            raise RuntimeError(
-                "backward() reached rows of an embedding whose gradients the optimizer has already taken; "
-                "call step() after all backward passes, or read the rows again with embedding(batch)"
-            )
-        self._kept[at] = leaf
-
-    @property
-    def is_used(self) -> bool:
-        """True while somebody may still ask for a gradient of the rows."""
-        self._kept = {at: leaf for at, leaf in self._kept.items() if leaf.grad is not None}
-        return any(leaf() is not None for leaf in self._rows)
-
-    def clear(self) -> None:
-        for weak in self._rows:
-            if (leaf := weak()) is not None:
-                leaf.grad = None
-        self._kept.clear()
-
-    @property
-    def gradients(self) -> list[Tensor | None]:
-        leaves = [self._kept.get(at, weak()) for at, weak in enumerate(self._rows)]
-        return [None if leaf is None else leaf.grad for leaf in leaves]
-
-    def take(self) -> list[Tensor | None]:
-        """Returns the gradients, and refuses others from now on."""
-        found, self._is_over = self.gradients, True
-        self._kept.clear()
-        step = self._step()
-        if step is not None:
-            step.read = step.leaves = None
-        return found
-
-
-class StepOrder:
-    """Reads and updates rows, ahead of training as far as rows may be stale.
-
-    ``stale_steps``: k: rows may lack the updates of the k steps before theirs. With 0 they lack
-    none.
-    """
-
-    def __init__(self, tables: Sequence[EmbeddingTable], comm: Communicator, stale_steps: int) -> None:
-        self._tables, self._comm, self._stale = tables, comm, stale_steps
-        self._updates = 0
-        self._last: Handle[None] | None = None
-
-    def rows(self, step: Step) -> list[Tensor]:
-        """Returns the rows of a step by table, [N, F] each.
-
-        The first of a macrobatch starts the reads of the steps that may be read now.
-        """
-        for one in step.ahead(self._stale):
-            self._read(one)
-        assert step.read is not None
-        return step.read.handle.wait()
-
-    def update(self, taken: Sequence[Leaves], last: Step, weight: float, numbers: RowStep) -> None:
-        """Starts an update by what was taken, and behind it the first read that has to see it."""
-        self.wait()  # for the update before, which may have failed
-        plans, gradients = [one.plan for one in taken], [one.take() for one in taken]
-        self._last = self._start(
-            lambda: update_rows(self._tables, plans, gradients, weight, numbers, self._comm)
-        )
-        self._updates += 1
-        ahead = last.ahead(self._stale + 1)
-        if len(ahead) == self._stale + 2:
-            self._read(ahead[-1])
-
-    def wait(self) -> None:
-        if self._last is not None:
-            self._last.wait()
-            self._last = None
-
-    def changed(self) -> None:
-        """Notes that rows have changed by other means. Reads that were started are not used."""
-        self._updates += self._stale + 1
-
-    def _read(self, step: Step) -> None:
-        """Starts the read of a step, unless one is under way that is new enough."""
-        if step.read is not None and self._updates - step.read.updates <= self._stale:
-            return
-        plan = step.plan
-        step.leaves = None
-        step.read = StartedRead(self._start(lambda: read_rows(self._tables, plan, self._comm)), self._updates)
-
-    def _start(self, work: Callable[[], T]) -> Handle[Any]:
-        def job() -> T:
-            with torch.no_grad():
-                return work()
-
-        return self._comm.start_job(job)

@@ -18,6 +18,58 @@ from pyg_batchgnn.sample import SamplingPlan, taken_probability
 from pyg_batchgnn.store import RowBlock, RowFormat, RowReader, RowRequest
 from pyg_batchgnn.types import Group, Relation
 
+# Cache ############################################################################################
+
+
+class FeatureCache:
+    """The rows of some remote nodes, by node type.
+
+    Args:
+        nodes: by group of nodes, [c] int64 internal ids, ascending. Types that are left out have
+            no rows here.
+
+    Attributes:
+        rows: the rows by group; only types that have any.
+        version: the store's version when the rows were read.
+    """
+
+    def __init__(self, nodes: Mapping[Group, Tensor]) -> None:
+        self.rows = {group: CachedRows(node) for group, node in nodes.items() if node.numel()}
+        self.version = -1
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of rows and ids."""
+        return sum(rows.nbytes for rows in self.rows.values())
+
+    def fill(self, reader: RowReader, version: int) -> None:
+        """Reads all rows from their owners, in bounded pieces; collective."""
+        pieces = [
+            (group, at) for group, rows in self.rows.items() for at in rows.begin_fill(reader.format(group))
+        ]
+        self.version, header = version, Header(MessageKind.FEATURES)
+        for number in range(int(reader.comm.max(len(pieces)))):
+            if number >= len(pieces):
+                reader.read({}, header)
+                continue
+            group, at = pieces[number]
+            rows = self.rows[group]
+            rows.fill(at, reader.read({group: RowRequest(rows.node[at])}, header).blocks[group])
+
+    def split(self, nodes: Mapping[Group, Tensor]) -> dict[Group, CacheSplit]:
+        """Splits ascending ids by whether their rows are here, for the types that have rows here.
+
+        Args:
+            nodes: by group, [n] int64 internal ids.
+        """
+        return {group: self.rows[group].split(node) for group, node in nodes.items() if group in self.rows}
+
+    def put(self, blocks: Mapping[Group, RowBlock], splits: Mapping[Group, CacheSplit]) -> None:
+        """Writes the rows that are here behind those that are not."""
+        for group, split in splits.items():
+            self.rows[group].put(blocks[group], split)
+
+
 # Cached rows ######################################################################################
 
 
@@ -104,56 +156,115 @@ def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     return at[found], found.nonzero().view(-1)
 
 
-# Cache ############################################################################################
+# Choosing rows ####################################################################################
+
+# The choice of the rows of a feature cache.
+#
+# Every remote node has a probability of being in a minibatch (`inclusion`). A row in the cache
+# spares its bytes on the wire with this probability, and takes bytes of the budget. Rows are taken
+# in descending order of the bytes that one byte of the cache is expected to spare. Rows of one
+# type are of one width, so they are taken in descending order of probability.
 
 
-class FeatureCache:
-    """The rows of some remote nodes, by node type.
-
-    Args:
-        nodes: by group of nodes, [c] int64 internal ids, ascending. Types that are left out have
-            no rows here.
+@dataclass(frozen=True)
+class CacheRequest:
+    """The purpose of a feature cache.
 
     Attributes:
-        rows: the rows by group; only types that have any.
-        version: the store's version when the rows were read.
+        budget: the bytes of rows and ids that a rank may hold.
+        plan: the plan by which minibatches are sampled.
+        seeds: the seeds that they are made of.
     """
 
-    def __init__(self, nodes: Mapping[Group, Tensor]) -> None:
-        self.rows = {group: CachedRows(node) for group, node in nodes.items() if node.numel()}
-        self.version = -1
+    budget: int
+    plan: SamplingPlan
+    seeds: SeedShare
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes of rows and ids."""
-        return sum(rows.nbytes for rows in self.rows.values())
 
-    def fill(self, reader: RowReader, version: int) -> None:
-        """Reads all rows from their owners, in bounded pieces; collective."""
-        pieces = [
-            (group, at) for group, rows in self.rows.items() for at in rows.begin_fill(reader.format(group))
-        ]
-        self.version, header = version, Header(MessageKind.FEATURES)
-        for number in range(int(reader.comm.max(len(pieces)))):
-            if number >= len(pieces):
-                reader.read({}, header)
-                continue
-            group, at = pieces[number]
-            rows = self.rows[group]
-            rows.fill(at, reader.read({group: RowRequest(rows.node[at])}, header).blocks[group])
+def choose_rows(
+    part: Part, held: Collection[int], reader: RowReader, request: CacheRequest
+) -> dict[Group, Tensor]:
+    """Chooses the remote rows that are to stay on this rank; collective.
 
-    def split(self, nodes: Mapping[Group, Tensor]) -> dict[Group, CacheSplit]:
-        """Splits ascending ids by whether their rows are here, for the types that have rows here.
+    ``held``: the ranks whose rows can be read here without asking, and that can read this rank's.
 
-        Args:
-            nodes: by group, [n] int64 internal ids.
+    Returns:
+        By group of nodes, [c] int64 internal ids, ascending.
+    """
+    comm, schema = reader.comm, part.schema
+    price = _Price.of(reader, schema.node_groups, part.book)
+    none = torch.empty(0, dtype=torch.int64)
+    chosen = none
+    if comm.max(0 if len(held) == comm.size else price.most_rows(request.budget)):
+        candidates = [torch.empty(0, 2, dtype=torch.float64)] * comm.size
+        own = torch.arange(part.first, part.first + part.num_nodes)
+        for ranks, likely in inclusion(part, comm, request.plan, request.seeds):
+            for at, rank in enumerate(ranks):
+                if rank not in held:
+                    column = likely[:, at if likely.size(1) == len(ranks) else 0]
+                    ranked = price.ranked(own, price.value(own, column), request.budget)
+                    candidates[rank] = ranked.offered(request.budget)
+        chosen = _chosen(comm, candidates, price, request.budget)
+    kind = part.book.type_of(chosen)
+    return {group: chosen[kind == number] for number, group in enumerate(schema.node_groups)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Price:
+    """Prices nodes by the bytes that they take in the cache and those that they spare, by type."""
+
+    book: PartitionBook  # tells the type of each node
+    held: Tensor  # [types] int64, bytes of a node in the cache
+    spared: Tensor  # [types] int64, bytes of a row on the wire
+
+    @classmethod
+    def of(cls, reader: RowReader, groups: Sequence[Group], book: PartitionBook) -> _Price:
+        formats = [reader.format(group) for group in groups]
+        held = torch.tensor([bytes_in_cache(one) for one in formats])
+        return cls(book, held, torch.tensor([one.wire_bytes for one in formats]))
+
+    def most_rows(self, budget: int) -> int:
+        useful = self.held[self.spared > 0]
+        return budget // int(useful.min()) if useful.numel() else 0
+
+    def value(self, node: Tensor, probability: Tensor) -> Tensor:
+        """Returns the bytes that one byte of the cache is expected to spare, [n] float64."""
+        worth = self.spared.to(torch.float64) / self.held
+        if self.book.num_types == 1:
+            return probability.to(torch.float64) * worth
+        return probability.to(torch.float64) * worth[self.book.type_of(node)]
+
+    def ranked(self, node: Tensor, value: Tensor, budget: int) -> _Ranked:
+        """Ranks nodes by value, as many as a budget may hold and one more.
+
+        Nodes without a value are left out.
         """
-        return {group: self.rows[group].split(node) for group, node in nodes.items() if group in self.rows}
+        top = value.topk(min(self.most_rows(budget) + 1, int((value > 0).sum())))
+        ids = node[top.indices]
+        return _Ranked(ids, top.values, self.held[self.book.type_of(ids)])
 
-    def put(self, blocks: Mapping[Group, RowBlock], splits: Mapping[Group, CacheSplit]) -> None:
-        """Writes the rows that are here behind those that are not."""
-        for group, split in splits.items():
-            self.rows[group].put(blocks[group], split)
+
+@dataclass(frozen=True, eq=False)
+class _Ranked:
+    node: Tensor  # [k] int64 internal ids
+    value: Tensor  # [k] float64
+    held: Tensor  # [k] int64, the bytes of each in the cache
+
+    def offered(self, budget: int) -> Tensor:
+        """Returns the nodes that fit the budget and the next one, [k, 2] float64 with values."""
+        may_fit = self.held.cumsum(0) - self.held < budget
+        return torch.stack([self.node.to(torch.float64), self.value], 1)[may_fit]
+
+    def chosen(self, budget: int) -> Tensor:
+        """Returns the nodes up to the first that does not fit the budget, [c] int64 ascending."""
+        return self.node[self.held.cumsum(0) <= budget].sort().values
+
+
+def _chosen(comm: Communicator, candidates: list[Tensor], price: _Price, budget: int) -> Tensor:
+    """Returns the best nodes that all owners offer, [c] int64 ascending ids."""
+    offered = comm.exchange(candidates, None, Header(MessageKind.LOOKUP)).rows
+    node, value = offered[:, 0].to(torch.int64), offered[:, 1].contiguous()
+    return price.ranked(node, value, budget).chosen(budget)
 
 
 # Inclusion probabilities ##########################################################################
@@ -302,114 +413,3 @@ class _EdgesBySource:
         for rows, message in zip(self._rows, received, strict=True):
             out[rows] += message
         return out
-
-
-# Choosing rows ####################################################################################
-
-# The choice of the rows of a feature cache.
-#
-# Every remote node has a probability of being in a minibatch (`inclusion`). A row in the cache
-# spares its bytes on the wire with this probability, and takes bytes of the budget. Rows are taken
-# in descending order of the bytes that one byte of the cache is expected to spare. Rows of one
-# type are of one width, so they are taken in descending order of probability.
-
-
-@dataclass(frozen=True)
-class CacheRequest:
-    """The purpose of a feature cache.
-
-    Attributes:
-        budget: the bytes of rows and ids that a rank may hold.
-        plan: the plan by which minibatches are sampled.
-        seeds: the seeds that they are made of.
-    """
-
-    budget: int
-    plan: SamplingPlan
-    seeds: SeedShare
-
-
-def choose_rows(
-    part: Part, held: Collection[int], reader: RowReader, request: CacheRequest
-) -> dict[Group, Tensor]:
-    """Chooses the remote rows that are to stay on this rank; collective.
-
-    ``held``: the ranks whose rows can be read here without asking, and that can read this rank's.
-
-    Returns:
-        By group of nodes, [c] int64 internal ids, ascending.
-    """
-    comm, schema = reader.comm, part.schema
-    price = _Price.of(reader, schema.node_groups, part.book)
-    none = torch.empty(0, dtype=torch.int64)
-    chosen = none
-    if comm.max(0 if len(held) == comm.size else price.most_rows(request.budget)):
-        candidates = [torch.empty(0, 2, dtype=torch.float64)] * comm.size
-        own = torch.arange(part.first, part.first + part.num_nodes)
-        for ranks, likely in inclusion(part, comm, request.plan, request.seeds):
-            for at, rank in enumerate(ranks):
-                if rank not in held:
-                    column = likely[:, at if likely.size(1) == len(ranks) else 0]
-                    ranked = price.ranked(own, price.value(own, column), request.budget)
-                    candidates[rank] = ranked.offered(request.budget)
-        chosen = _chosen(comm, candidates, price, request.budget)
-    kind = part.book.type_of(chosen)
-    return {group: chosen[kind == number] for number, group in enumerate(schema.node_groups)}
-
-
-@dataclass(frozen=True, eq=False)
-class _Price:
-    """Prices nodes by the bytes that they take in the cache and those that they spare, by type."""
-
-    book: PartitionBook  # tells the type of each node
-    held: Tensor  # [types] int64, bytes of a node in the cache
-    spared: Tensor  # [types] int64, bytes of a row on the wire
-
-    @classmethod
-    def of(cls, reader: RowReader, groups: Sequence[Group], book: PartitionBook) -> _Price:
-        formats = [reader.format(group) for group in groups]
-        held = torch.tensor([bytes_in_cache(one) for one in formats])
-        return cls(book, held, torch.tensor([one.wire_bytes for one in formats]))
-
-    def most_rows(self, budget: int) -> int:
-        useful = self.held[self.spared > 0]
-        return budget // int(useful.min()) if useful.numel() else 0
-
-    def value(self, node: Tensor, probability: Tensor) -> Tensor:
-        """Returns the bytes that one byte of the cache is expected to spare, [n] float64."""
-        worth = self.spared.to(torch.float64) / self.held
-        if self.book.num_types == 1:
-            return probability.to(torch.float64) * worth
-        return probability.to(torch.float64) * worth[self.book.type_of(node)]
-
-    def ranked(self, node: Tensor, value: Tensor, budget: int) -> _Ranked:
-        """Ranks nodes by value, as many as a budget may hold and one more.
-
-        Nodes without a value are left out.
-        """
-        top = value.topk(min(self.most_rows(budget) + 1, int((value > 0).sum())))
-        ids = node[top.indices]
-        return _Ranked(ids, top.values, self.held[self.book.type_of(ids)])
-
-
-@dataclass(frozen=True, eq=False)
-class _Ranked:
-    node: Tensor  # [k] int64 internal ids
-    value: Tensor  # [k] float64
-    held: Tensor  # [k] int64, the bytes of each in the cache
-
-    def offered(self, budget: int) -> Tensor:
-        """Returns the nodes that fit the budget and the next one, [k, 2] float64 with values."""
-        may_fit = self.held.cumsum(0) - self.held < budget
-        return torch.stack([self.node.to(torch.float64), self.value], 1)[may_fit]
-
-    def chosen(self, budget: int) -> Tensor:
-        """Returns the nodes up to the first that does not fit the budget, [c] int64 ascending."""
-        return self.node[self.held.cumsum(0) <= budget].sort().values
-
-
-def _chosen(comm: Communicator, candidates: list[Tensor], price: _Price, budget: int) -> Tensor:
-    """Returns the best nodes that all owners offer, [c] int64 ascending ids."""
-    offered = comm.exchange(candidates, None, Header(MessageKind.LOOKUP)).rows
-    node, value = offered[:, 0].to(torch.int64), offered[:, 1].contiguous()
-    return price.ranked(node, value, budget).chosen(budget)

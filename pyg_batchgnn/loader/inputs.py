@@ -15,60 +15,6 @@ from pyg_batchgnn.ops import check_range, check_vector, digest_text, minibatch_k
 from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
 from pyg_batchgnn.types import Group, Schema
 
-# Positions ########################################################################################
-
-
-class Places:
-    """The positions of inputs of several types, one type after the other."""
-
-    def __init__(self, parts: Sequence[Sized]) -> None:
-        self._ends = torch.tensor([0, *map(len, parts)]).cumsum(0)
-
-    def __len__(self) -> int:
-        return int(self._ends[-1])
-
-    def within(self, positions: Tensor) -> list[Tensor]:
-        """Returns the positions [n] within each type's inputs, in their order.
-
-        Raises:
-            IndexError: there is no such position.
-        """
-        check_range("the minibatch", positions, len(self), "positions of the loader's inputs")
-        parts = self._ends.numel() - 1
-        if parts == 1:
-            return [positions]
-        number = self.parts_of(positions)
-        return [positions[number == one] - self._ends[one] for one in range(parts)]
-
-    def parts_of(self, positions: Tensor) -> Tensor:
-        """Returns the number of the part that each position belongs to, [n] int64."""
-        return torch.searchsorted(self._ends[1:], positions, right=True)
-
-
-@dataclass(frozen=True, eq=False)
-class OwnPositions:
-    """The positions of this rank's edges among all edges of their relation."""
-
-    position: Tensor  # [m] int64, ascending
-    total: int  # the number of all links
-    sum: int  # the sum of the digests of all links; see `links_sum`
-
-    def column(self, at: Tensor) -> Tensor:
-        """Returns which of this rank's links are at some positions.
-
-        Raises:
-            IndexError: a link is an edge of another rank.
-        """
-        column = torch.searchsorted(self.position, at)
-        found = torch.cat([self.position, torch.tensor([-1])])[column] == at
-        if not bool(found.all()):
-            raise IndexError(
-                f"link {int(at[~found][0])} is an edge of another rank, the owner of its target: give "
-                f"positions of this rank's own edges, or edge_label_index on every rank"
-            )
-        return column
-
-
 # Inputs ###########################################################################################
 
 
@@ -462,3 +408,57 @@ def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | N
     check_vector(what, ids)
     check_range(what, ids, num_nodes)
     return ids, None
+
+
+# Positions ########################################################################################
+
+
+class Places:
+    """The positions of inputs of several types, one type after the other."""
+
+    def __init__(self, parts: Sequence[Sized]) -> None:
+        self._ends = torch.tensor([0, *map(len, parts)]).cumsum(0)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def within(self, positions: Tensor) -> list[Tensor]:
+        """Returns the positions [n] within each type's inputs, in their order.
+
+        Raises:
+            IndexError: there is no such position.
+        """
+        check_range("the minibatch", positions, len(self), "positions of the loader's inputs")
+        parts = self._ends.numel() - 1
+        if parts == 1:
+            return [positions]
+        number = self.parts_of(positions)
+        return [positions[number == one] - self._ends[one] for one in range(parts)]
+
+    def parts_of(self, positions: Tensor) -> Tensor:
+        """Returns the number of the part that each position belongs to, [n] int64."""
+        return torch.searchsorted(self._ends[1:], positions, right=True)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnPositions:
+    """The positions of this rank's edges among all edges of their relation."""
+
+    position: Tensor  # [m] int64, ascending
+    total: int  # the number of all links
+    sum: int  # the sum of the digests of all links; see `links_sum`
+
+    def column(self, at: Tensor) -> Tensor:
+        """Returns which of this rank's links are at some positions.
+
+        Raises:
+            IndexError: a link is an edge of another rank.
+        """
+        column = torch.searchsorted(self.position, at)
+        found = torch.cat([self.position, torch.tensor([-1])])[column] == at
+        if not bool(found.all()):
+            raise IndexError(
+                f"link {int(at[~found][0])} is an edge of another rank, the owner of its target: give "
+                f"positions of this rank's own edges, or edge_label_index on every rank"
+            )
+        return column

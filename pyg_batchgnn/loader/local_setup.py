@@ -48,76 +48,6 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import Sortedness, attribute_by_group
 from pyg_batchgnn.types import FEATURES
 
-# Sampler ##########################################################################################
-
-
-def local_sampler(
-    data: Any, request: SamplingRequest, threads: int | None, world: World
-) -> PygNeighborSampler:
-    given = request.sampler
-    if isinstance(given, PygNeighborSampler):
-        _check(given, request, threads)
-        _check_graph(given, data)
-        return given
-    if given is not None:
-        raise TypeError(
-            f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
-            f"use torch_geometric.loader.NodeLoader with samplers of another kind"
-        )
-    parts = PygParts.of(
-        data, request.num_neighbors, request.replace, request.choice, world.seed(request.seed), threads
-    )
-    return PygNeighborSampler.of(parts, request.num_neighbors)
-
-
-def _check(given: PygNeighborSampler, request: SamplingRequest, threads: int | None) -> None:
-    if request.seed is not None or threads is not None:
-        raise ValueError(
-            f"neighbor_sampler has a seed and threads of its own, so seed={request.seed} and "
-            f"threads={threads} would have no effect; give them to PygNeighborSampler"
-        )
-    wanted = {"replace": request.replace, **_fields(request.choice)}
-    own = {"replace": given.macrobatch.plan.replacement is Replacement.WITH, **_fields(given.choice)}
-    default = {"replace": False, **_fields(NeighborChoice())}
-    for name, value in wanted.items():
-        if value not in (default[name], own[name]):
-            raise ValueError(
-                f"{name}={value!r} would have no effect, as neighbor_sampler has {own[name]!r}; give it to "
-                f"PygNeighborSampler"
-            )
-
-
-def _fields(choice: NeighborChoice) -> dict[str, Any]:
-    """Returns the rules, named as the loader's arguments are."""
-    return {
-        "subgraph_type": choice.subgraph.value,
-        "disjoint": choice.disjoint,
-        "temporal_strategy": choice.temporal_strategy,
-        "time_attr": choice.time_attr,
-        "time_window": choice.time_window,
-        "weight_attr": choice.weight_attr,
-        "is_sorted": choice.sortedness is Sortedness.PROMISED,
-    }
-
-
-def _check_graph(given: PygNeighborSampler, data: Any) -> None:
-    """Raises ValueError unless the nodes of ``data`` are those of the sampler's graph."""
-    schema, counts = given.graph.schema, given.graph.num_nodes
-    is_typed = given.form.names is Names.TYPES
-    if isinstance(data, (Data, HeteroData)) and isinstance(data, HeteroData) != is_typed:
-        kind, other = ("typed", "homogeneous") if is_typed else ("homogeneous", "typed")
-        raise ValueError(f"neighbor_sampler is for a {kind} graph, but data is {other}; make it for data")
-    if isinstance(data, HeteroData):
-        expected = dict(zip(schema.node_types, counts, strict=True))
-        found = {name: data[name].num_nodes for name in data.node_types}
-        if found != expected:
-            raise ValueError(f"neighbor_sampler is for a graph of {expected} nodes, but data has {found}")
-    elif isinstance(data, Data) and data.num_nodes != counts[0]:
-        raise ValueError(
-            f"neighbor_sampler is for a graph of {counts[0]} nodes, but data has {data.num_nodes}"
-        )
-
-
 # Setup ############################################################################################
 
 
@@ -135,7 +65,6 @@ class LocalSetup:
         self.choice: NeighborChoice = node_sampler.choice
         self.plan: MinibatchPlan = node_sampler.macrobatch.plan
         self.direction: Direction = node_sampler.form.direction
-        self.link_rules: LinkRules = node_sampler.links
         self.link_place: LinkPlace = LinksHere()
 
     @classmethod
@@ -143,6 +72,11 @@ class LocalSetup:
         _refuse_options_of_ranks(request, options)
         world = World()
         return cls(local_sampler(data, request, options.threads, world), options, world)
+
+    @property
+    def link_rules(self) -> LinkRules:
+        rules: LinkRules = self.node_sampler.links  # samplers of nodes alone have none
+        return rules
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return kwargs
@@ -250,3 +184,73 @@ def _gathered_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> A
     """Measures what PyG batches' attributes take, by gathering those of the biggest minibatch."""
     assert isinstance(pipeline.exporter, GatheringExporter)
     return AttributeCost(batch=pipeline.exporter.batch_bytes(biggest_of(sampled)))
+
+
+# Sampler ##########################################################################################
+
+
+def local_sampler(
+    data: Any, request: SamplingRequest, threads: int | None, world: World
+) -> PygNeighborSampler:
+    given = request.sampler
+    if isinstance(given, PygNeighborSampler):
+        _check(given, request, threads)
+        _check_graph(given, data)
+        return given
+    if given is not None:
+        raise TypeError(
+            f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
+            f"use torch_geometric.loader.NodeLoader with samplers of another kind"
+        )
+    parts = PygParts.of(
+        data, request.num_neighbors, request.replace, request.choice, world.seed(request.seed), threads
+    )
+    return PygNeighborSampler.of(parts, request.num_neighbors)
+
+
+def _check(given: PygNeighborSampler, request: SamplingRequest, threads: int | None) -> None:
+    if request.seed is not None or threads is not None:
+        raise ValueError(
+            f"neighbor_sampler has a seed and threads of its own, so seed={request.seed} and "
+            f"threads={threads} would have no effect; give them to PygNeighborSampler"
+        )
+    wanted = {"replace": request.replace, **_fields(request.choice)}
+    own = {"replace": given.macrobatch.plan.replacement is Replacement.WITH, **_fields(given.choice)}
+    default = {"replace": False, **_fields(NeighborChoice())}
+    for name, value in wanted.items():
+        if value not in (default[name], own[name]):
+            raise ValueError(
+                f"{name}={value!r} would have no effect, as neighbor_sampler has {own[name]!r}; give it to "
+                f"PygNeighborSampler"
+            )
+
+
+def _fields(choice: NeighborChoice) -> dict[str, Any]:
+    """Returns the rules, named as the loader's arguments are."""
+    return {
+        "subgraph_type": choice.subgraph.value,
+        "disjoint": choice.disjoint,
+        "temporal_strategy": choice.temporal_strategy,
+        "time_attr": choice.time_attr,
+        "time_window": choice.time_window,
+        "weight_attr": choice.weight_attr,
+        "is_sorted": choice.sortedness is Sortedness.PROMISED,
+    }
+
+
+def _check_graph(given: PygNeighborSampler, data: Any) -> None:
+    """Raises ValueError unless the nodes of ``data`` are those of the sampler's graph."""
+    schema, counts = given.graph.schema, given.graph.num_nodes
+    is_typed = given.form.names is Names.TYPES
+    if isinstance(data, (Data, HeteroData)) and isinstance(data, HeteroData) != is_typed:
+        kind, other = ("typed", "homogeneous") if is_typed else ("homogeneous", "typed")
+        raise ValueError(f"neighbor_sampler is for a {kind} graph, but data is {other}; make it for data")
+    if isinstance(data, HeteroData):
+        expected = dict(zip(schema.node_types, counts, strict=True))
+        found = {name: data[name].num_nodes for name in data.node_types}
+        if found != expected:
+            raise ValueError(f"neighbor_sampler is for a graph of {expected} nodes, but data has {found}")
+    elif isinstance(data, Data) and data.num_nodes != counts[0]:
+        raise ValueError(
+            f"neighbor_sampler is for a graph of {counts[0]} nodes, but data has {data.num_nodes}"
+        )

@@ -46,67 +46,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.embed import Embedding, Step
     from pyg_batchgnn.store import DistGraphStore
 
-# Numbering ########################################################################################
-
-
-#: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
-NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]
-
-NO_IDS = torch.empty(0, dtype=torch.int64)
-
-
-def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
-    return steps
-
-
-# Embedding steps ##################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class EmbeddingSteps:
-    """Plans the learned rows of each step of a macrobatch, and notes the step of each batch."""
-
-    embedding: Embedding  # the tables
-    comm: Communicator | None  # the communicator that samples; None in one process
-    #: returns the internal ids of a minibatch's nodes of a type, given by number
-    internal: Callable[[int, Tensor], Tensor]
-
-    @classmethod
-    def of(cls, data: Any, options: LoaderOptions, num_workers: int) -> EmbeddingSteps | None:
-        """Makes the planner of a loader's steps; None if the loader has no tables.
-
-        Raises:
-            ValueError: the tables are of another graph, or worker processes make the batches.
-        """
-        embedding = options.embedding
-        if embedding is None:
-            return None
-        if num_workers:
-            raise ValueError(
-                f"embedding is for the loader's own thread; with num_workers={num_workers} the steps of the "
-                f"tables would be planned in other processes: use prefetch=1 and threads"
-            )
-        embedding.check_graph(data)
-        if not is_partitioned(data):
-            return cls(embedding, None, embedding.owners.internal_ids)
-        graph: DistGraphStore = data[1]
-        if graph.topology is None:
-            return cls(embedding, graph.comm, lambda _, node: node)
-        return cls(embedding, graph.comm, lambda number, node: graph.internal_ids(node, number))
-
-    def plan(self, minibatches: Sequence[SampledMinibatch], item: WorkItem) -> list[Step]:
-        """Tells the owners which rows the steps of a macrobatch need; collective."""
-        wanted = [
-            [self.internal(number, one.node) for number, one in enumerate(minibatch.nodes)]
-            for minibatch in minibatches
-        ]
-        return self.embedding.plan(wanted, self.comm, item.epoch, item.number)
-
-    def noted(self, batch: Any, step: Step) -> Any:
-        self.embedding.attach(batch, step)
-        return batch
-
-
 # Pipeline #########################################################################################
 
 
@@ -237,6 +176,67 @@ class Pipeline:
             )
         )
         return fetched.minibatches
+
+
+# Embedding steps ##################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingSteps:
+    """Plans the learned rows of each step of a macrobatch, and notes the step of each batch."""
+
+    embedding: Embedding  # the tables
+    comm: Communicator | None  # the communicator that samples; None in one process
+    #: returns the internal ids of a minibatch's nodes of a type, given by number
+    internal: Callable[[int, Tensor], Tensor]
+
+    @classmethod
+    def of(cls, data: Any, options: LoaderOptions, num_workers: int) -> EmbeddingSteps | None:
+        """Makes the planner of a loader's steps; None if the loader has no tables.
+
+        Raises:
+            ValueError: the tables are of another graph, or worker processes make the batches.
+        """
+        embedding = options.embedding
+        if embedding is None:
+            return None
+        if num_workers:
+            raise ValueError(
+                f"embedding is for the loader's own thread; with num_workers={num_workers} the steps of the "
+                f"tables would be planned in other processes: use prefetch=1 and threads"
+            )
+        embedding.check_graph(data)
+        if not is_partitioned(data):
+            return cls(embedding, None, embedding.owners.internal_ids)
+        graph: DistGraphStore = data[1]
+        if graph.topology is None:
+            return cls(embedding, graph.comm, lambda _, node: node)
+        return cls(embedding, graph.comm, lambda number, node: graph.internal_ids(node, number))
+
+    def plan(self, minibatches: Sequence[SampledMinibatch], item: WorkItem) -> list[Step]:
+        """Tells the owners which rows the steps of a macrobatch need; collective."""
+        wanted = [
+            [self.internal(number, one.node) for number, one in enumerate(minibatch.nodes)]
+            for minibatch in minibatches
+        ]
+        return self.embedding.plan(wanted, self.comm, item.epoch, item.number)
+
+    def noted(self, batch: Any, step: Step) -> Any:
+        self.embedding.attach(batch, step)
+        return batch
+
+
+# Numbering ########################################################################################
+
+
+#: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
+NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]
+
+NO_IDS = torch.empty(0, dtype=torch.int64)
+
+
+def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
+    return steps
 
 
 # Setup ############################################################################################

@@ -68,104 +68,6 @@ from pyg_batchgnn.store import (
 )
 from pyg_batchgnn.types import NODES, Group
 
-# Sampling #########################################################################################
-
-
-RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler | HaloSampler
-#: The times of a rank's part, or of the whole graph if the rank has the whole topology.
-RankTimes: TypeAlias = PartTimes | Times
-
-
-@dataclass(frozen=True, eq=False)
-class RankSamplers:
-    """The samplers of one loader on one rank."""
-
-    scheduled: RankSampler  # samples the seeds of the schedule
-    any: RankSampler  # samples seeds of any rank
-
-
-@dataclass(frozen=True, eq=False)
-class RankSampling:
-    """The rules by which ranks sample a graph together, and the arrays that the rules need."""
-
-    graph: DistGraphStore  # the partitioned graph
-    choice: NeighborChoice  # the rules by which neighbours are chosen
-    plan: SamplingPlan  # the plan that the user asked for
-    times: RankTimes | None = None  # the times of the graph if sampling is temporal
-    #: by relation, the time order of the edges that the rank samples, or None: of its own in-edges,
-    #: or of all edges if it has the whole topology
-    orders: Sequence[TimeOrder | None] = ()
-    weights: Sequence[WeightSums | None] = ()  # by relation, the sums of the weights of these edges, or None
-
-    @classmethod
-    def of(cls, features: DistFeatureStore, graph: DistGraphStore, request: SamplingRequest) -> RankSampling:
-        """Reads what the rules need from the stores. Collective.
-
-        Raises:
-            TypeError, ValueError: the rules do not fit the graph.
-        """
-        choice, schema = request.choice, graph.part.schema
-        plan = choice.plan(request.num_neighbors, request.replace, schema)
-        whole = None if graph.topology is None else graph.topology.graph
-        times: RankTimes | None = None
-        orders: Sequence[TimeOrder | None] = (None,) * schema.num_relations
-        weights: Sequence[WeightSums | None] = ()
-        if (name := choice.time_attr) is not None:
-            if whole is None:
-                times = own = PartTimes.of(features, name)
-                orders = own.orders(choice.sortedness)
-            else:
-                times = every = Times.of(name, replicate_attribute(features, name), whole.rows_by_group)
-                orders = every.orders(whole, choice.sortedness)
-        if (name := choice.weight_attr) is not None:
-            if whole is None:
-                weights = own_sums(features, name, orders)
-            else:
-                weights = sum_weights(name, replicate_attribute(features, name), whole, orders)
-        return cls(graph, choice, plan, times, orders, weights)
-
-    def samplers(
-        self,
-        plan: SamplingPlan,
-        seed: int,
-        threads: int | None,
-        layout: Layout,
-        *,
-        own: bool,
-        excluding: bool,
-    ) -> RankSamplers:
-        """Makes the samplers.
-
-        Args:
-            own: True if every seed of the schedule is a node of its rank's own part.
-            excluding: True if seeds may have excluded pairs.
-        """
-        if self.graph.topology is not None:
-            whole = MacrobatchSampler(
-                self.graph.topology.graph,
-                plan,
-                seed,
-                threads,
-                layout,
-                times=self.orders,
-                weights=self.weights,
-            )
-            return RankSamplers(whole, whole)
-        sampler = PartitionedSampler(
-            self.graph.part,
-            self.graph.comm,
-            plan,
-            seed,
-            threads,
-            layout,
-            times=self.orders,
-            weights=self.weights,
-            seeds_are_own=own,
-            excluding=excluding,
-        )
-        return RankSamplers(sampler, sampler.of_any_seeds())
-
-
 # Setup ############################################################################################
 
 
@@ -418,3 +320,101 @@ class HistoricalSetup(RankSetup):
         if any(group.is_edge for group in self._attributes()):
             return "edge attributes are not carried; give the names of node attributes as attributes"
         return None
+
+
+# Sampling #########################################################################################
+
+
+RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler | HaloSampler
+#: The times of a rank's part, or of the whole graph if the rank has the whole topology.
+RankTimes: TypeAlias = PartTimes | Times
+
+
+@dataclass(frozen=True, eq=False)
+class RankSamplers:
+    """The samplers of one loader on one rank."""
+
+    scheduled: RankSampler  # samples the seeds of the schedule
+    any: RankSampler  # samples seeds of any rank
+
+
+@dataclass(frozen=True, eq=False)
+class RankSampling:
+    """The rules by which ranks sample a graph together, and the arrays that the rules need."""
+
+    graph: DistGraphStore  # the partitioned graph
+    choice: NeighborChoice  # the rules by which neighbours are chosen
+    plan: SamplingPlan  # the plan that the user asked for
+    times: RankTimes | None = None  # the times of the graph if sampling is temporal
+    #: by relation, the time order of the edges that the rank samples, or None: of its own in-edges,
+    #: or of all edges if it has the whole topology
+    orders: Sequence[TimeOrder | None] = ()
+    weights: Sequence[WeightSums | None] = ()  # by relation, the sums of the weights of these edges, or None
+
+    @classmethod
+    def of(cls, features: DistFeatureStore, graph: DistGraphStore, request: SamplingRequest) -> RankSampling:
+        """Reads what the rules need from the stores. Collective.
+
+        Raises:
+            TypeError, ValueError: the rules do not fit the graph.
+        """
+        choice, schema = request.choice, graph.part.schema
+        plan = choice.plan(request.num_neighbors, request.replace, schema)
+        whole = None if graph.topology is None else graph.topology.graph
+        times: RankTimes | None = None
+        orders: Sequence[TimeOrder | None] = (None,) * schema.num_relations
+        weights: Sequence[WeightSums | None] = ()
+        if (name := choice.time_attr) is not None:
+            if whole is None:
+                times = own = PartTimes.of(features, name)
+                orders = own.orders(choice.sortedness)
+            else:
+                times = every = Times.of(name, replicate_attribute(features, name), whole.rows_by_group)
+                orders = every.orders(whole, choice.sortedness)
+        if (name := choice.weight_attr) is not None:
+            if whole is None:
+                weights = own_sums(features, name, orders)
+            else:
+                weights = sum_weights(name, replicate_attribute(features, name), whole, orders)
+        return cls(graph, choice, plan, times, orders, weights)
+
+    def samplers(
+        self,
+        plan: SamplingPlan,
+        seed: int,
+        threads: int | None,
+        layout: Layout,
+        *,
+        own: bool,
+        excluding: bool,
+    ) -> RankSamplers:
+        """Makes the samplers.
+
+        Args:
+            own: True if every seed of the schedule is a node of its rank's own part.
+            excluding: True if seeds may have excluded pairs.
+        """
+        if self.graph.topology is not None:
+            whole = MacrobatchSampler(
+                self.graph.topology.graph,
+                plan,
+                seed,
+                threads,
+                layout,
+                times=self.orders,
+                weights=self.weights,
+            )
+            return RankSamplers(whole, whole)
+        sampler = PartitionedSampler(
+            self.graph.part,
+            self.graph.comm,
+            plan,
+            seed,
+            threads,
+            layout,
+            times=self.orders,
+            weights=self.weights,
+            seeds_are_own=own,
+            excluding=excluding,
+        )
+        return RankSamplers(sampler, sampler.of_any_seeds())

@@ -43,34 +43,6 @@ from pyg_batchgnn.sample import PygOutput
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
 
-# Sizing ###########################################################################################
-
-
-def resolve_sizes(
-    options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, world: World
-) -> Sizes:
-    """Resolves "auto" to the least B and F of all processes that have seeds to measure with."""
-    is_automatic = "auto" in (options.macrobatch_size, options.fetch_size)
-    probe = _probe(parts, loader, world) if is_automatic else None
-    num_batches = parts.schedule.length()
-    sizes = choose_sizes(options, probe, num_batches, depth, world.max_macrobatch(num_batches))
-    everyones = world.gather([probe is not None, sizes.macrobatch, sizes.fetch])
-    chosen = [one for measured, *one in everyones if measured] or [one for _, *one in everyones]
-    macrobatch, fetch = (min(column) for column in zip(*chosen, strict=True))
-    return Sizes(macrobatch, min(fetch, macrobatch))
-
-
-def _probe(parts: Composition, loader: NodeLoader, world: World) -> LoaderProbe | None:
-    schedule, pipeline = parts.schedule, parts.pipeline
-    count = schedule.num_candidates()
-    arguments = count, loader.batch_size, schedule.length(), order_of(loader)
-    chosen = probe_batches(*arguments) if count else []
-    steps = parts.number([SeedStep.of(schedule.candidates(torch.tensor(one))) for one in chosen])
-    item = WorkItem(0, NO_NUMBER, list(steps))
-    sampled = world.now(lambda: pipeline.sample_uncounted(item))
-    return probe_of(sampled, pipeline.num_nodes, parts.cost(sampled)) if sampled else None
-
-
 # Resumable ########################################################################################
 
 
@@ -366,3 +338,31 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         if hasattr(self, "_setup"):
             self._setup.change_data(self._parts.pipeline, self)
             self._pool = None  # persistent workers read the old one
+
+
+# Sizing ###########################################################################################
+
+
+def resolve_sizes(
+    options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, world: World
+) -> Sizes:
+    """Resolves "auto" to the least B and F of all processes that have seeds to measure with."""
+    is_automatic = "auto" in (options.macrobatch_size, options.fetch_size)
+    probe = _probe(parts, loader, world) if is_automatic else None
+    num_batches = parts.schedule.length()
+    sizes = choose_sizes(options, probe, num_batches, depth, world.max_macrobatch(num_batches))
+    everyones = world.gather([probe is not None, sizes.macrobatch, sizes.fetch])
+    chosen = [one for measured, *one in everyones if measured] or [one for _, *one in everyones]
+    macrobatch, fetch = (min(column) for column in zip(*chosen, strict=True))
+    return Sizes(macrobatch, min(fetch, macrobatch))
+
+
+def _probe(parts: Composition, loader: NodeLoader, world: World) -> LoaderProbe | None:
+    schedule, pipeline = parts.schedule, parts.pipeline
+    count = schedule.num_candidates()
+    arguments = count, loader.batch_size, schedule.length(), order_of(loader)
+    chosen = probe_batches(*arguments) if count else []
+    steps = parts.number([SeedStep.of(schedule.candidates(torch.tensor(one))) for one in chosen])
+    item = WorkItem(0, NO_NUMBER, list(steps))
+    sampled = world.now(lambda: pipeline.sample_uncounted(item))
+    return probe_of(sampled, pipeline.num_nodes, parts.cost(sampled)) if sampled else None

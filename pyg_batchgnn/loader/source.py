@@ -167,90 +167,6 @@ def _joined(fetched: Fetched, edges: _EdgeRows) -> Fetched:
     return replace(fetched, minibatches=ready)
 
 
-# Feature stores ###################################################################################
-
-
-class StoreSource:
-    """The attributes of a feature store.
-
-    Args:
-        reading: which attributes native batches carry, and where they lie.
-        aggregates: more tables of native batches, by group of nodes, one row per node.
-        custom_cls: the class of PyG batches; ``Data`` or ``HeteroData`` if None.
-    """
-
-    def __init__(
-        self,
-        store: FeatureStore,
-        graph: TypedGraph,
-        reading: Reading,
-        aggregates: Mapping[Group, Mapping[str, Tensor]],
-        custom_cls: Any = None,
-    ) -> None:
-        self.store, self._groups = store, AttributeGroups(store, graph)
-        self.reading, self.aggregates = reading, aggregates
-        self.custom_cls = custom_cls
-
-    def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
-        if isinstance(out, HeteroSamplerOutput):
-            return filter_hetero_store(self.store, self._groups, out, gather, self.custom_cls)
-        return filter_store(self.store, self._groups, out, gather, self.custom_cls)
-
-    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
-        blocks = read_store(self.store, self._groups, ids, gather, self.reading.attributes)
-        for group in self.aggregates.keys() & ids.keys():
-            tables = self.aggregates[group]
-            blocks[group].update({name: gather(table, ids[group]) for name, table in tables.items()})
-        return blocks
-
-    def tables(self, num_nodes: Mapping[Group, int]) -> None:  # noqa: ARG002
-        """Returns None: a store answers requests and shows no table."""
-        if self.reading.features is Features.IN_PLACE:
-            raise ValueError("a feature store hands out copies; use features='auto' or 'copy', or a Data")
-        attrs = self.store.get_all_tensor_attrs()
-        self.reading.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
-
-
-# Changes of the data ##############################################################################
-
-
-class Contents:
-    """The attributes of a ``Data`` or a ``HeteroData`` at one moment: names and objects.
-
-    Values that are written in place are the same objects.
-    """
-
-    def __init__(self, data: Data | HeteroData) -> None:
-        # The mappings themselves: a call of a method per store would take longer than all the rest.
-        held = [store._mapping for store in data.stores]
-        self._names = [name for one in held for name in one]
-        self._objects: list[Any] = [*held, *(value for one in held for value in one.values())]
-
-    def is_same(self, other: Contents) -> bool:
-        one, another = self._objects, other._objects
-        return len(one) == len(another) and self._names == other._names and all(map(is_, one, another))
-
-
-# Huge pages #######################################################################################
-
-
-#: In bytes. A TLB holds most pages of a smaller table.
-_LEAST = 16 << 20
-
-
-def advise_tables(values: Iterable[Any]) -> None:
-    """Asks for huge pages under the larger ones of the user's dense tables.
-
-    Contents and addresses stay as they are. Mapped files are left alone, since this would read
-    them into memory.
-    """
-    found = [as_table(value, 0) for value in values]
-    tables = [table for table in found if isinstance(table, Tensor) and table.nbytes >= _LEAST]
-    for table, in_file in zip(tables, are_mapped(tables), strict=True):
-        if not in_file:
-            ops.advise_huge_pages(table)
-
-
 # Data and HeteroData ##############################################################################
 
 
@@ -426,6 +342,50 @@ def _stores(data: HeteroData, group: Group) -> Mapping[Any, Any]:
     return stores
 
 
+# Feature stores ###################################################################################
+
+
+class StoreSource:
+    """The attributes of a feature store.
+
+    Args:
+        reading: which attributes native batches carry, and where they lie.
+        aggregates: more tables of native batches, by group of nodes, one row per node.
+        custom_cls: the class of PyG batches; ``Data`` or ``HeteroData`` if None.
+    """
+
+    def __init__(
+        self,
+        store: FeatureStore,
+        graph: TypedGraph,
+        reading: Reading,
+        aggregates: Mapping[Group, Mapping[str, Tensor]],
+        custom_cls: Any = None,
+    ) -> None:
+        self.store, self._groups = store, AttributeGroups(store, graph)
+        self.reading, self.aggregates = reading, aggregates
+        self.custom_cls = custom_cls
+
+    def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
+        if isinstance(out, HeteroSamplerOutput):
+            return filter_hetero_store(self.store, self._groups, out, gather, self.custom_cls)
+        return filter_store(self.store, self._groups, out, gather, self.custom_cls)
+
+    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
+        blocks = read_store(self.store, self._groups, ids, gather, self.reading.attributes)
+        for group in self.aggregates.keys() & ids.keys():
+            tables = self.aggregates[group]
+            blocks[group].update({name: gather(table, ids[group]) for name, table in tables.items()})
+        return blocks
+
+    def tables(self, num_nodes: Mapping[Group, int]) -> None:  # noqa: ARG002
+        """Returns None: a store answers requests and shows no table."""
+        if self.reading.features is Features.IN_PLACE:
+            raise ValueError("a feature store hands out copies; use features='auto' or 'copy', or a Data")
+        attrs = self.store.get_all_tensor_attrs()
+        self.reading.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
+
+
 # Aggregate tables #################################################################################
 
 
@@ -481,3 +441,43 @@ def _check_sizes(cache: AggregationCache, store: Any, graph: TypedGraph) -> None
             f"cache is of {nodes} nodes with {columns} feature columns, but data has {held} nodes with "
             f"{width}; {_ANEW}"
         )
+
+
+# Changes of the data ##############################################################################
+
+
+class Contents:
+    """The attributes of a ``Data`` or a ``HeteroData`` at one moment: names and objects.
+
+    Values that are written in place are the same objects.
+    """
+
+    def __init__(self, data: Data | HeteroData) -> None:
+        # The mappings themselves: a call of a method per store would take longer than all the rest.
+        held = [store._mapping for store in data.stores]
+        self._names = [name for one in held for name in one]
+        self._objects: list[Any] = [*held, *(value for one in held for value in one.values())]
+
+    def is_same(self, other: Contents) -> bool:
+        one, another = self._objects, other._objects
+        return len(one) == len(another) and self._names == other._names and all(map(is_, one, another))
+
+
+# Huge pages #######################################################################################
+
+
+#: In bytes. A TLB holds most pages of a smaller table.
+_LEAST = 16 << 20
+
+
+def advise_tables(values: Iterable[Any]) -> None:
+    """Asks for huge pages under the larger ones of the user's dense tables.
+
+    Contents and addresses stay as they are. Mapped files are left alone, since this would read
+    them into memory.
+    """
+    found = [as_table(value, 0) for value in values]
+    tables = [table for table in found if isinstance(table, Tensor) and table.nbytes >= _LEAST]
+    for table, in_file in zip(tables, are_mapped(tables), strict=True):
+        if not in_file:
+            ops.advise_huge_pages(table)

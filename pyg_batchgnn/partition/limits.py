@@ -16,48 +16,6 @@ from pyg_batchgnn.partition.move import add_rows, own_rounds, send
 from pyg_batchgnn.partition.policy import EDGES, NODES, Balanced
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-# Balance ##########################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class Balance:
-    """The number of parts, and the largest weights that each may have."""
-
-    parts: int  # the number of parts
-    total: Tensor  # [k] int64, the sums of the weights of all nodes
-    limit: Tensor  # [k] int64, the largest weights of a part. At least the mean rounded up.
-
-    @classmethod
-    def of(cls, parts: int, total: Tensor, slack: Tensor) -> Balance:
-        """Allows parts ``slack`` [k] times the mean, at most the whole graph."""
-        wanted = torch.minimum(slack * total / parts, total.to(slack.dtype))
-        return cls.within(parts, total, wanted.to(torch.int64))
-
-    @classmethod
-    def within(cls, parts: int, total: Tensor, limit: Tensor) -> Balance:
-        """Allows parts the limits [k], or the mean rounded up where that is more."""
-        return cls(parts, total, torch.maximum(limit, -(-total // parts)))
-
-    @property
-    def slack(self) -> Tensor:
-        mean = self.total.to(torch.float64) / self.parts
-        return torch.where(mean > 0, self.limit / mean, 1.0)
-
-
-# Splits ###########################################################################################
-
-
-def read_split(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
-    """Returns whether each of this rank's nodes of a type is in a split, [n_t] bool. Collective."""
-    own = part.nodes_of(node_type)
-    found = torch.zeros(len(own), dtype=torch.bool)
-    mine = own_share(comm, dataset.split(name, part.schema.node_types[node_type]))
-    for rows in own_rounds(comm, mine.numel(), 8):
-        piece = mine[rows.start : rows.stop]
-        found[send(comm, piece, part.group(piece, node_type)).rows - own.start] = True
-    return found
-
-
 # Limits ###########################################################################################
 
 
@@ -153,6 +111,48 @@ def _whole_numbers(comm: Communicator, table: Tensor, own: range, name: str) -> 
     total = float(comm.all_reduce(mine.sum().view(1), MessageKind.PARTITION))
     scale = 1.0 if not table.is_floating_point() and total <= _SUM else _SUM / max(total, 1e-300)
     return (mine * scale).round().to(torch.int32)
+
+
+# Balance ##########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class Balance:
+    """The number of parts, and the largest weights that each may have."""
+
+    parts: int  # the number of parts
+    total: Tensor  # [k] int64, the sums of the weights of all nodes
+    limit: Tensor  # [k] int64, the largest weights of a part. At least the mean rounded up.
+
+    @classmethod
+    def of(cls, parts: int, total: Tensor, slack: Tensor) -> Balance:
+        """Allows parts ``slack`` [k] times the mean, at most the whole graph."""
+        wanted = torch.minimum(slack * total / parts, total.to(slack.dtype))
+        return cls.within(parts, total, wanted.to(torch.int64))
+
+    @classmethod
+    def within(cls, parts: int, total: Tensor, limit: Tensor) -> Balance:
+        """Allows parts the limits [k], or the mean rounded up where that is more."""
+        return cls(parts, total, torch.maximum(limit, -(-total // parts)))
+
+    @property
+    def slack(self) -> Tensor:
+        mean = self.total.to(torch.float64) / self.parts
+        return torch.where(mean > 0, self.limit / mean, 1.0)
+
+
+# Splits ###########################################################################################
+
+
+def read_split(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
+    """Returns whether each of this rank's nodes of a type is in a split, [n_t] bool. Collective."""
+    own = part.nodes_of(node_type)
+    found = torch.zeros(len(own), dtype=torch.bool)
+    mine = own_share(comm, dataset.split(name, part.schema.node_types[node_type]))
+    for rows in own_rounds(comm, mine.numel(), 8):
+        piece = mine[rows.start : rows.stop]
+        found[send(comm, piece, part.group(piece, node_type)).rows - own.start] = True
+    return found
 
 
 # Warnings #########################################################################################

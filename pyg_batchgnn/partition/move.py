@@ -13,45 +13,40 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind, Received
 from pyg_batchgnn.partition.book import PartitionBook
 
-# Rounds ###########################################################################################
+# Exchanges in rounds ##############################################################################
 
 
-#: A rank receives at most this many bytes of rows in one round, if all ranks send it all they have.
-ROUND_BYTES = 16 << 20
-
-
-def rows_per_round(row_bytes: int, ranks: int) -> int:
-    return max(256, ROUND_BYTES // (max(row_bytes, 1) * ranks))
-
-
-def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None = None) -> Iterator[range]:
-    """Yields this rank's own rows in rounds. Collective.
-
-    Ranges are empty at the end where other ranks have more rows.
+def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
+    """Sends each row to a rank, in rounds. Collective; counts as `MessageKind.PARTITION`.
 
     Args:
-        most: a number of rows that no rank exceeds, equal on all ranks. Where they fit one round,
-            ranks need not ask each other for the largest number of rows.
+        rows: [n, ...]; the shape of a row and the dtype are the same on all ranks.
+        to: [n] int64, the rank that each row goes to.
+
+    Returns:
+        The rows that came from all ranks, in no order that could be told beforehand.
     """
-    step = rows_per_round(row_bytes, comm.size)
-    if most is None or most > step:
-        most = comm.max(rows)
-    for at in range(0, most, step):
-        yield range(min(at, rows), min(at + step, rows))
+    came = [rows[:0]]
+    row_bytes = rows.itemsize * math.prod(rows.shape[1:])
+    for own in own_rounds(comm, len(rows), row_bytes):
+        piece = slice(own.start, own.stop)
+        came.append(send(comm, rows[piece], group(to[piece], comm.size)).rows)
+    return torch.cat(came)
 
 
-def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
-    """Yields this rank's share of rows that all ranks can read (a file's), in rounds.
+def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tensor) -> Tensor:
+    """Returns a value of each of some nodes, asked of their owners in rounds, [n] int64.
 
-    The ranks go through the rows side by side: within a round the rows of rank 0 come first, then
-    those of rank 1, and all of them before the next round's: what is received in order of ranks is
-    in order of rows. The last round is shared as evenly as the others.
+    Collective; counts as `MessageKind.PARTITION`.
+
+    Args:
+        node: [n] int32 or int64 internal ids; n may differ from rank to rank.
+        own: [own nodes] int64, the values of this rank's nodes.
     """
-    step = rows_per_round(row_bytes, comm.size)
-    for at in range(0, rows, step * comm.size):
-        share = min(step, -(-(rows - at) // comm.size))
-        first = at + comm.rank * share
-        yield range(min(first, rows), min(first + share, rows))
+    offsets = book.part_offsets
+    first = int(offsets[comm.rank])
+    remote = Remote(lambda ids: group_by_range(ids, offsets), lambda ids: own[ids - first], (), own.dtype)
+    return pull(comm, remote, node)
 
 
 # Exchanges ########################################################################################
@@ -133,40 +128,45 @@ def pull(
     return out
 
 
-# Exchanges in rounds ##############################################################################
+# Rounds ###########################################################################################
 
 
-def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
-    """Sends each row to a rank, in rounds. Collective; counts as `MessageKind.PARTITION`.
-
-    Args:
-        rows: [n, ...]; the shape of a row and the dtype are the same on all ranks.
-        to: [n] int64, the rank that each row goes to.
-
-    Returns:
-        The rows that came from all ranks, in no order that could be told beforehand.
-    """
-    came = [rows[:0]]
-    row_bytes = rows.itemsize * math.prod(rows.shape[1:])
-    for own in own_rounds(comm, len(rows), row_bytes):
-        piece = slice(own.start, own.stop)
-        came.append(send(comm, rows[piece], group(to[piece], comm.size)).rows)
-    return torch.cat(came)
+#: A rank receives at most this many bytes of rows in one round, if all ranks send it all they have.
+ROUND_BYTES = 16 << 20
 
 
-def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tensor) -> Tensor:
-    """Returns a value of each of some nodes, asked of their owners in rounds, [n] int64.
+def rows_per_round(row_bytes: int, ranks: int) -> int:
+    return max(256, ROUND_BYTES // (max(row_bytes, 1) * ranks))
 
-    Collective; counts as `MessageKind.PARTITION`.
+
+def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None = None) -> Iterator[range]:
+    """Yields this rank's own rows in rounds. Collective.
+
+    Ranges are empty at the end where other ranks have more rows.
 
     Args:
-        node: [n] int32 or int64 internal ids; n may differ from rank to rank.
-        own: [own nodes] int64, the values of this rank's nodes.
+        most: a number of rows that no rank exceeds, equal on all ranks. Where they fit one round,
+            ranks need not ask each other for the largest number of rows.
     """
-    offsets = book.part_offsets
-    first = int(offsets[comm.rank])
-    remote = Remote(lambda ids: group_by_range(ids, offsets), lambda ids: own[ids - first], (), own.dtype)
-    return pull(comm, remote, node)
+    step = rows_per_round(row_bytes, comm.size)
+    if most is None or most > step:
+        most = comm.max(rows)
+    for at in range(0, most, step):
+        yield range(min(at, rows), min(at + step, rows))
+
+
+def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[range]:
+    """Yields this rank's share of rows that all ranks can read (a file's), in rounds.
+
+    The ranks go through the rows side by side: within a round the rows of rank 0 come first, then
+    those of rank 1, and all of them before the next round's: what is received in order of ranks is
+    in order of rows. The last round is shared as evenly as the others.
+    """
+    step = rows_per_round(row_bytes, comm.size)
+    for at in range(0, rows, step * comm.size):
+        share = min(step, -(-(rows - at) // comm.size))
+        first = at + comm.rank * share
+        yield range(min(first, rows), min(first + share, rows))
 
 
 # Sums of rows #####################################################################################

@@ -20,64 +20,6 @@ from pyg_batchgnn.partition.checks import outside, refuse_outside
 from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range, send, shared_rounds
 from pyg_batchgnn.types import Schema
 
-# Joint ids ########################################################################################
-
-
-@dataclass(frozen=True)
-class GroupedIds:
-    """Ids of members of any groups."""
-
-    id: Tensor  # [n] int64, the id of each member in its group
-    group: Tensor  # [n] int64, the numbers of the groups
-
-
-@dataclass(frozen=True, eq=False)
-class JointIds:
-    """Numbers the members of several groups by rank, group and id.
-
-    A group is a node type, whose members are nodes, or a relation, whose members are the adjacency
-    lists of its targets. Each rank has a range of each group. So it has a range of the joint ids.
-    The joint ids of a single group are its ids.
-    """
-
-    bounds: list[Tensor]  # by group, [ranks + 1] int64, where each rank's range of ids begins
-
-    @cached_property
-    def book(self) -> PartitionBook:
-        """The ranges of the joint ids, with ranks in place of parts and groups in place of
-        types.
-        """
-        sizes = torch.stack([bounds.diff() for bounds in self.bounds], dim=1)
-        return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.bounds))
-
-    @cached_property
-    def rank_bounds(self) -> Tensor:
-        """[ranks + 1] int64, where each rank's range of joint ids begins."""
-        return self.book.part_offsets
-
-    def of(self, ids: Tensor, group: int, dtype: torch.dtype) -> Tensor:
-        """Returns the joint ids of members of a group.
-
-        ``dtype``: the dtype of the joint ids, which they fit.
-        """
-        if len(self.bounds) == 1:
-            return ids.to(dtype)
-        bounds = self.bounds[group]
-        rank = torch.searchsorted(bounds, ids.to(torch.int64), right=True) - 1
-        return ids.to(dtype) + self._shifts[rank, group].to(dtype)
-
-    def apart(self, joint: Tensor) -> GroupedIds:
-        if len(self.bounds) == 1:
-            return GroupedIds(joint, torch.zeros(joint.numel(), dtype=torch.int64))
-        group, rank = self.book.type_of(joint), self.book.owner(joint)
-        return GroupedIds(joint - self._shifts[rank, group], group)
-
-    @cached_property
-    def _shifts(self) -> Tensor:
-        begins = torch.stack([bounds[:-1] for bounds in self.bounds], dim=1)
-        return self.book.offsets[:-1].view(-1, len(self.bounds)) - begins
-
-
 # Slices ###########################################################################################
 
 
@@ -298,3 +240,61 @@ def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
     bounds = torch.searchsorted(before, target) * (1 << shift)
     bounds[0], bounds[-1] = 0, nodes
     return bounds.clamp_(max=nodes)
+
+
+# Joint ids ########################################################################################
+
+
+@dataclass(frozen=True)
+class GroupedIds:
+    """Ids of members of any groups."""
+
+    id: Tensor  # [n] int64, the id of each member in its group
+    group: Tensor  # [n] int64, the numbers of the groups
+
+
+@dataclass(frozen=True, eq=False)
+class JointIds:
+    """Numbers the members of several groups by rank, group and id.
+
+    A group is a node type, whose members are nodes, or a relation, whose members are the adjacency
+    lists of its targets. Each rank has a range of each group. So it has a range of the joint ids.
+    The joint ids of a single group are its ids.
+    """
+
+    bounds: list[Tensor]  # by group, [ranks + 1] int64, where each rank's range of ids begins
+
+    @cached_property
+    def book(self) -> PartitionBook:
+        """The ranges of the joint ids, with ranks in place of parts and groups in place of
+        types.
+        """
+        sizes = torch.stack([bounds.diff() for bounds in self.bounds], dim=1)
+        return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.bounds))
+
+    @cached_property
+    def rank_bounds(self) -> Tensor:
+        """[ranks + 1] int64, where each rank's range of joint ids begins."""
+        return self.book.part_offsets
+
+    def of(self, ids: Tensor, group: int, dtype: torch.dtype) -> Tensor:
+        """Returns the joint ids of members of a group.
+
+        ``dtype``: the dtype of the joint ids, which they fit.
+        """
+        if len(self.bounds) == 1:
+            return ids.to(dtype)
+        bounds = self.bounds[group]
+        rank = torch.searchsorted(bounds, ids.to(torch.int64), right=True) - 1
+        return ids.to(dtype) + self._shifts[rank, group].to(dtype)
+
+    def apart(self, joint: Tensor) -> GroupedIds:
+        if len(self.bounds) == 1:
+            return GroupedIds(joint, torch.zeros(joint.numel(), dtype=torch.int64))
+        group, rank = self.book.type_of(joint), self.book.owner(joint)
+        return GroupedIds(joint - self._shifts[rank, group], group)
+
+    @cached_property
+    def _shifts(self) -> Tensor:
+        begins = torch.stack([bounds[:-1] for bounds in self.bounds], dim=1)
+        return self.book.offsets[:-1].view(-1, len(self.bounds)) - begins

@@ -19,6 +19,76 @@ from pyg_batchgnn.partition.move import add_rows, pull, rows_per_round
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
+# All types ########################################################################################
+
+
+#: At most this many passes move nodes out of parts that have more than a limit.
+MENDS = 3
+
+
+class OwnerStream:
+    """One rank's view of the stream, which assigns the nodes of one type after the other.
+
+    Neighbours of all types count.
+    """
+
+    def __init__(
+        self, comm: Communicator, part: ReadingSlice, dataset: Dataset, parts: int, seed: int
+    ) -> None:
+        self._comm, self._part, self._dataset = comm, part, dataset
+        self._parts, self._seed = parts, seed
+        self._owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
+
+    def by_score(self, policy: Streaming) -> Tensor:
+        """Returns the part of every node of the slice by a built-in policy, [n] int32. Collective.
+
+        Nodes leave parts that exceed a limit in the end for parts that have room.
+        """
+        limits = read_limits(self._comm, self._part, self._dataset, policy, self._parts)
+        shape = len(limits.names), self._parts
+        for _ in range(policy.passes):
+            load = torch.zeros(*shape, dtype=torch.float64)
+            for one in self._types(limits.weight):
+                one.run(one.by_score(policy, limits.balance.limit), load)
+        for _ in range(MENDS):
+            if not bool((load > limits.balance.limit[:, None]).any()):
+                break
+            for one in self._types(limits.weight):
+                one.run(one.by_score(policy, limits.balance.limit, mend=True), load, counted=True)
+        warn_of_unmet(self._comm, limits, self._owner)
+        return self._owner
+
+    def by_function(self, policy: Policy) -> Tensor:
+        """Returns the part of every node of the slice by a user's policy, [n] int32. Collective."""
+        part, types = self._part, range(self._part.schema.num_types)
+        train = torch.cat([read_split(self._comm, part, self._dataset, "train", one) for one in types])
+        degree = torch.cat([part.degrees(one) for one in types])
+        weight = torch.stack([torch.ones_like(degree), degree, train.to(degree.dtype)], dim=1)
+        for one in self._types(weight.to(torch.int32)):
+            load = torch.zeros(3, self._parts, dtype=torch.float64)
+            one.run(one.by_function(policy, self._seed), load)
+        return self._owner
+
+    def _types(self, weight: Tensor) -> Iterator[TypeStream]:
+        for number in range(self._part.schema.num_types):
+            yield TypeStream(
+                self._comm,
+                self._part,
+                number,
+                neighbours_of(self._part, number),
+                self._owner,
+                weight,
+                self._count(number),
+                self._parts,
+                ops.to_signed(self._seed),
+            )
+
+    def _count(self, number: int) -> TypeCount:
+        ends = zip(self._dataset.edge_sets, self._part.schema.target_types, strict=True)
+        edges = sum(one.num_edges for one, target in ends if target == number)
+        return TypeCount(self._dataset.node_sets[number].num_nodes, edges)
+
+
 # Nodes of one type ################################################################################
 
 
@@ -159,34 +229,39 @@ def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
     return owner.to(torch.int32)
 
 
-# Random owners ####################################################################################
+# Neighbours #######################################################################################
 
 
-_UPPER = (1 << 32) - 1
+#: The edges that are copied at a time.
+_EDGES = 1 << 17
 
 
-def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
-    """Returns a part for every node, which depends on (seed, type, original id, number of parts)
-    alone.
+def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
+    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it.
 
-    The part is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the
-    number of parts.
-
-    Args:
-        node: [n] int32 or int64 original ids.
-        parts: the number of parts, below 2**31.
-        seed: any whole number.
-        node_type: the name of the nodes' type; None in a graph of one type, where it adds nothing
-            to the hash.
-
-    Returns:
-        [n] int32.
+    There is a row for every node that this rank has read; rows of other types are empty. The
+    sources are joint ids, relation by relation. A graph of one type and relation gives that
+    relation itself.
     """
-    key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
-    if node_type is not None:
-        key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))
-    upper = (fold_key(key, node.to(torch.int64)) >> 32) & _UPPER
-    return ((upper * parts) >> 32).to(torch.int32)
+    into = [part.relations[number] for number in part.schema.relations_into[node_type]]
+    if part.schema.num_types == 1 and len(into) == 1:
+        return into[0]
+    own, ends = part.rows_of(node_type), torch.zeros(len(part.nodes_of(node_type)) + 1, dtype=torch.int64)
+    for edges in into:
+        ends += edges.indptr
+    sources, place = torch.empty(int(ends[-1]), dtype=part.in_edges.indices.dtype), ends[:-1].clone()
+    for number in part.schema.relations_into[node_type]:
+        edges = part.relations[number]
+        shift = place - edges.indptr[:-1]
+        for begin in range(0, edges.num_edges, _EDGES):
+            piece = range(begin, min(begin + _EDGES, edges.num_edges))
+            at = along_edges(edges, shift, piece) + torch.arange(piece.start, piece.stop)
+            sources[at] = edges.indices[piece.start : piece.stop]
+        place += edges.degrees
+    indptr = torch.full((part.num_nodes + 1,), int(ends[-1]))
+    indptr[: own.start] = 0
+    indptr[own.start : own.stop + 1] = ends
+    return InEdges(indptr, sources)
 
 
 # Ranges ###########################################################################################
@@ -232,106 +307,31 @@ def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
     return torch.bucketize(middle_twice, bounds, right=True).to(torch.int32)
 
 
-# Neighbours #######################################################################################
+# Random owners ####################################################################################
 
 
-#: The edges that are copied at a time.
-_EDGES = 1 << 17
+_UPPER = (1 << 32) - 1
 
 
-def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
-    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it.
+def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = None) -> Tensor:
+    """Returns a part for every node, which depends on (seed, type, original id, number of parts)
+    alone.
 
-    There is a row for every node that this rank has read; rows of other types are empty. The
-    sources are joint ids, relation by relation. A graph of one type and relation gives that
-    relation itself.
+    The part is the upper half of a hash of seed, type and id, as a fraction of 2**32, times the
+    number of parts.
+
+    Args:
+        node: [n] int32 or int64 original ids.
+        parts: the number of parts, below 2**31.
+        seed: any whole number.
+        node_type: the name of the nodes' type; None in a graph of one type, where it adds nothing
+            to the hash.
+
+    Returns:
+        [n] int32.
     """
-    into = [part.relations[number] for number in part.schema.relations_into[node_type]]
-    if part.schema.num_types == 1 and len(into) == 1:
-        return into[0]
-    own, ends = part.rows_of(node_type), torch.zeros(len(part.nodes_of(node_type)) + 1, dtype=torch.int64)
-    for edges in into:
-        ends += edges.indptr
-    sources, place = torch.empty(int(ends[-1]), dtype=part.in_edges.indices.dtype), ends[:-1].clone()
-    for number in part.schema.relations_into[node_type]:
-        edges = part.relations[number]
-        shift = place - edges.indptr[:-1]
-        for begin in range(0, edges.num_edges, _EDGES):
-            piece = range(begin, min(begin + _EDGES, edges.num_edges))
-            at = along_edges(edges, shift, piece) + torch.arange(piece.start, piece.stop)
-            sources[at] = edges.indices[piece.start : piece.stop]
-        place += edges.degrees
-    indptr = torch.full((part.num_nodes + 1,), int(ends[-1]))
-    indptr[: own.start] = 0
-    indptr[own.start : own.stop + 1] = ends
-    return InEdges(indptr, sources)
-
-
-# All types ########################################################################################
-
-
-#: At most this many passes move nodes out of parts that have more than a limit.
-MENDS = 3
-
-
-class OwnerStream:
-    """One rank's view of the stream, which assigns the nodes of one type after the other.
-
-    Neighbours of all types count.
-    """
-
-    def __init__(
-        self, comm: Communicator, part: ReadingSlice, dataset: Dataset, parts: int, seed: int
-    ) -> None:
-        self._comm, self._part, self._dataset = comm, part, dataset
-        self._parts, self._seed = parts, seed
-        self._owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
-
-    def by_score(self, policy: Streaming) -> Tensor:
-        """Returns the part of every node of the slice by a built-in policy, [n] int32. Collective.
-
-        Nodes leave parts that exceed a limit in the end for parts that have room.
-        """
-        limits = read_limits(self._comm, self._part, self._dataset, policy, self._parts)
-        shape = len(limits.names), self._parts
-        for _ in range(policy.passes):
-            load = torch.zeros(*shape, dtype=torch.float64)
-            for one in self._types(limits.weight):
-                one.run(one.by_score(policy, limits.balance.limit), load)
-        for _ in range(MENDS):
-            if not bool((load > limits.balance.limit[:, None]).any()):
-                break
-            for one in self._types(limits.weight):
-                one.run(one.by_score(policy, limits.balance.limit, mend=True), load, counted=True)
-        warn_of_unmet(self._comm, limits, self._owner)
-        return self._owner
-
-    def by_function(self, policy: Policy) -> Tensor:
-        """Returns the part of every node of the slice by a user's policy, [n] int32. Collective."""
-        part, types = self._part, range(self._part.schema.num_types)
-        train = torch.cat([read_split(self._comm, part, self._dataset, "train", one) for one in types])
-        degree = torch.cat([part.degrees(one) for one in types])
-        weight = torch.stack([torch.ones_like(degree), degree, train.to(degree.dtype)], dim=1)
-        for one in self._types(weight.to(torch.int32)):
-            load = torch.zeros(3, self._parts, dtype=torch.float64)
-            one.run(one.by_function(policy, self._seed), load)
-        return self._owner
-
-    def _types(self, weight: Tensor) -> Iterator[TypeStream]:
-        for number in range(self._part.schema.num_types):
-            yield TypeStream(
-                self._comm,
-                self._part,
-                number,
-                neighbours_of(self._part, number),
-                self._owner,
-                weight,
-                self._count(number),
-                self._parts,
-                ops.to_signed(self._seed),
-            )
-
-    def _count(self, number: int) -> TypeCount:
-        ends = zip(self._dataset.edge_sets, self._part.schema.target_types, strict=True)
-        edges = sum(one.num_edges for one, target in ends if target == number)
-        return TypeCount(self._dataset.node_sets[number].num_nodes, edges)
+    key = fold_key(torch.zeros(1, dtype=torch.int64), torch.tensor(to_signed(seed)))
+    if node_type is not None:
+        key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))
+    upper = (fold_key(key, node.to(torch.int64)) >> 32) & _UPPER
+    return ((upper * parts) >> 32).to(torch.int32)

@@ -22,105 +22,6 @@ from pyg_batchgnn.store.row_reader import RowReader, write_rows
 from pyg_batchgnn.store.shard import Columns, LocalShard, RowRequest, shard_of, share_shard
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, Group, Schema
 
-# Looking up rows ##################################################################################
-
-
-class RowLookup(Protocol):
-    """Turns the ids by which users know the rows of a group into a request to their owners."""
-
-    #: What the ids are called in errors.
-    noun: ClassVar[str]
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows of the group, over all ranks."""
-
-    def locate(self, ids: Tensor) -> RowRequest:
-        """Looks up [n] int64 ids that users know; rows come in the order of the ids. Collective."""
-
-
-@dataclass(frozen=True, eq=False)
-class NodeLookup:
-    """Looks up nodes of one type by original id."""
-
-    part: Part
-    comm: Communicator
-    node_type: int = 0
-
-    noun: ClassVar[str] = "node ids"
-
-    @property
-    def num_rows(self) -> int:
-        return self.part.book.num_nodes_of(self.node_type)
-
-    def locate(self, ids: Tensor) -> RowRequest:
-        return RowRequest(internal_ids(self.part, self.comm, ids, node_type=self.node_type))
-
-
-@dataclass(frozen=True, eq=False)
-class EdgeLookup:
-    """Looks up edges of one relation by input edge id."""
-
-    part: Part
-    comm: Communicator
-    relation: int = 0
-
-    noun: ClassVar[str] = "edge ids"
-
-    @property
-    def num_rows(self) -> int:
-        return self.part.edge_counts[self.relation]
-
-    def locate(self, ids: Tensor) -> RowRequest:
-        return RowRequest(edge_targets(self.part, self.comm, ids, relation=self.relation), ids)
-
-
-def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
-    nodes = {group: NodeLookup(part, comm, number) for number, group in enumerate(part.schema.node_groups)}
-    edges = {group: EdgeLookup(part, comm, number) for number, group in enumerate(part.schema.edge_groups)}
-    return {**nodes, **edges}
-
-
-# PyG's attributes #################################################################################
-
-
-#: PyG's name of the edges of a homogeneous graph.
-EDGE_TYPE = EDGES.name
-
-
-def group_name(group: Group, schema: Schema = HOMOGENEOUS) -> Any:
-    """Returns PyG's name of a group; the inverse of `group_of`."""
-    return None if group.is_node and not schema.has_names else group.name
-
-
-def same_rows(one: TensorAttr, other: TensorAttr) -> bool:
-    return one.index is other.index and one.group_name == other.group_name
-
-
-def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:
-    """Returns the index of an attribute as ids, [n] int64, that exist in its group.
-
-    Raises:
-        IndexError, TypeError, ValueError: the index is missing, of another type or out of range.
-    """
-    index = attr.index
-    if index is None:
-        raise ValueError(
-            f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
-            f"store.own.attributes"
-        )
-    if isinstance(index, slice):
-        index = torch.arange(*index.indices(lookup.num_rows))
-    ids = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
-    if ids.dtype is torch.bool:
-        ids = ids.nonzero().view(-1)
-    if ids.numel() and ids.dtype not in ops.INTEGERS:
-        raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
-    ids = ids.to(torch.int64).contiguous().view(-1)
-    ops.check_range("index", ids, lookup.num_rows, lookup.noun)
-    return ids
-
-
 # The store ########################################################################################
 
 
@@ -339,3 +240,102 @@ def _named(group: Group) -> str:
 
 def _described(tables: dict[str, Tensor]) -> dict[str, str]:
     return {name: f"{table.dtype} {list(table.shape[1:])}" for name, table in sorted(tables.items())}
+
+
+# Looking up rows ##################################################################################
+
+
+class RowLookup(Protocol):
+    """Turns the ids by which users know the rows of a group into a request to their owners."""
+
+    #: What the ids are called in errors.
+    noun: ClassVar[str]
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of the group, over all ranks."""
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        """Looks up [n] int64 ids that users know; rows come in the order of the ids. Collective."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeLookup:
+    """Looks up nodes of one type by original id."""
+
+    part: Part
+    comm: Communicator
+    node_type: int = 0
+
+    noun: ClassVar[str] = "node ids"
+
+    @property
+    def num_rows(self) -> int:
+        return self.part.book.num_nodes_of(self.node_type)
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        return RowRequest(internal_ids(self.part, self.comm, ids, node_type=self.node_type))
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeLookup:
+    """Looks up edges of one relation by input edge id."""
+
+    part: Part
+    comm: Communicator
+    relation: int = 0
+
+    noun: ClassVar[str] = "edge ids"
+
+    @property
+    def num_rows(self) -> int:
+        return self.part.edge_counts[self.relation]
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        return RowRequest(edge_targets(self.part, self.comm, ids, relation=self.relation), ids)
+
+
+def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
+    nodes = {group: NodeLookup(part, comm, number) for number, group in enumerate(part.schema.node_groups)}
+    edges = {group: EdgeLookup(part, comm, number) for number, group in enumerate(part.schema.edge_groups)}
+    return {**nodes, **edges}
+
+
+# PyG's attributes #################################################################################
+
+
+#: PyG's name of the edges of a homogeneous graph.
+EDGE_TYPE = EDGES.name
+
+
+def group_name(group: Group, schema: Schema = HOMOGENEOUS) -> Any:
+    """Returns PyG's name of a group; the inverse of `group_of`."""
+    return None if group.is_node and not schema.has_names else group.name
+
+
+def same_rows(one: TensorAttr, other: TensorAttr) -> bool:
+    return one.index is other.index and one.group_name == other.group_name
+
+
+def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:
+    """Returns the index of an attribute as ids, [n] int64, that exist in its group.
+
+    Raises:
+        IndexError, TypeError, ValueError: the index is missing, of another type or out of range.
+    """
+    index = attr.index
+    if index is None:
+        raise ValueError(
+            f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
+            f"store.own.attributes"
+        )
+    if isinstance(index, slice):
+        index = torch.arange(*index.indices(lookup.num_rows))
+    ids = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
+    if ids.dtype is torch.bool:
+        ids = ids.nonzero().view(-1)
+    if ids.numel() and ids.dtype not in ops.INTEGERS:
+        raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
+    ids = ids.to(torch.int64).contiguous().view(-1)
+    ops.check_range("index", ids, lookup.num_rows, lookup.noun)
+    return ids

@@ -20,6 +20,105 @@ from pyg_batchgnn.store.graph import CscGraph, TypedGraph
 from pyg_batchgnn.store.sharing import shared_copy, shared_in_place
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, Relation, RowKind, Schema
 
+# Graphs ###########################################################################################
+
+
+_HETERO = (
+    "this takes a homogeneous graph, but data is heterogeneous; give a homogeneous Data, for instance "
+    "data.to_homogeneous()"
+)
+
+
+def graph_from_pyg(data: Any) -> CscGraph:
+    """Returns the graph of a homogeneous ``Data`` or of a ``(FeatureStore, GraphStore)`` pair.
+
+    See `typed_graph_from_pyg`.
+
+    Raises:
+        NotImplementedError: a heterogeneous graph.
+        TypeError, ValueError, IndexError: there is no graph, or its arrays do not fit together.
+    """
+    if is_typed(data):
+        raise NotImplementedError(_HETERO)
+    return CscGraph(typed_graph_from_pyg(data).relations[0])
+
+
+def is_typed(data: Any) -> bool:
+    """Returns whether ``data`` names node types: a ``HeteroData``, or stores with edge types."""
+    return isinstance(data, HeteroData) or (_is_pair(data) and is_typed_pair(data[1]))
+
+
+def typed_graph_from_pyg(data: Any) -> TypedGraph:
+    """Returns the graph of a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair.
+
+    Types and relations are in the order of ``data.metadata()``. Edges are given as ``edge_index``
+    or ``adj_t``. Edges that are by destination already are used where they lie; others are sorted
+    once, by counting.
+
+    Raises:
+        TypeError, ValueError, IndexError: there is no graph, or its arrays do not fit together.
+    """
+    if isinstance(data, HeteroData):
+        return _from_hetero_data(data)
+    if isinstance(data, Data):
+        return _from_data(data)
+    if _is_pair(data):
+        return read_graph_store(*data)
+    raise TypeError(
+        f"data must be a Data, a HeteroData or a (FeatureStore, GraphStore) pair, got {type(data).__name__}"
+    )
+
+
+def _is_pair(data: Any) -> bool:
+    return isinstance(data, (tuple, list)) and len(data) == 2 and isinstance(data[1], GraphStore)
+
+
+def _from_data(data: Data) -> TypedGraph:
+    if "edge_index" in data:
+        check_dtype(data.edge_index)  # PyG infers the number of nodes from ids of some types only
+    num_nodes = data.num_nodes
+    if num_nodes is None:
+        raise ValueError(
+            "the number of nodes is unknown: set data.num_nodes or a node attribute such as data.x"
+        )
+    edges = in_edges_of_storage(data._store, num_nodes, num_nodes)
+    return TypedGraph(HOMOGENEOUS, (num_nodes,), (edges,))
+
+
+def _from_hetero_data(data: HeteroData) -> TypedGraph:
+    for relation in data.edge_types:
+        with named(relation):
+            check_dtype(data[relation].get("edge_index", None))
+    schema = _schema_of(data)
+    counts = {name: data[name].num_nodes for name in schema.node_types}
+    for name, count in counts.items():
+        if count is None:
+            raise ValueError(
+                f"the number of nodes of type {name!r} is unknown: set data[{name!r}].num_nodes or a node "
+                f"attribute such as data[{name!r}].x"
+            )
+        ops.check_node_count(f"data[{name!r}].num_nodes", count)
+    relations = []
+    for relation in schema.relations:
+        with named(relation):
+            relations.append(in_edges_of_storage(data[relation], counts[relation[0]], counts[relation[2]]))
+    return TypedGraph(schema, tuple(counts.values()), tuple(relations))
+
+
+def _schema_of(data: HeteroData) -> Schema:
+    node_types, edge_types = data.metadata()
+    if not node_types:
+        raise ValueError("data has no node types: add one, for instance data['paper'].x = x")
+    for relation in edge_types:
+        for name in (relation[0], relation[2]):
+            if name not in node_types:
+                raise ValueError(
+                    f"edges of {relation} have ends of type {name!r}, of which data has no nodes: set "
+                    f"data[{name!r}].num_nodes"
+                )
+    return Schema(tuple(node_types), tuple(edge_types))
+
+
 # Edges of a Data or HeteroData ####################################################################
 
 
@@ -213,141 +312,6 @@ def stored_rows(features: FeatureStore, attrs: Sequence[Any]) -> set[int]:
     return sizes
 
 
-# Graphs ###########################################################################################
-
-
-_HETERO = (
-    "this takes a homogeneous graph, but data is heterogeneous; give a homogeneous Data, for instance "
-    "data.to_homogeneous()"
-)
-
-
-def graph_from_pyg(data: Any) -> CscGraph:
-    """Returns the graph of a homogeneous ``Data`` or of a ``(FeatureStore, GraphStore)`` pair.
-
-    See `typed_graph_from_pyg`.
-
-    Raises:
-        NotImplementedError: a heterogeneous graph.
-        TypeError, ValueError, IndexError: there is no graph, or its arrays do not fit together.
-    """
-    if is_typed(data):
-        raise NotImplementedError(_HETERO)
-    return CscGraph(typed_graph_from_pyg(data).relations[0])
-
-
-def is_typed(data: Any) -> bool:
-    """Returns whether ``data`` names node types: a ``HeteroData``, or stores with edge types."""
-    return isinstance(data, HeteroData) or (_is_pair(data) and is_typed_pair(data[1]))
-
-
-def typed_graph_from_pyg(data: Any) -> TypedGraph:
-    """Returns the graph of a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair.
-
-    Types and relations are in the order of ``data.metadata()``. Edges are given as ``edge_index``
-    or ``adj_t``. Edges that are by destination already are used where they lie; others are sorted
-    once, by counting.
-
-    Raises:
-        TypeError, ValueError, IndexError: there is no graph, or its arrays do not fit together.
-    """
-    if isinstance(data, HeteroData):
-        return _from_hetero_data(data)
-    if isinstance(data, Data):
-        return _from_data(data)
-    if _is_pair(data):
-        return read_graph_store(*data)
-    raise TypeError(
-        f"data must be a Data, a HeteroData or a (FeatureStore, GraphStore) pair, got {type(data).__name__}"
-    )
-
-
-def _is_pair(data: Any) -> bool:
-    return isinstance(data, (tuple, list)) and len(data) == 2 and isinstance(data[1], GraphStore)
-
-
-def _from_data(data: Data) -> TypedGraph:
-    if "edge_index" in data:
-        check_dtype(data.edge_index)  # PyG infers the number of nodes from ids of some types only
-    num_nodes = data.num_nodes
-    if num_nodes is None:
-        raise ValueError(
-            "the number of nodes is unknown: set data.num_nodes or a node attribute such as data.x"
-        )
-    edges = in_edges_of_storage(data._store, num_nodes, num_nodes)
-    return TypedGraph(HOMOGENEOUS, (num_nodes,), (edges,))
-
-
-def _from_hetero_data(data: HeteroData) -> TypedGraph:
-    for relation in data.edge_types:
-        with named(relation):
-            check_dtype(data[relation].get("edge_index", None))
-    schema = _schema_of(data)
-    counts = {name: data[name].num_nodes for name in schema.node_types}
-    for name, count in counts.items():
-        if count is None:
-            raise ValueError(
-                f"the number of nodes of type {name!r} is unknown: set data[{name!r}].num_nodes or a node "
-                f"attribute such as data[{name!r}].x"
-            )
-        ops.check_node_count(f"data[{name!r}].num_nodes", count)
-    relations = []
-    for relation in schema.relations:
-        with named(relation):
-            relations.append(in_edges_of_storage(data[relation], counts[relation[0]], counts[relation[2]]))
-    return TypedGraph(schema, tuple(counts.values()), tuple(relations))
-
-
-def _schema_of(data: HeteroData) -> Schema:
-    node_types, edge_types = data.metadata()
-    if not node_types:
-        raise ValueError("data has no node types: add one, for instance data['paper'].x = x")
-    for relation in edge_types:
-        for name in (relation[0], relation[2]):
-            if name not in node_types:
-                raise ValueError(
-                    f"edges of {relation} have ends of type {name!r}, of which data has no nodes: set "
-                    f"data[{name!r}].num_nodes"
-                )
-    return Schema(tuple(node_types), tuple(edge_types))
-
-
-# Groups of attributes #############################################################################
-
-
-class AttributeGroups:
-    """Finds the group of each attribute of a feature store.
-
-    A store without types may hold attributes of edges under the name of the nodes. The number of
-    rows tells them apart, as in a ``Data``.
-    """
-
-    def __init__(self, features: FeatureStore, graph: TypedGraph) -> None:
-        self._features, self._graph = features, graph
-        self._known: dict[tuple[Any, Any], Group] = {}
-
-    @property
-    def schema(self) -> Schema:
-        """The schema of the graph."""
-        return self._graph.schema
-
-    def of(self, attr: TensorAttr) -> Group:
-        """Returns the group of an attribute, which may be none of the graph's."""
-        key = attr.group_name, attr.attr_name
-        if key not in self._known:
-            self._known[key] = self._find(attr)
-        return self._known[key]
-
-    def _find(self, attr: TensorAttr) -> Group:
-        schema, edges = self._graph.schema, self._graph.num_edges
-        group = group_of(attr, schema)
-        if schema.has_names or group.is_edge or edges == self._graph.num_nodes[0]:
-            return group
-        whole = copy.copy(attr)
-        whole.index = None
-        return schema.edge_groups[0] if edges in stored_rows(self._features, [whole]) else group
-
-
 # Attributes #######################################################################################
 
 
@@ -425,3 +389,39 @@ def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
         return EDGES if isinstance(attr.group_name, tuple) else NODES
     kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE
     return Group(kind, attr.group_name)
+
+
+# Groups of attributes #############################################################################
+
+
+class AttributeGroups:
+    """Finds the group of each attribute of a feature store.
+
+    A store without types may hold attributes of edges under the name of the nodes. The number of
+    rows tells them apart, as in a ``Data``.
+    """
+
+    def __init__(self, features: FeatureStore, graph: TypedGraph) -> None:
+        self._features, self._graph = features, graph
+        self._known: dict[tuple[Any, Any], Group] = {}
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the graph."""
+        return self._graph.schema
+
+    def of(self, attr: TensorAttr) -> Group:
+        """Returns the group of an attribute, which may be none of the graph's."""
+        key = attr.group_name, attr.attr_name
+        if key not in self._known:
+            self._known[key] = self._find(attr)
+        return self._known[key]
+
+    def _find(self, attr: TensorAttr) -> Group:
+        schema, edges = self._graph.schema, self._graph.num_edges
+        group = group_of(attr, schema)
+        if schema.has_names or group.is_edge or edges == self._graph.num_nodes[0]:
+            return group
+        whole = copy.copy(attr)
+        whole.index = None
+        return schema.edge_groups[0] if edges in stored_rows(self._features, [whole]) else group

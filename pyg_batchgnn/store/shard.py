@@ -16,108 +16,116 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook, share_arrays
 from pyg_batchgnn.types import Group
 
-# Blocks and bytes #################################################################################
+# Shards ###########################################################################################
 
 
-#: Makes a tensor from its shape and dtype.
-Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
-
-#: Names of a row's columns: original ids and attributes are told apart.
-_ORIGINAL_IDS, _ATTRIBUTE = "original", "attribute/"
+#: Names of a shard's arrays in shared memory: by group the original ids, the index and the tables.
+_ORIGINAL, _INDEX, _TABLE = "original", "index", "table"
 
 
 @dataclass(frozen=True, eq=False)
-class RowBlock:
-    """Some rows of one group.
+class LocalShard:
+    """The attributes of one part.
 
     Attributes:
-        attributes: by name, [n, ...] each.
-        original: [n] int32 or int64, original ids of nodes, where they are read; else None.
+        original: by group of nodes, [n_t] ``book.id_dtype``, original ids.
+        attributes: by group and name, [rows, ...] each.
+        index: by group, the index that finds its rows.
     """
 
-    attributes: dict[str, Tensor]
-    original: Tensor | None = None
+    original: dict[Group, Tensor]
+    attributes: dict[Group, dict[str, Tensor]]
+    index: dict[Group, RowIndex]
 
-    @property
-    def columns(self) -> dict[str, Tensor]:
-        """All tensors, under names that tell attributes from original ids."""
-        named = {_ATTRIBUTE + name: table for name, table in self.attributes.items()}
-        return named if self.original is None else {_ORIGINAL_IDS: self.original, **named}
+    def block(self, group: Group, columns: Columns) -> RowBlock:
+        """Returns all rows of some columns, without a copy."""
+        tables = self.attributes[group]
+        original = self.original[group] if columns.original_ids else None
+        return RowBlock({name: tables[name] for name in columns.attributes}, original)
 
-    @classmethod
-    def of(cls, columns: Mapping[str, Tensor]) -> RowBlock:
-        """Makes a block of `columns`."""
-        names = [name for name in columns if name != _ORIGINAL_IDS]
-        attributes = {name.removeprefix(_ATTRIBUTE): columns[name] for name in names}
-        return cls(attributes, columns.get(_ORIGINAL_IDS))
+    def find(self, group: Group, request: RowRequest) -> Tensor:
+        """Returns the positions of rows in the tables of a group."""
+        return self.index[group].find(request)
 
-    def rows(self, begin: int, end: int) -> RowBlock:
-        """Returns the rows from ``begin`` to ``end``, as views."""
-        return RowBlock.of({name: column[begin:end] for name, column in self.columns.items()})
+    def with_attribute(self, group: Group, name: str, table: Tensor) -> LocalShard:
+        """Returns the shard with one more attribute, without a copy."""
+        return replace(self, attributes={**self.attributes, group: {**self.attributes[group], name: table}})
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Returns all arrays, under names by which `like` makes a shard of them again."""
+        found = {}
+        for at, (group, tables) in enumerate(self.attributes.items()):
+            if group in self.original:
+                found[f"{at}/{_ORIGINAL}"] = self.original[group]
+            found |= {f"{at}/{_INDEX}/{name}": array for name, array in self.index[group].arrays.items()}
+            found |= {f"{at}/{_TABLE}/{name}": table for name, table in tables.items()}
+        return found
+
+    def like(self, arrays: Mapping[str, Tensor]) -> LocalShard:
+        """Makes a shard of the same groups from its `arrays`."""
+
+        def named(at: int, what: str) -> dict[str, Tensor]:
+            prefix = f"{at}/{what}/"
+            return {
+                name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)
+            }
+
+        groups = list(enumerate(self.attributes))
+        return LocalShard(
+            {group: arrays[f"{at}/{_ORIGINAL}"] for at, group in groups if group in self.original},
+            {group: named(at, _TABLE) for at, group in groups},
+            {group: type(self.index[group])(**named(at, _INDEX)) for at, group in groups},
+        )
 
 
-class RowFormat:
-    """Copies the rows of one group between blocks and bytes.
+def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
+    """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``).
 
-    Args:
-        tables: some rows with the columns that are read; only their types and shapes matter.
-        threads: at most this many threads copy; torch's own number where None.
-
-    Attributes:
-        wire_bytes: bytes of a row on the wire, padding included.
-        row_bytes: bytes of a row in a block.
+    The part's tables are used where they lie, unless ``floats`` converts floating-point
+    attributes.
     """
 
-    def __init__(self, tables: RowBlock, threads: int | None = None) -> None:
-        columns, self._threads = tables.columns, threads
-        self._layout = RowLayout.of(columns) if columns else None
-        fields = self._layout.fields if self._layout is not None else {}
-        self.wire_bytes = self._layout.row_bytes if self._layout is not None else 0
-        self.row_bytes = sum(field.bytes for field in fields.values())
-        self._fields = fields
+    part.check()
+    schema = part.schema
 
-    def empty(self, rows: int, allocate: Allocate = ops.empty) -> RowBlock:
-        """Makes a block of rows that are not yet written."""
-        made = {name: allocate((rows, *field.shape), field.dtype) for name, field in self._fields.items()}
-        return RowBlock.of(made)
+    def rows(table: Tensor) -> Tensor:
+        table = torch.as_tensor(table)
+        wanted = floats if floats is not None and table.is_floating_point() else table.dtype
+        return table.to(wanted).contiguous()
 
-    def gather(self, out: RowBlock, tables: RowBlock, index: Tensor) -> None:
-        """Copies the rows ``index`` [n] of ``tables`` to ``out``."""
-        columns = tables.columns
-        for name, column in out.columns.items():
-            ops.put_rows(column, columns[name], index, self._threads)
-
-    def pack(self, tables: RowBlock, index: Tensor, out: Tensor) -> None:
-        """Writes the rows ``index`` [n] of ``tables`` as bytes. ``out``: [n * wire_bytes] uint8."""
-        columns = tables.columns
-        for name, column in self._columns(out).items():
-            ops.put_rows(column, _bytes_of(columns[name]), index, self._threads)
-        if self.row_bytes < self.wire_bytes:
-            out.view(-1, self.wire_bytes)[:, self.row_bytes :] = 0
-
-    def unpack(self, packed: Tensor, out: RowBlock) -> None:
-        """Reads rows that `pack` wrote, one for each row of ``out``."""
-        columns = out.columns
-        for name, column in self._columns(packed).items():
-            ops.put_rows(_bytes_of(columns[name]), column, None, self._threads)
-
-    def _columns(self, packed: Tensor) -> dict[str, Tensor]:
-        """Returns the bytes of each column of packed rows, [n, bytes] strided."""
-        if self._layout is None or not self.wire_bytes:
-            return {}
-        rows, offsets = packed.view(-1, self.wire_bytes), self._layout.offsets
-        return {
-            name: rows[:, offsets[name] : offsets[name] + field.bytes]
-            for name, field in self._fields.items()
-            if field.bytes
-        }
+    attributes = {
+        group: {name: rows(table) for name, table in part.attributes.get(group, {}).items()}
+        for group in (*schema.node_groups, *schema.edge_groups)
+    }
+    original, index = dict[Group, Tensor](), dict[Group, RowIndex]()
+    for number, group in enumerate(schema.node_groups):
+        original[group] = part.original_ids(number).to(part.book.id_dtype)
+        index[group] = NodeIndex()
+        for name, split in part.splits.get(group, {}).items():
+            attributes[group].setdefault(f"{name}_mask", _mask(len(original[group]), split))
+    for group, edges in zip(schema.edge_groups, part.relations, strict=True):
+        index[group] = EdgeIndex.of(edges) if attributes[group] else EdgeIndex()
+    return LocalShard(original, attributes, index)
 
 
-def _bytes_of(table: Tensor) -> Tensor:
-    rows, width = table.size(0), math.prod(table.shape[1:]) * table.element_size()
-    if not rows or not width:
-        return torch.empty(rows, width, dtype=torch.uint8)
-    return table.view(rows, -1).view(torch.uint8)
+def _mask(count: int, index: Tensor) -> Tensor:
+    mask = torch.zeros(count, dtype=torch.bool)
+    mask[index] = True
+    return mask
+
+
+def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
+    """Copies a rank's shard to memory that its host shares; returns the host's shards by rank.
+    Collective.
+
+    Returns:
+        The shards of this host's ranks, by rank.
+    """
+    if len(set(comm.hosts)) == comm.size:
+        return {comm.rank: own}  # nobody has anybody to share with
+    alone = len(comm.ranks_of_host) == 1
+    shared = share_arrays(comm, {} if alone else own.arrays())
+    return {comm.rank: own} if alone else {rank: own.like(arrays) for rank, arrays in shared.items()}
 
 
 # Requests #########################################################################################
@@ -258,113 +266,105 @@ class EdgeIndex:
         return {"indptr": self.indptr, "edge_ids": self.edge_ids}
 
 
-# Shards ###########################################################################################
+# Blocks and bytes #################################################################################
 
 
-#: Names of a shard's arrays in shared memory: by group the original ids, the index and the tables.
-_ORIGINAL, _INDEX, _TABLE = "original", "index", "table"
+#: Makes a tensor from its shape and dtype.
+Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
+
+#: Names of a row's columns: original ids and attributes are told apart.
+_ORIGINAL_IDS, _ATTRIBUTE = "original", "attribute/"
 
 
 @dataclass(frozen=True, eq=False)
-class LocalShard:
-    """The attributes of one part.
+class RowBlock:
+    """Some rows of one group.
 
     Attributes:
-        original: by group of nodes, [n_t] ``book.id_dtype``, original ids.
-        attributes: by group and name, [rows, ...] each.
-        index: by group, the index that finds its rows.
+        attributes: by name, [n, ...] each.
+        original: [n] int32 or int64, original ids of nodes, where they are read; else None.
     """
 
-    original: dict[Group, Tensor]
-    attributes: dict[Group, dict[str, Tensor]]
-    index: dict[Group, RowIndex]
+    attributes: dict[str, Tensor]
+    original: Tensor | None = None
 
-    def block(self, group: Group, columns: Columns) -> RowBlock:
-        """Returns all rows of some columns, without a copy."""
-        tables = self.attributes[group]
-        original = self.original[group] if columns.original_ids else None
-        return RowBlock({name: tables[name] for name in columns.attributes}, original)
+    @property
+    def columns(self) -> dict[str, Tensor]:
+        """All tensors, under names that tell attributes from original ids."""
+        named = {_ATTRIBUTE + name: table for name, table in self.attributes.items()}
+        return named if self.original is None else {_ORIGINAL_IDS: self.original, **named}
 
-    def find(self, group: Group, request: RowRequest) -> Tensor:
-        """Returns the positions of rows in the tables of a group."""
-        return self.index[group].find(request)
+    @classmethod
+    def of(cls, columns: Mapping[str, Tensor]) -> RowBlock:
+        """Makes a block of `columns`."""
+        names = [name for name in columns if name != _ORIGINAL_IDS]
+        attributes = {name.removeprefix(_ATTRIBUTE): columns[name] for name in names}
+        return cls(attributes, columns.get(_ORIGINAL_IDS))
 
-    def with_attribute(self, group: Group, name: str, table: Tensor) -> LocalShard:
-        """Returns the shard with one more attribute, without a copy."""
-        return replace(self, attributes={**self.attributes, group: {**self.attributes[group], name: table}})
-
-    def arrays(self) -> dict[str, Tensor]:
-        """Returns all arrays, under names by which `like` makes a shard of them again."""
-        found = {}
-        for at, (group, tables) in enumerate(self.attributes.items()):
-            if group in self.original:
-                found[f"{at}/{_ORIGINAL}"] = self.original[group]
-            found |= {f"{at}/{_INDEX}/{name}": array for name, array in self.index[group].arrays.items()}
-            found |= {f"{at}/{_TABLE}/{name}": table for name, table in tables.items()}
-        return found
-
-    def like(self, arrays: Mapping[str, Tensor]) -> LocalShard:
-        """Makes a shard of the same groups from its `arrays`."""
-
-        def named(at: int, what: str) -> dict[str, Tensor]:
-            prefix = f"{at}/{what}/"
-            return {
-                name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)
-            }
-
-        groups = list(enumerate(self.attributes))
-        return LocalShard(
-            {group: arrays[f"{at}/{_ORIGINAL}"] for at, group in groups if group in self.original},
-            {group: named(at, _TABLE) for at, group in groups},
-            {group: type(self.index[group])(**named(at, _INDEX)) for at, group in groups},
-        )
+    def rows(self, begin: int, end: int) -> RowBlock:
+        """Returns the rows from ``begin`` to ``end``, as views."""
+        return RowBlock.of({name: column[begin:end] for name, column in self.columns.items()})
 
 
-def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
-    """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``).
+class RowFormat:
+    """Copies the rows of one group between blocks and bytes.
 
-    The part's tables are used where they lie, unless ``floats`` converts floating-point
-    attributes.
+    Args:
+        tables: some rows with the columns that are read; only their types and shapes matter.
+        threads: at most this many threads copy; torch's own number where None.
+
+    Attributes:
+        wire_bytes: bytes of a row on the wire, padding included.
+        row_bytes: bytes of a row in a block.
     """
 
-    part.check()
-    schema = part.schema
+    def __init__(self, tables: RowBlock, threads: int | None = None) -> None:
+        columns, self._threads = tables.columns, threads
+        self._layout = RowLayout.of(columns) if columns else None
+        fields = self._layout.fields if self._layout is not None else {}
+        self.wire_bytes = self._layout.row_bytes if self._layout is not None else 0
+        self.row_bytes = sum(field.bytes for field in fields.values())
+        self._fields = fields
 
-    def rows(table: Tensor) -> Tensor:
-        table = torch.as_tensor(table)
-        wanted = floats if floats is not None and table.is_floating_point() else table.dtype
-        return table.to(wanted).contiguous()
+    def empty(self, rows: int, allocate: Allocate = ops.empty) -> RowBlock:
+        """Makes a block of rows that are not yet written."""
+        made = {name: allocate((rows, *field.shape), field.dtype) for name, field in self._fields.items()}
+        return RowBlock.of(made)
 
-    attributes = {
-        group: {name: rows(table) for name, table in part.attributes.get(group, {}).items()}
-        for group in (*schema.node_groups, *schema.edge_groups)
-    }
-    original, index = dict[Group, Tensor](), dict[Group, RowIndex]()
-    for number, group in enumerate(schema.node_groups):
-        original[group] = part.original_ids(number).to(part.book.id_dtype)
-        index[group] = NodeIndex()
-        for name, split in part.splits.get(group, {}).items():
-            attributes[group].setdefault(f"{name}_mask", _mask(len(original[group]), split))
-    for group, edges in zip(schema.edge_groups, part.relations, strict=True):
-        index[group] = EdgeIndex.of(edges) if attributes[group] else EdgeIndex()
-    return LocalShard(original, attributes, index)
+    def gather(self, out: RowBlock, tables: RowBlock, index: Tensor) -> None:
+        """Copies the rows ``index`` [n] of ``tables`` to ``out``."""
+        columns = tables.columns
+        for name, column in out.columns.items():
+            ops.put_rows(column, columns[name], index, self._threads)
+
+    def pack(self, tables: RowBlock, index: Tensor, out: Tensor) -> None:
+        """Writes the rows ``index`` [n] of ``tables`` as bytes. ``out``: [n * wire_bytes] uint8."""
+        columns = tables.columns
+        for name, column in self._columns(out).items():
+            ops.put_rows(column, _bytes_of(columns[name]), index, self._threads)
+        if self.row_bytes < self.wire_bytes:
+            out.view(-1, self.wire_bytes)[:, self.row_bytes :] = 0
+
+    def unpack(self, packed: Tensor, out: RowBlock) -> None:
+        """Reads rows that `pack` wrote, one for each row of ``out``."""
+        columns = out.columns
+        for name, column in self._columns(packed).items():
+            ops.put_rows(_bytes_of(columns[name]), column, None, self._threads)
+
+    def _columns(self, packed: Tensor) -> dict[str, Tensor]:
+        """Returns the bytes of each column of packed rows, [n, bytes] strided."""
+        if self._layout is None or not self.wire_bytes:
+            return {}
+        rows, offsets = packed.view(-1, self.wire_bytes), self._layout.offsets
+        return {
+            name: rows[:, offsets[name] : offsets[name] + field.bytes]
+            for name, field in self._fields.items()
+            if field.bytes
+        }
 
 
-def _mask(count: int, index: Tensor) -> Tensor:
-    mask = torch.zeros(count, dtype=torch.bool)
-    mask[index] = True
-    return mask
-
-
-def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
-    """Copies a rank's shard to memory that its host shares; returns the host's shards by rank.
-    Collective.
-
-    Returns:
-        The shards of this host's ranks, by rank.
-    """
-    if len(set(comm.hosts)) == comm.size:
-        return {comm.rank: own}  # nobody has anybody to share with
-    alone = len(comm.ranks_of_host) == 1
-    shared = share_arrays(comm, {} if alone else own.arrays())
-    return {comm.rank: own} if alone else {rank: own.like(arrays) for rank, arrays in shared.items()}
+def _bytes_of(table: Tensor) -> Tensor:
+    rows, width = table.size(0), math.prod(table.shape[1:]) * table.element_size()
+    if not rows or not width:
+        return torch.empty(rows, width, dtype=torch.uint8)
+    return table.view(rows, -1).view(torch.uint8)

@@ -15,6 +15,43 @@ from pyg_batchgnn.partition.move import add_rows, group_by_range, pull, rows_per
 from pyg_batchgnn.partition.multilevel.rank_graph import Ghosts, RankGraph
 from pyg_batchgnn.partition.release import release_memory
 
+# Contract #########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseLevel:
+    """A coarse graph and the way back to the finer one."""
+
+    graph: RankGraph  # the coarse graph
+    nodes: Ghosts  # the distinct coarse nodes of this rank's finer nodes
+    row: Tensor  # [n] int32, the row in ``nodes`` of each of this rank's finer nodes
+
+    def project(self, values: Tensor) -> Tensor:
+        """Returns the values of coarse nodes for this rank's finer nodes, [n]. Collective."""
+        return self.nodes.pull(self.graph.comm, values)[self.row.to(torch.int64)]
+
+
+def contract(graph: RankGraph, clusters: Clusters) -> CoarseLevel:
+    """Returns the graph whose nodes are the clusters. Collective.
+
+    It has at most half as many entries as the finer graph on each rank, or a million: the lightest
+    edges are dropped.
+    """
+    comm, nodes = graph.comm, graph.lists.num_nodes
+    names, row = ops.number_ghosts(clusters.label[:nodes].contiguous(), range(0), graph.total)
+    found, _ = Ghosts.of(comm, names, graph.bounds, torch.empty(0, dtype=torch.int64))
+    needed, used = found.needed.to(torch.int64), torch.zeros(nodes, dtype=torch.bool)
+    used[needed] = True
+    counts = comm.all_gather(used.sum().view(1), MessageKind.PARTITION).rows
+    bounds = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+    number = used.cumsum(0) - 1
+    coarse = found.pull(comm, (number + bounds[comm.rank]).to(graph.id_dtype))
+    coarse_nodes = replace(found, ids=coarse, needed=number[needed].to(torch.int32))
+    del needed, number
+    lists = gather_lists(graph, graph.with_ghosts(coarse[row.to(torch.int64)]), bounds)
+    return CoarseLevel(RankGraph.of(comm, bounds, lists, clusters.weight[used]), coarse_nodes, row)
+
+
 # Clusters #########################################################################################
 
 # Clusters over ranks, by size-constrained label propagation (Meyerhenke, Sanders and Schulz 2017).
@@ -119,106 +156,6 @@ def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
     indptr = lists.indptr[nodes.start : nodes.stop + 1] - begin
     own = lists.node_weight[nodes.start : nodes.stop]
     return WeightedGraph(indptr, local, own, weight, others.numel()), others
-
-
-# Heaviest edges ###################################################################################
-
-# A bounded number of edges, the heaviest, so that coarse graphs fit where finer ones did.
-#
-# DistDGL reduces coarse graphs in this way too (Zheng et al. 2020).
-
-
-#: Edges are told apart by their weights, up to _HEAVY, and by _SHADES shades that a hash of the two
-#: ends gives. The two ends of an edge find the same class for it.
-_HEAVY, _SHADES = 256, 256
-#: Classes are looked up for this many edges at a time.
-_EDGES = 1 << 16
-#: Free memory goes back to the system after this many pieces that were thinned.
-_OFTEN = 8
-
-
-class HeaviestEdges:
-    """Collects the lists of consecutive nodes, piece by piece, and keeps the heaviest edges.
-
-    Where there are more edges than ``limit``, the lightest are dropped, from the lists of both
-    ends.
-    """
-
-    def __init__(self, first: int, limit: int | None) -> None:
-        self.limit, self.least = limit, 0
-        self._next = first
-        self._firsts, self._pieces = list[int](), list[MergedLists]()
-        self._counts = torch.zeros(_HEAVY * _SHADES, dtype=torch.int64)
-
-    def add(self, lists: MergedLists) -> None:
-        if lists.uniform:
-            lists = lists._replace(weight=torch.full_like(lists.ids, lists.uniform, dtype=torch.int32))
-        first, self._next = self._next, self._next + lists.indptr.numel() - 1
-        if self.limit is None:
-            self._pieces.append(lists)
-            return
-        if self.least > 0:
-            lists = _from_class(lists, first, self.least)
-        for edges in _pieces_of(lists):
-            self._counts += torch.bincount(_classes(lists, first, edges), minlength=self._counts.numel())
-        self._firsts.append(first)
-        self._pieces.append(lists)
-        if sum(piece.ids.numel() for piece in self._pieces) > self.limit + self.limit // 8:
-            self._drop(self._needed(self.limit))
-
-    def finish(self, comm: Communicator) -> MergedLists:
-        """Returns all lists, without the edges that any rank had to drop. Collective."""
-        if self.limit is not None:
-            self._drop(comm.max(max(self.least, self._needed(self.limit))))
-        pieces, self._pieces = self._pieces, []
-        degrees = [piece.indptr.diff() for piece in pieces]
-        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), *degrees]).cumsum(0)
-        ids, weights = [piece.ids for piece in pieces], [piece.weight for piece in pieces]
-        del pieces
-        joined = torch.cat(ids)
-        del ids
-        release_memory()
-        weight = torch.cat(weights)
-        del weights
-        release_memory()
-        uniform = int(weight[0]) if len(weight) and bool((weight == weight[0]).all()) else 0
-        return MergedLists(indptr, joined, weight, uniform)
-
-    def _needed(self, limit: int) -> int:
-        """Returns the lowest class whose edges and heavier ones are within the limit."""
-        above = self._counts.flip(0).cumsum(0).flip(0)
-        return int((above > limit).sum())
-
-    def _drop(self, least: int) -> None:
-        if least > self.least:
-            self.least = least
-            self._counts[:least] = 0
-            for at, piece in enumerate(self._pieces):
-                self._pieces[at] = _from_class(piece, self._firsts[at], least)
-                if at % _OFTEN == 0:
-                    release_memory()  # or the old pieces would stay beside the new ones
-
-
-def _pieces_of(lists: MergedLists) -> list[range]:
-    edges = lists.ids.numel()
-    return [range(begin, min(begin + _EDGES, edges)) for begin in range(0, edges, _EDGES)]
-
-
-def _classes(lists: MergedLists, first: int, edges: range) -> Tensor:
-    """Returns the classes of some edges, [x] int64: the heavier the higher."""
-    at = torch.arange(edges.start, edges.stop)
-    node = torch.searchsorted(lists.indptr, at, right=True) - 1 + first
-    other = lists.ids[edges.start : edges.stop].to(torch.int64)
-    shade = fold_key(torch.minimum(node, other), torch.maximum(node, other)) & (_SHADES - 1)
-    return (lists.weight[edges.start : edges.stop].to(torch.int64).clamp(max=_HEAVY) - 1) * _SHADES + shade
-
-
-def _from_class(lists: MergedLists, first: int, least: int) -> MergedLists:
-    if not lists.ids.numel():
-        return lists
-    kept = torch.cat([_classes(lists, first, edges) >= least for edges in _pieces_of(lists)])
-    before = torch.cat([torch.zeros(1, dtype=torch.int64), kept.cumsum(0)])
-    return MergedLists(before[lists.indptr], lists.ids[kept], lists.weight[kept], 0)
 
 
 # Coarse lists #####################################################################################
@@ -332,38 +269,101 @@ def _merge(rows: Tensor, own: range) -> ops.MergedLists:
     return ops.merge_neighbours(indptr, ids, weight, own.start)
 
 
-# Contract #########################################################################################
+# Heaviest edges ###################################################################################
+
+# A bounded number of edges, the heaviest, so that coarse graphs fit where finer ones did.
+#
+# DistDGL reduces coarse graphs in this way too (Zheng et al. 2020).
 
 
-@dataclass(frozen=True, eq=False)
-class CoarseLevel:
-    """A coarse graph and the way back to the finer one."""
-
-    graph: RankGraph  # the coarse graph
-    nodes: Ghosts  # the distinct coarse nodes of this rank's finer nodes
-    row: Tensor  # [n] int32, the row in ``nodes`` of each of this rank's finer nodes
-
-    def project(self, values: Tensor) -> Tensor:
-        """Returns the values of coarse nodes for this rank's finer nodes, [n]. Collective."""
-        return self.nodes.pull(self.graph.comm, values)[self.row.to(torch.int64)]
+#: Edges are told apart by their weights, up to _HEAVY, and by _SHADES shades that a hash of the two
+#: ends gives. The two ends of an edge find the same class for it.
+_HEAVY, _SHADES = 256, 256
+#: Classes are looked up for this many edges at a time.
+_EDGES = 1 << 16
+#: Free memory goes back to the system after this many pieces that were thinned.
+_OFTEN = 8
 
 
-def contract(graph: RankGraph, clusters: Clusters) -> CoarseLevel:
-    """Returns the graph whose nodes are the clusters. Collective.
+class HeaviestEdges:
+    """Collects the lists of consecutive nodes, piece by piece, and keeps the heaviest edges.
 
-    It has at most half as many entries as the finer graph on each rank, or a million: the lightest
-    edges are dropped.
+    Where there are more edges than ``limit``, the lightest are dropped, from the lists of both
+    ends.
     """
-    comm, nodes = graph.comm, graph.lists.num_nodes
-    names, row = ops.number_ghosts(clusters.label[:nodes].contiguous(), range(0), graph.total)
-    found, _ = Ghosts.of(comm, names, graph.bounds, torch.empty(0, dtype=torch.int64))
-    needed, used = found.needed.to(torch.int64), torch.zeros(nodes, dtype=torch.bool)
-    used[needed] = True
-    counts = comm.all_gather(used.sum().view(1), MessageKind.PARTITION).rows
-    bounds = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
-    number = used.cumsum(0) - 1
-    coarse = found.pull(comm, (number + bounds[comm.rank]).to(graph.id_dtype))
-    coarse_nodes = replace(found, ids=coarse, needed=number[needed].to(torch.int32))
-    del needed, number
-    lists = gather_lists(graph, graph.with_ghosts(coarse[row.to(torch.int64)]), bounds)
-    return CoarseLevel(RankGraph.of(comm, bounds, lists, clusters.weight[used]), coarse_nodes, row)
+
+    def __init__(self, first: int, limit: int | None) -> None:
+        self.limit, self.least = limit, 0
+        self._next = first
+        self._firsts, self._pieces = list[int](), list[MergedLists]()
+        self._counts = torch.zeros(_HEAVY * _SHADES, dtype=torch.int64)
+
+    def add(self, lists: MergedLists) -> None:
+        if lists.uniform:
+            lists = lists._replace(weight=torch.full_like(lists.ids, lists.uniform, dtype=torch.int32))
+        first, self._next = self._next, self._next + lists.indptr.numel() - 1
+        if self.limit is None:
+            self._pieces.append(lists)
+            return
+        if self.least > 0:
+            lists = _from_class(lists, first, self.least)
+        for edges in _pieces_of(lists):
+            self._counts += torch.bincount(_classes(lists, first, edges), minlength=self._counts.numel())
+        self._firsts.append(first)
+        self._pieces.append(lists)
+        if sum(piece.ids.numel() for piece in self._pieces) > self.limit + self.limit // 8:
+            self._drop(self._needed(self.limit))
+
+    def finish(self, comm: Communicator) -> MergedLists:
+        """Returns all lists, without the edges that any rank had to drop. Collective."""
+        if self.limit is not None:
+            self._drop(comm.max(max(self.least, self._needed(self.limit))))
+        pieces, self._pieces = self._pieces, []
+        degrees = [piece.indptr.diff() for piece in pieces]
+        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), *degrees]).cumsum(0)
+        ids, weights = [piece.ids for piece in pieces], [piece.weight for piece in pieces]
+        del pieces
+        joined = torch.cat(ids)
+        del ids
+        release_memory()
+        weight = torch.cat(weights)
+        del weights
+        release_memory()
+        uniform = int(weight[0]) if len(weight) and bool((weight == weight[0]).all()) else 0
+        return MergedLists(indptr, joined, weight, uniform)
+
+    def _needed(self, limit: int) -> int:
+        """Returns the lowest class whose edges and heavier ones are within the limit."""
+        above = self._counts.flip(0).cumsum(0).flip(0)
+        return int((above > limit).sum())
+
+    def _drop(self, least: int) -> None:
+        if least > self.least:
+            self.least = least
+            self._counts[:least] = 0
+            for at, piece in enumerate(self._pieces):
+                self._pieces[at] = _from_class(piece, self._firsts[at], least)
+                if at % _OFTEN == 0:
+                    release_memory()  # or the old pieces would stay beside the new ones
+
+
+def _pieces_of(lists: MergedLists) -> list[range]:
+    edges = lists.ids.numel()
+    return [range(begin, min(begin + _EDGES, edges)) for begin in range(0, edges, _EDGES)]
+
+
+def _classes(lists: MergedLists, first: int, edges: range) -> Tensor:
+    """Returns the classes of some edges, [x] int64: the heavier the higher."""
+    at = torch.arange(edges.start, edges.stop)
+    node = torch.searchsorted(lists.indptr, at, right=True) - 1 + first
+    other = lists.ids[edges.start : edges.stop].to(torch.int64)
+    shade = fold_key(torch.minimum(node, other), torch.maximum(node, other)) & (_SHADES - 1)
+    return (lists.weight[edges.start : edges.stop].to(torch.int64).clamp(max=_HEAVY) - 1) * _SHADES + shade
+
+
+def _from_class(lists: MergedLists, first: int, least: int) -> MergedLists:
+    if not lists.ids.numel():
+        return lists
+    kept = torch.cat([_classes(lists, first, edges) >= least for edges in _pieces_of(lists)])
+    before = torch.cat([torch.zeros(1, dtype=torch.int64), kept.cumsum(0)])
+    return MergedLists(before[lists.indptr], lists.ids[kept], lists.weight[kept], 0)

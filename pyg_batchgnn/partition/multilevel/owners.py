@@ -24,6 +24,28 @@ from pyg_batchgnn.partition.policy import Metis, TwoLevel
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.partition.release import release_memory
 
+# Owners ###########################################################################################
+
+
+def balanced_owners(
+    comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: TwoLevel, parts: int, seed: int
+) -> Tensor:
+    hosts = hosts_of_parts(comm, parts) if policy.hosts is None else policy.hosts
+    if parts % hosts:
+        raise ValueError(f"{parts} parts cannot be spread evenly over {hosts} hosts; choose a multiple")
+    release_memory()
+    limits = read_limits(comm, part, dataset, policy, parts)
+    release_memory()
+    graph = symmetric_graph(comm, part, limits.weight)
+    release_memory()
+    cut = cut_by_metis if isinstance(policy, Metis) else cut_by_levels
+    owner = cut_by_hosts(graph, limits.balance, hosts, fold_key(0, seed), cut)
+    del graph
+    release_memory()
+    warn_of_unmet(comm, limits, owner)
+    return owner
+
+
 # Hosts ############################################################################################
 
 # Two levels: a graph is cut for the hosts first, then each host's share for its ranks.
@@ -206,25 +228,3 @@ def _candidates() -> Iterator[str]:
 
 def _pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:
     return None if array is None else array.ctypes.data_as(ctypes.c_void_p)
-
-
-# Owners ###########################################################################################
-
-
-def balanced_owners(
-    comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: TwoLevel, parts: int, seed: int
-) -> Tensor:
-    hosts = hosts_of_parts(comm, parts) if policy.hosts is None else policy.hosts
-    if parts % hosts:
-        raise ValueError(f"{parts} parts cannot be spread evenly over {hosts} hosts; choose a multiple")
-    release_memory()
-    limits = read_limits(comm, part, dataset, policy, parts)
-    release_memory()
-    graph = symmetric_graph(comm, part, limits.weight)
-    release_memory()
-    cut = cut_by_metis if isinstance(policy, Metis) else cut_by_levels
-    owner = cut_by_hosts(graph, limits.balance, hosts, fold_key(0, seed), cut)
-    del graph
-    release_memory()
-    warn_of_unmet(comm, limits, owner)
-    return owner

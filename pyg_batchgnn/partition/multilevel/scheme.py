@@ -14,6 +14,86 @@ from pyg_batchgnn.partition.multilevel.contract import CoarseLevel, contract, fi
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph, gather_graph
 from pyg_batchgnn.partition.release import release_memory
 
+# All levels #######################################################################################
+
+
+#: A coarse graph is gathered if it has at most one of _GATHERED of a rank's share of the entries of
+#: the whole graph, or FEW of them. Cutting it takes several times its memory.
+_GATHERED, FEW = 8, 1 << 20
+#: No cluster has more than one of _CLUSTERS of a part's mean weight.
+_CLUSTERS = 32
+#: Coarsening ends with a level that keeps more than this share of the nodes.
+_STALLED = 0.95
+
+
+def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
+    """Coarsens, cuts, and refines on the way back; [n] int32, this rank's parts. Collective."""
+    levels = _coarsen(graph, balance, key)
+    coarsest = levels[-1].graph if levels else graph
+    found = cut_coarsest(coarsest, balance.parts, balance.limit, fold_key(key, -1))
+    for depth in range(len(levels) - 1, -1, -1):
+        finer = levels[depth - 1].graph if depth else graph
+        found = levels.pop().project(found)
+        found = refine(finer, found, balance.limit, balance.parts, fold_key(key, -2 - depth))
+    return found
+
+
+def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
+    """Returns ever coarser graphs, the last small enough for one rank. Collective.
+
+    Several ranks never gather the graph itself.
+    """
+    comm, levels = graph.comm, list[CoarseLevel]()
+    if comm.size == 1:
+        return levels
+    share = graph.total_entries // comm.size
+    most = (balance.total // (_CLUSTERS * balance.parts)).clamp(min=1)
+    now, edges = graph, share * comm.size
+    while not levels or edges > max(share // _GATHERED, FEW):
+        clusters = find_clusters(now, most, fold_key(key, len(levels)))
+        release_memory()
+        level = contract(now, clusters)
+        release_memory()
+        levels.append(level)
+        stalled = level.graph.total > _STALLED * now.total
+        now, edges = level.graph, level.graph.total_entries
+        if stalled:
+            break
+    return levels
+
+
+# The coarsest graph ###############################################################################
+
+
+#: At least TRIES ranks cut the coarsest graph, and more while all of them together look at no more
+#: than ENTRIES of its entries. More tries on a large graph seldom find a better partition, and
+#: where ranks share cores each takes time from the others.
+TRIES, ENTRIES = 2, 1 << 18
+#: The int32 words of the excess and the cut of a partition.
+_QUALITY = 4
+
+
+def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tensor:
+    """Returns the parts of this rank's nodes, [n] int32. Collective.
+
+    The first ranks cut the whole graph, each with a key of its own. The best partition is taken:
+    the one with the least excess over the limits, and among these the one that cuts the least.
+    """
+    comm = graph.comm
+    tries = min(max(TRIES, ENTRIES // max(graph.total_entries, 1)), comm.size)
+    whole = gather_graph(graph, range(tries))
+    sent = [torch.empty(0, dtype=torch.int32)] * comm.size
+    if comm.rank < tries:
+        mine = ops.solve_partition(whole, parts, limit, ops.to_signed(fold_key(key, comm.rank)))
+        quality = torch.tensor([mine.excess, mine.cut], dtype=torch.float64).view(torch.int32)
+        of_ranks = mine.part.split(graph.bounds.diff().tolist())
+        sent = [torch.cat([quality, part]) for part in of_ranks]
+    found = comm.exchange(sent, None, MessageKind.PARTITION).split()[:tries]
+    qualities = torch.cat([one[:_QUALITY] for one in found]).view(torch.float64).view(-1, 2).tolist()
+    best = qualities.index(min(qualities))
+    return found[best][_QUALITY:].clone()
+
+
 # Refinement #######################################################################################
 
 # Refinement over ranks: each rank moves its nodes in order of gain, while those of the others
@@ -66,83 +146,3 @@ def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor
 def _load(graph: RankGraph, part: Tensor, parts: int) -> Tensor:
     load = torch.zeros(parts, graph.lists.node_weight.size(1), dtype=torch.int64)
     return add_rows(load, part, graph.lists.node_weight.to(torch.int64))
-
-
-# The coarsest graph ###############################################################################
-
-
-#: At least TRIES ranks cut the coarsest graph, and more while all of them together look at no more
-#: than ENTRIES of its entries. More tries on a large graph seldom find a better partition, and
-#: where ranks share cores each takes time from the others.
-TRIES, ENTRIES = 2, 1 << 18
-#: The int32 words of the excess and the cut of a partition.
-_QUALITY = 4
-
-
-def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tensor:
-    """Returns the parts of this rank's nodes, [n] int32. Collective.
-
-    The first ranks cut the whole graph, each with a key of its own. The best partition is taken:
-    the one with the least excess over the limits, and among these the one that cuts the least.
-    """
-    comm = graph.comm
-    tries = min(max(TRIES, ENTRIES // max(graph.total_entries, 1)), comm.size)
-    whole = gather_graph(graph, range(tries))
-    sent = [torch.empty(0, dtype=torch.int32)] * comm.size
-    if comm.rank < tries:
-        mine = ops.solve_partition(whole, parts, limit, ops.to_signed(fold_key(key, comm.rank)))
-        quality = torch.tensor([mine.excess, mine.cut], dtype=torch.float64).view(torch.int32)
-        of_ranks = mine.part.split(graph.bounds.diff().tolist())
-        sent = [torch.cat([quality, part]) for part in of_ranks]
-    found = comm.exchange(sent, None, MessageKind.PARTITION).split()[:tries]
-    qualities = torch.cat([one[:_QUALITY] for one in found]).view(torch.float64).view(-1, 2).tolist()
-    best = qualities.index(min(qualities))
-    return found[best][_QUALITY:].clone()
-
-
-# All levels #######################################################################################
-
-
-#: A coarse graph is gathered if it has at most one of _GATHERED of a rank's share of the entries of
-#: the whole graph, or FEW of them. Cutting it takes several times its memory.
-_GATHERED, FEW = 8, 1 << 20
-#: No cluster has more than one of _CLUSTERS of a part's mean weight.
-_CLUSTERS = 32
-#: Coarsening ends with a level that keeps more than this share of the nodes.
-_STALLED = 0.95
-
-
-def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
-    """Coarsens, cuts, and refines on the way back; [n] int32, this rank's parts. Collective."""
-    levels = _coarsen(graph, balance, key)
-    coarsest = levels[-1].graph if levels else graph
-    found = cut_coarsest(coarsest, balance.parts, balance.limit, fold_key(key, -1))
-    for depth in range(len(levels) - 1, -1, -1):
-        finer = levels[depth - 1].graph if depth else graph
-        found = levels.pop().project(found)
-        found = refine(finer, found, balance.limit, balance.parts, fold_key(key, -2 - depth))
-    return found
-
-
-def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
-    """Returns ever coarser graphs, the last small enough for one rank. Collective.
-
-    Several ranks never gather the graph itself.
-    """
-    comm, levels = graph.comm, list[CoarseLevel]()
-    if comm.size == 1:
-        return levels
-    share = graph.total_entries // comm.size
-    most = (balance.total // (_CLUSTERS * balance.parts)).clamp(min=1)
-    now, edges = graph, share * comm.size
-    while not levels or edges > max(share // _GATHERED, FEW):
-        clusters = find_clusters(now, most, fold_key(key, len(levels)))
-        release_memory()
-        level = contract(now, clusters)
-        release_memory()
-        levels.append(level)
-        stalled = level.graph.total > _STALLED * now.total
-        now, edges = level.graph, level.graph.total_entries
-        if stalled:
-            break
-    return levels
