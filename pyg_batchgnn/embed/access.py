@@ -13,9 +13,9 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Header, MessageKind
-from pyg_batchgnn.embed.load import export_table, load_tables, read_table, save_tables
-from pyg_batchgnn.embed.plan import StepPlanner
+from pyg_batchgnn.embed.step_plan import StepPlanner
 from pyg_batchgnn.embed.steps import read_rows
+from pyg_batchgnn.embed.table_files import export_table, load_tables, read_table, save_tables
 from pyg_batchgnn.embed.tables import EmbeddingTable, EmbeddingTables
 from pyg_batchgnn.partition import share_arrays
 from pyg_batchgnn.store import DistFeatureStore, internal_ids

@@ -16,8 +16,8 @@ from torch_geometric.data import HeteroData
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.embed.access import AccessibleTables
-from pyg_batchgnn.embed.plan import StepPlanner
 from pyg_batchgnn.embed.rules import UpdateRule
+from pyg_batchgnn.embed.step_plan import StepPlanner
 from pyg_batchgnn.embed.steps import Leaves, Step, StepOrder
 from pyg_batchgnn.embed.tables import InitialRows
 from pyg_batchgnn.sample import SampledMinibatch

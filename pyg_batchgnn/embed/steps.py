@@ -21,7 +21,7 @@ from torch.utils.weak import TensorWeakRef
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Handle
-from pyg_batchgnn.embed.plan import StepPlan, TablePlan
+from pyg_batchgnn.embed.step_plan import StepPlan, TablePlan
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.ops import RowChanges, RowGradients, RowStep
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_batchgnn.loader.inputs import OwnerNodes, OwnPositions, Places, StepInputs
+from pyg_batchgnn.loader.node_inputs import OwnerNodes, OwnPositions, Places, StepInputs
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.ops import INTEGERS, check_range, digest_text, fold_key, minibatch_key
 from pyg_batchgnn.sample import (

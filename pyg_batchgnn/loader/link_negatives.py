@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
-from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes
 from pyg_batchgnn.loader.link_inputs import (
     LinkGraph,
     LinkInputs,
@@ -23,6 +22,7 @@ from pyg_batchgnn.loader.link_inputs import (
     typed_links,
     untyped_links,
 )
+from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
 from pyg_batchgnn.sample import (
     Direction,
     LateNegatives,

@@ -14,8 +14,8 @@ from torch_geometric.loader import NodeLoader
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
-from pyg_batchgnn.loader.inputs import InputRequest, Inputs, InputsT
 from pyg_batchgnn.loader.link_negatives import LinkPlace, LinksHere
+from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT
 from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest, has_edge_attributes
 from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.position import Order, order_of

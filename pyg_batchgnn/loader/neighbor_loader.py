@@ -10,10 +10,10 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
 from torch_geometric.loader.link_loader import LinkLoader
 
-from pyg_batchgnn.loader.inputs import NodeRequest
 from pyg_batchgnn.loader.link_inputs import UserLinks
 from pyg_batchgnn.loader.link_negatives import LinkRequest, NegativeRequest
 from pyg_batchgnn.loader.local_setup import LocalSetup
+from pyg_batchgnn.loader.node_inputs import NodeRequest
 from pyg_batchgnn.loader.options import (
     LoaderOptions,
     SamplingRequest,

@@ -22,8 +22,8 @@ from torch_geometric.sampler.base import SubgraphType
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import MeasureCost
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
-from pyg_batchgnn.loader.inputs import InputRequest, Inputs, InputsT, StepInputs
 from pyg_batchgnn.loader.link_negatives import LinkPlace
+from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT, StepInputs
 from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
 from pyg_batchgnn.loader.position import Remainder, order_of
 from pyg_batchgnn.loader.prefetch import World, drain

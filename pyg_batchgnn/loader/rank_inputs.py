@@ -14,9 +14,9 @@ from torch import Tensor
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator, Handle
-from pyg_batchgnn.loader.inputs import NodeInputs, OwnerNodes, OwnPositions
 from pyg_batchgnn.loader.link_inputs import RelationLinks, described, links_sum
 from pyg_batchgnn.loader.link_negatives import LinksHere, PlannedNegatives, WantedNegatives
+from pyg_batchgnn.loader.node_inputs import NodeInputs, OwnerNodes, OwnPositions
 from pyg_batchgnn.loader.options import Features, SamplingRequest
 from pyg_batchgnn.loader.pipeline import NO_IDS, NumberSeeds
 from pyg_batchgnn.loader.prefetch import Executor, T, World, drawn_seed

@@ -15,7 +15,7 @@ from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
 from pyg_batchgnn.history import HaloSampler, OwnRowFetcher
 from pyg_batchgnn.loader.budget import AttributeCost
 from pyg_batchgnn.loader.export import BlockExporter, Exporter, NativeExporter
-from pyg_batchgnn.loader.inputs import InputRequest, Inputs, InputsT, NodeInputs, NodeRequest
+from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT, NodeInputs, NodeRequest
 from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest
 from pyg_batchgnn.loader.pipeline import (
     Composition,

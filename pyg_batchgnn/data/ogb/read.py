@@ -17,7 +17,7 @@ from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.folder import read_folder
 from pyg_batchgnn.data.meta import read_meta
 from pyg_batchgnn.data.ogb.convert import convert, raw_files, raw_sizes
-from pyg_batchgnn.data.ogb.tables import OGB_TABLES, OgbTable
+from pyg_batchgnn.data.ogb.facts import OGB_TABLES, OgbTable
 from pyg_batchgnn.data.places import DATA_VARIABLE
 
 # Read #############################################################################################
