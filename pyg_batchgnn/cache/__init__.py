@@ -12,10 +12,4 @@ if TYPE_CHECKING:
 else:
     __getattr__ = late_names(__name__)
 
-__all__ = [
-    "Aggregation",
-    "AggregationCache",
-    "AllNodes",
-    "is_aggregation_cache",
-    "verify_aggregation_cache",
-]
+__all__ = ["Aggregation", "AggregationCache", "AllNodes", "is_aggregation_cache", "verify_aggregation_cache"]

@@ -173,10 +173,6 @@ class AggregationCache:
 
         They are compared by fingerprint, unless they are the very tensors that the cache was made
         of. Features that the data does not have are not compared.
-
-        Args:
-            data: the user's data.
-            graph: its graph.
         """
         if self.origin is not None and self.origin.is_of(data, graph):
             return
@@ -189,7 +185,6 @@ class AggregationCache:
 
 
 def check_plain(schema: Schema) -> None:
-    """Raises ValueError unless a graph has one node type and one relation."""
     if not schema.is_plain:
         raise ValueError(
             f"an aggregation cache is for graphs of one node type and one relation, but this one has "
@@ -210,20 +205,14 @@ class Origin:
     """The edges and the features that a cache was made of, held weakly.
 
     By them the data is recognised without being read again.
-
-    Attributes:
-        edges: the ``edge_index`` of a ``Data``, or the sources of a `CscGraph`.
-        x: the features.
-        versions: the version counters of both.
     """
 
-    edges: weakref.ref[Tensor]
-    x: weakref.ref[Tensor]
-    versions: tuple[int, int]
+    edges: weakref.ref[Tensor]  # the ``edge_index`` of a ``Data``, or the sources of a `CscGraph`
+    x: weakref.ref[Tensor]  # the features
+    versions: tuple[int, int]  # the version counters of both
 
     @classmethod
     def of(cls, data: Any) -> Origin | None:
-        """Returns the origin of a cache of ``data``; None if it could not be recognised."""
         if isinstance(data, HeteroData):
             return None
         if isinstance(data, Data):
@@ -262,9 +251,7 @@ class _Pass:
     """Passes over all nodes that a process owns, in pieces. All methods are collective over ranks.
 
     Args:
-        graph: the graph and its features.
         budget: bytes of a piece, about; None: an eighth of the free memory.
-        threads: at most this many threads; torch's own number where None.
         progress: True shows a progress bar on the standard error of the first rank.
 
     Raises:
@@ -286,7 +273,6 @@ class _Pass:
         return str(self.features.dtype).removeprefix("torch.")
 
     def build(self, kind: Aggregation, origin: Origin | None) -> AggregationCache:
-        """Aggregates the features."""
         own, features = self.own, self.features
         dtype = result_dtype(features)
         scale = own_scale(own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
@@ -305,12 +291,6 @@ class _Pass:
         return AggregationCache(kind, rows, out, self.fingerprint(edges), self._graph.store, origin)
 
     def load(self, path: Path, meta: CacheMeta, origin: Origin | None) -> AggregationCache:
-        """Reads the aggregates in a folder.
-
-        Raises:
-            DatasetError: on every rank, where the folder is of another graph or of other features,
-                or where its file is damaged or missing on any rank.
-        """
         check_features(self.features)
         fingerprint = self.fingerprint(self.sum_of_edges("comparing with the aggregation cache"))
         meta.check_fingerprint(path, fingerprint)
@@ -320,7 +300,6 @@ class _Pass:
         return AggregationCache(meta.kind, rows, out, fingerprint, self._graph.store, origin)
 
     def sum_of_edges(self, title: str) -> int:
-        """Returns the sum of the digests of this process's edges."""
         edges = 0
         for piece in self._pieces({}, title):
             edges += digest_edges(self.own, piece)
@@ -335,7 +314,6 @@ class _Pass:
         return GraphFingerprint.of(self.num_nodes, self.own.num_edges, columns, self.dtype_name, *sums)
 
     def _pieces(self, tables: Mapping[str, ReadableRows], title: str) -> Iterator[RelationPiece]:
-        """Yields the owned nodes in pieces that hold some columns of the sources."""
         reads = PassReads([_ONLY], {_ONLY: tables})
         with progress_bar(title, self.own.node.numel(), self._shows) as advance:
             for piece in self._graph.pieces(reads, self._budget):

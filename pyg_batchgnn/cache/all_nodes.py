@@ -11,13 +11,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.build import check_features, in_degrees
 from pyg_batchgnn.cache.contexts import context_of
-from pyg_batchgnn.cache.pieces import (
-    PassReads,
-    Piece,
-    ReadableRows,
-    SourceNumbers,
-    progress_bar,
-)
+from pyg_batchgnn.cache.pieces import PassReads, Piece, ReadableRows, SourceNumbers, progress_bar
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import InEdges, check_budget
 from pyg_batchgnn.types import NodePiece, NodePieceRows, Relation, Schema, SourceValues
@@ -107,9 +101,7 @@ class AllNodes:
         Args:
             rows: [n, F] of the layer before, by node type and by rank, of each rank whose memory
                 this one can read. Rows of other types are not read.
-            relations: the relations whose edges are read.
             result_bytes: by node type, bytes that the caller takes for each target.
-            title: of the progress bar.
         """
         number = self.schema.type_number
         reads = PassReads(
@@ -135,8 +127,9 @@ class AllNodes:
         ops.empty_cache()  # its blocks have sizes that are not needed again
 
     def allocate(self, node_type: str, columns: int, dtype: torch.dtype) -> ReadableRows:
-        """Makes a table for the owned nodes of a type. Returns those that this rank can read, by
-        rank."""
+        """Makes a table for a type's owned nodes. Returns the tables that this rank can read, by
+        rank.
+        """
         return self._context.allocate((self.node_of(node_type).numel(), columns), dtype)
 
     def degrees(self, relation: Relation, with_loops: bool) -> SourceValues:
@@ -155,7 +148,6 @@ class AllNodes:
         return self._degrees[known]
 
     def _by_name(self, piece: Piece) -> NodePiece:
-        """Returns a piece by names of types and relations."""
         names, edges = self.schema.node_types, {}
         for relation, indices in piece.indices.items():
             rows = piece.targets[self.schema.target_types[relation]]

@@ -15,7 +15,7 @@ from pyg_batchgnn.cache.pieces import RelationPiece
 from pyg_batchgnn.ops import OwnedEdges, digest_text
 from pyg_batchgnn.types import FEATURES
 
-# Kinds ############################################################################################
+# Aggregations #####################################################################################
 
 
 _NOT_FIXED = {
@@ -59,7 +59,7 @@ class Aggregation(str, enum.Enum):
         )
 
 
-# Build ############################################################################################
+# Computing ########################################################################################
 
 
 #: The name of the column of GCN's factors in pieces.
@@ -99,7 +99,6 @@ def check_features(table: Tensor) -> None:
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Returns the type in which features of a type are summed."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
@@ -109,12 +108,7 @@ def own_scale(own: OwnedEdges, dtype: torch.dtype) -> Tensor:
 
 
 def in_degrees(own: OwnedEdges, with_loops: bool) -> Tensor:
-    """Returns the number of in-edges of each owned node, [n] int64.
-
-    Args:
-        own: the in-edges.
-        with_loops: True counts edges from a node to itself too.
-    """
+    """Returns the number of in-edges of each owned node, [n] int64."""
     degrees = own.in_edges.degrees
     for rows in () if with_loops else row_blocks(own.node.numel()):
         targets = own.in_edges.targets(rows)
@@ -124,7 +118,6 @@ def in_degrees(own: OwnedEdges, with_loops: bool) -> Tensor:
 
 
 def row_blocks(count: int) -> Iterator[range]:
-    """Yields ``count`` rows in ranges of bounded length."""
     for begin in range(0, count, _ROWS):
         yield range(begin, min(begin + _ROWS, count))
 
@@ -134,12 +127,7 @@ def aggregator(
 ) -> Callable[[RelationPiece], Tensor]:
     """Returns a function that computes the aggregates of a piece's nodes, [rows, F].
 
-    Args:
-        kind: the aggregation.
-        own: the in-edges of the nodes that the process owns.
-        table: [n, F] features of these nodes.
-        scale: [n] of `own_scale`, where the aggregation is symmetric; else None.
-        threads: at most this many threads; torch's own number where None.
+    ``scale``: [n] of `own_scale`, where the aggregation is symmetric; else None.
     """
     wide = wide_dtype(table.dtype)
 
@@ -175,7 +163,7 @@ def aggregator(
     return symmetric if kind is Aggregation.SYMMETRIC else reduced
 
 
-# Fingerprint ######################################################################################
+# Fingerprints #####################################################################################
 
 
 #: Odd numbers of 64 bits.
@@ -188,43 +176,33 @@ class GraphFingerprint:
     """Counts and digests by which a graph and its features are recognised.
 
     A digest is the sum of the digests of all edges or of all rows of features, modulo 2**64.
-
-    Attributes:
-        num_nodes, num_edges: counts of the graph.
-        columns, dtype: width and type of the features.
-        edges: 16 hexadecimal digits, the digest of the edges by original ids, in any order.
-        features: 16 hexadecimal digits, the digest of the features by original id.
     """
 
+    #: num_nodes, num_edges: counts of the graph
     num_nodes: int
     num_edges: int
+    #: columns, dtype: width and type of the features
     columns: int
     dtype: str
-    edges: str
-    features: str
+    edges: str  # 16 hexadecimal digits, the digest of the edges by original ids, in any order
+    features: str  # 16 hexadecimal digits, the digest of the features by original id
 
     @classmethod
     def of(
         cls, num_nodes: int, num_edges: int, columns: int, dtype: str, edges: int, features: int
     ) -> GraphFingerprint:
-        """Makes a fingerprint of counts and of the sums of all digests."""
         return cls(num_nodes, num_edges, columns, dtype, digest_text(edges), digest_text(features))
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GraphFingerprint:
-        """Reads what `to_dict` returned.
-
-        Raises:
-            KeyError, TypeError, ValueError: values are missing or of another type.
-        """
-        return cls(**{field.name: _type_of(field.type)(values[field.name]) for field in fields(cls)})
+        """Raises KeyError, TypeError or ValueError if values are missing or of another type."""
+        kinds = {"int": int, "str": str}
+        return cls(**{field.name: kinds[str(field.type)](values[field.name]) for field in fields(cls)})
 
     def differences(self, other: GraphFingerprint) -> list[str]:
-        """Returns, in words, what differs in another fingerprint."""
         said = {"num_nodes": "nodes", "num_edges": "edges", "columns": "feature columns", "dtype": "dtype"}
         found = [
             f"{getattr(other, name)} {word} instead of {getattr(self, name)}"
@@ -237,20 +215,13 @@ class GraphFingerprint:
         return [word for name, word in digests.items() if getattr(self, name) != getattr(other, name)]
 
 
-def _type_of(name: Any) -> type:
-    """Returns the class that a field's annotation names."""
-    return {"int": int, "str": str}[str(name)]
-
-
 def digest_edges(own: OwnedEdges, piece: RelationPiece) -> int:
-    """Adds up the digests of a piece's edges."""
     mixed = piece.original * _SOURCE
     mixed += own.node[own.in_edges.targets(piece.rows)] * _TARGET
     return _sum(mixed)
 
 
 def digest_features(node: Tensor, table: Tensor) -> int:
-    """Adds up the digests of rows of features. ``node``: [n] int64, their original ids."""
     width = table.size(1) * table.element_size()
     words = torch.int32 if table.element_size() >= 4 else torch.int16
     count = width // words.itemsize

@@ -72,10 +72,8 @@ def owned_targets(graph: HasEdges, relations: Sequence[int]) -> list[OwnedTarget
 class LocalContext:
     """A whole graph in one process. Features are read where they lie, without a copy.
 
-    Args:
-        graph: the whole graph.
-        features: [n, F] of the nodes, by number of the type; None, or left out, where a type has
-            none.
+    ``features``: [n, F] of the nodes, by number of the type; None, or left out, where a type has
+    none.
     """
 
     rank = 0
@@ -177,10 +175,6 @@ _VALUES = "values"
 class DistributedContext:
     """A rank's part of a graph. Each distinct remote node of a piece is fetched once, and the rows
     of all types in one exchange.
-
-    Args:
-        store: the store of the features.
-        threads: at most this many threads; torch's own number where None.
     """
 
     def __init__(self, store: DistFeatureStore, threads: int | None) -> None:
@@ -233,7 +227,6 @@ class DistributedContext:
             yield self._fetched(reader, list(tables), cut, reads, Header(reads.kind, macrobatch=number))
 
     def _reader(self, tables: Mapping[int, Mapping[str, ReadableRows]], original_ids: bool) -> RowReader:
-        """Makes a reader of some columns alone, by number of the type."""
         groups = {self.schema.node_groups[kind]: columns for kind, columns in tables.items()}
         shards = {
             rank: replace(
@@ -251,7 +244,6 @@ class DistributedContext:
     def _fetched(
         self, reader: RowReader, kinds: Sequence[int], cut: Cut, reads: PassReads, header: Header
     ) -> Piece:
-        """Reads the rows of a piece. ``kinds``: the types that are read."""
         schema = self.schema
         indices: dict[int, Tensor] = {}
         orders: dict[int, Tensor] = {}
@@ -324,19 +316,13 @@ class GraphContext(Protocol):
 
     Node types and relations are given by number. All methods but those of one line are collective
     over ranks.
-
-    Attributes:
-        schema: the node types and the relations.
-        rank: of the process.
-        store: the store of the features, over ranks; else None.
     """
 
-    schema: Schema
-    rank: int
-    store: DistFeatureStore | None
+    schema: Schema  # the node types and the relations
+    rank: int  # of the process
+    store: DistFeatureStore | None  # the store of the features, over ranks; else None
 
-    def num_nodes(self, node_type: int) -> int:
-        """Returns the number of nodes of a type in the whole graph."""
+    def num_nodes(self, node_type: int) -> int: ...
 
     def original_ids(self, node_type: int) -> Tensor:
         """Returns the original ids of the owned nodes of a type, [n] int64."""
@@ -345,7 +331,7 @@ class GraphContext(Protocol):
         """Returns the in-edges of a relation's owned targets."""
 
     def features(self, node_type: int) -> ReadableRows | None:
-        """Returns the features of each rank whose memory this one can read; None if there are none.
+        """Returns the features of each rank that this one can read; None if there are none.
 
         Raises:
             TypeError, ValueError: they cannot be read here.
@@ -367,12 +353,12 @@ class GraphContext(Protocol):
         """
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> dict[int, Tensor]:
-        """Makes a table for owned nodes. Returns those that this rank can read, by rank."""
+        """Makes a table for owned nodes. Returns the tables that this rank can read, by rank."""
 
     def shared(self, column: Tensor) -> ReadableRows:
         """Lets the other ranks of the host read a column of owned nodes, [n, ...].
 
-        Returns those that this rank can read, by rank.
+        Returns the columns that this rank can read, by rank.
         """
 
     def values_of_sources(self, relation: int, column: Tensor, kind: MessageKind) -> SourceValues:
@@ -389,11 +375,9 @@ class GraphContext(Protocol):
     def wait_for_all(self) -> None:
         """Waits until all ranks have written their rows, which others read after that."""
 
-    def agree(self, arguments: dict[str, Any]) -> None:
-        """Raises AgreementError unless the arguments are the same everywhere."""
+    def agree(self, arguments: dict[str, Any]) -> None: ...
 
-    def sums(self, values: Sequence[int]) -> list[int]:
-        """Returns the sum of each value over ranks."""
+    def sums(self, values: Sequence[int]) -> list[int]: ...
 
     def run_together(self, work: Callable[[], T]) -> T:
         """Does work with files. Where it fails on one rank, all ranks raise."""
@@ -402,10 +386,8 @@ class GraphContext(Protocol):
 def context_of(data: Any, threads: int | None) -> GraphContext:
     """Returns what a user gives as ``data`` as a graph for passes over all nodes.
 
-    Args:
-        data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
-            features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
-        threads: at most this many threads; torch's own number where None.
+    ``data``: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
+    features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
 
     Raises:
         TypeError, ValueError: ``data`` is no graph that can be read here.
@@ -431,5 +413,4 @@ def _local(graph: TypedGraph, features: Mapping[str, Any]) -> LocalContext:
 
 
 def features_of(data: Data | HeteroData, node_type: str) -> Any:
-    """Returns the features of the nodes of a type; None if they have none."""
     return data.x if isinstance(data, Data) else data[node_type].get(FEATURES)

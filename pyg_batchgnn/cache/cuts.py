@@ -12,26 +12,18 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import OwnedEdges
 
-# Cuts #############################################################################################
-
 
 @dataclass(frozen=True)
 class PieceLimits:
-    """The memory that a piece may take.
+    """The memory that a piece may take."""
 
-    Attributes:
-        budget: bytes of a piece, about; the in-edges of one node are never divided.
-        source: bytes that a distinct source takes, by number of its type.
-        edge: bytes that an edge takes, at most.
-        result: bytes that each node of a piece takes, by number of its type.
-        results: bytes that all nodes of a piece take at most; None for any number.
-    """
-
-    budget: int
+    budget: int  # bytes of a piece, about; the in-edges of one node are never divided
+    #: bytes that a distinct source takes, by number of its type
     source: Mapping[int, int] = field(default_factory=dict)
-    edge: int = 48
+    edge: int = 48  # bytes that an edge takes, at most
+    #: bytes that each node of a piece takes, by number of its type
     result: Mapping[int, int] = field(default_factory=dict)
-    results: int | None = None
+    results: int | None = None  # bytes that all nodes of a piece take at most; None for any number
 
     @classmethod
     def fetched(cls, budget: int, row_bytes: Mapping[int, int], ranks: int) -> PieceLimits:
@@ -63,28 +55,22 @@ class PieceLimits:
         return max(1, self.budget // (max(self.source.values(), default=0) + self.edge), of_all)
 
     def room(self, node_type: int, taken: int) -> int | None:
-        """Returns the number of nodes of a type that fit beside ``taken`` bytes of results; None
-        for any number."""
+        """Returns how many nodes of a type fit beside ``taken`` bytes of results; None for any
+        number.
+        """
         each = self.result.get(node_type, 0)
         return None if self.results is None or each == 0 else max(0, self.results - taken) // each
 
 
 @dataclass(frozen=True, eq=False)
 class OwnedTargets:
-    """The nodes of one type that a process owns, with the in-edges that a pass reads.
+    """The nodes of one type that a process owns, with the in-edges that a pass reads."""
 
-    Attributes:
-        node_type: the number of the type.
-        edges: the in-edges of one or more relations.
-        sources: for each of them, the number of the type of the sources.
-    """
-
-    node_type: int
-    edges: Sequence[OwnedEdges]
-    sources: Sequence[int]
+    node_type: int  # the number of the type
+    edges: Sequence[OwnedEdges]  # the in-edges of one or more relations
+    sources: Sequence[int]  # for each of them, the number of the type of the sources
 
     def __len__(self) -> int:
-        """The number of nodes."""
         return self.edges[0].node.numel()
 
     @cached_property
@@ -101,7 +87,6 @@ class OwnedTargets:
         return int(torch.searchsorted(self.indptr, torch.tensor(last), right=True)) - 1
 
     def num_edges(self, rows: range) -> int:
-        """Returns the number of in-edges of some nodes."""
         return int(self.indptr[rows.stop] - self.indptr[rows.start])
 
 
@@ -117,10 +102,7 @@ def cut_pieces(
     Where all nodes of the graph fit, edges alone count. Else a piece begins with as many edges as
     fit for certain, and the next one has more or fewer edges as the distinct sources allow.
 
-    Args:
-        targets: the nodes by type. A piece has an entry for each of them, maybe an empty range.
-        limits: of a piece; one node may exceed them.
-        num_nodes: of the graph, by number of the type, of all types of sources.
+    ``targets``: the nodes by type. A piece has an entry for each of them, maybe an empty range.
     """
     begins = {one.node_type: 0 for one in targets}
     edges = limits.edges(num_nodes)
@@ -139,7 +121,7 @@ def cut_pieces(
 
 
 def _cut(targets: Sequence[OwnedTargets], begins: Mapping[int, int], edges: int, limits: PieceLimits) -> Cut:
-    """Returns the next nodes with at most ``edges`` in-edges, and one node at least."""
+    """Returns the next nodes with at most ``edges`` in-edges, but at least one node."""
     cut = {name: range(begin, begin) for name, begin in begins.items()}
     taken = 0
     for one in targets:
@@ -161,7 +143,6 @@ def _cut(targets: Sequence[OwnedTargets], begins: Mapping[int, int], edges: int,
 
 
 def _distinct(targets: Sequence[OwnedTargets], cut: Cut) -> dict[int, int]:
-    """Counts the distinct sources of some nodes' in-edges, by number of the type."""
     found: dict[int, list[Tensor]] = {}
     for one in targets:
         for edges, source in zip(one.edges, one.sources, strict=True):

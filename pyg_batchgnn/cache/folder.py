@@ -41,28 +41,19 @@ FORMAT = MetaFormat("pyg_batchgnn.aggregation_cache", (VERSION,), "AggregationCa
 
 @dataclass(frozen=True)
 class CacheMeta:
-    """Contents of META.json.
+    """Contents of META.json."""
 
-    Attributes:
-        kind: the aggregation.
-        fingerprint: of the edges and the features that the aggregates were made of.
-        promise: what the file of the aggregates must be.
-        digest: SHA-256 of META.json, by which ranks see that they read the same folder.
-    """
-
-    kind: Aggregation
-    fingerprint: GraphFingerprint
-    promise: ArrayPromise
-    digest: str = ""
+    kind: Aggregation  # the aggregation
+    fingerprint: GraphFingerprint  # of the edges and the features that the aggregates were made of
+    promise: ArrayPromise  # what the file of the aggregates must be
+    digest: str = ""  # SHA-256 of META.json, by which ranks see that they read the same folder
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the aggregates."""
         dtype: torch.dtype = getattr(torch, self.promise.dtype)
         return dtype
 
     def write(self, folder: Path) -> None:
-        """Writes META.json."""
         made_of = self.fingerprint.to_dict()
         only = {"relation": None, "aggregation": self.kind.value, "made_of": made_of, "array": _ARRAY}
         FORMAT.write(folder, VERSION, {"relations": [only]}, {_ARRAY: self.promise})
@@ -91,7 +82,6 @@ class CacheMeta:
         return found
 
     def _check(self, path: Path) -> None:
-        """Raises DatasetError unless the promise is one of aggregates. ``path``: META.json."""
         shape = (self.fingerprint.num_nodes, self.fingerprint.columns)
         if self.promise.shape != shape:
             fact = f"shape is {list(self.promise.shape)}, made of {list(shape)}"
@@ -101,7 +91,6 @@ class CacheMeta:
             raise broken(path, _ARRAY, fact, _ANEW)
 
     def check_fingerprint(self, folder: Path, seen: GraphFingerprint) -> None:
-        """Raises DatasetError unless the aggregates were made of the data that was seen."""
         if differences := self.fingerprint.differences(seen):
             raise DatasetError(
                 f"{folder}: the aggregation cache was made of other data: the graph has "
@@ -109,14 +98,13 @@ class CacheMeta:
             )
 
     def check_kind(self, folder: Path, wanted: Aggregation | None) -> None:
-        """Raises DatasetError if the aggregation is another than the wanted one; None: any."""
         if wanted not in (None, self.kind):
             raise DatasetError(
                 f"{folder}: holds aggregates by {self.kind.value}, but {wanted.value} is wanted; {_ANEW}"
             )
 
 
-# Folder ###########################################################################################
+# Rows #############################################################################################
 
 
 T = TypeVar("T")
@@ -140,33 +128,21 @@ def verify_aggregation_cache(folder: str | Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class SavedRows:
-    """The aggregates that a process writes.
+    """The aggregates that a process writes."""
 
-    Attributes:
-        kind, fingerprint: for META.json.
-        node: [n] original ids of the rows; None where the rows are those of all nodes in order.
-        rows: [n, F] aggregates.
-    """
-
+    #: kind, fingerprint: for META.json
     kind: Aggregation
     fingerprint: GraphFingerprint
-    node: Tensor | None
-    rows: Tensor
+    node: Tensor | None  # [n] original ids of the rows; None where the rows are those of all nodes in order
+    rows: Tensor  # [n, F] aggregates
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The sizes of the whole array."""
         return self.fingerprint.num_nodes, self.fingerprint.columns
 
 
 def save_rows(path: Path, saved: SavedRows, comm: Communicator | None) -> Path:
-    """Writes a folder; see `AggregationCache.save`. All ranks write their rows to the same files.
-
-    Args:
-        path: the folder; it must not exist.
-        saved: the aggregates of this process's nodes.
-        comm: of all ranks; None in one process.
-    """
+    """Writes a folder. All ranks write their rows to the same files."""
     temporary, leads = path.with_name(f".{path.name}.partial"), comm is None or comm.rank == 0
 
     def all_ranks(work: Callable[[], T]) -> T:
@@ -189,8 +165,6 @@ def load_rows(folder: Path, meta: CacheMeta, node: Tensor, out: Tensor) -> None:
     """Reads the rows of some nodes into memory.
 
     Args:
-        folder: of the cache.
-        meta: what META.json says.
         node: [n] int64, the original ids of these nodes.
         out: [n, F] of the file's type, written to.
     """
@@ -212,12 +186,11 @@ def work_with_files(comm: Communicator | None, work: Callable[[], T]) -> T:
 
 
 def _file(folder: Path) -> Path:
-    """Returns the file of the aggregates."""
     return folder / f"{_ARRAY}.npy"
 
 
 def _stored(dtype: torch.dtype) -> np.dtype:
-    """Returns NumPy's type for the file. NumPy lacks bfloat16, which is stored as int16."""
+    """Returns NumPy's type for the file; bfloat16 is stored as int16."""
     stored = torch.int16 if dtype == torch.bfloat16 else dtype
     return torch.empty(0, dtype=stored).numpy().dtype
 

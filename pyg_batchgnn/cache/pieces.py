@@ -1,4 +1,4 @@
-"""Pieces of the nodes that a process owns, with the rows of the sources of their in-edges."""
+"""Pieces of the nodes that a process owns, with the rows of their in-neighbours."""
 
 from __future__ import annotations
 
@@ -34,76 +34,54 @@ class PassReads:
     """The edges and columns that a pass over all targets of some relations reads.
 
     Node types and relations are given by number.
-
-    Attributes:
-        relations: the relations, ascending.
-        tables: the columns by name, by node type. If targets are numbered first, a type without an
-            entry is not read.
-        numbers: the numbers that sources have.
-        result_bytes: by node type, bytes that the pass takes for each target beside the rows of
-            sources; 0 for types that are left out.
-        kind: the kind under which exchanges are counted.
     """
 
-    relations: Sequence[int]
+    relations: Sequence[int]  # the relations, ascending
+    #: the columns by name, by node type. If targets are numbered first, a type without an entry is
+    #: not read.
     tables: Mapping[int, Mapping[str, ReadableRows]] = field(default_factory=dict)
-    numbers: SourceNumbers = SourceNumbers.TABLE_ROWS
+    numbers: SourceNumbers = SourceNumbers.TABLE_ROWS  # the numbers that sources have
+    #: by node type, bytes that the pass takes for each target beside the rows of sources; 0 for
+    #: types that are left out
     result_bytes: Mapping[int, int] = field(default_factory=dict)
-    kind: MessageKind = MessageKind.FEATURES
+    kind: MessageKind = MessageKind.FEATURES  # the kind under which exchanges are counted
 
 
 @dataclass(frozen=True, eq=False)
 class PieceNodes:
-    """The nodes of one type that a piece reads.
+    """The nodes of one type that a piece reads."""
 
-    Attributes:
-        tables: by name, the columns, one row per table row.
-        node: [u] int32 or int64, original ids by table row; None where each row's number is its
-            original id.
-        order: [s] the table row of each number; None where numbers are table rows.
-        ids: [s] int64, the id of each number in the numbering of `OwnedEdges`; None where each
-            number is the id itself.
-    """
-
-    tables: Mapping[str, Tensor]
+    tables: Mapping[str, Tensor]  # by name, the columns, one row per table row
+    #: [u] int32 or int64, original ids by table row; None where each row's number is its original
+    #: id
     node: Tensor | None = None
-    order: Tensor | None = None
+    order: Tensor | None = None  # [s] the table row of each number; None where numbers are table rows
+    #: [s] int64, the id of each number in the numbering of `OwnedEdges`; None where each number is
+    #: the id itself
     ids: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Some owned nodes, and the rows of their in-edges' sources.
+    """Some owned nodes, and the rows of their in-edges' sources."""
 
-    Attributes:
-        targets: the owned nodes, by number of their type.
-        indices: [e_r] int32 or int64, by number of the relation, the number of each in-edge's
-            source; see `SourceNumbers`.
-        nodes: the nodes that are read, by number of their type.
-    """
-
-    targets: Mapping[int, range]
+    targets: Mapping[int, range]  # the owned nodes, by number of their type
+    #: [e_r] int32 or int64, by number of the relation, the number of each in-edge's source; see
+    #: `SourceNumbers`
     indices: Mapping[int, Tensor]
-    nodes: Mapping[int, PieceNodes]
+    nodes: Mapping[int, PieceNodes]  # the nodes that are read, by number of their type
 
 
 @dataclass(frozen=True, eq=False)
 class RelationPiece:
-    """Some owned targets of one relation, and the rows of their in-edges' sources.
+    """Some owned targets of one relation, and the rows of their in-edges' sources."""
 
-    Attributes:
-        rows: the owned targets.
-        indices: [e] int32 or int64, the table row of each in-edge's source.
-        sources: the sources.
-    """
-
-    rows: range
-    indices: Tensor
-    sources: PieceNodes
+    rows: range  # the owned targets
+    indices: Tensor  # [e] int32 or int64, the table row of each in-edge's source
+    sources: PieceNodes  # the sources
 
     @property
     def tables(self) -> Mapping[str, Tensor]:
-        """The columns of the sources by name, one row per table row."""
         return self.sources.tables
 
     @property
@@ -117,26 +95,16 @@ class RelationPiece:
 
 @dataclass(frozen=True, eq=False)
 class Renumbered:
-    """The sources of some in-edges with the targets first.
+    """The sources of some in-edges with the targets first."""
 
-    Attributes:
-        ids: [u] int64, the targets and the sources, each once, ascending.
-        indices: [e] int64, the number of each edge's source, for each list of sources.
-        order: [u] int64, the position in ``ids`` of each number.
-    """
-
-    ids: Tensor
-    indices: list[Tensor]
-    order: Tensor
+    ids: Tensor  # [u] int64, the targets and the sources, each once, ascending
+    indices: list[Tensor]  # [e] int64, the number of each edge's source, for each list of sources
+    order: Tensor  # [u] int64, the position in ``ids`` of each number
 
     @classmethod
     def of(cls, sources: Sequence[Tensor], targets: range, num_nodes: int) -> Renumbered:
-        """Numbers the sources.
-
-        Args:
-            sources: [e] ids of the sources, a list for each relation.
-            targets: the ids of the targets that are of the same node type.
-            num_nodes: ids are below it.
+        """Numbers the sources [e] of each relation, below ``num_nodes``. Targets are of the same
+        type.
         """
         own = torch.arange(targets.start, targets.stop)
         ids, (at, *places) = ops.unique_nodes([own, *(one.to(torch.int64) for one in sources)], num_nodes)
@@ -169,13 +137,7 @@ def halo_nodes(own: OwnedEdges) -> Tensor:
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int, visible: bool) -> Iterator[Callable[[int], None]]:
-    """Yields a function that takes the number of nodes done since the last call.
-
-    Args:
-        title: stands before the bar.
-        total: the number of nodes.
-        visible: True shows a bar on the standard error.
-    """
+    """Yields a function that takes the number of nodes done since the last call."""
     if not visible:
         yield lambda _done: None
         return

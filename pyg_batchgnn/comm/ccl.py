@@ -26,7 +26,108 @@ import torch.distributed as dist
 
 from pyg_batchgnn.comm.diagnosis import ProcessInfo, host_from
 
-# Library ##########################################################################################
+# Backend ##########################################################################################
+
+
+log = logging.getLogger(__name__)
+
+#: The package with Intel's own backend, which is used where it is installed.
+BINDINGS = "oneccl_bindings_for_pytorch"
+_EXTENSION = "pyg_batchgnn._ccl"
+
+_chosen: TransportChoice | None = None  # set when oneCCL starts in this process
+
+
+def chosen_transport() -> TransportChoice | None:
+    return _chosen
+
+
+def why_unavailable() -> str | None:
+    """Returns what the backend lacks here and what to do about it, or None where it works."""
+    if importlib.util.find_spec(BINDINGS):
+        return None
+    if importlib.util.find_spec(_EXTENSION) is None:
+        return (
+            "it is not built; from a checkout of pyg_batchgnn: PYG_BATCHGNN_CCL=1 pip install '.[ccl]', or "
+            "make install CCL=1"
+        )
+    try:
+        find_libraries()
+    except CclMissingError as error:
+        return str(error)
+    return None
+
+
+def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    """Makes a backend for a group. Collective. Called by torch.distributed.
+
+    ``timeout``: for every collective, and for making the group.
+
+    Raises:
+        CclMissingError: the backend is not built, or a library is not installed.
+        TimeoutError: a rank did not come.
+        RuntimeError: an error of oneCCL.
+    """
+    if importlib.util.find_spec(BINDINGS):
+        return _intels_create()(store, rank, size, timeout)
+    if problem := why_unavailable():
+        raise CclMissingError(f"backend 'ccl': {problem}")
+    own = RankFacts.own(None if _chosen is None else _chosen.shared)
+    ranks = exchange_facts(store, rank, size, timeout, own)
+    choice = choose_transport(ranks, own, whole_world=size == int(os.environ.get("WORLD_SIZE", size)))
+    if _chosen is None:
+        _configure(choice, rank)
+    made = _extension().create(store, rank, size, timeout)
+    _unname_shared_memory()
+    return made
+
+
+@atexit.register
+def rest() -> None:
+    """Ends the backend's own threads. Called at the end of the process, after the last collective.
+
+    A thread that frees a tensor while the interpreter ends is taken out of the process by
+    ``std::terminate``, and the job would fail after all its work.
+    """
+    if _extension.cache_info().currsize:
+        _extension().rest()
+
+
+def _configure(choice: TransportChoice, rank: int) -> None:
+    global _chosen
+    _chosen = choice
+    apply(settings(find_libraries(), choice))
+    log.log(logging.INFO if rank == 0 else logging.DEBUG, "ccl: %s", choice)
+
+
+@cache
+def _unname_shared_memory() -> None:
+    """Removes the name of this rank's shared memory, after the first group is made.
+
+    libfabric never removes the name, not even when the process ends properly. When a group is made,
+    every rank has sent something to every other rank, so all of them have mapped the memory.
+    Without a name, the memory is freed with the last process that uses it.
+    """
+    for file in SHARED.glob(f"{os.getpid()}:*"):
+        file.unlink(missing_ok=True)
+
+
+@cache
+def _extension() -> Any:
+    load(find_libraries().oneccl)
+    return importlib.import_module(_EXTENSION)
+
+
+@cache
+def _intels_create() -> Any:
+    """Returns Intel's function that makes groups. Importing its package registers it instead of
+    ours.
+    """
+    importlib.import_module(BINDINGS)
+    return dist.Backend._plugins["CCL"].creator_fn
+
+
+# Libraries ########################################################################################
 
 
 #: The packages with which the backend is built and tested. The extra "ccl" installs them.
@@ -42,15 +143,8 @@ class CclMissingError(RuntimeError):
 
 @dataclass(frozen=True)
 class Libraries:
-    """The files of an installation.
-
-    Attributes:
-        oneccl: the shared library for CPUs, without SYCL.
-        libfabric: libfabric. Its folder also has the providers (libtcp-fi.so, libshm-fi.so).
-    """
-
-    oneccl: Path
-    libfabric: Path
+    oneccl: Path  # the shared library for CPUs, without SYCL
+    libfabric: Path  # libfabric. Its folder also has the providers (libtcp-fi.so, libshm-fi.so).
 
 
 def find_libraries() -> Libraries:
@@ -72,7 +166,6 @@ def find_libraries() -> Libraries:
 
 
 def load(oneccl: Path) -> None:
-    """Loads oneCCL so that the extension finds its symbols."""
     ctypes.CDLL(str(oneccl), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 
 
@@ -81,7 +174,6 @@ def _remedy() -> str:
 
 
 def _roots(package: str) -> Iterator[Path]:
-    """Returns the folders that may have lib/ and include/."""
     if root := os.environ.get("CCL_ROOT"):
         yield Path(root)
     try:
@@ -98,7 +190,7 @@ def _first(paths: Iterator[Path]) -> Path | None:
     return next((path.resolve() for path in paths if path.exists()), None)
 
 
-# Facts ############################################################################################
+# Facts of ranks ###################################################################################
 
 # The facts that ranks tell each other before oneCCL starts: where they run and what they can
 # share.
@@ -110,31 +202,19 @@ SHARED = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class RankFacts:
-    """The facts of one rank.
+    """The facts of one rank."""
 
-    Attributes:
-        host: the number of the host, as the launcher counts.
-        name: the host's name, by which oneCCL tells hosts apart.
-        machine: identity of the running kernel and of the mounted /dev/shm, "" where it is not
-            known.
-        room: bytes free in /dev/shm.
-        master: the address to which MASTER_ADDR resolves here, "" where there is none.
-        shared: whether oneCCL was started with shared memory in this process, None before it
-            starts.
-        asked: the user's CCL_ATL_SHM, "" where it is not set.
-    """
-
-    host: int
-    name: str
-    machine: str
-    room: int
-    master: str
+    host: int  # the number of the host, as the launcher counts
+    name: str  # the host's name, by which oneCCL tells hosts apart
+    machine: str  # identity of the running kernel and of the mounted /dev/shm, "" where it is not known
+    room: int  # bytes free in /dev/shm
+    master: str  # the address to which MASTER_ADDR resolves here, "" where there is none
+    #: whether oneCCL was started with shared memory in this process, None before it starts
     shared: bool | None
-    asked: str
+    asked: str  # the user's CCL_ATL_SHM, "" where it is not set
 
     @classmethod
     def own(cls, shared: bool | None, environment: Mapping[str, str] = os.environ) -> RankFacts:
-        """Returns the facts of this process."""
         machine, room = _shared_memory()
         asked = "" if shared is not None else environment.get("CCL_ATL_SHM", "")
         master = _resolve(environment.get("MASTER_ADDR", ""))
@@ -144,11 +224,7 @@ class RankFacts:
 def exchange_facts(store: Any, rank: int, size: int, timeout: timedelta, facts: RankFacts) -> list[RankFacts]:
     """Returns the facts of all ranks of a group, by rank. Collective.
 
-    Args:
-        store: the group's own part of torch's store.
-        rank, size: the rank of this process in the group, and the number of ranks.
-        timeout: for all ranks to come.
-        facts: of this rank.
+    ``timeout``: for all ranks to come.
 
     Raises:
         TimeoutError: a rank did not come. The text names it.
@@ -196,17 +272,9 @@ ROOM_PER_RANK = 64 << 20
 
 @dataclass(frozen=True)
 class TransportChoice:
-    """A choice of the transport.
-
-    Attributes:
-        shared: whether ranks of a host exchange bytes through shared memory.
-        interface: the network interface for TCP. libfabric chooses where it is "".
-        why: the reason for ``shared``.
-    """
-
-    shared: bool
-    interface: str
-    why: str
+    shared: bool  # whether ranks of a host exchange bytes through shared memory
+    interface: str  # the network interface for TCP. libfabric chooses where it is "".
+    why: str  # the reason for ``shared``
 
     def __str__(self) -> str:
         way = "shared memory on a host, TCP between hosts" if self.shared else "TCP"
@@ -216,11 +284,8 @@ class TransportChoice:
 def choose_transport(ranks: Sequence[RankFacts], own: RankFacts, whole_world: bool) -> TransportChoice:
     """Chooses the transport. All ranks choose the same, because they have the same facts.
 
-    Args:
-        ranks: the facts of all ranks of the group.
-        own: the facts of this rank.
-        whole_world: whether the group has all ranks. oneCCL learns from its first group which ranks
-            share a host.
+    ``whole_world``: whether the group has all ranks. oneCCL learns from its first group which ranks
+    share a host.
 
     Raises:
         ValueError: the ranks cannot agree.
@@ -269,7 +334,7 @@ def _why_not(ranks: Sequence[RankFacts], whole_world: bool) -> str:
 
 
 def interface(ranks: Sequence[RankFacts], own: RankFacts, environment: Mapping[str, str] = os.environ) -> str:
-    """Returns the network interface for TCP.
+    """Chooses the network interface for TCP.
 
     It is the interface that GLOO_SOCKET_IFNAME names. Without it, it is the loopback on one host,
     and the interface that reaches the master on several hosts.
@@ -292,7 +357,6 @@ def interface(ranks: Sequence[RankFacts], own: RankFacts, environment: Mapping[s
 
 
 def _local_address(peer: str) -> str:
-    """Returns the local address from which packets to a peer start. Nothing is sent."""
     if not peer or ipaddress.ip_address(peer).is_loopback:
         return ""
     family = socket.AF_INET6 if ":" in peer else socket.AF_INET
@@ -304,7 +368,7 @@ def _local_address(peer: str) -> str:
         return ""
 
 
-# Settings #########################################################################################
+# Environment ######################################################################################
 
 
 #: Seconds after which oneCCL gives up on its own. The group's timeout ends before that.
@@ -316,10 +380,7 @@ def settings(
 ) -> dict[str, str]:
     """Returns the variables that oneCCL needs to work under any launcher.
 
-    Args:
-        libraries: the libraries that are used.
-        choice: the transport.
-        environment: the process's variables, of which the launcher's are read.
+    ``environment``: the process's variables, of which the launcher's are read.
     """
     chosen = {
         "CCL_ATL_TRANSPORT": "ofi",
@@ -341,111 +402,5 @@ def settings(
 
 
 def apply(chosen: Mapping[str, str], environment: MutableMapping[str, str] = os.environ) -> None:
-    """Sets the variables that the user has not set."""
     for name, value in chosen.items():
         environment.setdefault(name, value)
-
-
-# Backend ##########################################################################################
-
-
-log = logging.getLogger(__name__)
-
-#: The package with Intel's own backend, which is used where it is installed.
-BINDINGS = "oneccl_bindings_for_pytorch"
-_EXTENSION = "pyg_batchgnn._ccl"
-
-_chosen: TransportChoice | None = None  # set when oneCCL starts in this process
-
-
-def chosen_transport() -> TransportChoice | None:
-    """Returns the transport with which this process has started oneCCL, or None before that."""
-    return _chosen
-
-
-def why_unavailable() -> str | None:
-    """Returns what the backend lacks here and what to do about it, or None where it works."""
-    if importlib.util.find_spec(BINDINGS):
-        return None
-    if importlib.util.find_spec(_EXTENSION) is None:
-        return (
-            "it is not built; from a checkout of pyg_batchgnn: PYG_BATCHGNN_CCL=1 pip install '.[ccl]', or "
-            "make install CCL=1"
-        )
-    try:
-        find_libraries()
-    except CclMissingError as error:
-        return str(error)
-    return None
-
-
-def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
-    """Makes a backend for a group. Collective. Called by torch.distributed.
-
-    Args:
-        store: the group's own part of torch's store.
-        rank, size: the rank of this process in the group, and the number of ranks.
-        timeout: for every collective, and for making the group.
-
-    Raises:
-        CclMissingError: the backend is not built, or a library is not installed.
-        TimeoutError: a rank did not come.
-        RuntimeError: an error of oneCCL.
-    """
-    if importlib.util.find_spec(BINDINGS):
-        return _intels_create()(store, rank, size, timeout)
-    if problem := why_unavailable():
-        raise CclMissingError(f"backend 'ccl': {problem}")
-    own = RankFacts.own(None if _chosen is None else _chosen.shared)
-    ranks = exchange_facts(store, rank, size, timeout, own)
-    choice = choose_transport(ranks, own, whole_world=size == int(os.environ.get("WORLD_SIZE", size)))
-    if _chosen is None:
-        _configure(choice, rank)
-    made = _extension().create(store, rank, size, timeout)
-    _unname_shared_memory()
-    return made
-
-
-@atexit.register
-def rest() -> None:
-    """Ends the backend's own threads, at the end of the process, after communicators have closed.
-
-    A thread that frees a tensor while the interpreter ends is taken out of the process by
-    ``std::terminate``, and the job would fail after all its work.
-    """
-    if _extension.cache_info().currsize:
-        _extension().rest()
-
-
-def _configure(choice: TransportChoice, rank: int) -> None:
-    """Sets the environment with which oneCCL starts, once per process."""
-    global _chosen
-    _chosen = choice
-    apply(settings(find_libraries(), choice))
-    log.log(logging.INFO if rank == 0 else logging.DEBUG, "ccl: %s", choice)
-
-
-@cache
-def _unname_shared_memory() -> None:
-    """Removes the name of this rank's shared memory, after the first group is made.
-
-    libfabric never removes the name, not even when the process ends properly. When a group is made,
-    every rank has sent something to every other rank, so all of them have mapped the memory.
-    Without a name, the memory is freed with the last process that uses it.
-    """
-    for file in SHARED.glob(f"{os.getpid()}:*"):
-        file.unlink(missing_ok=True)
-
-
-@cache
-def _extension() -> Any:
-    load(find_libraries().oneccl)
-    return importlib.import_module(_EXTENSION)
-
-
-@cache
-def _intels_create() -> Any:
-    """Returns the function with which Intel's package makes groups. Importing the package registers
-    it in place of ours."""
-    importlib.import_module(BINDINGS)
-    return dist.Backend._plugins["CCL"].creator_fn

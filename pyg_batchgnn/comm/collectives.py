@@ -26,243 +26,6 @@ from pyg_batchgnn.comm.rows import (
 )
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 
-# Reduce ###########################################################################################
-
-# Sums over ranks, always added in the order of ranks, so that the bits do not depend on timing.
-#
-# Every element is w_0 x_0 + w_1 x_1 + ..., added from rank 0 up. A small tensor is gathered and
-# added by every rank. Of a large tensor each rank adds one piece. A backend's own all-reduce adds
-# in an order that depends on the position of the element in the message, so that another grouping
-# of tensors would change the last bits.
-
-
-#: Tensors of at most this many bytes are gathered and added by every rank, in one round instead of
-#: two.
-_SMALL = 1 << 13
-
-
-def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: float | None) -> Tensor:
-    """Implements `Collectives.all_reduce`. Dtype and size are checked as those of rows are."""
-    code = dtype_code(tensor.dtype)
-    if not tensor.is_contiguous():
-        raise ValueError("the tensor must be contiguous; call .contiguous() first")
-    if weight is not None and not (math.isfinite(weight) and weight >= 0):
-        raise ValueError(f"weight must be finite and not negative, not {weight}")
-    if weight is not None and not tensor.dtype.is_floating_point:
-        raise TypeError(f"only floating-point tensors can be weighted, not {tensor.dtype}")
-    flat = tensor.detach().view(-1)
-    size = flat.numel() * flat.itemsize
-    with channel.exchange(Operation.REDUCTION, header, size, code) as exchange:
-        bits = 0 if weight is None else struct.unpack("<q", struct.pack("<d", weight))[0]
-        if size <= _SMALL:
-            arriving = count_to_all(exchange, as_bytes(flat), 1, bits)
-            _sum_gathered(exchange, flat, _shares(arriving, weight))
-        else:
-            sizes = _piece_sizes(exchange, flat)
-            arriving = exchange.counts(
-                [0] * exchange.size, [bits] * exchange.size, lambda: as_bytes(flat), sizes
-            )
-            _sum_pieces(exchange, flat, sizes, _shares(arriving, weight))
-    return tensor
-
-
-def _shares(received: ReceivedCounts, weight: float | None) -> list[float] | None:
-    """Returns the share of every rank. All shares are 0 where all weights are.
-
-    The weights travel as the operation's own number in the exchange of counts: the bits of a
-    double.
-    """
-    if weight is None:
-        return None
-    weights = [struct.unpack("<d", struct.pack("<q", bits))[0] for bits in received.numbers]
-    total = math.fsum(weights)
-    return [each / total if total else 0.0 for each in weights]
-
-
-def _sum_gathered(exchange: Exchange, flat: Tensor, weights: list[float] | None) -> None:
-    everyone = flat.new_empty(exchange.size, flat.numel())
-    each = [flat.numel() * flat.itemsize] * exchange.size
-    send_to_all(exchange, as_bytes(everyone), as_bytes(flat), each)
-    flat.copy_(ordered_sum(list(everyone), weights))
-
-
-def _piece_sizes(exchange: Exchange, flat: Tensor) -> list[int]:
-    """Returns the bytes of the piece that each rank adds."""
-    return [piece.numel() * flat.itemsize for piece in flat.tensor_split(exchange.size)]
-
-
-def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list[float] | None) -> None:
-    """Adds the r-th piece of all ranks' tensors on rank r, then gathers the sums.
-
-    Pieces for which messages have room came with the counts. Their sums go in messages as well.
-    """
-    pieces = flat.tensor_split(exchange.size)
-    own = pieces[exchange.rank]
-    everyone = flat.new_empty(exchange.size, own.numel())
-    received = [own.numel() * flat.itemsize] * exchange.size
-
-    def move() -> None:
-        if exchange.transport.fits(max(sent), max(sent)):
-            exchange.transport.all_to_all(as_bytes(everyone), as_bytes(flat), received, sent)
-        else:
-            sends = [as_bytes(piece) for piece in pieces]
-            exchange.transport.pairwise_exchange(as_bytes(everyone).split(received), sends, max(sent))
-
-    away = sum(sent) - sent[exchange.rank]
-    exchange.data(move, as_bytes(everyone), received, sent=away)
-    own.copy_(ordered_sum(list(everyone), weights))
-    if exchange.has_room(max(sent), max(sent)):
-        nothing = [0] * exchange.size
-        exchange.counts(nothing, None, lambda: torch.cat([as_bytes(own)] * exchange.size), received)
-    send_to_all(exchange, as_bytes(flat), as_bytes(own), sent)
-
-
-def ordered_sum(terms: list[Tensor], weights: list[float] | None) -> Tensor:
-    """Returns terms[0] + terms[1] + ..., added from the left. Terms of weight 0 are left out,
-    whatever they hold.
-
-    Sixteen-bit floats are added in float32 and rounded once.
-    """
-    dtype = terms[0].dtype
-    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-    if weights is not None:
-        pairs = [(term, weight) for term, weight in zip(terms, weights, strict=True) if weight]
-        terms = [term.to(wide) * weight for term, weight in pairs]
-    if not terms:
-        return torch.zeros((), dtype=dtype)
-    total = terms[0].to(wide, copy=True)
-    for term in terms[1:]:
-        total += term.to(wide)
-    return total.to(dtype)
-
-
-# Values ###########################################################################################
-
-
-def gather_values(
-    channel: Channel, value: Any, header: Header, operation: Operation = Operation.VALUES
-) -> list[Any]:
-    """Implements `Collectives.all_gather_json`."""
-    text = json.dumps(value).encode()
-    own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    with channel.exchange(operation, header, row_bytes=1) as exchange:
-        sizes = count_to_all(exchange, own, len(text)).rows
-        out = torch.empty(sum(sizes), dtype=torch.uint8)
-        send_to_all(exchange, out, own, sizes)
-    return [json.loads(part.numpy().tobytes()) for part in out.split(sizes)]
-
-
-def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> Tensor:
-    """Implements `Collectives.broadcast`."""
-    if not 0 <= source < channel.size:
-        raise ValueError(f"source must be a rank below {channel.size}, not {source}")
-    if not tensor.is_contiguous():
-        raise ValueError("the tensor must be contiguous; call .contiguous() first")
-    flat = as_bytes(tensor)
-    with channel.exchange(Operation.BROADCAST, header, len(flat), dtype_code(tensor.dtype)) as exchange:
-        own = flat if channel.rank == source else flat[:0]
-        sources = count_to_all(exchange, own, int(channel.rank == source), source).numbers
-        if len(set(sources)) > 1:
-            odd = [rank for rank, theirs in enumerate(sources) if theirs != source]
-            raise DivergenceError(
-                f"ranks broadcast from different sources: {dict(enumerate(sources))} (by rank)", odd
-            )
-        received = [len(flat) if rank == source else 0 for rank in range(channel.size)]
-        send_to_all(exchange, flat, own, received)
-    return tensor
-
-
-def barrier(channel: Channel, header: Header) -> None:
-    """Implements `Collectives.barrier`."""
-    with channel.exchange(Operation.BARRIER, header) as exchange:
-        exchange.counts([0] * channel.size)
-
-
-def check_agreement(channel: Channel, values: Mapping[str, Any], header: Header) -> None:
-    """Implements `Collectives.check_agreement`.
-
-    All ranks see the same answers, so all of them raise or none.
-    """
-    answers = gather_values(channel, dict(values), header, Operation.AGREEMENT)
-    differing = sorted({name for answer in answers for name in answer if _differs(answers, name)})
-    if not differing:
-        return
-    reference = {name: _most_common([answer.get(name) for answer in answers]) for name in differing}
-    odd = [
-        rank
-        for rank, answer in enumerate(answers)
-        if any(_text(answer.get(name)) != reference[name] for name in differing)
-    ]
-    lines = []
-    for name in differing:
-        by_text: dict[str, list[int]] = {}
-        for rank, answer in enumerate(answers):
-            by_text.setdefault(_text(answer[name]) if name in answer else "nothing", []).append(rank)
-        lines.append(f"{name}: " + ", ".join(f"{text} on {_ranks(ranks)}" for text, ranks in by_text.items()))
-    raise AgreementError(
-        f"ranks were given different arguments: {'; '.join(lines)}; start every rank with the same", odd
-    )
-
-
-def _differs(answers: list[dict[str, Any]], name: str) -> bool:
-    return any(name not in answer for answer in answers) or len({_text(a[name]) for a in answers}) > 1
-
-
-def _most_common(values: list[Any]) -> str:
-    texts = [_text(value) for value in values]
-    return max(texts, key=texts.count)
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-def _ranks(ranks: list[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
-
-
-# Together #########################################################################################
-
-
-#: Makes the error that every rank raises, from the text of each rank that failed, by rank.
-MakeError = Callable[[Mapping[int, str]], Exception]
-
-
-def run_together(
-    work: Callable[[], T],
-    gather: Callable[[str], list[Any]],
-    catch: tuple[type[Exception], ...],
-    error: MakeError,
-) -> T:
-    """Implements `Collectives.run_together`.
-
-    Args:
-        work, catch, error: as there.
-        gather: returns the text of every rank, by rank.
-    """
-    result: list[T] = []
-    cause: Exception | None = None
-    try:
-        result.append(work())
-    except catch as caught:
-        cause = caught
-    text = "" if cause is None else str(cause) or type(cause).__name__
-    problems = {rank: theirs for rank, theirs in enumerate(gather(text)) if theirs}
-    if problems:
-        raise error(problems) from cause
-    return result[0]
-
-
-def name_failures(problems: Mapping[int, str], hosts: Sequence[int]) -> str:
-    """Returns a list of the ranks that failed, each with its host and the cause."""
-    return "; ".join(f"rank {rank} (host {hosts[rank]}): {text}" for rank, text in problems.items())
-
-
-def failed_together(problems: Mapping[int, str], hosts: Sequence[int]) -> CommError:
-    """Returns the error of `Collectives.run_together` if its caller gives none."""
-    return CommError(name_failures(problems, hosts), problems)
-
-
 # Collectives ######################################################################################
 
 
@@ -323,8 +86,9 @@ class Collectives:
         allocate: Allocate = allocate_empty,
         items: Sequence[int] | None = None,
     ) -> Handle[Received]:
-        """Starts an `exchange` on the communicator's own thread. The rows must not change before
-        `Handle.wait` returns."""
+        """Starts an `exchange` on the communicator's own thread. Leave the rows alone until its
+        end.
+        """
         return self._exchanges.start(self._exchange(rows, counts, header, allocate, items))
 
     def _exchange(
@@ -360,7 +124,6 @@ class Collectives:
         Args:
             tensor: contiguous, of the same size and dtype on all ranks. Sixteen-bit floats are
                 added in float32.
-            header: the purpose of the sum.
             weight: the weight of this rank's tensor, finite and not negative. The tensor is
                 multiplied by weight / (the sum of all ranks' weights). A tensor of weight 0 is left
                 out, whatever it holds. If all weights are 0, so is the sum.
@@ -368,21 +131,13 @@ class Collectives:
         whole = as_header(header)
         return self._exchanges.run(lambda: sum_over_ranks(self._channel, tensor, whole, weight))
 
-    def start_all_reduce(
-        self, tensor: Tensor, header: HeaderLike = MessageKind.CONTROL, weight: float | None = None
-    ) -> Handle[Tensor]:
-        """Starts an `all_reduce` on the communicator's own thread. The tensor must not be used
-        before `Handle.wait` returns."""
-        whole = as_header(header)
-        return self._exchanges.start(lambda: sum_over_ranks(self._channel, tensor, whole, weight))
-
     # Values ######################################################################################
 
-    def all_gather_json(self, value: Any, header: HeaderLike = MessageKind.CONTROL) -> list[Any]:
+    def all_gather_json(self, value: Any) -> list[Any]:
         """Gathers a small value of every rank, by rank. The value travels as JSON: tuples come back
         as lists, and keys as strings."""
-        whole = as_header(header)
-        return self._exchanges.run(lambda: gather_values(self._channel, value, whole))
+        header = as_header(MessageKind.CONTROL)
+        return self._exchanges.run(lambda: gather_values(self._channel, value, header))
 
     def sum(self, value: Any) -> Any:
         """Returns the sum of a number over ranks, added in the order of ranks."""
@@ -404,8 +159,7 @@ class Collectives:
     def check_agreement(self, arguments: Mapping[str, Any]) -> None:
         """Checks that all ranks were given the same arguments.
 
-        Args:
-            arguments: JSON values by name (fanout, seed, fingerprint of the data set).
+        ``arguments``: JSON values by name (fanout, seed, fingerprint of the data set).
 
         Raises:
             AgreementError: on every rank, with the names that differ and the values of each rank.
@@ -438,5 +192,213 @@ class Collectives:
         Raises:
             Exception: what ``error`` makes, where work failed on any rank.
         """
-        make = error or (lambda problems: failed_together(problems, self.hosts))
-        return run_together(work, self.all_gather_json, catch, make)
+        result: list[T] = []
+        cause: Exception | None = None
+        try:
+            result.append(work())
+        except catch as caught:
+            cause = caught
+        text = "" if cause is None else str(cause) or type(cause).__name__
+        problems = {rank: theirs for rank, theirs in enumerate(self.all_gather_json(text)) if theirs}
+        if not problems:
+            return result[0]
+        if error is None:
+            raise CommError(name_failures(problems, self.hosts), problems) from cause
+        raise error(problems) from cause
+
+
+# Sums #############################################################################################
+
+# Sums over ranks, always added in the order of ranks, so that the bits do not depend on timing.
+#
+# Every element is w_0 x_0 + w_1 x_1 + ..., added from rank 0 up. A small tensor is gathered and
+# added by every rank. Of a large tensor each rank adds one piece. A backend's own all-reduce adds
+# in an order that depends on the position of the element in the message, so that another grouping
+# of tensors would change the last bits.
+
+
+#: Tensors of at most this many bytes are gathered and added by every rank, in one round instead of
+#: two.
+_SMALL = 1 << 13
+
+
+def sum_over_ranks(channel: Channel, tensor: Tensor, header: Header, weight: float | None) -> Tensor:
+    code = dtype_code(tensor.dtype)
+    if not tensor.is_contiguous():
+        raise ValueError("the tensor must be contiguous; call .contiguous() first")
+    if weight is not None and not (math.isfinite(weight) and weight >= 0):
+        raise ValueError(f"weight must be finite and not negative, not {weight}")
+    if weight is not None and not tensor.dtype.is_floating_point:
+        raise TypeError(f"only floating-point tensors can be weighted, not {tensor.dtype}")
+    flat = tensor.detach().view(-1)
+    size = flat.numel() * flat.itemsize
+    with channel.exchange(Operation.REDUCTION, header, size, code) as exchange:
+        bits = 0 if weight is None else struct.unpack("<q", struct.pack("<d", weight))[0]
+        if size <= _SMALL:
+            arriving = count_to_all(exchange, as_bytes(flat), 1, bits)
+            _sum_gathered(exchange, flat, _shares(arriving, weight))
+        else:
+            sizes = _piece_sizes(exchange, flat)
+            arriving = exchange.counts(
+                [0] * exchange.size, [bits] * exchange.size, lambda: as_bytes(flat), sizes
+            )
+            _sum_pieces(exchange, flat, sizes, _shares(arriving, weight))
+    return tensor
+
+
+def _shares(received: ReceivedCounts, weight: float | None) -> list[float] | None:
+    """Returns the share of every rank. All shares are 0 where all weights are.
+
+    A weight travels in the exchange of counts, as the bits of a double.
+    """
+    if weight is None:
+        return None
+    weights = [struct.unpack("<d", struct.pack("<q", bits))[0] for bits in received.numbers]
+    total = math.fsum(weights)
+    return [each / total if total else 0.0 for each in weights]
+
+
+def _sum_gathered(exchange: Exchange, flat: Tensor, weights: list[float] | None) -> None:
+    everyone = flat.new_empty(exchange.size, flat.numel())
+    each = [flat.numel() * flat.itemsize] * exchange.size
+    send_to_all(exchange, as_bytes(everyone), as_bytes(flat), each)
+    flat.copy_(ordered_sum(list(everyone), weights))
+
+
+def _piece_sizes(exchange: Exchange, flat: Tensor) -> list[int]:
+    return [piece.numel() * flat.itemsize for piece in flat.tensor_split(exchange.size)]
+
+
+def _sum_pieces(exchange: Exchange, flat: Tensor, sent: list[int], weights: list[float] | None) -> None:
+    """Adds the r-th piece of all ranks' tensors on rank r, then gathers the sums.
+
+    Pieces for which messages have room came with the counts. Their sums go in messages as well.
+    """
+    pieces = flat.tensor_split(exchange.size)
+    own = pieces[exchange.rank]
+    everyone = flat.new_empty(exchange.size, own.numel())
+    received = [own.numel() * flat.itemsize] * exchange.size
+
+    def move() -> None:
+        if exchange.transport.fits(max(sent), max(sent)):
+            exchange.transport.all_to_all(as_bytes(everyone), as_bytes(flat), received, sent)
+        else:
+            sends = [as_bytes(piece) for piece in pieces]
+            exchange.transport.pairwise_exchange(as_bytes(everyone).split(received), sends, max(sent))
+
+    away = sum(sent) - sent[exchange.rank]
+    exchange.data(move, as_bytes(everyone), received, sent=away)
+    own.copy_(ordered_sum(list(everyone), weights))
+    if exchange.has_room(max(sent), max(sent)):
+        nothing = [0] * exchange.size
+        exchange.counts(nothing, None, lambda: torch.cat([as_bytes(own)] * exchange.size), received)
+    send_to_all(exchange, as_bytes(flat), as_bytes(own), sent)
+
+
+def ordered_sum(terms: list[Tensor], weights: list[float] | None) -> Tensor:
+    """Returns terms[0] + terms[1] + ..., added from the left. Terms of weight 0 are left out,
+    whatever they hold.
+
+    Sixteen-bit floats are added in float32 and rounded once.
+    """
+    dtype = terms[0].dtype
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    if weights is not None:
+        pairs = [(term, weight) for term, weight in zip(terms, weights, strict=True) if weight]
+        terms = [term.to(wide) * weight for term, weight in pairs]
+    if not terms:
+        return torch.zeros((), dtype=dtype)
+    total = terms[0].to(wide, copy=True)
+    for term in terms[1:]:
+        total += term.to(wide)
+    return total.to(dtype)
+
+
+# Small values #####################################################################################
+
+
+def gather_values(
+    channel: Channel, value: Any, header: Header, operation: Operation = Operation.VALUES
+) -> list[Any]:
+    text = json.dumps(value).encode()
+    own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    with channel.exchange(operation, header, row_bytes=1) as exchange:
+        sizes = count_to_all(exchange, own, len(text)).rows
+        out = torch.empty(sum(sizes), dtype=torch.uint8)
+        send_to_all(exchange, out, own, sizes)
+    return [json.loads(part.numpy().tobytes()) for part in out.split(sizes)]
+
+
+def broadcast(channel: Channel, tensor: Tensor, source: int, header: Header) -> Tensor:
+    if not 0 <= source < channel.size:
+        raise ValueError(f"source must be a rank below {channel.size}, not {source}")
+    if not tensor.is_contiguous():
+        raise ValueError("the tensor must be contiguous; call .contiguous() first")
+    flat = as_bytes(tensor)
+    with channel.exchange(Operation.BROADCAST, header, len(flat), dtype_code(tensor.dtype)) as exchange:
+        own = flat if channel.rank == source else flat[:0]
+        sources = count_to_all(exchange, own, int(channel.rank == source), source).numbers
+        if len(set(sources)) > 1:
+            odd = [rank for rank, theirs in enumerate(sources) if theirs != source]
+            raise DivergenceError(
+                f"ranks broadcast from different sources: {dict(enumerate(sources))} (by rank)", odd
+            )
+        received = [len(flat) if rank == source else 0 for rank in range(channel.size)]
+        send_to_all(exchange, flat, own, received)
+    return tensor
+
+
+def barrier(channel: Channel, header: Header) -> None:
+    with channel.exchange(Operation.BARRIER, header) as exchange:
+        exchange.counts([0] * channel.size)
+
+
+def check_agreement(channel: Channel, values: Mapping[str, Any], header: Header) -> None:
+    """All ranks see the same answers, so all of them raise or none."""
+    answers = gather_values(channel, dict(values), header, Operation.AGREEMENT)
+    differing = sorted({name for answer in answers for name in answer if _differs(answers, name)})
+    if not differing:
+        return
+    reference = {name: _most_common([answer.get(name) for answer in answers]) for name in differing}
+    odd = [
+        rank
+        for rank, answer in enumerate(answers)
+        if any(_text(answer.get(name)) != reference[name] for name in differing)
+    ]
+    lines = []
+    for name in differing:
+        by_text: dict[str, list[int]] = {}
+        for rank, answer in enumerate(answers):
+            by_text.setdefault(_text(answer[name]) if name in answer else "nothing", []).append(rank)
+        lines.append(f"{name}: " + ", ".join(f"{text} on {_ranks(ranks)}" for text, ranks in by_text.items()))
+    raise AgreementError(
+        f"ranks were given different arguments: {'; '.join(lines)}; start every rank with the same", odd
+    )
+
+
+def _differs(answers: list[dict[str, Any]], name: str) -> bool:
+    return any(name not in answer for answer in answers) or len({_text(a[name]) for a in answers}) > 1
+
+
+def _most_common(values: list[Any]) -> str:
+    texts = [_text(value) for value in values]
+    return max(texts, key=texts.count)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+# Work that may fail ###############################################################################
+
+
+#: Makes the error that every rank raises, from the text of each rank that failed, by rank.
+MakeError = Callable[[Mapping[int, str]], Exception]
+
+
+def name_failures(problems: Mapping[int, str], hosts: Sequence[int]) -> str:
+    return "; ".join(f"rank {rank} (host {hosts[rank]}): {text}" for rank, text in problems.items())

@@ -31,257 +31,6 @@ from pyg_batchgnn.comm.mailbox import INT_LIMIT, TransportError, make_group
 from pyg_batchgnn.comm.message import CommCounters, Header, HeaderLike, MessageKind, Operation, as_header
 from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor
 
-# Rendezvous #######################################################################################
-
-# The rendezvous of the ranks of one attempt of a job: a new namespace in the launcher's store.
-#
-# torchrun keeps its store when it restarts failed ranks. The store then still holds what earlier
-# ranks wrote, for example the addresses at which they listened. torchrun tells the new ranks
-# nothing that only they know and that is the same on every host. So each rank writes a token of
-# its own. Rank 0 proposes a namespace for the tokens that it sees. The namespace is valid once
-# every rank has found its token in the proposal and has accepted it.
-
-
-_TOKEN, _PROPOSAL = "pyg_batchgnn/token/{}", "pyg_batchgnn/proposal"
-_POLL = 0.005
-
-
-def fresh_namespace(store: Store, rank: int, size: int, timeout: float) -> Store:
-    """Returns a part of ``store`` that only the ranks of this attempt use. Collective.
-
-    Raises:
-        PeerError: not all ranks came within ``timeout`` seconds.
-    """
-    token = uuid.uuid4().hex
-    store.set(_TOKEN.format(rank), token)
-    rendezvous = _Rendezvous(store, rank, size)
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        namespace = rendezvous.lead() if rank == 0 else rendezvous.follow(token)
-        if namespace is not None:
-            return PrefixStore(f"pyg_batchgnn/{namespace}", store)
-        time.sleep(_POLL)
-    absent = rendezvous.absent()
-    who = f"rank {', '.join(map(str, absent))}" if absent else "the other ranks"
-    raise PeerError(f"{who} did not come to meet rank {rank} within {timeout:g} s", absent, waited=timeout)
-
-
-class _Rendezvous:
-    """One rank's view of the rendezvous."""
-
-    def __init__(self, store: Store, rank: int, size: int) -> None:
-        self._store = store
-        self._rank = rank
-        self._size = size
-        self._namespace = ""
-        self._tokens: list[str] = []
-
-    def lead(self) -> str | None:
-        """Polls once as rank 0: proposes a namespace whenever the tokens have changed. Returns the
-        namespace once all ranks have accepted it."""
-        keys = [_TOKEN.format(rank) for rank in range(self._size)]
-        if not self._store.check(keys):
-            return None
-        tokens = [self._store.get(key).decode() for key in keys]
-        if tokens != self._tokens:
-            self._namespace, self._tokens = uuid.uuid4().hex, tokens
-            self._store.set(_PROPOSAL, json.dumps([self._namespace, tokens]))
-            self._accept(0)
-        if self._store.check([self._accepted(rank) for rank in range(self._size)]):
-            self._store.set(self._accepted("all"), "")
-            return self._namespace
-        return None
-
-    def follow(self, token: str) -> str | None:
-        """Polls once as another rank: accepts a proposal that holds this rank's token. Returns the
-        namespace once all ranks have accepted it."""
-        if not self._store.check([_PROPOSAL]):
-            return None
-        namespace, tokens = json.loads(self._store.get(_PROPOSAL))
-        if len(tokens) != self._size or tokens[self._rank] != token:
-            return None
-        if namespace != self._namespace:
-            self._namespace = namespace
-            self._accept(self._rank)
-        return namespace if self._store.check([self._accepted("all")]) else None
-
-    def absent(self) -> list[int]:
-        """Returns the ranks that rank 0 knows to be missing. The other ranks know of none."""
-        if self._rank > 0:
-            return []
-        return [rank for rank in range(1, self._size) if not self._store.check([self._accepted(rank)])]
-
-    def _accept(self, rank: int) -> None:
-        self._store.set(self._accepted(rank), "")
-
-    def _accepted(self, who: int | str) -> str:
-        return f"pyg_batchgnn/{self._namespace}/accepted/{who}"
-
-
-# Backends #########################################################################################
-
-
-def available_backends() -> list[str]:
-    """Returns the names that `check_backend` accepts, gloo first."""
-    names = sorted(name for name in dist.Backend.backend_list if why_unavailable(name) is None)
-    return sorted(names, key=lambda name: name != "gloo")
-
-
-def check_backend(name: str) -> None:
-    """Checks that a backend is available here.
-
-    Args:
-        name: "gloo", "ccl", "mpi" or one that an imported package has registered; or names by
-            device, of which the CPU's is used: "cpu:ccl,cuda:nccl".
-
-    Raises:
-        ValueError: it is not available. The text says why, and which backends are.
-    """
-    problem = why_unavailable(_of_cpu(name))
-    if problem is not None:
-        available = ", ".join(available_backends())
-        raise ValueError(f"backend is {name!r}: {problem}; available here: {available}")
-
-
-def describe_backend(name: str) -> str:
-    """Describes a backend: its name, and for ccl the transport that was chosen and why."""
-    choice = ccl.chosen_transport() if _of_cpu(name) == "ccl" else None
-    return f"{name} over {choice}" if choice is not None else name
-
-
-def why_unavailable(name: str) -> str | None:
-    """Returns why a backend cannot be used here, or None where it can."""
-    if name == "ccl":
-        return ccl.why_unavailable()
-    if name == "fake":
-        return "it is torch's stand-in for tests, which moves nothing"
-    if "cpu" not in dist.Backend.backend_capability.get(name, []):
-        if name in dist.Backend.backend_list:
-            return f"{name} moves tensors on GPUs, and these are on the CPU; take gloo or ccl"
-        return "torch has no backend of that name"
-    if not dist.is_backend_available(name) or (name == "mpi" and not dist.is_mpi_available()):
-        return f"this torch was built without {name}"
-    return None
-
-
-def _of_cpu(name: str) -> str:
-    if ":" not in name:
-        return name.lower()
-    pairs = dict(pair.lower().partition(":")[::2] for pair in name.split(","))
-    return pairs.get("cpu", name)
-
-
-# Create ###########################################################################################
-
-# Making communicators: the default process group, the introduction of ranks, and a group of their
-# own.
-
-
-_connected = False  # whether the default process group was made here
-_made = 0  # communicators of this process: equal on all ranks, as all make the same ones in order
-
-
-def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Makes torch's default process group from the launcher's environment, unless there is one.
-
-    Returns:
-        Whether there is a default group now. Without a launcher (no WORLD_SIZE) there is none, and
-        the world is one rank.
-
-    Raises:
-        ValueError: the backend is not available here, or the launcher's environment is not
-            complete.
-    """
-    global _connected
-    if dist.is_initialized():
-        return True
-    check_backend(backend)
-    if "WORLD_SIZE" not in environment:
-        return False
-    absent = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in environment]
-    if absent:
-        raise ValueError(f"WORLD_SIZE is set but not {', '.join(absent)}; start with torchrun, or set them")
-    _make_default_group(timeout, backend, environment)
-    _connected = True
-    return True
-
-
-def _make_default_group(timeout: float, backend: str, environment: Mapping[str, str]) -> None:
-    """Makes the default group. torchrun's store outlives the ranks that it restarts, so there the
-    group gets a new namespace."""
-    limit = timedelta(seconds=timeout)
-    if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        dist.init_process_group(backend, timeout=limit)
-        return
-    rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    store = fresh_namespace(TCPStore(address, port, size, False, limit), rank, size, timeout)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
-
-
-def disconnect() -> None:
-    """Destroys the default group where `connect` made it. Called at the end of the process.
-
-    With torch 2.13, a gloo group that still exists when the interpreter is gone sometimes aborts
-    the process. Destroying the default group destroys all groups. So it stays where a group was
-    abandoned in the middle of a collective, because destroying that one would wait.
-    """
-    if _connected and groups_abandoned() == 0 and dist.is_initialized():
-        dist.destroy_process_group()
-
-
-def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Channel:
-    """Makes a channel over a new process group of all ranks. Collective."""
-    global _made
-    host = host_from(os.environ) if host is None else host
-    process = ProcessInfo.own()
-    if not dist.is_initialized():
-        return Channel(name, None, None, [Peer(0, host, process)], 0, timeout, limit)
-    rank, size = dist.get_rank(), dist.get_world_size()
-    _made += 1
-    store = dist.distributed_c10d._get_default_store()
-    board = StatusBoard(store, f"pyg_batchgnn/{_made}", rank, size)
-    ranks = board.join({"name": name, "host": host, "process": asdict(process)}, timeout)
-    _check_names(ranks)
-    group = make_group(timeout, name)
-    peers = [Peer(at, theirs["host"], ProcessInfo(**theirs["process"])) for at, theirs in enumerate(ranks)]
-    channel = Channel(name, group, board, peers, rank, timeout, limit)
-    addresses = gather_values(channel, endpoints(), Header(MessageKind.CONTROL))
-    channel.peers = [
-        Peer(peer.rank, peer.host, peer.process, tuple(theirs))
-        for peer, theirs in zip(peers, addresses, strict=True)
-    ]
-    _share_messages(channel)
-    channel.restart_counting()  # users count from their first exchange
-    return channel
-
-
-def _share_messages(channel: Channel) -> None:
-    """Lets messages go through memory where all ranks are on one machine. They go through the
-    backend where the memory cannot be had: it has too little, or ranks are kept apart."""
-    places = {(peer.host, peer.process.machine) for peer in channel.peers}
-    if channel.size == 1 or len(places) > 1 or not channel.peers[0].process.machine:
-        return
-    try:
-        blocks = share_on_host(Collectives(channel), channel.shared_bytes)
-    except CommError:
-        if channel.broken is not None:
-            raise
-    else:
-        channel.share_messages(blocks)
-
-
-def _check_names(ranks: list[dict[str, Any]]) -> None:
-    names = [theirs["name"] for theirs in ranks]
-    if len(set(names)) > 1:
-        common = max(names, key=names.count)
-        raise DivergenceError(
-            f"ranks make different communicators: {dict(enumerate(names))} (by rank); every rank must make "
-            "the same ones in the same order, on its main thread",
-            [rank for rank, name in enumerate(names) if name != common],
-        )
-
-
 # Communicator #####################################################################################
 
 
@@ -476,7 +225,7 @@ def _close_all() -> None:
     disconnect()
 
 
-# Hook #############################################################################################
+# Gradient hook ####################################################################################
 
 
 Hook = Callable[[Any, GradBucket], Future[Tensor]]
@@ -516,3 +265,249 @@ def gradient_hook(
     # DistributedDataParallel compares annotations by identity, and postponed ones are strings.
     hook.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[Tensor]}
     return hook
+
+
+# Making groups ####################################################################################
+
+# Making communicators: the default process group, the introduction of ranks, and a group of their
+# own.
+
+
+_connected = False  # whether the default process group was made here
+_made = 0  # communicators of this process: equal on all ranks, as all make the same ones in order
+
+
+def connect(timeout: float, backend: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Makes torch's default process group from the launcher's environment, unless there is one.
+
+    Returns:
+        Whether there is a default group now. Without a launcher (no WORLD_SIZE) there is none, and
+        the world is one rank.
+
+    Raises:
+        ValueError: the backend is not available here, or the launcher's environment is not
+            complete.
+    """
+    global _connected
+    if dist.is_initialized():
+        return True
+    check_backend(backend)
+    if "WORLD_SIZE" not in environment:
+        return False
+    absent = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in environment]
+    if absent:
+        raise ValueError(f"WORLD_SIZE is set but not {', '.join(absent)}; start with torchrun, or set them")
+    _make_default_group(timeout, backend, environment)
+    _connected = True
+    return True
+
+
+def _make_default_group(timeout: float, backend: str, environment: Mapping[str, str]) -> None:
+    """Gives the group a new namespace, as torchrun's store outlives the ranks that it restarts."""
+    limit = timedelta(seconds=timeout)
+    if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        dist.init_process_group(backend, timeout=limit)
+        return
+    rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    store = fresh_namespace(TCPStore(address, port, size, False, limit), rank, size, timeout)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
+
+
+def disconnect() -> None:
+    """Destroys the default group where `connect` made it. Called at the end of the process.
+
+    With torch 2.13, a gloo group that still exists when the interpreter is gone sometimes aborts
+    the process. Destroying the default group destroys all groups. So it stays where a group was
+    abandoned in the middle of a collective, because destroying that one would wait.
+    """
+    if _connected and groups_abandoned() == 0 and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def make_channel(name: str, timeout: float, limit: int, host: int | None) -> Channel:
+    global _made
+    host = host_from(os.environ) if host is None else host
+    process = ProcessInfo.own()
+    if not dist.is_initialized():
+        return Channel(name, None, None, [Peer(0, host, process)], 0, timeout, limit)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    _made += 1
+    store = dist.distributed_c10d._get_default_store()
+    board = StatusBoard(store, f"pyg_batchgnn/{_made}", rank, size)
+    ranks = board.join({"name": name, "host": host, "process": asdict(process)}, timeout)
+    _check_names(ranks)
+    group = make_group(timeout, name)
+    peers = [Peer(at, theirs["host"], ProcessInfo(**theirs["process"])) for at, theirs in enumerate(ranks)]
+    channel = Channel(name, group, board, peers, rank, timeout, limit)
+    addresses = gather_values(channel, endpoints(), Header(MessageKind.CONTROL))
+    channel.peers = [
+        Peer(peer.rank, peer.host, peer.process, tuple(theirs))
+        for peer, theirs in zip(peers, addresses, strict=True)
+    ]
+    _share_messages(channel)
+    channel.restart_counting()  # users count from their first exchange
+    return channel
+
+
+def _share_messages(channel: Channel) -> None:
+    """Lets messages go through memory if all ranks are on one machine and can share some."""
+    places = {(peer.host, peer.process.machine) for peer in channel.peers}
+    if channel.size == 1 or len(places) > 1 or not channel.peers[0].process.machine:
+        return
+    try:
+        blocks = share_on_host(Collectives(channel), channel.shared_bytes)
+    except CommError:
+        if channel.broken is not None:
+            raise
+    else:
+        channel.share_messages(blocks)
+
+
+def _check_names(ranks: list[dict[str, Any]]) -> None:
+    names = [theirs["name"] for theirs in ranks]
+    if len(set(names)) > 1:
+        common = max(names, key=names.count)
+        raise DivergenceError(
+            f"ranks make different communicators: {dict(enumerate(names))} (by rank); every rank must make "
+            "the same ones in the same order, on its main thread",
+            [rank for rank, name in enumerate(names) if name != common],
+        )
+
+
+# Backends #########################################################################################
+
+
+def available_backends() -> list[str]:
+    """Returns the names that `check_backend` accepts, gloo first."""
+    names = sorted(name for name in dist.Backend.backend_list if why_unavailable(name) is None)
+    return sorted(names, key=lambda name: name != "gloo")
+
+
+def check_backend(name: str) -> None:
+    """Checks that a backend is available here.
+
+    Args:
+        name: "gloo", "ccl", "mpi" or one that an imported package has registered; or names by
+            device, of which the CPU's is used: "cpu:ccl,cuda:nccl".
+
+    Raises:
+        ValueError: it is not available. The text says why, and which backends are.
+    """
+    problem = why_unavailable(_of_cpu(name))
+    if problem is not None:
+        available = ", ".join(available_backends())
+        raise ValueError(f"backend is {name!r}: {problem}; available here: {available}")
+
+
+def describe_backend(name: str) -> str:
+    """Describes a backend: its name, and for ccl the transport that was chosen and why."""
+    choice = ccl.chosen_transport() if _of_cpu(name) == "ccl" else None
+    return f"{name} over {choice}" if choice is not None else name
+
+
+def why_unavailable(name: str) -> str | None:
+    """Returns why a backend cannot be used here, or None where it can."""
+    if name == "ccl":
+        return ccl.why_unavailable()
+    if name == "fake":
+        return "it is torch's stand-in for tests, which moves nothing"
+    if "cpu" not in dist.Backend.backend_capability.get(name, []):
+        if name in dist.Backend.backend_list:
+            return f"{name} moves tensors on GPUs, and these are on the CPU; take gloo or ccl"
+        return "torch has no backend of that name"
+    if not dist.is_backend_available(name) or (name == "mpi" and not dist.is_mpi_available()):
+        return f"this torch was built without {name}"
+    return None
+
+
+def _of_cpu(name: str) -> str:
+    if ":" not in name:
+        return name.lower()
+    pairs = dict(pair.lower().partition(":")[::2] for pair in name.split(","))
+    return pairs.get("cpu", name)
+
+
+# Rendezvous #######################################################################################
+
+# The rendezvous of the ranks of one attempt of a job: a new namespace in the launcher's store.
+#
+# torchrun keeps its store when it restarts failed ranks. The store then still holds what earlier
+# ranks wrote, for example the addresses at which they listened. torchrun tells the new ranks
+# nothing that only they know and that is the same on every host. So each rank writes a token of
+# its own. Rank 0 proposes a namespace for the tokens that it sees. The namespace is valid once
+# every rank has found its token in the proposal and has accepted it.
+
+
+_TOKEN, _PROPOSAL = "pyg_batchgnn/token/{}", "pyg_batchgnn/proposal"
+_POLL = 0.005
+
+
+def fresh_namespace(store: Store, rank: int, size: int, timeout: float) -> Store:
+    """Returns a part of ``store`` that only the ranks of this attempt use. Collective.
+
+    Raises:
+        PeerError: not all ranks came within ``timeout`` seconds.
+    """
+    token = uuid.uuid4().hex
+    store.set(_TOKEN.format(rank), token)
+    rendezvous = _Rendezvous(store, rank, size)
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        namespace = rendezvous.lead() if rank == 0 else rendezvous.follow(token)
+        if namespace is not None:
+            return PrefixStore(f"pyg_batchgnn/{namespace}", store)
+        time.sleep(_POLL)
+    absent = rendezvous.absent()
+    who = f"rank {', '.join(map(str, absent))}" if absent else "the other ranks"
+    raise PeerError(f"{who} did not come to meet rank {rank} within {timeout:g} s", absent, waited=timeout)
+
+
+class _Rendezvous:
+    def __init__(self, store: Store, rank: int, size: int) -> None:
+        self._store = store
+        self._rank = rank
+        self._size = size
+        self._namespace = ""
+        self._tokens: list[str] = []
+
+    def lead(self) -> str | None:
+        """Polls once as rank 0: proposes a namespace whenever the tokens have changed. Returns the
+        namespace once all ranks have accepted it."""
+        keys = [_TOKEN.format(rank) for rank in range(self._size)]
+        if not self._store.check(keys):
+            return None
+        tokens = [self._store.get(key).decode() for key in keys]
+        if tokens != self._tokens:
+            self._namespace, self._tokens = uuid.uuid4().hex, tokens
+            self._store.set(_PROPOSAL, json.dumps([self._namespace, tokens]))
+            self._accept(0)
+        if self._store.check([self._accepted(rank) for rank in range(self._size)]):
+            self._store.set(self._accepted("all"), "")
+            return self._namespace
+        return None
+
+    def follow(self, token: str) -> str | None:
+        """Polls once as another rank: accepts a proposal that holds this rank's token. Returns the
+        namespace once all ranks have accepted it."""
+        if not self._store.check([_PROPOSAL]):
+            return None
+        namespace, tokens = json.loads(self._store.get(_PROPOSAL))
+        if len(tokens) != self._size or tokens[self._rank] != token:
+            return None
+        if namespace != self._namespace:
+            self._namespace = namespace
+            self._accept(self._rank)
+        return namespace if self._store.check([self._accepted("all")]) else None
+
+    def absent(self) -> list[int]:
+        """Returns the ranks that rank 0 knows to be missing. The other ranks know of none."""
+        if self._rank > 0:
+            return []
+        return [rank for rank in range(1, self._size) if not self._store.check([self._accepted(rank)])]
+
+    def _accept(self, rank: int) -> None:
+        self._store.set(self._accepted(rank), "")
+
+    def _accepted(self, who: int | str) -> str:
+        return f"pyg_batchgnn/{self._namespace}/accepted/{who}"

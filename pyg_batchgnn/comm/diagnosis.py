@@ -22,106 +22,148 @@ from torch._C._distributed_c10d import PrefixStore, Store
 
 from pyg_batchgnn.comm.errors import CommError, PeerError
 
-# Status lines #####################################################################################
-
-# The last exchange that each rank entered, in memory that all ranks of a channel share.
-#
-# Writing there takes a few microseconds. Writing to the store wakes the process that hosts it,
-# too: an eighth of the time of a small exchange with four ranks.
+# Diagnosis ########################################################################################
 
 
-#: The bytes of a line: two places, each of which has a number and a text.
-_PLACES, _NUMBER, _TEXT = 2, 8, 120
-LINE_BYTES = _PLACES * (_NUMBER + _TEXT)
-#: The number of a place that is being written.
-_CHANGING = -1
-#: How often places are read while they change. A rank may have ended while it wrote.
-_TRIES = 100
+#: Hundredths of a second for which a dying process is given time to end.
+_MOMENTS = 10
 
 
-class StatusLines:
-    """The lines of all ranks.
+@dataclass(frozen=True)
+class Peer:
+    """A rank, as it introduced itself when the communicator was made."""
 
-    A rank writes in its two places in turn, so that one of them is whole at any time.
+    rank: int
+    host: int
+    process: ProcessInfo
+    endpoints: tuple[str, ...] = ()
 
-    Args:
-        lines: uint8 [LINE_BYTES] by rank, zeros at first.
-        rank: this process's rank.
+    def __str__(self) -> str:
+        return f"rank {self.rank} (host {self.host}, process {self.process.pid})"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    rank: int  # this rank
+    communicator: str  # its name
+    exchange: int  # the number of the exchange
+    purpose: str  # what the exchange was for
+    #: waited, timeout: seconds
+    waited: float
+    timeout: float
+    timed_out: bool  # whether the exchange ran out of time
+    text: str  # the backend's error
+    #: the last status of all ranks, None where the store does not answer
+    statuses: Mapping[int, RankStatus] | None
+    elsewhere: Mapping[int, str]  # what ranks do in other communicators, by rank
+
+
+def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
+    """Names the ranks at fault, as far as can be seen, and says why.
+
+    The candidates are tried in this order: processes of this machine that are gone (or stopped,
+    after a timeout), the peer whose address the backend's error names, ranks that closed or never
+    entered the exchange, and finally ranks that entered it and have not gone on.
     """
-
-    def __init__(self, lines: Mapping[int, Tensor], rank: int) -> None:
-        places = {at: line.numpy().reshape(_PLACES, -1) for at, line in lines.items()}
-        self._numbers = {at: both[:, :_NUMBER].view(np.int64)[:, 0] for at, both in places.items()}
-        self._texts = {at: both[:, _NUMBER:] for at, both in places.items()}
-        self._rank = rank
-
-    def write(self, exchange: int, text: str) -> None:
-        """Writes that this rank enters an exchange, numbered from 1. A text of more than 120 bytes
-        is cut off."""
-        place = exchange % _PLACES
-        numbers, texts = self._numbers[self._rank], self._texts[self._rank]
-        told = np.frombuffer(text.encode()[:_TEXT], dtype=np.uint8)
-        numbers[place] = _CHANGING
-        texts[place, : len(told)] = told
-        texts[place, len(told) :] = 0
-        numbers[place] = exchange
-
-    def read(self, rank: int) -> tuple[int, str] | None:
-        """Returns the last exchange that a rank entered, its number and text; None before the first
-        one."""
-        numbers = self._numbers[rank]
-        for _ in range(_TRIES):
-            before = numbers.tolist()
-            told = [text.tobytes().rstrip(b"\0").decode(errors="replace") for text in self._texts[rank]]
-            if before == numbers.tolist() and _CHANGING not in before:
-                break
-        number, text = max(zip(before, told, strict=True))
-        return (number, text) if number > 0 else None
+    statuses = evidence.statuses or {}
+    others = [
+        peer
+        for peer in peers
+        if peer.rank != evidence.rank
+        and not (peer.rank in statuses and finished(statuses[peer.rank], evidence.exchange))
+    ]
+    liveness = {peer.rank: peer.process.liveness() for peer in others}
+    suspect = {Liveness.GONE, Liveness.STOPPED} if evidence.timed_out else {Liveness.GONE}
+    guilty = [peer for peer in others if liveness[peer.rank] in suspect]
+    named = set(endpoints_in(evidence.text))
+    if not guilty:
+        guilty = [peer for peer in others if named & set(peer.endpoints)]
+    if not guilty and evidence.statuses:
+        guilty = _behind(evidence, others) or _not_moved_on(evidence, others)
+        liveness.update(_settled(guilty) if not evidence.timed_out else {})
+    sentences = [f"{peer} {_observed(evidence, peer, liveness[peer.rank])}" for peer in guilty]
+    if not guilty:
+        sentences = ["the peer that failed could not be identified"]
+    if evidence.statuses is None:
+        sentences.append("the store does not answer: the process that hosts it may be the one that is gone")
+    return Failure(
+        evidence.rank,
+        tuple(peer.rank for peer in guilty),
+        evidence.exchange,
+        "; ".join([*sentences, _ending(evidence)]),
+    )
 
 
-# Store reader #####################################################################################
+def finished(status: RankStatus, exchange: int) -> bool:
+    """Returns whether a rank finished an exchange and then closed, which is allowed."""
+    return status.phase is RankPhase.CLOSED and status.exchange >= exchange
 
 
-T = TypeVar("T")
+def _settled(guilty: Sequence[Peer]) -> dict[int, Liveness]:
+    """Returns what became of ranks whose connection is gone. A process that is killed closes its
+    connections a moment before others see that it is gone."""
+    for _ in range(_MOMENTS):
+        liveness = {peer.rank: peer.process.liveness() for peer in guilty}
+        if not liveness or Liveness.RUNNING not in liveness.values():
+            break
+        time.sleep(0.01)
+    return liveness
 
 
-class StoreReader:
-    """Asks the store without waiting longer than told. Threads may ask at the same time: a channel
-    that diagnoses a failure reads the boards of the process's other channels.
+def _behind(evidence: Evidence, others: Sequence[Peer]) -> list[Peer]:
+    statuses = evidence.statuses or {}
+    return [
+        peer
+        for peer in others
+        if statuses[peer.rank].exchange < evidence.exchange
+        or statuses[peer.rank].phase is not RankPhase.ENTERED
+    ]
 
-    A question that is not answered in time keeps its thread and the connection. Until it is
-    answered, later questions return None at once.
-    """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._asking = threading.Lock()
-        self._pending: threading.Thread | None = None
+def _not_moved_on(evidence: Evidence, others: Sequence[Peer]) -> list[Peer]:
+    statuses = evidence.statuses or {}
+    return [peer for peer in others if statuses[peer.rank].exchange == evidence.exchange]
 
-    def ask(self, question: Callable[[Store], T], seconds: float) -> T | None:
-        """Returns the answer, or None where none came within `seconds`, other threads' questions
-        included."""
-        started = time.monotonic()
-        if not self._asking.acquire(timeout=seconds):
-            return None
-        try:
-            return self._ask(question, max(0.0, seconds - (time.monotonic() - started)))
-        finally:
-            self._asking.release()
 
-    def _ask(self, question: Callable[[Store], T], seconds: float) -> T | None:
-        if self._pending is not None and self._pending.is_alive():
-            return None
-        answers: list[T] = []
+def _observed(evidence: Evidence, peer: Peer, liveness: Liveness) -> str:
+    facts = []
+    if liveness in (Liveness.GONE, Liveness.STOPPED):
+        facts.append(f"{liveness.value}")
+    elif set(endpoints_in(evidence.text)) & set(peer.endpoints):
+        facts.append("closed its connection")
+    status = (evidence.statuses or {}).get(peer.rank)
+    if status is not None:
+        facts.append(_last(evidence, status))
+    if doing := evidence.elsewhere.get(peer.rank):
+        facts.append(doing)
+    return " and ".join(facts)
 
-        def run() -> None:
-            with contextlib.suppress(RuntimeError):  # the store is gone: no answer
-                answers.append(question(self._store))
 
-        self._pending = threading.Thread(target=run, name="comm status", daemon=True)
-        self._pending.start()
-        self._pending.join(seconds)
-        return answers[0] if answers else None
+def _last(evidence: Evidence, status: RankStatus) -> str:
+    at = f"exchange {evidence.exchange} ({evidence.purpose})"
+    if status.phase in (RankPhase.CLOSED, RankPhase.FAILED):
+        reason = f": {status.text}" if status.text else ""
+        return f"{status.phase.value} after exchange {status.exchange}{reason}"
+    if status.exchange == evidence.exchange:
+        return f"entered {at} and never left it"
+    if status.exchange > evidence.exchange:
+        return f"went on to exchange {status.exchange} ({status.text})"
+    last = f"; it last entered exchange {status.exchange} ({status.text})" if status.exchange else ""
+    return f"never entered {at}{last}"
+
+
+def _first_sentence(text: str) -> str:
+    """Removes gloo's source file and advice from a text."""
+    line = text.splitlines()[0] if text else ""
+    return re.sub(r"^\[[^\]]*/[^\]]*\] ", "", line).split(". ", 1)[0]
+
+
+def _ending(evidence: Evidence) -> str:
+    ending = f"rank {evidence.rank} waited {evidence.waited:.1f} s of {evidence.timeout:.0f} s "
+    ending += f"in communicator {evidence.communicator!r}"
+    if said := _first_sentence(evidence.text):
+        ending += "" if evidence.timed_out else f"; the transport says: {said}"
+    return ending
 
 
 # Status board #####################################################################################
@@ -151,34 +193,21 @@ class RankPhase(Enum):
 
 @dataclass(frozen=True)
 class RankStatus:
-    """The last status that a rank wrote.
+    """The last status that a rank wrote."""
 
-    Attributes:
-        exchange: the number of its last exchange.
-        phase: what it did.
-        text: what the exchange was for, or why no other one follows.
-    """
-
-    exchange: int
-    phase: RankPhase
-    text: str
+    exchange: int  # the number of its last exchange
+    phase: RankPhase  # what it did
+    text: str  # what the exchange was for, or why no other one follows
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The first failure that a rank of the communicator met. All other failures follow from it.
+    """The first failure that a rank of the communicator met. All other failures follow from it."""
 
-    Attributes:
-        rank: the rank that reported it.
-        ranks: the ranks at fault.
-        exchange: the number of the exchange.
-        text: what happened.
-    """
-
-    rank: int
-    ranks: tuple[int, ...]
-    exchange: int
-    text: str
+    rank: int  # the rank that reported it
+    ranks: tuple[int, ...]  # the ranks at fault
+    exchange: int  # the number of the exchange
+    text: str  # what happened
 
 
 class StatusBoard:
@@ -201,9 +230,7 @@ class StatusBoard:
     def join(self, introduction: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
         """Introduces this rank and waits for all others. Collective.
 
-        Args:
-            introduction: JSON values about this rank.
-            timeout: seconds.
+        ``introduction``: JSON values about this rank.
 
         Returns:
             The introductions of all ranks, by rank.
@@ -274,7 +301,6 @@ class StatusBoard:
         return _failure(answer) if answer else None
 
     def anybody_left(self, seconds: float) -> bool:
-        """Returns whether any rank has left (`leave`). It asks for one key, whatever the ranks."""
         return bool(self._reader.ask(lambda store: store.check([_LEFT]), seconds))
 
     def statuses(self, seconds: float) -> dict[int, RankStatus] | None:
@@ -305,7 +331,7 @@ def _never_came(absent: list[int], name: Any, timeout: float) -> PeerError:
 
 
 def _clone(store: Store) -> Store:
-    """Returns a new connection to the store, or the store itself where it has no connections."""
+    """Opens another connection to the store. A store without connections is returned itself."""
     try:
         copy: Store = store.clone()  # type: ignore[attr-defined]  # not in torch's own stubs
     except (RuntimeError, NotImplementedError):
@@ -331,7 +357,107 @@ def _failure(text: bytes) -> Failure:
         raise CommError(f"the store holds a failure that cannot be read: {text!r}") from error
 
 
-# Process info #####################################################################################
+# Status lines #####################################################################################
+
+# The last exchange that each rank entered, in memory that all ranks of a channel share.
+#
+# Writing there takes a few microseconds. Writing to the store wakes the process that hosts it,
+# too: an eighth of the time of a small exchange with four ranks.
+
+
+#: The bytes of a line: two places, each of which has a number and a text.
+_PLACES, _NUMBER, _TEXT = 2, 8, 120
+LINE_BYTES = _PLACES * (_NUMBER + _TEXT)
+#: The number of a place that is being written.
+_CHANGING = -1
+#: How often places are read while they change. A rank may have ended while it wrote.
+_TRIES = 100
+
+
+class StatusLines:
+    """The lines of all ranks.
+
+    A rank writes in its two places in turn, so that one of them is whole at any time.
+
+    ``lines``: uint8 [LINE_BYTES] by rank, zeros at first.
+    """
+
+    def __init__(self, lines: Mapping[int, Tensor], rank: int) -> None:
+        places = {at: line.numpy().reshape(_PLACES, -1) for at, line in lines.items()}
+        self._numbers = {at: both[:, :_NUMBER].view(np.int64)[:, 0] for at, both in places.items()}
+        self._texts = {at: both[:, _NUMBER:] for at, both in places.items()}
+        self._rank = rank
+
+    def write(self, exchange: int, text: str) -> None:
+        """Writes that this rank enters an exchange, numbered from 1; keeps 120 bytes of the
+        text.
+        """
+        place = exchange % _PLACES
+        numbers, texts = self._numbers[self._rank], self._texts[self._rank]
+        told = np.frombuffer(text.encode()[:_TEXT], dtype=np.uint8)
+        numbers[place] = _CHANGING
+        texts[place, : len(told)] = told
+        texts[place, len(told) :] = 0
+        numbers[place] = exchange
+
+    def read(self, rank: int) -> tuple[int, str] | None:
+        """Returns the number and text of the last exchange that a rank entered; None before the
+        first.
+        """
+        numbers = self._numbers[rank]
+        for _ in range(_TRIES):
+            before = numbers.tolist()
+            told = [text.tobytes().rstrip(b"\0").decode(errors="replace") for text in self._texts[rank]]
+            if before == numbers.tolist() and _CHANGING not in before:
+                break
+        number, text = max(zip(before, told, strict=True))
+        return (number, text) if number > 0 else None
+
+
+# Store reader #####################################################################################
+
+
+T = TypeVar("T")
+
+
+class StoreReader:
+    """Asks the store without waiting too long, from several threads at once.
+
+    A question that is not answered in time keeps its thread and the connection. Until it is
+    answered, later questions return None at once.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._asking = threading.Lock()
+        self._pending: threading.Thread | None = None
+
+    def ask(self, question: Callable[[Store], T], seconds: float) -> T | None:
+        """Returns the answer, or None if it takes longer, other threads' questions included."""
+        started = time.monotonic()
+        if not self._asking.acquire(timeout=seconds):
+            return None
+        try:
+            return self._ask(question, max(0.0, seconds - (time.monotonic() - started)))
+        finally:
+            self._asking.release()
+
+    def _ask(self, question: Callable[[Store], T], seconds: float) -> T | None:
+        if self._pending is not None and self._pending.is_alive():
+            return None
+        answers: list[T] = []
+
+        def run() -> None:
+            with contextlib.suppress(RuntimeError):  # the store is gone: no answer
+                answers.append(question(self._store))
+
+        self._pending = threading.Thread(target=run, name="comm status", daemon=True)
+        self._pending.start()
+        self._pending.join(seconds)
+        return answers[0] if answers else None
+
+
+# Processes ########################################################################################
 
 
 _PROC = Path("/proc")
@@ -354,8 +480,6 @@ def host_from(environment: Mapping[str, str]) -> int:
 
 
 class Liveness(Enum):
-    """The state of another process, as far as this process can see it."""
-
     RUNNING = "is running"
     STOPPED = "is stopped (SIGSTOP, or a debugger)"
     GONE = "no longer exists"
@@ -364,26 +488,19 @@ class Liveness(Enum):
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """The identity of a process. A later process with the same number has another identity.
+    """The identity of a process. A later process with the same number has another identity."""
 
-    Attributes:
-        machine: identity of the running kernel and of the namespace of process numbers.
-        pid: the process number.
-        started: clock ticks from the start of the kernel to the start of the process.
-    """
-
-    machine: str
-    pid: int
-    started: int
+    machine: str  # identity of the running kernel and of the namespace of process numbers
+    pid: int  # the process number
+    started: int  # clock ticks from the start of the kernel to the start of the process
 
     @classmethod
     def own(cls) -> ProcessInfo:
-        """Returns the identity of this process."""
         pid = os.getpid()
         return cls(_machine(), pid, _stat(pid)[1])
 
     def liveness(self) -> Liveness:
-        """Returns whether the process still runs. Unknown for a process of another machine."""
+        """Returns whether the process still runs; unknown on another machine."""
         if not self.machine or self.machine != _machine():
             return Liveness.UNKNOWN
         try:
@@ -404,8 +521,9 @@ def _machine() -> str:
 
 
 def _stat(pid: int) -> tuple[str, int]:
-    """Returns the state's letter and the start time. The program's name before them may hold spaces
-    and parentheses."""
+    """Returns the state's letter and the start time. The name before may hold spaces and
+    brackets.
+    """
     try:
         words = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except ProcessLookupError as gone:  # it ended between opening and reading
@@ -413,7 +531,7 @@ def _stat(pid: int) -> tuple[str, int]:
     return words[0], int(words[19])
 
 
-# Endpoints ########################################################################################
+# Sockets ##########################################################################################
 
 # The local addresses of a process's TCP connections.
 #
@@ -433,7 +551,6 @@ def endpoints() -> list[str]:
 
 
 def endpoints_in(text: str) -> list[str]:
-    """Returns the addresses that an error text names as ``[address]:port``."""
     found = []
     for address, port in re.findall(r"\[([0-9a-fA-F.:]+)\]:(\d+)", text):
         try:
@@ -444,8 +561,7 @@ def endpoints_in(text: str) -> list[str]:
 
 
 def _socket(entry: Path) -> str:
-    """Returns the inode of an open socket, or "" for another file or one that was closed
-    meanwhile."""
+    """Returns the inode of an open socket, or "" for anything else."""
     try:
         found = re.fullmatch(r"socket:\[(\d+)\]", str(entry.readlink()))
     except OSError:
@@ -458,8 +574,7 @@ def _table(path: Path) -> list[str]:
 
 
 def _address(text: str) -> str:
-    """Converts the kernel's hexadecimal form: words of four bytes, each in the machine's
-    (little-endian) order."""
+    """Converts the kernel's hexadecimal form, words of four bytes in the machine's order."""
     address, port = text.split(":")
     words = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
     return _endpoint(str(ipaddress.ip_address(b"".join(words))), int(port, 16))
@@ -469,162 +584,3 @@ def _endpoint(address: str, port: int) -> str:
     ip = ipaddress.ip_address(address)
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return f"{mapped or ip} {port}"
-
-
-# Diagnosis ########################################################################################
-
-
-#: Hundredths of a second for which a dying process is given time to end.
-_MOMENTS = 10
-
-
-@dataclass(frozen=True)
-class Peer:
-    """A rank, as it introduced itself when the communicator was made."""
-
-    rank: int
-    host: int
-    process: ProcessInfo
-    endpoints: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"rank {self.rank} (host {self.host}, process {self.process.pid})"
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The facts that a rank sees when an exchange fails.
-
-    Attributes:
-        rank: this rank.
-        communicator: its name.
-        exchange: the number of the exchange.
-        purpose: what the exchange was for.
-        waited, timeout: seconds.
-        timed_out: whether the exchange ran out of time.
-        text: the backend's error.
-        statuses: the last status of all ranks, None where the store does not answer.
-        elsewhere: what ranks do in other communicators, by rank.
-    """
-
-    rank: int
-    communicator: str
-    exchange: int
-    purpose: str
-    waited: float
-    timeout: float
-    timed_out: bool
-    text: str
-    statuses: Mapping[int, RankStatus] | None
-    elsewhere: Mapping[int, str]
-
-
-def diagnose(evidence: Evidence, peers: Sequence[Peer]) -> Failure:
-    """Names the ranks at fault, as far as can be seen, and says why.
-
-    The candidates are tried in this order: processes of this machine that are gone (or stopped,
-    after a timeout), the peer whose address the backend's error names, ranks that closed or never
-    entered the exchange, and finally ranks that entered it and have not gone on.
-    """
-    statuses = evidence.statuses or {}
-    others = [
-        peer
-        for peer in peers
-        if peer.rank != evidence.rank
-        and not (peer.rank in statuses and finished(statuses[peer.rank], evidence.exchange))
-    ]
-    liveness = {peer.rank: peer.process.liveness() for peer in others}
-    suspect = {Liveness.GONE, Liveness.STOPPED} if evidence.timed_out else {Liveness.GONE}
-    guilty = [peer for peer in others if liveness[peer.rank] in suspect]
-    named = set(endpoints_in(evidence.text))
-    if not guilty:
-        guilty = [peer for peer in others if named & set(peer.endpoints)]
-    if not guilty and evidence.statuses:
-        guilty = _behind(evidence, others) or _not_moved_on(evidence, others)
-        liveness.update(_settled(guilty) if not evidence.timed_out else {})
-    sentences = [f"{peer} {_observed(evidence, peer, liveness[peer.rank])}" for peer in guilty]
-    if not guilty:
-        sentences = ["the peer that failed could not be identified"]
-    if evidence.statuses is None:
-        sentences.append("the store does not answer: the process that hosts it may be the one that is gone")
-    return Failure(
-        evidence.rank,
-        tuple(peer.rank for peer in guilty),
-        evidence.exchange,
-        "; ".join([*sentences, _ending(evidence)]),
-    )
-
-
-def finished(status: RankStatus, exchange: int) -> bool:
-    """Returns whether a rank took part in an exchange to its end and then closed, which is
-    allowed."""
-    return status.phase is RankPhase.CLOSED and status.exchange >= exchange
-
-
-def _settled(guilty: Sequence[Peer]) -> dict[int, Liveness]:
-    """Returns what became of ranks whose connection is gone. A process that is killed closes its
-    connections a moment before others see that it is gone."""
-    for _ in range(_MOMENTS):
-        liveness = {peer.rank: peer.process.liveness() for peer in guilty}
-        if not liveness or Liveness.RUNNING not in liveness.values():
-            break
-        time.sleep(0.01)
-    return liveness
-
-
-def _behind(evidence: Evidence, others: Sequence[Peer]) -> list[Peer]:
-    statuses = evidence.statuses or {}
-    return [
-        peer
-        for peer in others
-        if statuses[peer.rank].exchange < evidence.exchange
-        or statuses[peer.rank].phase is not RankPhase.ENTERED
-    ]
-
-
-def _not_moved_on(evidence: Evidence, others: Sequence[Peer]) -> list[Peer]:
-    statuses = evidence.statuses or {}
-    return [peer for peer in others if statuses[peer.rank].exchange == evidence.exchange]
-
-
-def _observed(evidence: Evidence, peer: Peer, liveness: Liveness) -> str:
-    """Returns what is known of a rank at fault: its process and its last status."""
-    facts = []
-    if liveness in (Liveness.GONE, Liveness.STOPPED):
-        facts.append(f"{liveness.value}")
-    elif set(endpoints_in(evidence.text)) & set(peer.endpoints):
-        facts.append("closed its connection")
-    status = (evidence.statuses or {}).get(peer.rank)
-    if status is not None:
-        facts.append(_last(evidence, status))
-    if doing := evidence.elsewhere.get(peer.rank):
-        facts.append(doing)
-    return " and ".join(facts)
-
-
-def _last(evidence: Evidence, status: RankStatus) -> str:
-    at = f"exchange {evidence.exchange} ({evidence.purpose})"
-    if status.phase in (RankPhase.CLOSED, RankPhase.FAILED):
-        reason = f": {status.text}" if status.text else ""
-        return f"{status.phase.value} after exchange {status.exchange}{reason}"
-    if status.exchange == evidence.exchange:
-        return f"entered {at} and never left it"
-    if status.exchange > evidence.exchange:
-        return f"went on to exchange {status.exchange} ({status.text})"
-    last = f"; it last entered exchange {status.exchange} ({status.text})" if status.exchange else ""
-    return f"never entered {at}{last}"
-
-
-def _first_sentence(text: str) -> str:
-    """Returns the text without the source file that gloo begins with and the advice that it ends
-    with."""
-    line = text.splitlines()[0] if text else ""
-    return re.sub(r"^\[[^\]]*/[^\]]*\] ", "", line).split(". ", 1)[0]
-
-
-def _ending(evidence: Evidence) -> str:
-    ending = f"rank {evidence.rank} waited {evidence.waited:.1f} s of {evidence.timeout:.0f} s "
-    ending += f"in communicator {evidence.communicator!r}"
-    if said := _first_sentence(evidence.text):
-        ending += "" if evidence.timed_out else f"; the transport says: {said}"
-    return ending

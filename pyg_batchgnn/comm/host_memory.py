@@ -28,7 +28,7 @@ from torch import Tensor
 from pyg_batchgnn.comm.collectives import Collectives, name_failures
 from pyg_batchgnn.comm.errors import CommError
 
-# Host memory ######################################################################################
+# Shared blocks ####################################################################################
 
 
 T = TypeVar("T")
@@ -76,8 +76,9 @@ def share_on_host(communicator: Collectives, size: int, access: Access = Access.
 
 
 def _together(communicator: Collectives, work: Callable[[], T]) -> T:
-    """Does one stage on every rank. Ranks wait for each other only here, in a collective that names
-    who is missing. The stages themselves wait for nothing."""
+    """Does one stage on every rank. Ranks wait for each other only here, where errors name who is
+    late.
+    """
 
     def error(problems: Mapping[int, str]) -> CommError:
         return CommError(
@@ -112,7 +113,6 @@ def _connect(name: str, stack: contextlib.ExitStack) -> socket.socket:
 def _hand_out(
     block: int, size: int, server: socket.socket, mates: int, access: Access, stack: contextlib.ExitStack
 ) -> Tensor:
-    """Maps this rank's block and sends its descriptor to every other rank of the host."""
     own = _map(block, size, Access.WRITE)
     seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
     fcntl.fcntl(block, fcntl.F_ADD_SEALS, seals)
@@ -161,7 +161,7 @@ def _map(block: int, size: int, access: Access) -> Tensor:
         return torch.frombuffer(memory, dtype=torch.uint8)
 
 
-# Layout ###########################################################################################
+# Layout of rows ###################################################################################
 
 
 @dataclass(frozen=True)
@@ -185,9 +185,6 @@ class RowLayout:
     The padding is at most 15 bytes per row, and at most 7 where no element is wider than 8 bytes.
     The layout depends on the fields alone and not on their order of insertion, so that ranks with
     the same fields agree.
-
-    Args:
-        fields: the attributes by name, at least one.
 
     Attributes:
         fields: the attributes by name, in the order of the row.
@@ -223,11 +220,7 @@ class RowLayout:
         return packed
 
     def views(self, packed: Tensor) -> dict[str, Tensor]:
-        """Returns a view [n, *shape] of each attribute of packed rows. The views are strided.
-
-        Args:
-            packed: [n, row_bytes], uint8, contiguous.
-        """
+        """Returns a view [n, *shape] of each attribute of packed rows. The views are strided."""
         if packed.dtype != torch.uint8 or packed.dim() != 2 or packed.shape[1] != self.row_bytes:
             raise ValueError(
                 f"packed rows must be uint8 of shape [n, {self.row_bytes}], "

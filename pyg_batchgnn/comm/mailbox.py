@@ -17,73 +17,6 @@ from torch._C._distributed_c10d import AllToAllOptions
 from pyg_batchgnn.comm.message import NUMBERS_BYTES, Message
 from pyg_batchgnn.ops import Turns
 
-# Wait #############################################################################################
-
-
-_SLICE = timedelta(milliseconds=100)
-
-#: The most seconds that one slice counts. When the whole job was stopped for a while (suspended by
-#: a batch system, or SIGSTOP to all ranks), the time in between must not count against a peer.
-_LONGEST = 1.0
-
-
-class TransportError(RuntimeError):
-    """A collective failed. The text is the backend's."""
-
-
-class TransportTimeout(RuntimeError):  # noqa: N818
-    """A collective did not end in time."""
-
-
-class Work(Protocol):
-    """The part of torch's ``Work`` that is used."""
-
-    def wait(self, timeout: timedelta = ...) -> bool: ...
-    def is_completed(self) -> bool: ...
-
-
-def wait_for(work: Work, timeout: float, check: Callable[[float], None]) -> None:
-    """Waits until a collective has ended.
-
-    The wait is cut into slices, so that Ctrl-C takes effect between them. A wait inside torch would
-    delay it to the end of the collective. (A backend whose ``wait`` ignores its timeout cannot be
-    interrupted, and is bounded by the process group's own timeout.)
-
-    Args:
-        work: what an asynchronous collective returned.
-        timeout: seconds that it may take.
-        check: called after every slice with the seconds waited. It may raise.
-
-    Raises:
-        TransportError: the backend reports a failure.
-        TransportTimeout: the collective has not ended in time.
-    """
-    waited, last = 0.0, time.monotonic()
-    while True:
-        try:
-            work.wait(_SLICE)
-        except RuntimeError as error:
-            if work.is_completed():
-                _raise_failure(work, error)
-                return
-        else:
-            return
-        now = time.monotonic()
-        waited, last = waited + min(now - last, _LONGEST), now
-        check(waited)
-        if waited >= timeout:
-            raise TransportTimeout(f"not ended after {waited:.1f} s")
-
-
-def _raise_failure(work: Work, error: RuntimeError) -> None:
-    """Raises the failure of a collective that has ended. It may also have succeeded, between the
-    end of a slice and the look at it."""
-    try:
-        work.wait()
-    except RuntimeError as final:
-        raise TransportError(str(final)) from error
-
-
 # Transport ########################################################################################
 
 # The transport of bytes. It uses one collective, the uneven all-to-all, and nothing else.
@@ -131,12 +64,7 @@ class Transport:
         )
 
     def fits(self, largest: int, kept: int) -> bool:
-        """Returns whether one call can carry messages of at most these sizes.
-
-        Args:
-            largest: the most bytes that one rank sends to another.
-            kept: the most bytes that any rank sends to itself.
-        """
+        """Returns whether one call can carry messages of these bytes, to one rank and to itself."""
         return largest * (self._size - 1) + kept <= self._limit
 
     def all_to_all(self, out: Tensor, rows: Tensor, received: Sequence[int], sent: Sequence[int]) -> None:
@@ -145,7 +73,6 @@ class Transport:
         Args:
             out: [sum(received)], filled with what came from rank 0, from rank 1, and so on.
             rows: [sum(sent)], what goes to rank 0, to rank 1, and so on; same dtype as ``out``.
-            received, sent: elements by rank.
         """
         if self._group is None:
             out.copy_(rows)
@@ -195,7 +122,6 @@ class Transport:
 
 
 def make_group(timeout: float, name: str) -> dist.ProcessGroup:
-    """Makes a process group of all ranks for one communicator. Collective."""
     group = dist.new_group(timeout=timedelta(seconds=timeout), group_desc=f"pyg_batchgnn {name}")
     assert isinstance(group, dist.ProcessGroup)
     return group
@@ -224,37 +150,24 @@ _LINE = 64
 
 
 class Mailbox(Protocol):
-    """Carries one message from every rank to every rank at a time.
+    """Carries one message from every rank to every rank at a time."""
 
-    Attributes:
-        room: bytes of data that a message has room for, equal on all ranks.
-        message_bytes: bytes that a message takes whatever it carries, for the counters.
-    """
-
-    room: int
-    message_bytes: int
+    room: int  # bytes of data that a message has room for, equal on all ranks
+    message_bytes: int  # bytes that a message takes whatever it carries, for the counters
 
     def outgoing(self) -> Sequence[Message]:
-        """Returns the messages to every rank, for the caller to write. What is in them before is
-        undefined."""
+        """Returns the messages to every rank, for the caller to overwrite."""
         ...
 
     def swap(self) -> Sequence[Message]:
-        """Sends the messages that `outgoing` returned last, and waits for those of all ranks.
-
-        Returns:
-            The messages from every rank. They are valid until the next `swap`.
+        """Sends what `outgoing` returned; returns the messages of all ranks, valid until the next
+        swap.
         """
         ...
 
 
 class BackendMailbox:
-    """Messages that the backend carries, all in one call.
-
-    Args:
-        transport: moves the bytes.
-        size: the number of ranks.
-    """
+    """Messages that the backend carries, all in one call."""
 
     def __init__(self, transport: Transport, size: int) -> None:
         self.room, self.message_bytes = ROOM, NUMBERS_BYTES + ROOM
@@ -284,11 +197,7 @@ class SharedMailbox:
     turn t - 1. A rank does so when it has seen turn t of all others, which they announced after
     they had read the messages of turn t - 1.
 
-    Args:
-        blocks: uint8 [block_bytes(ranks)] by rank, zeros at first, of all ranks of the channel.
-        rank: this process's rank.
-        timeout: seconds that one swap may take.
-        check: called while waiting (`wait_for`).
+    ``blocks``: uint8 [block_bytes(ranks)] by rank, zeros at first, of all ranks of the channel.
     """
 
     def __init__(
@@ -315,12 +224,10 @@ class SharedMailbox:
 
 
 def block_bytes(ranks: int) -> int:
-    """Returns the bytes of a rank's block for a `SharedMailbox`."""
     return _LINE + 2 * ranks * _whole_message(ranks)
 
 
 def _whole_message(ranks: int) -> int:
-    """Returns the bytes of a message in shared memory, its room included: whole cache lines."""
     least = -(-(NUMBERS_BYTES + ROOM) // _LINE) * _LINE
     return max(_ALL_MESSAGES // (2 * ranks) // _LINE * _LINE, least)
 
@@ -332,8 +239,6 @@ def _places(block: Tensor, size: int, whole: int) -> NDArray[np.int64]:
 
 
 class _OneTurn:
-    """The wait for one turn of all other ranks, as `wait_for` takes it."""
-
     def __init__(self, turns: Turns, turn: int) -> None:
         self._turns, self._turn = turns, turn
 
@@ -344,3 +249,63 @@ class _OneTurn:
 
     def is_completed(self) -> bool:
         return self._turns.wait(self._turn, 0.0)
+
+
+# Waiting ##########################################################################################
+
+
+_SLICE = timedelta(milliseconds=100)
+
+#: The most seconds that one slice counts. When the whole job was stopped for a while (suspended by
+#: a batch system, or SIGSTOP to all ranks), the time in between must not count against a peer.
+_LONGEST = 1.0
+
+
+class TransportError(RuntimeError):
+    """A collective failed. The text is the backend's."""
+
+
+class TransportTimeout(RuntimeError):  # noqa: N818
+    """A collective did not end in time."""
+
+
+class Work(Protocol):
+    def wait(self, timeout: timedelta = ...) -> bool: ...
+    def is_completed(self) -> bool: ...
+
+
+def wait_for(work: Work, timeout: float, check: Callable[[float], None]) -> None:
+    """Waits until a collective has ended.
+
+    The wait is cut into slices, so that Ctrl-C takes effect between them. A wait inside torch would
+    delay it to the end of the collective. (A backend whose ``wait`` ignores its timeout cannot be
+    interrupted, and is bounded by the process group's own timeout.)
+
+    ``check``: called after every slice with the seconds waited. It may raise.
+
+    Raises:
+        TransportError: the backend reports a failure.
+        TransportTimeout: the collective has not ended in time.
+    """
+    waited, last = 0.0, time.monotonic()
+    while True:
+        try:
+            work.wait(_SLICE)
+        except RuntimeError as error:
+            if work.is_completed():
+                _raise_failure(work, error)
+                return
+        else:
+            return
+        now = time.monotonic()
+        waited, last = waited + min(now - last, _LONGEST), now
+        check(waited)
+        if waited >= timeout:
+            raise TransportTimeout(f"not ended after {waited:.1f} s")
+
+
+def _raise_failure(work: Work, error: RuntimeError) -> None:
+    try:
+        work.wait()
+    except RuntimeError as final:
+        raise TransportError(str(final)) from error

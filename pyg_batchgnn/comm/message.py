@@ -43,8 +43,6 @@ class MessageKind(IntEnum):
 
 
 class Operation(IntEnum):
-    """The collective operation that an exchange is part of."""
-
     EXCHANGE = 0
     REDUCTION = 1
     GATHERING = 2
@@ -93,7 +91,6 @@ HeaderLike = Header | MessageKind
 
 
 def as_header(header: HeaderLike) -> Header:
-    """Returns a header. A kind alone becomes a header without a position."""
     if isinstance(header, Header):
         return header
     if isinstance(header, MessageKind):
@@ -109,7 +106,6 @@ ROW_DTYPES = (
 
 
 def dtype_code(dtype: torch.dtype) -> int:
-    """Returns the number by which headers name a dtype."""
     if dtype not in ROW_DTYPES:
         raise TypeError(f"rows of {dtype} cannot be exchanged; view them as torch.uint8")
     return ROW_DTYPES.index(dtype)
@@ -117,27 +113,18 @@ def dtype_code(dtype: torch.dtype) -> int:
 
 @dataclass(frozen=True)
 class Purpose:
-    """Everything that must be equal on all ranks before data moves.
+    """Everything that must be equal on all ranks before data moves."""
 
-    Attributes:
-        exchange: the number of the exchange in its communicator, from 1.
-        operation: the collective operation.
-        header: the header that the caller gave.
-        row_bytes: bytes per row, 0 where no rows move, 1 for the texts of values.
-        dtype: the position of the rows' dtype in ROW_DTYPES, -1 where rows have no dtype.
-    """
-
-    exchange: int
-    operation: Operation
-    header: Header
-    row_bytes: int = 0
-    dtype: int = -1
+    exchange: int  # the number of the exchange in its communicator, from 1
+    operation: Operation  # the collective operation
+    header: Header  # the header that the caller gave
+    row_bytes: int = 0  # bytes per row, 0 where no rows move, 1 for the texts of values
+    dtype: int = -1  # the position of the rows' dtype in ROW_DTYPES, -1 where rows have no dtype
 
     def __str__(self) -> str:
         return _describe(self.operation, self.header, self.row_bytes, self.dtype)
 
     def numbers(self) -> list[int]:
-        """Returns the purpose as numbers, AGREED of them."""
         header = self.header
         return [
             *(PROTOCOL, self.exchange, self.operation),
@@ -184,8 +171,7 @@ NUMBERS_BYTES = NUMBERS * 8
 class Message:
     """A message, in memory of the mailbox that it came from.
 
-    Args:
-        words: [NUMBERS + the room behind them, in words of 8 bytes] int64.
+    ``words``: [NUMBERS + the room behind them, in words of 8 bytes] int64.
 
     Attributes:
         numbers: [NUMBERS] int64, a view.
@@ -197,13 +183,7 @@ class Message:
 
 
 def write_data(messages: Sequence[Message], data: Tensor, sizes: Sequence[int]) -> None:
-    """Writes data behind the numbers.
-
-    Args:
-        messages: the messages to every rank.
-        data: [sum(sizes)] uint8, the data for rank 0 first.
-        sizes: bytes by rank, at most the room of a message each.
-    """
+    """Writes data behind the numbers. ``data``: [sum(sizes)] uint8, the data for rank 0 first."""
     source, begin = data.numpy(), 0
     for message, size in zip(messages, sizes, strict=True):
         message.room[:size] = source[begin : begin + size]
@@ -211,13 +191,7 @@ def write_data(messages: Sequence[Message], data: Tensor, sizes: Sequence[int]) 
 
 
 def read_data(messages: Sequence[Message], out: Tensor, sizes: Sequence[int]) -> None:
-    """Reads the data that `write_data` wrote on every rank.
-
-    Args:
-        messages: the messages from every rank.
-        out: [sum(sizes)] uint8, filled with the data of rank 0 first.
-        sizes: bytes by rank, at most the room of a message each.
-    """
+    """Reads the data that `write_data` wrote on every rank."""
     target, begin = out.numpy(), 0
     for message, size in zip(messages, sizes, strict=True):
         target[begin : begin + size] = message.room[:size]

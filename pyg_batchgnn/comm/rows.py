@@ -22,7 +22,6 @@ Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
 
 
 def allocate_empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Returns uninitialized memory from torch's allocator."""
     return torch.empty(shape, dtype=dtype)
 
 
@@ -54,7 +53,6 @@ def exchange_rows(
     allocate: Allocate,
     items: Sequence[int] | None = None,
 ) -> Received:
-    """Implements `Collectives.exchange`."""
     parts = _parts(rows, counts, channel.size)
     counts = [len(part) for part in parts]
     items = counts if items is None else list(items)
@@ -109,13 +107,7 @@ def gather_rows(channel: Channel, rows: Tensor, operation: Operation, header: He
 
 
 def count_to_all(exchange: Exchange, own: Tensor, rows: int, number: int = 0) -> ReceivedCounts:
-    """Exchanges the counts for `send_to_all`.
-
-    Args:
-        own: this rank's bytes.
-        rows: the rows that they are.
-        number: the operation's own number, for all ranks.
-    """
+    """Exchanges the counts for `send_to_all`; ``number`` is the operation's own, for all ranks."""
     size = exchange.size
     return exchange.counts([rows] * size, [number] * size, lambda: torch.cat([own] * size))
 
@@ -143,7 +135,6 @@ def send_to_all(
 
 
 def _parts(rows: Tensor | Sequence[Tensor], counts: Sequence[int] | None, size: int) -> Sequence[Tensor]:
-    """Returns the rows for each rank, checked."""
     if isinstance(rows, Tensor):
         if counts is None or len(counts) != size:
             given = "none" if counts is None else len(counts)

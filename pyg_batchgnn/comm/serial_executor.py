@@ -14,30 +14,6 @@ from typing import Generic, TypeVar
 
 from pyg_batchgnn.comm.errors import BrokenCommunicatorError
 
-# Interrupts #######################################################################################
-
-
-@contextlib.contextmanager
-def interrupts_held_back() -> Iterator[None]:
-    """A context at whose end a Ctrl-C that came inside takes effect.
-
-    `threading.Thread.start` waits on a condition. An interrupt in the middle of that leaves its
-    lock taken, and the new thread waits for it for ever. The block must be short.
-    """
-    previous = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(previous):
-        yield  # signals are handled on the main thread alone
-        return
-    came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-        if came:
-            previous(*came[0])
-
-
 # Serial executor ##################################################################################
 
 
@@ -64,8 +40,7 @@ class Handle(Generic[T]):
         return self._ended
 
     def wait(self) -> T:
-        """Waits for the end of the task. Returns its result or raises its error, each time it is
-        called."""
+        """Waits for the end of the task. Returns its result or raises its error at every call."""
         while not self._ended:
             # In slices: a waiter that was interrupted here may never release the lock.
             if self._running.acquire(timeout=0.1):
@@ -181,3 +156,27 @@ class SerialExecutor:
                 handle.run()
             self._served += 1
             del handle
+
+
+# Interrupts #######################################################################################
+
+
+@contextlib.contextmanager
+def interrupts_held_back() -> Iterator[None]:
+    """A context at whose end a Ctrl-C that came inside takes effect.
+
+    `threading.Thread.start` waits on a condition. An interrupt in the middle of that leaves its
+    lock taken, and the new thread waits for it for ever. The block must be short.
+    """
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+        yield  # signals are handled on the main thread alone
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if came:
+            previous(*came[0])

@@ -23,137 +23,7 @@ from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.places import data_folders, say_where
 from pyg_batchgnn.types import FEATURES, LABELS, Relation
 
-# Features #########################################################################################
-
-
-@dataclass(frozen=True)
-class SparseRows:
-    """A [num_rows, num_columns] matrix in compressed sparse rows (CSR).
-
-    Attributes:
-        indptr: [num_rows + 1] integer, where each row starts.
-        indices: [nnz] integer columns.
-        data: [nnz] values, or None: all ones.
-        num_columns: number of columns.
-    """
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray | None
-    num_columns: int
-
-    def flaw(self) -> tuple[str, str] | None:
-        """Returns (array, what is wrong with it) of the first inconsistency, or None."""
-        if len(self.indptr) == 0 or int(self.indptr[0]) != 0:
-            return "x_indptr", "does not start with 0"
-        if (np.diff(self.indptr.astype(np.int64)) < 0).any():
-            return "x_indptr", "decreases"
-        if int(self.indptr[-1]) != len(self.indices):
-            return "x_indptr", f"ends with {self.indptr[-1]} but x_indices has {len(self.indices)} entries"
-        if len(self.indices):
-            low, high = int(self.indices.min()), int(self.indices.max())
-            if low < 0 or high >= self.num_columns:
-                worst = low if low < 0 else high
-                return "x_indices", f"column {worst} is outside [0, {self.num_columns})"
-        if self.data is not None and len(self.data) != len(self.indices):
-            return "x_data", f"has {len(self.data)} entries but x_indices has {len(self.indices)}"
-        return None
-
-
-def densify(rows: SparseRows) -> Tensor:
-    """Returns the matrix as float32 [num_rows, num_columns]."""
-    dense = np.zeros((len(rows.indptr) - 1, rows.num_columns), np.float32)
-    row = np.repeat(np.arange(len(dense)), np.diff(rows.indptr))
-    dense[row, rows.indices] = 1.0 if rows.data is None else rows.data
-    return torch.from_numpy(dense)
-
-
-def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
-    """Projects the rows at random to `dim` columns: float32 [num_rows, dim].
-
-    The projection matrix is normal with variance 1 / dim, so that squared norms, and with them
-    distances between rows, are kept on average (Johnson and Lindenstrauss). The same seed gives the
-    same matrix.
-    """
-    generator = np.random.default_rng(seed)
-    matrix = generator.standard_normal((rows.num_columns, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
-    weights = None if rows.data is None else torch.from_numpy(rows.data.astype(np.float32))
-    return torch.nn.functional.embedding_bag(
-        torch.from_numpy(rows.indices.astype(np.int64)),
-        torch.from_numpy(matrix),
-        torch.from_numpy(rows.indptr[:-1].astype(np.int64)),
-        mode="sum",
-        per_sample_weights=weights,
-    )
-
-
-# Types ############################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class TypeNumbers:
-    """The types of nodes or edges.
-
-    Attributes:
-        names: the names of the types.
-        number: [n] int64, the number of the type of each node or edge.
-    """
-
-    names: tuple[str, ...]
-    number: Tensor
-
-
-def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset:
-    """Returns a homogeneous data set as one of several node types and relations.
-
-    The nodes of a type keep their order, and so do the edges of a relation. There is a relation for
-    each type of edges and each pair of node types that such edges join, in the order of the types'
-    numbers.
-
-    Args:
-        dataset: a homogeneous data set.
-        nodes: the types of its nodes.
-        edges: the types of its edges.
-    """
-    local = torch.empty_like(nodes.number)
-    members = [(nodes.number == number).nonzero()[:, 0] for number in range(len(nodes.names))]
-    for own in members:
-        local[own] = torch.arange(len(own))
-    node_sets = tuple(
-        NodeSet(
-            name,
-            len(own),
-            {key: table[own] for key, table in dataset.nodes.tables.items()},
-            {key: local[index[nodes.number[index] == at]] for key, index in dataset.splits.items()},
-            dataset.num_classes if class_numbers(dataset.nodes.tables) is not None else 0,
-        )
-        for at, (name, own) in enumerate(zip(nodes.names, members, strict=True))
-    )
-    edge_sets = tuple(
-        EdgeSet(
-            relation,
-            local[dataset.edge_index[:, own].long()].to(dataset.edge_index.dtype),
-            {key: table[own] for key, table in dataset.edges.tables.items()},
-        )
-        for relation, own in _relations(dataset.edge_index.long(), nodes, edges)
-    )
-    return Dataset(dataset.name, node_sets, edge_sets, dataset.source)
-
-
-def _relations(
-    edge_index: Tensor, nodes: TypeNumbers, edges: TypeNumbers
-) -> Iterator[tuple[Relation, Tensor]]:
-    """Yields each relation and the positions of its edges."""
-    types = len(nodes.names)
-    source, target = nodes.number[edge_index]
-    cell = (edges.number * types + source) * types + target
-    for found in cell.unique().tolist():
-        kind, ends = divmod(found, types * types)
-        names = (nodes.names[ends // types], edges.names[kind], nodes.names[ends % types])
-        yield names, (cell == found).nonzero()[:, 0]
-
-
-# Bundle ###########################################################################################
+# Files ############################################################################################
 
 
 _RESTORE = "copy the .npz and its .json again from where they came from"
@@ -161,13 +31,11 @@ _FEATURE_KEYS = ("x_indptr", "x_indices", "x_shape")
 
 
 def bundled_names(root: str | Path | None = None) -> list[str]:
-    """Returns the names of the bundled graphs that are present, sorted."""
     found = (path for folder in data_folders(root) for path in folder.glob("*.json"))
     return sorted({path.stem for path in found if path.with_suffix(".npz").is_file()})
 
 
 def find_bundle(name: str, root: str | Path | None = None) -> Path | None:
-    """Returns the .npz file of a bundled graph, or None."""
     for folder in data_folders(root):
         path = folder / f"{name}.npz"
         if path.is_file() or path.with_suffix(".json").is_file():
@@ -185,7 +53,6 @@ def read_bundle(
         root: folder of the files; see `data_folders` for where they are looked for without it.
         feature_dim: project sparse features at random to this many columns instead of making them
             dense.
-        projection_seed: seed of that projection.
 
     Raises:
         DatasetNotFoundError: a file is not there.
@@ -217,7 +84,6 @@ def read_bundle(
 
 
 def _read_about(path: Path) -> dict[str, Any]:
-    """Reads and checks NAME.json, and checks NAME.npz against the size and checksum in it."""
     json_path = path.with_suffix(".json")
     for file in (path, json_path):
         if not file.is_file():
@@ -235,7 +101,6 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 
 def _read_arrays(path: Path, about: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Reads every array and compares it with what the JSON promises."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: _read_member(path, archive, key) for key in archive.files}
@@ -298,7 +163,6 @@ def _features(path: Path, arrays: dict[str, np.ndarray], feature_dim: int | None
 
 
 def _numbered(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> TypeNumbers:
-    """Returns the types of all nodes or edges."""
     names, array = about.get(f"{kind}_type_names"), f"{kind}_type"
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         fact = f"is {names!r}, expected a list of names"
@@ -333,3 +197,111 @@ def _sentence(path: Path, about: dict[str, Any], feature_dim: int | None) -> str
     if feature_dim is not None:
         text += f"; features projected at random to {feature_dim} columns"
     return text + "."
+
+
+# Sparse features ##################################################################################
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """A [num_rows, num_columns] matrix in compressed sparse rows (CSR)."""
+
+    indptr: np.ndarray  # [num_rows + 1] integer, where each row starts
+    indices: np.ndarray  # [nnz] integer columns
+    data: np.ndarray | None  # [nnz] values, or None: all ones
+    num_columns: int  # number of columns
+
+    def flaw(self) -> tuple[str, str] | None:
+        """Returns (array, what is wrong with it) of the first inconsistency, or None."""
+        if len(self.indptr) == 0 or int(self.indptr[0]) != 0:
+            return "x_indptr", "does not start with 0"
+        if (np.diff(self.indptr.astype(np.int64)) < 0).any():
+            return "x_indptr", "decreases"
+        if int(self.indptr[-1]) != len(self.indices):
+            return "x_indptr", f"ends with {self.indptr[-1]} but x_indices has {len(self.indices)} entries"
+        if len(self.indices):
+            low, high = int(self.indices.min()), int(self.indices.max())
+            if low < 0 or high >= self.num_columns:
+                worst = low if low < 0 else high
+                return "x_indices", f"column {worst} is outside [0, {self.num_columns})"
+        if self.data is not None and len(self.data) != len(self.indices):
+            return "x_data", f"has {len(self.data)} entries but x_indices has {len(self.indices)}"
+        return None
+
+
+def densify(rows: SparseRows) -> Tensor:
+    dense = np.zeros((len(rows.indptr) - 1, rows.num_columns), np.float32)
+    row = np.repeat(np.arange(len(dense)), np.diff(rows.indptr))
+    dense[row, rows.indices] = 1.0 if rows.data is None else rows.data
+    return torch.from_numpy(dense)
+
+
+def project(rows: SparseRows, dim: int, seed: int) -> Tensor:
+    """Projects the rows at random to `dim` columns: float32 [num_rows, dim].
+
+    The projection matrix is normal with variance 1 / dim, so that squared norms, and with them
+    distances between rows, are kept on average (Johnson and Lindenstrauss). The same seed gives the
+    same matrix.
+    """
+    generator = np.random.default_rng(seed)
+    matrix = generator.standard_normal((rows.num_columns, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
+    weights = None if rows.data is None else torch.from_numpy(rows.data.astype(np.float32))
+    return torch.nn.functional.embedding_bag(
+        torch.from_numpy(rows.indices.astype(np.int64)),
+        torch.from_numpy(matrix),
+        torch.from_numpy(rows.indptr[:-1].astype(np.int64)),
+        mode="sum",
+        per_sample_weights=weights,
+    )
+
+
+# Types ############################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class TypeNumbers:
+    names: tuple[str, ...]  # the names of the types
+    number: Tensor  # [n] int64, the number of the type of each node or edge
+
+
+def by_type(dataset: Dataset, nodes: TypeNumbers, edges: TypeNumbers) -> Dataset:
+    """Returns a homogeneous data set as one of several node types and relations.
+
+    Nodes and edges keep their order within types and relations. There is a relation for each type
+    of edges and each pair of node types that such edges join, in the order of the types' numbers.
+    """
+    local = torch.empty_like(nodes.number)
+    members = [(nodes.number == number).nonzero()[:, 0] for number in range(len(nodes.names))]
+    for own in members:
+        local[own] = torch.arange(len(own))
+    node_sets = tuple(
+        NodeSet(
+            name,
+            len(own),
+            {key: table[own] for key, table in dataset.nodes.tables.items()},
+            {key: local[index[nodes.number[index] == at]] for key, index in dataset.splits.items()},
+            dataset.num_classes if class_numbers(dataset.nodes.tables) is not None else 0,
+        )
+        for at, (name, own) in enumerate(zip(nodes.names, members, strict=True))
+    )
+    edge_sets = tuple(
+        EdgeSet(
+            relation,
+            local[dataset.edge_index[:, own].long()].to(dataset.edge_index.dtype),
+            {key: table[own] for key, table in dataset.edges.tables.items()},
+        )
+        for relation, own in _relations(dataset.edge_index.long(), nodes, edges)
+    )
+    return Dataset(dataset.name, node_sets, edge_sets, dataset.source)
+
+
+def _relations(
+    edge_index: Tensor, nodes: TypeNumbers, edges: TypeNumbers
+) -> Iterator[tuple[Relation, Tensor]]:
+    types = len(nodes.names)
+    source, target = nodes.number[edge_index]
+    cell = (edges.number * types + source) * types + target
+    for found in cell.unique().tolist():
+        kind, ends = divmod(found, types * types)
+        names = (nodes.names[ends // types], edges.names[kind], nodes.names[ends % types])
+        yield names, (cell == found).nonzero()[:, 0]

@@ -33,7 +33,7 @@ Files = Mapping[str, str | Path]
 
 
 class _Checker:
-    """The words of one data set's errors: it knows which file each array came from."""
+    """Raises the errors of one data set, and names the file that each array came from."""
 
     def __init__(self, dataset: Dataset, files: Files) -> None:
         self.dataset = dataset
@@ -53,7 +53,6 @@ class _Checker:
             raise self.error(array, f"shape is {list(shape)}, expected [{text}]", "store it in that shape")
 
     def rows(self, array: str, tensor: Tensor, expected: int) -> None:
-        """Raises unless a tensor is dense and has a number of rows."""
         if tensor.layout is not torch.strided:
             raise self.error(array, f"is stored as {tensor.layout}", "make it dense with .to_dense()")
         if tensor.dim() == 0 or len(tensor) != expected:
@@ -67,7 +66,6 @@ class _Checker:
             raise self.error(array, f"dtype is {seen}, expected {names}", "convert it to that type")
 
     def span(self, array: str, tensor: Tensor, low: int, high: int, what: str) -> None:
-        """Raises unless every value lies in [low, high)."""
         if tensor.numel() == 0:
             return
         smallest, largest = (int(v) for v in torch.aminmax(tensor))
@@ -91,7 +89,6 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     class number where there are any. The task that is trained checks the labels of all splits.
 
     Args:
-        dataset: the data set.
         files: for each array (`edge_index`, `nodes/x`, `splits/train`) the file it came from, so
             that errors can name it. Errors name the data set otherwise.
     """
@@ -99,7 +96,7 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     check_node_counts(dataset, files)
     check = _Checker(dataset, files or {})
     for edges in dataset.edge_sets:
-        _check_ids(check, edges)
+        _check_pairs(check, edge_array("edge_index", edges.group), edges.edge_index, edges)
         _check_links(check, edges)
     for nodes in dataset.node_sets:
         _check_finite(check, nodes)
@@ -113,13 +110,7 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
 
 
 def check_node_counts(dataset: Dataset, files: Files | None = None, processes: int = 1) -> None:
-    """Raises `DatasetError` if there are more nodes than some processes can hold.
-
-    Args:
-        dataset: the data set.
-        files: as in `check_dataset`.
-        processes: the processes that share the nodes.
-    """
+    """Raises `DatasetError` if there are more nodes than some processes can hold."""
     check = _Checker(dataset, files or {})
     for nodes in dataset.node_sets:
         why = ops.too_many_nodes(nodes.num_nodes, processes)
@@ -137,7 +128,6 @@ def check_node_counts(dataset: Dataset, files: Files | None = None, processes: i
 
 
 def check_outline(dataset: Dataset, files: Files | None = None) -> Dataset:
-    """Checks counts, shapes and dtypes as `check_dataset` does. No array is read."""
     if not isinstance(dataset, Dataset):
         raise TypeError(
             f"dataset must be a Dataset, got {type(dataset).__name__}; from_pyg makes one of a Data"
@@ -166,7 +156,6 @@ def check_outline(dataset: Dataset, files: Files | None = None) -> Dataset:
 
 
 def _check_outline_of_links(check: _Checker, group: Group, split: str, links: LinkSplit) -> None:
-    """Checks shapes and dtypes of the links of a split."""
     integers = (torch.int32, torch.int64)
     index = str(LinkArray(group, split, INDEX))
     check.shape(index, links.index, (2, None))
@@ -185,12 +174,7 @@ def _check_outline_of_links(check: _Checker, group: Group, split: str, links: Li
             raise check.error(array, f"there are {NEGATIVES} too", "leave one of the two out")
 
 
-def _check_ids(check: _Checker, edges: EdgeSet) -> None:
-    _check_pairs(check, edge_array("edge_index", edges.group), edges.edge_index, edges)
-
-
 def _check_links(check: _Checker, edges: EdgeSet) -> None:
-    """Checks the node ids of all links of a relation."""
     for split, links in edges.links.items():
         _check_pairs(check, str(LinkArray(edges.group, split, INDEX)), links.index, edges)
         if links.negatives is not None:
@@ -202,7 +186,6 @@ def _check_links(check: _Checker, edges: EdgeSet) -> None:
 
 
 def _check_pairs(check: _Checker, array: str, pairs: Tensor, edges: EdgeSet) -> None:
-    """Checks the node ids of pairs [2, n] of the ends of a relation."""
     source, _, target = edges.relation
     if source == target:
         check.span(array, pairs, 0, check.dataset.nodes_of(source).num_nodes, "node id")
@@ -247,7 +230,6 @@ def _check_splits(check: _Checker, nodes: NodeSet) -> None:
 
 
 def _check_training_labels(check: _Checker, nodes: NodeSet, labels: Tensor) -> None:
-    """Raises DatasetError if a node of the training split has no class number."""
     index = check.dataset.split(SPLITS[0], nodes.name)
     missing = (labels[index] < 0).nonzero().view(-1)
     if missing.numel():

@@ -15,7 +15,7 @@ from pyg_batchgnn.data.files import as_tensor
 def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
     """Returns node ids as int32 or int64.
 
-    They are shared where the type allows, and converted from other integers.
+    Integers of other types are converted.
 
     Raises:
         DatasetError: other types than integers, or a value beyond int64.
@@ -44,8 +44,7 @@ def to_labels(values: np.ndarray, file: str | Path, array: str) -> Tensor:
 
 
 def to_targets(values: np.ndarray, file: str | Path, array: str) -> Tensor:
-    """Returns class numbers as `to_labels` does. Targets of another kind stay as they are: numbers
-    that are not whole, and several per node."""
+    """Returns class numbers as `to_labels` does, and other targets as they are."""
     column = _one_column(values)
     whole = column.dtype.kind in "iu" or (
         column.dtype.kind == "f" and bool((_is_whole(column) | np.isnan(column)).all())

@@ -58,7 +58,7 @@ class LinkSplit:
         return {**{name: one for name, one in fixed.items() if one is not None}, **self.tables}
 
 
-# Sets #############################################################################################
+# Node and edge sets ###############################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +146,9 @@ def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
 
 
 def count_classes(tables: Mapping[str, Tensor]) -> int:
-    """Returns the largest class number + 1; 0 where the labels "y" are no class numbers, or are
-    absent."""
+    """Returns the largest class number + 1; 0 where the labels "y" are no class numbers or
+    absent.
+    """
     labels = class_numbers(tables)
     return 0 if labels is None or not labels.numel() else max(int(labels.max()) + 1, 0)
 
@@ -206,7 +207,6 @@ class Dataset:
 
         Args:
             name: the short name, used in errors.
-            num_nodes: the number of nodes N.
             edge_index: [2, E] int32 or int64.
             nodes: attributes of nodes by name, [N, ...] each.
             edges: attributes of edges by name, [E, ...] each.
@@ -269,7 +269,6 @@ class Dataset:
         """Returns the node ids of a split, int64; none where there is no such split.
 
         Args:
-            name: the name of the split.
             node_type: the type whose split it is; not needed if there is only one.
         """
         nodes = self.nodes if node_type is None else self.nodes_of(node_type)
@@ -310,12 +309,12 @@ class Dataset:
     @property
     def num_features(self) -> int:
         """The number of feature columns F of the only type; 0 without features of two
-        dimensions."""
+        dimensions.
+        """
         x = self._only(self.node_sets, "num_features", "nodes_of(type).tables").tables.get(FEATURES)
         return int(x.shape[1]) if x is not None and x.dim() == 2 else 0
 
     def _only(self, sets: Sequence[_Set], name: str, instead: str) -> _Set:
-        """Returns the only set, or says what to read instead."""
         if len(sets) != 1:
             raise AttributeError(
                 f"{name!r} can be read from a data set itself only if it has one node type or relation, but "

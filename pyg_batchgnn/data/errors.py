@@ -15,17 +15,9 @@ class DatasetNotFoundError(DatasetError, FileNotFoundError):
 
 
 def broken(file: str | Path, array: str, fact: str, remedy: str) -> DatasetError:
-    """Makes the error for one array of one file.
-
-    Args:
-        file: the file (or, for data that never were in a file, the data set's name).
-        array: the array in it.
-        fact: what is wrong, with the value seen.
-        remedy: what the user can do about it.
-    """
+    """Makes the error for one array of a file (or of a data set that never was in a file)."""
     return DatasetError(f"{file}: {array}: {fact}; {remedy}")
 
 
 def missing(file: str | Path, array: str, remedy: str) -> DatasetNotFoundError:
-    """Makes the error for a file that is not there, though the array it should hold is needed."""
     return DatasetNotFoundError(f"{file}: {array}: the file does not exist; {remedy}")

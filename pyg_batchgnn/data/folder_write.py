@@ -36,7 +36,6 @@ def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path
 
     Args:
         dataset: a data set, or a PyG `Data` or `HeteroData`, which `from_pyg` converts.
-        path: the folder to make.
 
     Raises:
         TypeError: ``dataset`` is neither.
@@ -52,14 +51,12 @@ def write_folder(dataset: Dataset | Data | HeteroData, path: str | Path) -> Path
 
 
 def _file(folder: Path, array: str) -> Path:
-    """Returns the file of an array, in a folder that exists."""
     file = folder / f"{array}.npy"
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 
 
 def arrays_of(dataset: Dataset) -> dict[str, Tensor]:
-    """Returns everything that is written of a data set, by array."""
     return {
         **{edge_array("edge_index", edges.group): edges.edge_index for edges in dataset.edge_sets},
         **{

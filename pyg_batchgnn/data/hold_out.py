@@ -12,41 +12,11 @@ from pyg_batchgnn.data.dataset import Dataset, EdgeSet, LinkSplit
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.types import Relation, reverse_of, stored_reverse
 
-# Reversed #########################################################################################
-
-
-def with_reverse_relations(dataset: Dataset) -> Dataset:
-    """Returns the same graph with a reverse relation behind those that it has, for each of them.
-
-    The reverse of ("author", "writes", "paper") is ("paper", "rev_writes", "author"). It has the
-    same edges with the ends exchanged, in the same order, and the same attributes. Relations that
-    are the reverse of another one already get none, and neither does that one. The reverse edges
-    are copies in memory, also where the others are mapped from files. For a large graph, write the
-    result with `write_folder` and partition that folder.
-
-    Raises:
-        DatasetError: the graph is homogeneous, so that its reverse edges are of the same relation.
-    """
-    if not dataset.has_names:
-        fact = "is of a homogeneous graph, whose reverse edges are no relation of their own"
-        raise broken(dataset.name, "edge_index", fact, "use ParallelEdges and make_undirected")
-    added = [
-        EdgeSet(reverse_of(edges.relation), edges.edge_index.flip(0), dict(edges.tables))
-        for edges in dataset.edge_sets
-        if stored_reverse(dataset.schema, edges.relation) is None
-    ]
-    source = f"{dataset.source.rstrip('.')}; with reverse relations."
-    return replace(dataset, edge_sets=(*dataset.edge_sets, *added), source=source)
-
-
 # Hold out #########################################################################################
 
 
 def hold_out_links(
-    dataset: Dataset,
-    share: float,
-    relation: Relation | None = None,
-    reverse: Relation | None = None,
+    dataset: Dataset, share: float, relation: Relation | None = None, reverse: Relation | None = None
 ) -> Dataset:
     """Returns the same data set without some edges, which become links of the splits.
 
@@ -56,7 +26,6 @@ def hold_out_links(
     links. Self loops stay. The choice is the same in every process.
 
     Args:
-        dataset: any data set.
         share: of the pairs, for each of the two splits; above 0 and below 0.5.
         relation: the relation; not needed if there is only one.
         reverse: the relation that holds the same edges the other way. None: that of the same name
@@ -113,10 +82,7 @@ def _edges(dataset: Dataset, relation: Relation | None) -> EdgeSet:
 
 
 def _keys(dataset: Dataset, edges: EdgeSet, index: Tensor) -> Tensor:
-    """Returns [E] int64, one number for each pair of nodes.
-
-    Within one node type the order of the two does not count.
-    """
+    """Returns [E] int64, a number for each pair of nodes, whatever the order of two of one type."""
     source, target = index.to(torch.int64)
     if edges.relation[0] == edges.relation[2]:
         source, target = torch.minimum(source, target), torch.maximum(source, target)
@@ -124,6 +90,32 @@ def _keys(dataset: Dataset, edges: EdgeSet, index: Tensor) -> Tensor:
 
 
 def _some(edges: EdgeSet, kept: Tensor) -> EdgeSet:
-    """Returns some edges of a relation with their attributes."""
     tables = {name: table[kept] for name, table in edges.tables.items()}
     return replace(edges, edge_index=edges.edge_index[:, kept], tables=tables)
+
+
+# Reverse relations ################################################################################
+
+
+def with_reverse_relations(dataset: Dataset) -> Dataset:
+    """Returns the same graph with a reverse relation behind those that it has, for each of them.
+
+    The reverse of ("author", "writes", "paper") is ("paper", "rev_writes", "author"). It has the
+    same edges with the ends exchanged, in the same order, and the same attributes. Relations that
+    are the reverse of another one already get none, and neither does that one. The reverse edges
+    are copies in memory, also where the others are mapped from files. For a large graph, write the
+    result with `write_folder` and partition that folder.
+
+    Raises:
+        DatasetError: the graph is homogeneous, so that its reverse edges are of the same relation.
+    """
+    if not dataset.has_names:
+        fact = "is of a homogeneous graph, whose reverse edges are no relation of their own"
+        raise broken(dataset.name, "edge_index", fact, "use ParallelEdges and make_undirected")
+    added = [
+        EdgeSet(reverse_of(edges.relation), edges.edge_index.flip(0), dict(edges.tables))
+        for edges in dataset.edge_sets
+        if stored_reverse(dataset.schema, edges.relation) is None
+    ]
+    source = f"{dataset.source.rstrip('.')}; with reverse relations."
+    return replace(dataset, edge_sets=(*dataset.edge_sets, *added), source=source)

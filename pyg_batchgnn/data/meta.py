@@ -14,124 +14,6 @@ from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, promise_of, read_json, write_json
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
-# Layout ###########################################################################################
-
-# The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`,
-# `links/train/index`.
-#
-# Arrays of the groups of a homogeneous graph have such short names. Those of other groups name the
-# node type or the relation too: `nodes/paper/x`, `splits/paper/train`,
-# `edge_index/author__writes__paper`, `edges/author__writes__paper/edge_attr`,
-# `links/author__writes__paper/train/index`.
-#
-# The file of an array is its name with `.npy` behind it. Characters of names that a file's name
-# may not have are percent-encoded. So are underscores of types and relations that could be taken
-# for the two that join the names of a relation.
-
-
-#: The folder of the attributes of each kind of rows.
-FOLDERS = {RowKind.NODE: "nodes", RowKind.EDGE: "edges"}
-SPLITS_FOLDER, LINKS_FOLDER = "splits", "links"
-
-_KINDS = {folder: kind for kind, folder in FOLDERS.items()}
-_SHORT = {RowKind.NODE: NODES, RowKind.EDGE: EDGES}
-_JOIN = "__"
-#: Underscores at an end of a name or beside another underscore, and dots at the beginning.
-_UNSAFE = re.compile(r"_(?=_|$)|(?<=_)_|^_|^\.")
-
-
-def attribute_array(group: Group, name: str) -> str:
-    """Returns the array of an attribute, such as `nodes/x` or `nodes/paper/x`."""
-    return _within(FOLDERS[group.kind], group, _quoted(name))
-
-
-def split_array(group: Group, name: str) -> str:
-    """Returns the array of a split, such as `splits/train` or `splits/paper/train`."""
-    return _within(SPLITS_FOLDER, group, _quoted(name))
-
-
-@dataclass(frozen=True)
-class LinkArray:
-    """The place of an array of links.
-
-    Attributes:
-        group: the relation.
-        split: the name of the split.
-        name: "index", "negatives", "negative_targets", or the name of an attribute.
-    """
-
-    group: Group
-    split: str
-    name: str
-
-    def __str__(self) -> str:
-        """Returns the array, such as `links/train/index` or
-        `links/user__buys__item/train/index`."""
-        return _within(LINKS_FOLDER, self.group, f"{_quoted(self.split)}/{_quoted(self.name)}")
-
-
-def edge_array(array: str, group: Group) -> str:
-    """Returns the array that a relation has of its own, such as `edge_index` or
-    `edge_index/author__writes__paper`."""
-    return array if group == EDGES else f"{array}/{group_folder(group)}"
-
-
-def attribute_of(array: str) -> tuple[Group, str] | None:
-    """Returns the group and the name of an attribute, or None: the array is not one."""
-    folder, *rest = array.split("/")
-    return _inside(_KINDS[folder], rest) if folder in _KINDS else None
-
-
-def split_of(array: str) -> tuple[Group, str] | None:
-    """Returns the group of nodes and the name of a split, or None: the array is not one."""
-    folder, *rest = array.split("/")
-    return _inside(RowKind.NODE, rest) if folder == SPLITS_FOLDER else None
-
-
-def link_of(array: str) -> LinkArray | None:
-    """Returns the place of an array of links, or None: the array is not one."""
-    folder, *rest = array.split("/")
-    if folder != LINKS_FOLDER or len(rest) not in (2, 3):
-        return None
-    group = EDGES if len(rest) == 2 else group_of_folder(RowKind.EDGE, rest[0])
-    return None if group is None else LinkArray(group, unquote(rest[-2]), unquote(rest[-1]))
-
-
-def group_folder(group: Group) -> str:
-    """Returns the folder of a node type or a relation, such as `author__writes__paper`."""
-    return _JOIN.join(map(_encoded, [group.name] if isinstance(group.name, str) else group.name))
-
-
-def group_of_folder(kind: RowKind, folder: str) -> Group | None:
-    """Returns the group of a folder that `group_folder` names; None where it is no relation's."""
-    if kind is RowKind.NODE:
-        return Group(kind, unquote(folder))
-    names = folder.split(_JOIN)
-    return Group(kind, (unquote(names[0]), unquote(names[1]), unquote(names[2]))) if len(names) == 3 else None
-
-
-def _within(folder: str, group: Group, name: str) -> str:
-    short = group == _SHORT[group.kind]
-    return f"{folder}/{name}" if short else f"{folder}/{group_folder(group)}/{name}"
-
-
-def _inside(kind: RowKind, rest: list[str]) -> tuple[Group, str] | None:
-    """Returns the group and the name of `name` or `group/name` inside a folder."""
-    if len(rest) == 1:
-        return _SHORT[kind], unquote(rest[0])
-    group = group_of_folder(kind, rest[0]) if len(rest) == 2 else None
-    return None if group is None else (group, unquote(rest[1]))
-
-
-def _encoded(name: str) -> str:
-    """Returns a name of a type or a relation as part of a folder's name."""
-    return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", _quoted(name))
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe=" ")
-
-
 # Meta #############################################################################################
 
 
@@ -145,38 +27,26 @@ _NODE = HOMOGENEOUS.node_types[0]
 
 @dataclass(frozen=True)
 class Meta:
-    """The contents of META.json. A folder made by hand may leave out any of it.
+    """The contents of META.json. A folder made by hand may leave out any of it."""
 
-    Attributes:
-        name: the name of the data set.
-        source: where it came from.
-        schema: the node types and the relations, or None: they are taken from the arrays.
-        num_nodes: the number of nodes by type; those of other types are taken from the arrays.
-        num_classes: the number of classes by type; those of other types are taken from the labels.
-        arrays: dtype, shape and checksum of each array (see `layout`); empty where the folder was
-            made by hand.
-        origin: what the folder was made from, as its maker wants to compare it later.
-    """
-
-    name: str | None = None
-    source: str | None = None
-    schema: Schema | None = None
+    name: str | None = None  # the name of the data set
+    source: str | None = None  # where it came from
+    schema: Schema | None = None  # the node types and the relations, or None: they are taken from the arrays
+    #: the number of nodes by type; those of other types are taken from the arrays
     num_nodes: Mapping[str, int] = field(default_factory=dict)
+    #: the number of classes by type; those of other types are taken from the labels
     num_classes: Mapping[str, int] = field(default_factory=dict)
+    #: dtype, shape and checksum of each array (see `layout`); empty where the folder was made by
+    #: hand
     arrays: Mapping[str, ArrayPromise] = field(default_factory=dict)
+    #: what the folder was made from, as its maker wants to compare it later
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, dataset: Dataset, arrays: Mapping[str, ArrayPromise], origin: Mapping[str, Any] | None = None
     ) -> Meta:
-        """Returns what is to be written of a data set.
-
-        Args:
-            dataset: the data set; only names and counts are read.
-            arrays: the promise of each array.
-            origin: what the folder is made from.
-        """
+        """Makes the META.json of a data set; ``origin`` says what the folder is made from."""
         return cls(
             dataset.name,
             dataset.source,
@@ -219,7 +89,6 @@ def read_meta(folder: Path) -> Meta:
 
 
 def write_meta(folder: Path, meta: Meta) -> None:
-    """Writes META.json of a folder whose schema is known."""
     schema = meta.schema or HOMOGENEOUS
     typed = schema.has_names
     edges = {str(group): edge_array("edge_index", group) for group in schema.edge_groups}
@@ -240,7 +109,6 @@ def write_meta(folder: Path, meta: Meta) -> None:
 
 
 def promises_in(folder: Path) -> dict[str, ArrayPromise]:
-    """Returns what to promise of the .npy files in a folder and its subfolders, by array."""
     return {
         path.relative_to(folder).with_suffix("").as_posix(): promise_of(path)
         for path in sorted(folder.rglob("*.npy"))
@@ -255,7 +123,6 @@ def _text(path: Path, content: dict[str, Any], key: str) -> str | None:
 
 
 def _counts(path: Path, content: dict[str, Any], key: str) -> dict[str, int]:
-    """Reads counts by node type, or one count, which is that of a homogeneous graph."""
     said = content.get(key)
     found = said if isinstance(said, dict) else {_NODE: said}
     for value in found.values():
@@ -283,3 +150,109 @@ def _arrays(path: Path, content: dict[str, Any]) -> dict[str, ArrayPromise]:
             fact = f"its entry lacks or garbles one of dtype, shape, sha256 ({error!r})"
             raise broken(path, array, fact, "make the folder again") from error
     return found
+
+
+# Names of arrays ##################################################################################
+
+# The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`,
+# `links/train/index`.
+#
+# Arrays of the groups of a homogeneous graph have such short names. Those of other groups name the
+# node type or the relation too: `nodes/paper/x`, `splits/paper/train`,
+# `edge_index/author__writes__paper`, `edges/author__writes__paper/edge_attr`,
+# `links/author__writes__paper/train/index`.
+#
+# The file of an array is its name with `.npy` behind it. Characters of names that a file's name
+# may not have are percent-encoded. So are underscores of types and relations that could be taken
+# for the two that join the names of a relation.
+
+
+#: The folder of the attributes of each kind of rows.
+FOLDERS = {RowKind.NODE: "nodes", RowKind.EDGE: "edges"}
+SPLITS_FOLDER, LINKS_FOLDER = "splits", "links"
+
+_KINDS = {folder: kind for kind, folder in FOLDERS.items()}
+_SHORT = {RowKind.NODE: NODES, RowKind.EDGE: EDGES}
+_JOIN = "__"
+#: Underscores at an end of a name or beside another underscore, and dots at the beginning.
+_UNSAFE = re.compile(r"_(?=_|$)|(?<=_)_|^_|^\.")
+
+
+def attribute_array(group: Group, name: str) -> str:
+    """Returns the array of an attribute, such as `nodes/x` or `nodes/paper/x`."""
+    return _within(FOLDERS[group.kind], group, _quoted(name))
+
+
+def split_array(group: Group, name: str) -> str:
+    """Returns the array of a split, such as `splits/train` or `splits/paper/train`."""
+    return _within(SPLITS_FOLDER, group, _quoted(name))
+
+
+@dataclass(frozen=True)
+class LinkArray:
+    """The place of an array of links."""
+
+    group: Group  # the relation
+    split: str  # the name of the split
+    name: str  # "index", "negatives", "negative_targets", or the name of an attribute
+
+    def __str__(self) -> str:
+        return _within(LINKS_FOLDER, self.group, f"{_quoted(self.split)}/{_quoted(self.name)}")
+
+
+def edge_array(array: str, group: Group) -> str:
+    """Returns a relation's own array, like `edge_index` or `edge_index/author__writes__paper`."""
+    return array if group == EDGES else f"{array}/{group_folder(group)}"
+
+
+def attribute_of(array: str) -> tuple[Group, str] | None:
+    """Returns the group and the name of an attribute, or None: the array is not one."""
+    folder, *rest = array.split("/")
+    return _inside(_KINDS[folder], rest) if folder in _KINDS else None
+
+
+def split_of(array: str) -> tuple[Group, str] | None:
+    """Returns the group of nodes and the name of a split, or None: the array is not one."""
+    folder, *rest = array.split("/")
+    return _inside(RowKind.NODE, rest) if folder == SPLITS_FOLDER else None
+
+
+def link_of(array: str) -> LinkArray | None:
+    """Returns the place of an array of links, or None: the array is not one."""
+    folder, *rest = array.split("/")
+    if folder != LINKS_FOLDER or len(rest) not in (2, 3):
+        return None
+    group = EDGES if len(rest) == 2 else group_of_folder(RowKind.EDGE, rest[0])
+    return None if group is None else LinkArray(group, unquote(rest[-2]), unquote(rest[-1]))
+
+
+def group_folder(group: Group) -> str:
+    """Returns the folder of a node type or a relation, such as `author__writes__paper`."""
+    return _JOIN.join(map(_encoded, [group.name] if isinstance(group.name, str) else group.name))
+
+
+def group_of_folder(kind: RowKind, folder: str) -> Group | None:
+    if kind is RowKind.NODE:
+        return Group(kind, unquote(folder))
+    names = folder.split(_JOIN)
+    return Group(kind, (unquote(names[0]), unquote(names[1]), unquote(names[2]))) if len(names) == 3 else None
+
+
+def _within(folder: str, group: Group, name: str) -> str:
+    short = group == _SHORT[group.kind]
+    return f"{folder}/{name}" if short else f"{folder}/{group_folder(group)}/{name}"
+
+
+def _inside(kind: RowKind, rest: list[str]) -> tuple[Group, str] | None:
+    if len(rest) == 1:
+        return _SHORT[kind], unquote(rest[0])
+    group = group_of_folder(kind, rest[0]) if len(rest) == 2 else None
+    return None if group is None else (group, unquote(rest[1]))
+
+
+def _encoded(name: str) -> str:
+    return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", _quoted(name))
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe=" ")

@@ -18,10 +18,8 @@ def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
 
     Numbers in their names are compared as numbers.
 
-    Args:
-        folder: the folder of the data set.
-        relation: the name of a relation's files, which are `edge_index/RELATION.parquet` and
-            `edge_index/RELATION.*.parquet`; None means `edges*.parquet`.
+    ``relation``: the name of a relation's files, which are `edge_index/RELATION.parquet` and
+    `edge_index/RELATION.*.parquet`; None means `edges*.parquet`.
     """
     if relation is None:
         return sorted(folder.glob("edges*.parquet"), key=_numbered)
@@ -31,14 +29,13 @@ def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
 
 
 def _numbered(path: Path) -> list[tuple[int, str]]:
-    """Returns the key of a file's name, by which 2 comes before 10."""
+    """Makes file names compare as 2 before 10."""
     stem = path.name.removesuffix(".parquet")
     return [(int(part), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", stem)]
 
 
 def has_edges(path: Path) -> bool:
-    """Returns whether a Parquet file has a column of ids of edges. False where pyarrow is missing,
-    or the file is no Parquet file."""
+    """Returns whether a Parquet file has a column of edges' ids; False without pyarrow."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -97,7 +94,6 @@ def _read_file(pq: Any, path: Path) -> np.ndarray:
 
 
 def _warn_of_columns(path: Path, present: list[str]) -> None:
-    """Warns of columns that are not read."""
     others = [name for name in present if name not in ("src", "dst")]
     if others:
         warnings.warn(

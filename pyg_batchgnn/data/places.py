@@ -30,7 +30,6 @@ def data_folders(root: str | Path | None) -> list[Path]:
 
 
 def say_where(folders: list[Path]) -> str:
-    """Returns the folders searched, for an error message."""
     if not folders:
         return f"no data folder was found; set the environment variable {DATA_VARIABLE} to one"
     return "looked in " + ", ".join(map(str, folders))

@@ -144,12 +144,7 @@ def _edges_of(name: str, edge_index: Any, array: str) -> Tensor:
 class _Reader:
     """Sorts the entries of one store into attributes and splits.
 
-    Args:
-        name: the name of the data set.
-        where: the store, as a user writes it.
-        data: the whole data.
-        store: the store.
-        counts: the number of rows of each group that the store is about, best first.
+    ``counts``: the number of rows of each group that the store is about, best first.
     """
 
     def __init__(self, name: str, where: str, data: Any, store: Any, counts: dict[Group, int]) -> None:
@@ -163,7 +158,6 @@ class _Reader:
                 self._take(key, value)
 
     def _take(self, key: str, value: Any) -> None:
-        """Takes one entry, or says why not."""
         split, _, form = key.rpartition("_")
         is_split = self._nodes is not None and split in SPLITS and _is_vector(value)
         if is_split and form == "mask":
@@ -188,7 +182,6 @@ class _Reader:
             self.tables[group][key] = value
 
     def _group_of(self, key: str, value: Any) -> Group | None:
-        """Returns the group that a value has a row for each member of, or None."""
         if not _is_dense(value) or value.dim() == 0:
             return None
         if self._data.__cat_dim__(key, value, self._store) != 0:
@@ -216,7 +209,6 @@ class _Reader:
 
 
 def _leave(name: str, key: str, reason: str, level: int, words: str | None = None) -> None:
-    """Warns that an entry is left out."""
     warnings.warn(
         f"{name}: {key} is left out: {reason}; delete {words or key} and keep it apart",
         UserWarning,

@@ -38,7 +38,6 @@ def make_undirected(
     Args:
         edge_index: [2, E] int32 or int64.
         num_nodes: number of nodes; every id is below it.
-        parallel: keep or merge parallel edges.
 
     Returns:
         [2, 2E] (KEEP) or [2, at most 2E] (MERGE), of the input's type.
@@ -119,7 +118,6 @@ def _check(edge_index: Tensor, num_nodes: int) -> None:
 
 
 def _merge(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Sorts edges by (source, destination) and drops repeats."""
     source, destination = edge_index.numpy()
     if num_nodes <= 3_037_000_499:  # num_nodes^2 fits int64: one sort of one number an edge
         key = source.astype(np.int64)

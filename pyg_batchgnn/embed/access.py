@@ -13,65 +13,19 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Header, MessageKind
-from pyg_batchgnn.embed.load import export_table, load_tables, read_table, save_tables
-from pyg_batchgnn.embed.plan import StepPlanner
+from pyg_batchgnn.embed.step_plan import StepPlanner
 from pyg_batchgnn.embed.steps import read_rows
+from pyg_batchgnn.embed.table_files import export_table, load_tables, read_table, save_tables
 from pyg_batchgnn.embed.tables import EmbeddingTable, EmbeddingTables
 from pyg_batchgnn.partition import share_arrays
 from pyg_batchgnn.store import DistFeatureStore, internal_ids
 from pyg_batchgnn.types import FEATURES
 
-# Features #########################################################################################
-
-
-def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
-    """Returns a graph of which an attribute has the rows of a table as its last columns.
-
-    Collective if the graph is a pair of stores.
-
-    Args:
-        table: the rows of this rank.
-        data: a ``Data``, a ``HeteroData``, or (DistFeatureStore, DistGraphStore); not changed.
-        name: of the attribute. Columns that it has already come first.
-
-    Raises:
-        TypeError: another kind of graph.
-    """
-    if isinstance(data, (tuple, list)) and isinstance(data[0], DistFeatureStore):
-        features: DistFeatureStore = data[0]
-        columns = _columns(table, features.own.attributes[table.group], name)
-        rows = features.comm.run_job(lambda: _shared(features, columns))
-        return features.with_table(table.group, name, rows), *data[1:]
-    if not isinstance(data, (Data, HeteroData)):
-        raise TypeError(
-            f"data must be a Data, a HeteroData or (DistFeatureStore, DistGraphStore), got a "
-            f"{type(data).__name__}"
-        )
-    other = copy.copy(data)
-    store = other[str(table.group.name)] if isinstance(other, HeteroData) else other
-    store[name] = _columns(table, store, name)
-    return other
-
-
-def _columns(table: EmbeddingTable, attributes: Any, name: str) -> Tensor:
-    """Returns what an attribute has, if anything, and the rows beside it, as a copy."""
-    held = [attributes[name]] if name in attributes else []
-    return torch.cat([*held, table.weight.to(held[0].dtype if held else table.weight.dtype)], dim=1)
-
-
-def _shared(features: DistFeatureStore, columns: Tensor) -> Mapping[int, Tensor]:
-    """Returns the columns of all ranks that a rank can read; collective."""
-    comm = features.comm
-    if not comm.max(len(features.readable) > 1):
-        return {comm.rank: columns}
-    return {rank: arrays["rows"] for rank, arrays in share_arrays(comm, {"rows": columns}).items()}
-
-
-# Access ###########################################################################################
+# Tables ###########################################################################################
 
 
 class AccessibleTables(EmbeddingTables):
-    """Tables whose rows are read by id, frozen, and kept in files; see `EmbeddingTables`."""
+    """Tables whose rows are read by id, frozen, and kept in files."""
 
     def rows(self, node: Tensor, node_type: str | None = None) -> Tensor:
         """Returns the rows of nodes by original id, for evaluation and predictions. Collective.
@@ -112,7 +66,6 @@ class AccessibleTables(EmbeddingTables):
         Args:
             data: the graph of these tables: a ``Data``, a ``HeteroData``, or (DistFeatureStore,
                 DistGraphStore). It is not changed.
-            name: the attribute.
             node_type: the type of the nodes; not needed if there is one table.
         """
         self.check_graph(data)
@@ -192,3 +145,43 @@ class AccessibleTables(EmbeddingTables):
         self.synchronize()
         self.steps = self.comm.run_job(lambda: load_tables(self.tables, folder, self.comm))
         self._changed()
+
+
+# Features #########################################################################################
+
+
+def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
+    """Returns a graph with the rows of a table as the last columns of an attribute.
+
+    Collective if the graph is a pair of stores. The graph given is not changed.
+
+    Raises:
+        TypeError: another kind of graph.
+    """
+    if isinstance(data, (tuple, list)) and isinstance(data[0], DistFeatureStore):
+        features: DistFeatureStore = data[0]
+        columns = _columns(table, features.own.attributes[table.group], name)
+        rows = features.comm.run_job(lambda: _shared(features, columns))
+        return features.with_table(table.group, name, rows), *data[1:]
+    if not isinstance(data, (Data, HeteroData)):
+        raise TypeError(
+            f"data must be a Data, a HeteroData or (DistFeatureStore, DistGraphStore), got a "
+            f"{type(data).__name__}"
+        )
+    other = copy.copy(data)
+    store = other[str(table.group.name)] if isinstance(other, HeteroData) else other
+    store[name] = _columns(table, store, name)
+    return other
+
+
+def _columns(table: EmbeddingTable, attributes: Any, name: str) -> Tensor:
+    """Returns a copy of the rows, behind the attribute's columns if there are any."""
+    held = [attributes[name]] if name in attributes else []
+    return torch.cat([*held, table.weight.to(held[0].dtype if held else table.weight.dtype)], dim=1)
+
+
+def _shared(features: DistFeatureStore, columns: Tensor) -> Mapping[int, Tensor]:
+    comm = features.comm
+    if not comm.max(len(features.readable) > 1):
+        return {comm.rank: columns}
+    return {rank: arrays["rows"] for rank, arrays in share_arrays(comm, {"rows": columns}).items()}

@@ -16,35 +16,12 @@ from torch_geometric.data import HeteroData
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.embed.access import AccessibleTables
-from pyg_batchgnn.embed.plan import StepPlanner
 from pyg_batchgnn.embed.rules import UpdateRule
+from pyg_batchgnn.embed.step_plan import StepPlanner
 from pyg_batchgnn.embed.steps import Leaves, Step, StepOrder
 from pyg_batchgnn.embed.tables import InitialRows
 from pyg_batchgnn.sample import SampledMinibatch
 from pyg_batchgnn.types import Schema
-
-# Batches ##########################################################################################
-
-
-def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
-    """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type.
-
-    Raises:
-        TypeError: it is neither a minibatch nor a batch of PyG's loaders.
-    """
-    if isinstance(batch, SampledMinibatch):
-        return [one.node for one in batch.nodes]
-    try:
-        if isinstance(batch, HeteroData):
-            none = torch.empty(0, dtype=torch.int64)
-            return [batch[name].get("n_id", none) for name in schema.node_types]
-        return [batch.n_id]
-    except AttributeError:
-        raise TypeError(
-            f"batch must be one that a loader of this package handed out, got {type(batch).__name__} without "
-            "n_id"
-        ) from None
-
 
 # Embedding ########################################################################################
 
@@ -245,7 +222,6 @@ class EmbeddingOptimizer:
     waits for it.
 
     Args:
-        embedding: the tables.
         rule: `SGD`, `Adagrad` or `SparseAdam`.
 
     Attributes:
@@ -287,3 +263,26 @@ class EmbeddingOptimizer:
         if not (math.isfinite(weight) and weight >= 0):
             raise ValueError(f"weight must be finite and not negative, got {weight}")
         self.embedding.update(self.rule, weight)
+
+
+# Batches ##########################################################################################
+
+
+def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
+    """Returns the node ids of a batch as it holds them, [N_t] int64 by number of the type.
+
+    Raises:
+        TypeError: it is neither a minibatch nor a batch of PyG's loaders.
+    """
+    if isinstance(batch, SampledMinibatch):
+        return [one.node for one in batch.nodes]
+    try:
+        if isinstance(batch, HeteroData):
+            none = torch.empty(0, dtype=torch.int64)
+            return [batch[name].get("n_id", none) for name in schema.node_types]
+        return [batch.n_id]
+    except AttributeError:
+        raise TypeError(
+            f"batch must be one that a loader of this package handed out, got {type(batch).__name__} without "
+            "n_id"
+        ) from None

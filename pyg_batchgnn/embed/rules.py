@@ -108,8 +108,9 @@ class SparseAdam:
         return (0.0, 0.0)
 
     def at(self, number: int) -> RowStep:
-        """Returns the numbers of a step. The averages are too small in early steps; the rate
-        corrects that."""
+        """Returns the numbers of a step. The rate corrects for averages that are too small at
+        first.
+        """
         first, second = self.betas
         rate = self.lr * math.sqrt(1 - second**number) / (1 - first**number)
         return RowStep(self.kind, rate, self.eps, 1 - first, 1 - second)

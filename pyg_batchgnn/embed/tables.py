@@ -20,165 +20,6 @@ from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store import CscGraph, DistGraphStore, TypedGraph, typed_graph_from_pyg
 from pyg_batchgnn.types import HOMOGENEOUS, Group, Schema
 
-# Table ############################################################################################
-
-
-_EMBEDDING = int.from_bytes(b"embed", "little")
-
-
-@dataclass(eq=False)
-class EmbeddingTable:
-    """The rows of one node type that a rank holds. No rank holds all of them.
-
-    Attributes:
-        group: the nodes.
-        node_type: the number of their type.
-        node: [n] int64, the original id of each row's node.
-        weight: [n, F] float32 or float64, the rows.
-        state: [n, F] each, what the optimizer keeps for each number.
-        frozen: [n] bool, the rows that no optimizer changes; None if there are none.
-    """
-
-    group: Group
-    node_type: int
-    node: Tensor
-    weight: Tensor
-    state: tuple[Tensor, ...] = ()
-    frozen: Tensor | None = field(default=None)
-
-    @property
-    def columns(self) -> int:
-        """The number of columns, F."""
-        return self.weight.size(1)
-
-    @property
-    def rows(self) -> ops.RowTable:
-        """The rows and their state as operators take them."""
-        return ops.RowTable(self.weight, self.state, self.frozen)
-
-
-@dataclass(frozen=True)
-class InitialRows:
-    """The rule of initial rows: keyed uniform numbers in [-bound, bound).
-
-    A number is a function of (seed, node type, original id, column). So initial rows do not depend
-    on ranks or threads.
-
-    Attributes:
-        seed: any integer, taken modulo 2**64.
-        bound: the largest absolute value; None is 1 / sqrt(F) of a table of F columns.
-    """
-
-    seed: int
-    bound: float | None = None
-
-    def fill(self, table: EmbeddingTable, schema: Schema) -> None:
-        """Writes the initial rows of a table."""
-        bound = 1 / math.sqrt(max(table.columns, 1)) if self.bound is None else self.bound
-        key = ops.fold_key(ops.fold_key(0, self.seed % 2**64), _EMBEDDING)
-        if schema.num_types > 1:
-            key = ops.fold_key(key, ops.names_key([schema.node_types[table.node_type]]))
-        ops.fill_uniform(table.weight, table.node, key, bound)
-
-
-def make_table(
-    schema: Schema, node_type: int, node: Tensor, columns: int, dtype: torch.dtype
-) -> EmbeddingTable:
-    """Makes a table whose rows are not yet written."""
-    weight = torch.empty(node.numel(), columns, dtype=dtype)
-    ops.advise_huge_pages(weight)
-    return EmbeddingTable(schema.node_groups[node_type], node_type, node, weight)
-
-
-# Owners ###########################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class NodeOwners:
-    """The owners of all nodes, and the nodes of this rank.
-
-    A graph that one process holds is one part, of which internal ids are original ids behind those
-    of the types before.
-
-    Attributes:
-        schema: the node types and the relations.
-        book: the owner and the type of each internal id.
-        rank: this rank.
-        part: this rank's part; None if one process holds the graph.
-    """
-
-    schema: Schema
-    book: PartitionBook
-    rank: int = 0
-    part: Part | None = None
-
-    @classmethod
-    def of(cls, data: Any) -> NodeOwners:
-        """Returns the owners of the nodes of a graph.
-
-        Args:
-            data: what loaders take; or a `Part`, a `CscGraph` or a `TypedGraph`.
-
-        Raises:
-            TypeError, ValueError: there is no graph, or its number of nodes is unknown.
-        """
-        if cls.is_partitioned(data):
-            data = next(one for one in data if isinstance(one, DistGraphStore)).part
-        if isinstance(data, Part):
-            return cls(data.schema, data.book, data.number, data)
-        schema, counts = _counts(data)
-        for name, count in zip(schema.node_types, counts, strict=True):
-            ops.check_node_count(f"the number of nodes of type {name!r}", count)
-        offsets = torch.tensor([0, *counts]).cumsum(0)
-        return cls(schema, PartitionBook(offsets, schema.num_types))
-
-    @staticmethod
-    def is_partitioned(data: Any) -> bool:
-        """Returns whether a graph is a pair of stores that is spread over ranks."""
-        return isinstance(data, (tuple, list)) and any(isinstance(one, DistGraphStore) for one in data)
-
-    def __str__(self) -> str:
-        return f"{self.book} of the types {list(self.schema.node_types)}"
-
-    def check_comm(self, comm: Communicator) -> None:
-        """Raises ValueError unless there are as many ranks as parts."""
-        if comm.size != self.book.parts or comm.rank != self.rank:
-            raise ValueError(
-                f"part {self.rank} of {self.book.parts} cannot be on rank {comm.rank} of {comm.size}; give "
-                f"(DistFeatureStore, DistGraphStore) of a graph that is partitioned for {comm.size} ranks"
-            )
-
-    def original_ids(self, node_type: int) -> Tensor:
-        """Returns the original ids of this rank's nodes of a type, [n_t] int64."""
-        if self.part is not None:
-            return self.part.original_ids(node_type)
-        return torch.arange(self.book.num_nodes_of(node_type))
-
-    def internal_ids(self, node_type: int, original: Tensor) -> Tensor:
-        """Returns internal ids of original ids of a type, in one process."""
-        first = self.book.nodes_of(0, node_type).start
-        return original + first if first else original
-
-
-def _counts(data: Any) -> tuple[Schema, list[int]]:
-    """Returns the schema of a graph that one process holds, and the nodes of each type."""
-    if isinstance(data, CscGraph):
-        return HOMOGENEOUS, [data.num_nodes]
-    if isinstance(data, HeteroData):
-        names, relations = data.metadata()
-        found = [data[name].num_nodes for name in names]
-        if None in found:
-            name = names[found.index(None)]
-            raise ValueError(f"the number of nodes of type {name!r} is unknown: set data[{name!r}].num_nodes")
-        return Schema(tuple(names), tuple(relations)), found
-    if isinstance(data, Data):
-        if data.num_nodes is None:
-            raise ValueError("the number of nodes is unknown: set data.num_nodes or an attribute such as x")
-        return HOMOGENEOUS, [data.num_nodes]
-    graph = data if isinstance(data, TypedGraph) else typed_graph_from_pyg(data)
-    return graph.schema, list(graph.num_nodes)
-
-
 # Tables ###########################################################################################
 
 
@@ -186,13 +27,6 @@ class EmbeddingTables:
     """The rows of the nodes that a rank owns, of every node type that has a table.
 
     Making the tables is collective, and so is every method that says so.
-
-    Args:
-        data: the graph; see `NodeOwners.of`.
-        columns: the number of columns, by node type; a number alone is that of the only type.
-        initial: the rule of initial rows.
-        dtype: torch.float32 or torch.float64.
-        comm: of all ranks; None makes one.
 
     Attributes:
         owners: the owners of all rows.
@@ -269,10 +103,10 @@ class EmbeddingTables:
         return self.tables[self.node_types.index(node_type)]
 
     def synchronize(self) -> None:
-        """Waits for the updates that were started: for none here."""
+        """Waits for the updates that were started; there are none here."""
 
     def _changed(self) -> None:
-        """Notes that rows were overwritten."""
+        """Hears that rows were overwritten; nothing waits for them here."""
 
     def prepare(self, rule: UpdateRule) -> None:
         """Makes what a rule keeps for each number, unless it is there. `EmbeddingOptimizer` calls
@@ -299,13 +133,11 @@ class EmbeddingTables:
 
 
 def _close(comm: Communicator) -> None:
-    """Ends the thread of a communicator of one process."""
     with contextlib.suppress(RuntimeError):  # the garbage collector may run on that very thread
         comm.close()
 
 
 def _columns_by_type(columns: int | Mapping[str, int], schema: Schema) -> dict[int, int]:
-    """Returns the number of columns of each type that has a table, in the order of types."""
     if not isinstance(columns, Mapping):
         if schema.num_types > 1:
             raise ValueError(
@@ -319,3 +151,145 @@ def _columns_by_type(columns: int | Mapping[str, int], schema: Schema) -> dict[i
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"columns of {name!r} must be a number, at least 1, got {count!r}")
     return dict(sorted((schema.type_number(name), count) for name, count in columns.items()))
+
+
+# Table ############################################################################################
+
+
+_EMBEDDING = int.from_bytes(b"embed", "little")
+
+
+@dataclass(eq=False)
+class EmbeddingTable:
+    """The rows of one node type that a rank holds. No rank holds all of them.
+
+    Attributes:
+        group: the nodes.
+        node_type: the number of their type.
+        node: [n] int64, the original id of each row's node.
+        weight: [n, F] float32 or float64, the rows.
+        state: [n, F] each, what the optimizer keeps for each number.
+        frozen: [n] bool, the rows that no optimizer changes; None if there are none.
+    """
+
+    group: Group
+    node_type: int
+    node: Tensor
+    weight: Tensor
+    state: tuple[Tensor, ...] = ()
+    frozen: Tensor | None = field(default=None)
+
+    @property
+    def columns(self) -> int:
+        """The number of columns, F."""
+        return self.weight.size(1)
+
+    @property
+    def rows(self) -> ops.RowTable:
+        """The rows and their state as operators take them."""
+        return ops.RowTable(self.weight, self.state, self.frozen)
+
+
+@dataclass(frozen=True)
+class InitialRows:
+    """The rule of initial rows: keyed uniform numbers in [-bound, bound).
+
+    A number is a function of (seed, node type, original id, column). So initial rows do not depend
+    on ranks or threads.
+    """
+
+    seed: int  # any integer, taken modulo 2**64
+    bound: float | None = None  # the largest absolute value; None is 1 / sqrt(F) of a table of F columns
+
+    def fill(self, table: EmbeddingTable, schema: Schema) -> None:
+        bound = 1 / math.sqrt(max(table.columns, 1)) if self.bound is None else self.bound
+        key = ops.fold_key(ops.fold_key(0, self.seed % 2**64), _EMBEDDING)
+        if schema.num_types > 1:
+            key = ops.fold_key(key, ops.names_key([schema.node_types[table.node_type]]))
+        ops.fill_uniform(table.weight, table.node, key, bound)
+
+
+def make_table(
+    schema: Schema, node_type: int, node: Tensor, columns: int, dtype: torch.dtype
+) -> EmbeddingTable:
+    weight = torch.empty(node.numel(), columns, dtype=dtype)
+    ops.advise_huge_pages(weight)
+    return EmbeddingTable(schema.node_groups[node_type], node_type, node, weight)
+
+
+# Owners ###########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class NodeOwners:
+    """The owners of all nodes, and the nodes of this rank.
+
+    A graph that one process holds is one part. Its internal ids are the original ids, one type
+    after the other.
+    """
+
+    schema: Schema  # the node types and the relations
+    book: PartitionBook  # the owner and the type of each internal id
+    rank: int = 0  # this rank
+    part: Part | None = None  # this rank's part; None if one process holds the graph
+
+    @classmethod
+    def of(cls, data: Any) -> NodeOwners:
+        """Returns the owners of the nodes of a graph.
+
+        ``data``: what loaders take; or a `Part`, a `CscGraph` or a `TypedGraph`.
+
+        Raises:
+            TypeError, ValueError: there is no graph, or its number of nodes is unknown.
+        """
+        if cls.is_partitioned(data):
+            data = next(one for one in data if isinstance(one, DistGraphStore)).part
+        if isinstance(data, Part):
+            return cls(data.schema, data.book, data.number, data)
+        schema, counts = _counts(data)
+        for name, count in zip(schema.node_types, counts, strict=True):
+            ops.check_node_count(f"the number of nodes of type {name!r}", count)
+        offsets = torch.tensor([0, *counts]).cumsum(0)
+        return cls(schema, PartitionBook(offsets, schema.num_types))
+
+    @staticmethod
+    def is_partitioned(data: Any) -> bool:
+        return isinstance(data, (tuple, list)) and any(isinstance(one, DistGraphStore) for one in data)
+
+    def __str__(self) -> str:
+        return f"{self.book} of the types {list(self.schema.node_types)}"
+
+    def check_comm(self, comm: Communicator) -> None:
+        if comm.size != self.book.parts or comm.rank != self.rank:
+            raise ValueError(
+                f"part {self.rank} of {self.book.parts} cannot be on rank {comm.rank} of {comm.size}; give "
+                f"(DistFeatureStore, DistGraphStore) of a graph that is partitioned for {comm.size} ranks"
+            )
+
+    def original_ids(self, node_type: int) -> Tensor:
+        if self.part is not None:
+            return self.part.original_ids(node_type)
+        return torch.arange(self.book.num_nodes_of(node_type))
+
+    def internal_ids(self, node_type: int, original: Tensor) -> Tensor:
+        """Returns internal ids of original ids of a type, in one process."""
+        first = self.book.nodes_of(0, node_type).start
+        return original + first if first else original
+
+
+def _counts(data: Any) -> tuple[Schema, list[int]]:
+    if isinstance(data, CscGraph):
+        return HOMOGENEOUS, [data.num_nodes]
+    if isinstance(data, HeteroData):
+        names, relations = data.metadata()
+        found = [data[name].num_nodes for name in names]
+        if None in found:
+            name = names[found.index(None)]
+            raise ValueError(f"the number of nodes of type {name!r} is unknown: set data[{name!r}].num_nodes")
+        return Schema(tuple(names), tuple(relations)), found
+    if isinstance(data, Data):
+        if data.num_nodes is None:
+            raise ValueError("the number of nodes is unknown: set data.num_nodes or an attribute such as x")
+        return HOMOGENEOUS, [data.num_nodes]
+    graph = data if isinstance(data, TypedGraph) else typed_graph_from_pyg(data)
+    return graph.schema, list(graph.num_nodes)

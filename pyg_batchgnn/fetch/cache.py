@@ -18,108 +18,6 @@ from pyg_batchgnn.sample import SamplingPlan, taken_probability
 from pyg_batchgnn.store import RowBlock, RowFormat, RowReader, RowRequest
 from pyg_batchgnn.types import Group, Relation
 
-# Cached rows ######################################################################################
-
-
-#: Bytes of rows that are received at once when a cache is filled.
-_PIECE = 16 << 20
-#: Bytes of a node's id in a cache.
-_ID_BYTES = 8
-
-
-@dataclass(frozen=True)
-class CacheSplit:
-    """Nodes that a fetch group needs, split by whether the cache has their rows.
-
-    Attributes:
-        missing: [m] int64, the nodes whose rows the cache has not, ascending.
-        row: [h] int64, the rows in the cache of the other nodes.
-        place: [m + h] int64, the place of each node if missing ones come first.
-    """
-
-    missing: Tensor
-    row: Tensor
-    place: Tensor
-
-    @property
-    def hits(self) -> int:
-        """The number of nodes whose rows the cache has."""
-        return self.row.numel()
-
-
-class CachedRows:
-    """The rows of some remote nodes of one type.
-
-    Args:
-        node: [c] int64 internal ids, ascending.
-
-    Attributes:
-        node: as given.
-    """
-
-    def __init__(self, node: Tensor) -> None:
-        self.node = node
-        self._rows = RowBlock({})
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of rows and ids."""
-        return self.node.nbytes + sum(column.nbytes for column in self._rows.columns.values())
-
-    def begin_fill(self, row_format: RowFormat) -> Iterator[slice]:
-        """Makes room for rows of a format. Yields the positions to fill, in bounded pieces."""
-        self._format, self._rows = row_format, row_format.empty(self.node.numel(), _fresh)
-        piece = max(1, _PIECE // max(1, bytes_in_cache(row_format)))
-        for begin in range(0, self.node.numel(), piece):
-            yield slice(begin, begin + piece)
-
-    def fill(self, at: slice, read: RowBlock) -> None:
-        """Keeps rows that were read, for the nodes at some positions."""
-        columns = read.columns
-        for name, column in self._rows.columns.items():
-            column[at] = columns[name]
-
-    def split(self, node: Tensor) -> CacheSplit:
-        """Splits ascending ids, [n] int64, by whether their rows are here."""
-        position, row = _common(node, self.node)
-        missing = torch.ones(node.numel(), dtype=torch.bool)
-        missing[position] = False
-        left = missing.nonzero().view(-1)
-        place = torch.empty_like(node)
-        place[left] = torch.arange(left.numel())
-        place[position] = torch.arange(left.numel(), node.numel())
-        return CacheSplit(node[left], row, place)
-
-    def put(self, block: RowBlock, split: CacheSplit) -> None:
-        """Writes the rows that are here behind those that are not."""
-        if split.hits:
-            begin = split.missing.numel()
-            self._format.gather(block.rows(begin, begin + split.hits), self._rows, split.row)
-
-
-def bytes_in_cache(row_format: RowFormat) -> int:
-    """Returns the bytes that a node takes in a cache."""
-    return _ID_BYTES + row_format.row_bytes
-
-
-def _fresh(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Returns memory of torch's allocator, which is kept."""
-    return torch.empty(shape, dtype=dtype)
-
-
-def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the places of the values that two ascending vectors have in common, in each of them.
-
-    The shorter vector is looked up in the longer one.
-    """
-    if one.numel() < other.numel():
-        at, found = _common(other, one)
-        return found, at
-    at = torch.searchsorted(one, other)
-    found = (one[at.clamp(max=max(one.numel() - 1, 0))] == other) if one.numel() else at.bool()
-    return at[found], found.nonzero().view(-1)
-
-
 # Cache ############################################################################################
 
 
@@ -172,7 +70,204 @@ class FeatureCache:
             self.rows[group].put(blocks[group], split)
 
 
-# Inclusion ########################################################################################
+# Cached rows ######################################################################################
+
+
+#: Bytes of rows that are received at once when a cache is filled.
+_PIECE = 16 << 20
+#: Bytes of a node's id in a cache.
+_ID_BYTES = 8
+
+
+@dataclass(frozen=True)
+class CacheSplit:
+    """Nodes that a fetch group needs, split by whether the cache has their rows."""
+
+    missing: Tensor  # [m] int64, the nodes whose rows the cache has not, ascending
+    row: Tensor  # [h] int64, the rows in the cache of the other nodes
+    place: Tensor  # [m + h] int64, the place of each node if missing ones come first
+
+    @property
+    def hits(self) -> int:
+        return self.row.numel()
+
+
+class CachedRows:
+    """The rows of some remote nodes of one type, by ascending internal ids.
+
+    Attributes:
+        node: as given.
+    """
+
+    def __init__(self, node: Tensor) -> None:
+        self.node = node
+        self._rows = RowBlock({})
+
+    @property
+    def nbytes(self) -> int:
+        return self.node.nbytes + sum(column.nbytes for column in self._rows.columns.values())
+
+    def begin_fill(self, row_format: RowFormat) -> Iterator[slice]:
+        """Makes room for rows of a format. Yields the positions to fill, in bounded pieces."""
+        self._format, self._rows = row_format, row_format.empty(self.node.numel(), _fresh)
+        piece = max(1, _PIECE // max(1, bytes_in_cache(row_format)))
+        for begin in range(0, self.node.numel(), piece):
+            yield slice(begin, begin + piece)
+
+    def fill(self, at: slice, read: RowBlock) -> None:
+        columns = read.columns
+        for name, column in self._rows.columns.items():
+            column[at] = columns[name]
+
+    def split(self, node: Tensor) -> CacheSplit:
+        """Splits ascending ids, [n] int64, by whether their rows are here."""
+        position, row = _common(node, self.node)
+        missing = torch.ones(node.numel(), dtype=torch.bool)
+        missing[position] = False
+        left = missing.nonzero().view(-1)
+        place = torch.empty_like(node)
+        place[left] = torch.arange(left.numel())
+        place[position] = torch.arange(left.numel(), node.numel())
+        return CacheSplit(node[left], row, place)
+
+    def put(self, block: RowBlock, split: CacheSplit) -> None:
+        """Writes the rows that are here behind those that are not."""
+        if split.hits:
+            begin = split.missing.numel()
+            self._format.gather(block.rows(begin, begin + split.hits), self._rows, split.row)
+
+
+def bytes_in_cache(row_format: RowFormat) -> int:
+    return _ID_BYTES + row_format.row_bytes
+
+
+def _fresh(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Returns memory from torch's allocator rather than from the package's cache."""
+    return torch.empty(shape, dtype=dtype)
+
+
+def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the places of the values that two ascending vectors share, in each of them."""
+    if one.numel() < other.numel():
+        at, found = _common(other, one)
+        return found, at
+    at = torch.searchsorted(one, other)
+    found = (one[at.clamp(max=max(one.numel() - 1, 0))] == other) if one.numel() else at.bool()
+    return at[found], found.nonzero().view(-1)
+
+
+# Choosing rows ####################################################################################
+
+# The choice of the rows of a feature cache.
+#
+# Every remote node has a probability of being in a minibatch (`inclusion`). A row in the cache
+# spares its bytes on the wire with this probability, and takes bytes of the budget. Rows are taken
+# in descending order of the bytes that one byte of the cache is expected to spare. Rows of one
+# type are of one width, so they are taken in descending order of probability.
+
+
+@dataclass(frozen=True)
+class CacheRequest:
+    """The purpose of a feature cache.
+
+    Attributes:
+        budget: the bytes of rows and ids that a rank may hold.
+        plan: the plan by which minibatches are sampled.
+        seeds: the seeds that they are made of.
+    """
+
+    budget: int
+    plan: SamplingPlan
+    seeds: SeedShare
+
+
+def choose_rows(
+    part: Part, held: Collection[int], reader: RowReader, request: CacheRequest
+) -> dict[Group, Tensor]:
+    """Chooses the remote rows that are to stay on this rank; collective.
+
+    ``held``: the ranks whose rows can be read here without asking, and that can read this rank's.
+
+    Returns:
+        By group of nodes, [c] int64 internal ids, ascending.
+    """
+    comm, schema = reader.comm, part.schema
+    price = _Price.of(reader, schema.node_groups, part.book)
+    none = torch.empty(0, dtype=torch.int64)
+    chosen = none
+    if comm.max(0 if len(held) == comm.size else price.most_rows(request.budget)):
+        candidates = [torch.empty(0, 2, dtype=torch.float64)] * comm.size
+        own = torch.arange(part.first, part.first + part.num_nodes)
+        for ranks, likely in inclusion(part, comm, request.plan, request.seeds):
+            for at, rank in enumerate(ranks):
+                if rank not in held:
+                    column = likely[:, at if likely.size(1) == len(ranks) else 0]
+                    ranked = price.ranked(own, price.value(own, column), request.budget)
+                    candidates[rank] = ranked.offered(request.budget)
+        chosen = _chosen(comm, candidates, price, request.budget)
+    kind = part.book.type_of(chosen)
+    return {group: chosen[kind == number] for number, group in enumerate(schema.node_groups)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Price:
+    """Prices nodes by the bytes that they take in the cache and those that they spare, by type."""
+
+    book: PartitionBook  # tells the type of each node
+    held: Tensor  # [types] int64, bytes of a node in the cache
+    spared: Tensor  # [types] int64, bytes of a row on the wire
+
+    @classmethod
+    def of(cls, reader: RowReader, groups: Sequence[Group], book: PartitionBook) -> _Price:
+        formats = [reader.format(group) for group in groups]
+        held = torch.tensor([bytes_in_cache(one) for one in formats])
+        return cls(book, held, torch.tensor([one.wire_bytes for one in formats]))
+
+    def most_rows(self, budget: int) -> int:
+        useful = self.held[self.spared > 0]
+        return budget // int(useful.min()) if useful.numel() else 0
+
+    def value(self, node: Tensor, probability: Tensor) -> Tensor:
+        """Returns the bytes that one byte of the cache is expected to spare, [n] float64."""
+        worth = self.spared.to(torch.float64) / self.held
+        if self.book.num_types == 1:
+            return probability.to(torch.float64) * worth
+        return probability.to(torch.float64) * worth[self.book.type_of(node)]
+
+    def ranked(self, node: Tensor, value: Tensor, budget: int) -> _Ranked:
+        """Ranks nodes by value, as many as a budget may hold and one more.
+
+        Nodes without a value are left out.
+        """
+        top = value.topk(min(self.most_rows(budget) + 1, int((value > 0).sum())))
+        ids = node[top.indices]
+        return _Ranked(ids, top.values, self.held[self.book.type_of(ids)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Ranked:
+    node: Tensor  # [k] int64 internal ids
+    value: Tensor  # [k] float64
+    held: Tensor  # [k] int64, the bytes of each in the cache
+
+    def offered(self, budget: int) -> Tensor:
+        """Returns the nodes that fit the budget and the next one, [k, 2] float64 with values."""
+        may_fit = self.held.cumsum(0) - self.held < budget
+        return torch.stack([self.node.to(torch.float64), self.value], 1)[may_fit]
+
+    def chosen(self, budget: int) -> Tensor:
+        """Returns the nodes up to the first that does not fit the budget, [c] int64 ascending."""
+        return self.node[self.held.cumsum(0) <= budget].sort().values
+
+
+def _chosen(comm: Communicator, candidates: list[Tensor], price: _Price, budget: int) -> Tensor:
+    """Returns the best nodes that all owners offer, [c] int64 ascending ids."""
+    offered = comm.exchange(candidates, None, Header(MessageKind.LOOKUP)).rows
+    node, value = offered[:, 0].to(torch.int64), offered[:, 1].contiguous()
+    return price.ranked(node, value, budget).chosen(budget)
+
+
+# Inclusion probabilities ##########################################################################
 
 # The probability that a minibatch of each rank holds each node.
 #
@@ -206,10 +301,6 @@ class SeedShare:
     def begin(self, nodes: int, ranks: Sequence[int]) -> Tensor:
         """Returns the probability that some ranks' minibatches have each node among their seeds.
 
-        Args:
-            nodes: the number of nodes of the part.
-            ranks: consecutive ranks.
-
         Returns:
             [nodes, ranks] float32, or one column for all ranks.
         """
@@ -230,8 +321,6 @@ def inclusion(
     It is collective. Times and weights of edges are not looked at.
 
     Args:
-        part: this rank's part.
-        comm: the communicator of all ranks.
         plan: fanouts and replacement.
         seeds: this rank's seed nodes.
 
@@ -262,23 +351,13 @@ def _propagated(found: Tensor, edges: _EdgesBySource, targets: Sequence[_Targets
 
 @dataclass(frozen=True, eq=False)
 class _Targets:
-    """The nodes of this part that one relation leads to.
-
-    Attributes:
-        rows: their rows among the nodes of the part.
-        degree: [n_t] float32, the number of in-edges of each.
-        plan: the plan.
-        relation: the names of the relation.
-    """
-
-    rows: slice
-    degree: Tensor
-    plan: SamplingPlan
-    relation: Relation
+    rows: slice  # their rows among the nodes of the part
+    degree: Tensor  # [n_t] float32, the number of in-edges of each
+    plan: SamplingPlan  # the plan
+    relation: Relation  # the names of the relation
 
     @classmethod
     def of(cls, part: Part, plan: SamplingPlan) -> list[_Targets]:
-        """Returns the targets of every relation."""
         ends = zip(part.schema.relations, part.schema.target_types, part.relations, strict=True)
         return [
             cls(part.rows_of(target), edges.degrees.to(torch.float32), plan, names)
@@ -286,11 +365,8 @@ class _Targets:
         ]
 
     def passed(self, found: Tensor, hop: int) -> Tensor:
-        """Returns the probability that a hop finds the source of a given in-edge of each target.
-
-        Args:
-            found: [n, c], the probability that a node of the part is expanded in this hop.
-            hop: the number of the hop.
+        """Returns the probability that a hop finds the source of a given in-edge of each target,
+        [n_t, c].
 
         Returns:
             [n_t, c].
@@ -330,9 +406,6 @@ class _EdgesBySource:
         """Sums ``values`` over the targets of every node's out-edges, [n, c].
 
         It is collective and takes one round.
-
-        Args:
-            values: [targets, c], relation by relation.
         """
         sums = ops.aggregate(values, self._ptr, self._targets)
         received = self._comm.exchange(sums, self._counts, _HEADER).split()
@@ -340,136 +413,3 @@ class _EdgesBySource:
         for rows, message in zip(self._rows, received, strict=True):
             out[rows] += message
         return out
-
-
-# Choice ###########################################################################################
-
-# The choice of the rows of a feature cache.
-#
-# Every remote node has a probability of being in a minibatch (`inclusion`). A row in the cache
-# spares its bytes on the wire with this probability, and takes bytes of the budget. Rows are taken
-# in descending order of the bytes that one byte of the cache is expected to spare. Rows of one
-# type are of one width, so they are taken in descending order of probability.
-
-
-@dataclass(frozen=True)
-class CacheRequest:
-    """The purpose of a feature cache.
-
-    Attributes:
-        budget: the bytes of rows and ids that a rank may hold.
-        plan: the plan by which minibatches are sampled.
-        seeds: the seeds that they are made of.
-    """
-
-    budget: int
-    plan: SamplingPlan
-    seeds: SeedShare
-
-
-def choose_rows(
-    part: Part, held: Collection[int], reader: RowReader, request: CacheRequest
-) -> dict[Group, Tensor]:
-    """Chooses the remote rows that are to stay on this rank; collective.
-
-    Args:
-        part: this rank's part.
-        held: the ranks whose rows can be read here without asking, and that can read this rank's.
-        reader: reads the attributes that are wanted.
-        request: the purpose of the cache.
-
-    Returns:
-        By group of nodes, [c] int64 internal ids, ascending.
-    """
-    comm, schema = reader.comm, part.schema
-    price = _Price.of(reader, schema.node_groups, part.book)
-    none = torch.empty(0, dtype=torch.int64)
-    chosen = none
-    if comm.max(0 if len(held) == comm.size else price.most_rows(request.budget)):
-        candidates = [torch.empty(0, 2, dtype=torch.float64)] * comm.size
-        own = torch.arange(part.first, part.first + part.num_nodes)
-        for ranks, likely in inclusion(part, comm, request.plan, request.seeds):
-            for at, rank in enumerate(ranks):
-                if rank not in held:
-                    column = likely[:, at if likely.size(1) == len(ranks) else 0]
-                    ranked = price.ranked(own, price.value(own, column), request.budget)
-                    candidates[rank] = ranked.offered(request.budget)
-        chosen = _chosen(comm, candidates, price, request.budget)
-    kind = part.book.type_of(chosen)
-    return {group: chosen[kind == number] for number, group in enumerate(schema.node_groups)}
-
-
-@dataclass(frozen=True, eq=False)
-class _Price:
-    """The bytes that a node takes in the cache and those that it spares, by node type.
-
-    Attributes:
-        book: tells the type of each node.
-        held: [types] int64, bytes of a node in the cache.
-        spared: [types] int64, bytes of a row on the wire.
-    """
-
-    book: PartitionBook
-    held: Tensor
-    spared: Tensor
-
-    @classmethod
-    def of(cls, reader: RowReader, groups: Sequence[Group], book: PartitionBook) -> _Price:
-        formats = [reader.format(group) for group in groups]
-        held = torch.tensor([bytes_in_cache(one) for one in formats])
-        return cls(book, held, torch.tensor([one.wire_bytes for one in formats]))
-
-    def most_rows(self, budget: int) -> int:
-        """Returns the largest number of rows that a budget holds."""
-        useful = self.held[self.spared > 0]
-        return budget // int(useful.min()) if useful.numel() else 0
-
-    def value(self, node: Tensor, probability: Tensor) -> Tensor:
-        """Returns the bytes that one byte of the cache is expected to spare, [n] float64."""
-        worth = self.spared.to(torch.float64) / self.held
-        if self.book.num_types == 1:
-            return probability.to(torch.float64) * worth
-        return probability.to(torch.float64) * worth[self.book.type_of(node)]
-
-    def ranked(self, node: Tensor, value: Tensor, budget: int) -> _Ranked:
-        """Ranks nodes by value, as many as a budget may hold and one more.
-
-        Nodes without a value are left out.
-        """
-        top = value.topk(min(self.most_rows(budget) + 1, int((value > 0).sum())))
-        ids = node[top.indices]
-        return _Ranked(ids, top.values, self.held[self.book.type_of(ids)])
-
-
-@dataclass(frozen=True, eq=False)
-class _Ranked:
-    """Nodes in descending order of value.
-
-    Attributes:
-        node: [k] int64 internal ids.
-        value: [k] float64.
-        held: [k] int64, the bytes of each in the cache.
-    """
-
-    node: Tensor
-    value: Tensor
-    held: Tensor
-
-    def offered(self, budget: int) -> Tensor:
-        """Returns the nodes that may be among the best of all owners, [k, 2] float64 with values.
-
-        They are those that fit the budget, and the first that does not.
-        """
-        may_fit = self.held.cumsum(0) - self.held < budget
-        return torch.stack([self.node.to(torch.float64), self.value], 1)[may_fit]
-
-    def chosen(self, budget: int) -> Tensor:
-        """Returns the nodes up to the first that does not fit the budget, [c] int64 ascending."""
-        return self.node[self.held.cumsum(0) <= budget].sort().values
-
-
-def _chosen(comm: Communicator, candidates: list[Tensor], price: _Price, budget: int) -> Tensor:
-    """Returns the ids, [c] int64 ascending, of the best nodes that all owners offer."""
-    offered = comm.exchange(candidates, None, Header(MessageKind.LOOKUP)).rows
-    node, value = offered[:, 0].to(torch.int64), offered[:, 1].contiguous()
-    return price.ranked(node, value, budget).chosen(budget)

@@ -69,29 +69,19 @@ class Fetcher(Protocol):
         """Fetches the attributes of a group's minibatches together."""
 
 
-# Distinct #########################################################################################
+# Distinct nodes ###################################################################################
 
 
 @dataclass(frozen=True, eq=False)
 class DistinctNodes:
-    """The nodes of one type in a fetch group, each once.
+    """The nodes of one type in a fetch group, each once."""
 
-    Attributes:
-        node: [U] int64, the distinct nodes, ascending.
-        places: for each minibatch, [N] int64, the place of each of its nodes in ``node``.
-    """
-
-    node: Tensor
-    places: list[Tensor]
+    node: Tensor  # [U] int64, the distinct nodes, ascending
+    places: list[Tensor]  # for each minibatch, [N] int64, the place of each of its nodes in ``node``
 
 
 def distinct_nodes(nodes: Sequence[Tensor], num_nodes: int) -> DistinctNodes:
-    """Finds the distinct nodes of one type.
-
-    Args:
-        nodes: for each minibatch, [N] int64 ids.
-        num_nodes: a number above all ids.
-    """
+    """Finds the distinct nodes of one type among all minibatches' ids, below ``num_nodes``."""
     # A search takes time that grows with num_nodes.
     if not any(node.numel() for node in nodes):
         return DistinctNodes(torch.empty(0, dtype=torch.int64), list(nodes))
@@ -121,10 +111,7 @@ class InPlaceFetcher:
         }
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Returns the group's minibatches with the tables; see `Fetcher`.
-
-        Types and relations that a minibatch does not reach share their empty rows and cost nothing.
-        """
+        """Types and relations that a minibatch does not reach share empty rows and cost nothing."""
         return Fetched([Minibatch.of(one, self._attributes(one)) for one in group.minibatches])
 
     def _attributes(self, minibatch: SampledMinibatch) -> Mapping[Group, AttributeRows]:
@@ -168,7 +155,7 @@ def as_table(value: Any, num_nodes: int) -> Tensor | str:
     return value
 
 
-# Block ############################################################################################
+# Blocks ###########################################################################################
 
 # Attributes that are copied into blocks for each fetch group.
 #
@@ -187,14 +174,12 @@ class BlockFetcher:
     Args:
         read: is called once per fetch group, with the distinct nodes of every type, [U_t] int64
             ascending.
-        num_nodes: the number of nodes of each type.
     """
 
     def __init__(self, read: ReadRows, num_nodes: Sequence[int]) -> None:
         self._read, self._num_nodes = read, num_nodes
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Returns the group's minibatches with blocks for all of them; see `Fetcher`."""
         minibatches = group.minibatches
         groups = minibatches[0].schema.node_groups if minibatches else ()
         found = [self._distinct(number, group) for number in range(len(groups))]
@@ -211,12 +196,11 @@ class BlockFetcher:
         return Fetched(ready, sum(table.nbytes for table in tables if isinstance(table, Tensor)))
 
     def _distinct(self, number: int, group: FetchGroup) -> DistinctNodes:
-        """Returns the distinct nodes of one type."""
         nodes = [minibatch.nodes[number].node for minibatch in group.minibatches]
         return distinct_nodes(nodes, self._num_nodes[number])
 
 
-# Mapped ###########################################################################################
+# Mapped files #####################################################################################
 
 
 _MAPS = Path("/proc/self/maps")
@@ -227,7 +211,7 @@ _IN_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
 
 
 def is_mapped(tensor: Tensor) -> bool:
-    """Returns whether the first byte of a CPU tensor lies in a mapped file; see `are_mapped`."""
+    """Returns whether the first byte of a CPU tensor lies in a mapped file."""
     return are_mapped([tensor])[0]
 
 

@@ -29,7 +29,6 @@ class RemoteFetcher:
     """Fetches the attributes of sampled minibatches, of all types in one exchange.
 
     Args:
-        store: the store that has them.
         names: the wanted attributes of each group, the same on every rank. Groups may be left out.
             For attributes of edges, minibatches must carry edge ids.
         internal: for each node type, [N_t] internal ids by original id, if minibatches hold
@@ -75,10 +74,7 @@ class RemoteFetcher:
         ops.empty_cache()  # of sizes that are not needed again
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Fetches the group's attributes; see `Fetcher`.
-
-        It is collective and takes two rounds, whatever the minibatches hold.
-        """
+        """Takes two rounds, whatever the minibatches hold; collective."""
         minibatches = group.minibatches
         header = Header(MessageKind.FEATURES, ops.to_signed(group.epoch), group.macrobatch, group.number)
         ids = [self._internal_ids(number, minibatches) for number in range(self._schema.num_types)]
@@ -111,7 +107,6 @@ class RemoteFetcher:
     # What is asked for ###########################################################################
 
     def _internal_ids(self, number: int, minibatches: Sequence[SampledMinibatch]) -> list[Tensor]:
-        """Returns the internal ids of each minibatch's nodes of a type."""
         nodes = [minibatch.nodes[number].node for minibatch in minibatches]
         if self._internal is None:
             return nodes
@@ -121,7 +116,6 @@ class RemoteFetcher:
     def _distinct_edges(
         self, number: int, minibatches: Sequence[SampledMinibatch], ids: _NodeIds
     ) -> DistinctEdges:
-        """Returns the edges of a relation. ``ids``: the internal ids of the nodes."""
         edges, targets = [], []
         for minibatch, node in zip(minibatches, ids[self._schema.target_types[number]], strict=True):
             own = minibatch.edges[number]
@@ -131,10 +125,7 @@ class RemoteFetcher:
         return distinct_edges(edges, targets)
 
     def _split(self, nodes: Sequence[DistinctNodes]) -> dict[Group, CacheSplit]:
-        """Splits the nodes of the types of which the cache has rows.
-
-        It is collective if rows were written since the cache was filled.
-        """
+        """Splits the nodes of cached types; collective if rows were written meanwhile."""
         if self.cache is None:
             return {}
         if self.cache.version != self._store.version:
@@ -167,7 +158,6 @@ class RemoteFetcher:
         places: Sequence[Sequence[Tensor]],
         edges: Mapping[int, DistinctEdges],
     ) -> list[Minibatch]:
-        """Returns the minibatches with the rows of their nodes and edges."""
         by_type = [blocks[group] for group in self._schema.node_groups]
         original = [None if one.original is None else one.original.to(torch.int64) for one in by_type]
         ready = []
@@ -194,7 +184,6 @@ class RemoteFetcher:
         return AttributeRows(own, None, Placement.MINIBATCH)
 
     def _copied(self, ready: Sequence[Minibatch], blocks: Mapping[Group, RowBlock]) -> int:
-        """Returns the bytes of the blocks of nodes, and of the minibatches' rows of edges."""
         of_nodes = [blocks[group].attributes for group in self._schema.node_groups]
         of_edges = [
             minibatch.attributes[self._schema.edge_groups[number]].tables
@@ -206,24 +195,14 @@ class RemoteFetcher:
 
 @dataclass(frozen=True, eq=False)
 class DistinctEdges:
-    """The edges of one relation in a fetch group, each once.
+    """The edges of one relation in a fetch group, each once."""
 
-    Attributes:
-        request: the distinct edges, ascending by target.
-        places: for each minibatch, [E] int64, the place of each of its edges in ``request``.
-    """
-
-    request: RowRequest
-    places: list[Tensor]
+    request: RowRequest  # the distinct edges, ascending by target
+    places: list[Tensor]  # for each minibatch, [E] int64, the place of each of its edges in ``request``
 
 
 def distinct_edges(edges: Sequence[Tensor], targets: Sequence[Tensor]) -> DistinctEdges:
-    """Finds the distinct edges of one relation.
-
-    Args:
-        edges: for each minibatch, [E] int64 input edge ids.
-        targets: for each minibatch, [E] int64, the target of each edge by internal id.
-    """
+    """Finds the distinct edges of one relation."""
     none = torch.empty(0, dtype=torch.int64)
     edge, inverse = torch.unique(torch.cat([none, *edges]), return_inverse=True)
     target = torch.empty_like(edge)

@@ -1,4 +1,4 @@
-"""Historical embeddings of a rank: its caches, and what it pushes to the caches of its peers."""
+"""The historical embeddings of a rank: its caches, and its pushes to the caches of peers."""
 
 from __future__ import annotations
 
@@ -16,165 +16,6 @@ from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind, Rece
 from pyg_batchgnn.history.embedding_cache import EmbeddingCache, FoundRows
 from pyg_batchgnn.history.halo import Halo, HaloFeatures
 from pyg_batchgnn.store import DistGraphStore
-
-# Message ##########################################################################################
-
-# The message in which a rank pushes rows to a peer.
-#
-# A message is a list of bytes. It begins with numbers of 64 bits: the number of layers, and for
-# each layer the number of rows, their columns and the code of their type. The original ids of all
-# layers follow, then the rows of each layer, filled up to a multiple of eight bytes. A message
-# without rows is empty.
-
-
-_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-_WORD = 8
-_PER_LAYER = 3
-
-
-@dataclass(frozen=True, eq=False)
-class PushedRows:
-    """Rows of one layer.
-
-    Attributes:
-        node: [n] int64 original ids.
-        rows: [n, F].
-    """
-
-    node: Tensor
-    rows: Tensor
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of ids and rows."""
-        return self.node.nbytes + self.rows.nbytes
-
-
-def encode(layers: Sequence[PushedRows]) -> Tensor:
-    """Returns the message with the rows of all layers, [bytes] uint8."""
-    if not any(one.node.numel() for one in layers):
-        return torch.empty(0, dtype=torch.uint8)
-    shapes = [(one.node.numel(), one.rows.size(1), _TYPES.index(one.rows.dtype)) for one in layers]
-    numbers = torch.tensor([len(layers), *(number for shape in shapes for number in shape)])
-    pieces = [numbers, *(one.node for one in layers)]
-    for one in layers:
-        pieces += [one.rows.flatten(), torch.zeros(-one.rows.nbytes % _WORD, dtype=torch.uint8)]
-    return torch.cat([piece.view(torch.uint8) for piece in pieces])
-
-
-def decode(message: Tensor) -> list[PushedRows]:
-    """Returns the rows of each layer, as views of the message.
-
-    Args:
-        message: [bytes] uint8, at an address that is a multiple of eight.
-
-    Raises:
-        ValueError: the bytes are no message.
-    """
-    if not message.numel():
-        return []
-    if message.numel() < _WORD:
-        raise ValueError(f"{message.numel()} bytes are no message")
-    layers = int(message[:_WORD].view(torch.int64))
-    head = _WORD * (1 + _PER_LAYER * layers)
-    if layers < 1 or head > message.numel():
-        raise ValueError(f"{message.numel()} bytes cannot hold rows of {layers} layers")
-    shapes = message[_WORD:head].view(torch.int64).view(layers, _PER_LAYER).tolist()
-    sizes = [_WORD * count for count, _, _ in shapes]
-    for count, columns, code in shapes:
-        if count < 0 or columns < 0 or not 0 <= code < len(_TYPES):
-            raise ValueError(f"{count} rows of {columns} columns of type {code} cannot be")
-        sizes.append(_filled(count * columns * _TYPES[code].itemsize))
-    if head + sum(sizes) != message.numel():
-        raise ValueError(f"{head + sum(sizes)} bytes are promised, {message.numel()} came")
-    pieces = message[head:].split(sizes)
-    return [
-        PushedRows(
-            node.view(torch.int64),
-            rows[: count * columns * _TYPES[code].itemsize].view(_TYPES[code]).view(count, columns),
-        )
-        for node, rows, (count, columns, code) in zip(pieces[:layers], pieces[layers:], shapes, strict=True)
-    ]
-
-
-def _filled(size: int) -> int:
-    return -(-size // _WORD) * _WORD
-
-
-# Push #############################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class UnderWay:
-    """The rows that ranks pushed to this one in a step.
-
-    Attributes:
-        step: the number of the step.
-        wait: waits for the rows and returns the bytes of each rank.
-    """
-
-    step: int
-    wait: Callable[[], list[Tensor]]
-
-    @classmethod
-    def arrived(cls, step: int, messages: list[Tensor]) -> UnderWay:
-        """Returns rows that have arrived. ``messages``: the bytes of each rank."""
-        return cls(step, lambda: messages)
-
-
-class PushQueue:
-    """The pushes of the latest steps, in the order of steps.
-
-    Args:
-        comm: a communicator that nothing else uses while pushes are under way.
-    """
-
-    def __init__(self, comm: Communicator) -> None:
-        self._comm = comm
-        self._queue: deque[UnderWay] = deque()
-
-    def start(self, step: int, header: Header, rows: list[list[PushedRows]]) -> None:
-        """Starts to push rows, by peer and layer. Collective, one round."""
-        messages = [encode(layers) for layers in rows]
-        items = [sum(one.node.numel() for one in layers) for layers in rows]
-        handle = self._comm.start_exchange(messages, None, header, items=items)
-        self._queue.append(UnderWay(step, lambda: _split(handle.wait())))
-
-    def sent_until(self, step: int) -> list[list[PushedRows]]:
-        """Waits for what was pushed up to a step. Returns it by push and layer, and forgets it."""
-        found = []
-        while self._queue and self._queue[0].step <= step:
-            found.extend(self._decoded(self._queue.popleft()))
-        return found
-
-    def _decoded(self, push: UnderWay) -> list[list[PushedRows]]:
-        layers = []
-        for rank, message in enumerate(push.wait()):
-            try:
-                layers.append(decode(message))
-            except ValueError as error:
-                text = f"rank {rank} pushed rows that cannot be read: {error}; every rank must have the same"
-                raise self._comm.fail(CommError(f"{text} release", [rank])) from error
-        return layers
-
-    def arrived(self) -> list[UnderWay]:
-        """Waits for all that is under way. Returns it and keeps it."""
-        self._queue = deque(UnderWay.arrived(push.step, push.wait()) for push in self._queue)
-        return list(self._queue)
-
-    def restore(self, pushes: list[UnderWay]) -> None:
-        """Replaces what is under way."""
-        self._queue = deque(pushes)
-
-
-def header_of(epoch: int, step: int) -> Header:
-    """Returns the header of the push of a step."""
-    return Header(MessageKind.PUSH, epoch, step)
-
-
-def _split(received: Received) -> list[Tensor]:
-    return [message if message.numel() else torch.empty(0, dtype=torch.uint8) for message in received.split()]
-
 
 # Settings #########################################################################################
 
@@ -217,77 +58,6 @@ def _check_settings(name: str, value: Any, optional: bool) -> None:
         raise ValueError(f"{name} must be at least 1, got {value}{without}")
 
 
-# Stats ############################################################################################
-
-
-@dataclass
-class LayerCounts:
-    """The counts of one layer's cache, or of the rows that were pushed for it.
-
-    Attributes:
-        searched: halo nodes that a minibatch needed rows of.
-        found: those that the cache had.
-        edges: edges into own nodes that were sampled.
-        edges_left_out: those whose source had no row.
-        candidates: rows that peers have in their halo, before the choice.
-        pushed: rows that were pushed.
-        pushed_bytes: their bytes, original ids included.
-    """
-
-    searched: int = 0
-    found: int = 0
-    edges: int = 0
-    edges_left_out: int = 0
-    candidates: int = 0
-    pushed: int = 0
-    pushed_bytes: int = 0
-
-    @property
-    def hit_rate(self) -> float:
-        """The share of the searched nodes that were found; 1 if none was searched."""
-        return self.found / self.searched if self.searched else 1.0
-
-
-@dataclass
-class HistoricalStats:
-    """The counts of a rank since its caches were made.
-
-    Attributes:
-        layers: the counts of each layer's input rows; the first are the features.
-        steps: steps that have begun.
-        features_fetched: rows of features that came from other hosts, once.
-        feature_bytes: their bytes, ids included.
-        exchange_seconds: seconds in which rows were exchanged, hidden or not.
-        waited_seconds: those in which training waited for rows.
-    """
-
-    layers: list[LayerCounts] = field(default_factory=list)
-    steps: int = 0
-    features_fetched: int = 0
-    feature_bytes: int = 0
-    exchange_seconds: float = 0.0
-    waited_seconds: float = 0.0
-
-    @property
-    def hidden_seconds(self) -> float:
-        """The seconds of exchange beside which training went on."""
-        return max(0.0, self.exchange_seconds - self.waited_seconds)
-
-    def layer(self, number: int) -> LayerCounts:
-        """Returns the counts of a layer's input, which begin at 0."""
-        while len(self.layers) <= number:
-            self.layers.append(LayerCounts())
-        return self.layers[number]
-
-
-def hit_rates(stats: Sequence[HistoricalStats]) -> list[float]:
-    """Returns the hit rate of each layer over some ranks."""
-    layers = max((len(one.layers) for one in stats), default=0)
-    searched = [sum(one.layer(at).searched for one in stats) for at in range(layers)]
-    found = [sum(one.layer(at).found for one in stats) for at in range(layers)]
-    return [hits / all_ if all_ else 1.0 for hits, all_ in zip(found, searched, strict=True)]
-
-
 # Caches ###########################################################################################
 
 
@@ -308,7 +78,6 @@ class HistoricalCaches:
         graph: the graph, partitioned and homogeneous.
         comm: a communicator that nothing else uses, because rows travel while others sample, train
             and exchange gradients.
-        settings: the sizes of caches and pushes.
 
     Raises:
         NotImplementedError: the graph has types, or every rank holds the whole topology.
@@ -347,8 +116,6 @@ class HistoricalCaches:
         A loader calls it when it hands out a minibatch.
 
         Args:
-            epoch: the number of the epoch.
-            step: the number of the step in the epoch.
             key: the key of the minibatch, whose rows the step pushes.
         """
         self._end_step()
@@ -422,7 +189,6 @@ class HistoricalCaches:
         """Takes the rows of the next layer's input that the step may push, from layer 1 on.
 
         Args:
-            seed: the seed of the minibatch.
             own: [n] int64, the rows in the part of the minibatch's own nodes; -1 leaves one out.
             table: [>= n, F], the rows of these nodes; or any table, with ``row``.
             row: [n], the row of each node in the table.
@@ -448,11 +214,10 @@ class HistoricalCaches:
         if self._comm.size == 1:
             return
         by_peer = [[layer[peer] for layer in self._pending] for peer in range(self._comm.size)]
-        self._queue.start(self._step, header_of(*self._place), by_peer)
+        self._queue.start(self._step, Header(MessageKind.PUSH, *self._place), by_peer)
         self._pending = []
 
     def _draw(self, seed: int, layer: int) -> int:
-        """Returns the key by which the rows of a layer are drawn."""
         key = 0
         for word in (seed, *self._place, layer):
             key = ops.fold_key(key, word % (1 << 64))
@@ -531,3 +296,211 @@ def _check(graph: DistGraphStore, comm: Communicator) -> None:
             "the communicator is that of the graph; rows are pushed while loaders sample: make another one "
             "with Communicator.create"
         )
+
+
+# Stats ############################################################################################
+
+
+@dataclass
+class LayerCounts:
+    """The counts of one layer's cache, or of the rows that were pushed for it.
+
+    Attributes:
+        searched: halo nodes that a minibatch needed rows of.
+        found: those that the cache had.
+        edges: edges into own nodes that were sampled.
+        edges_left_out: those whose source had no row.
+        candidates: rows that peers have in their halo, before the choice.
+        pushed: rows that were pushed.
+        pushed_bytes: their bytes, original ids included.
+    """
+
+    searched: int = 0
+    found: int = 0
+    edges: int = 0
+    edges_left_out: int = 0
+    candidates: int = 0
+    pushed: int = 0
+    pushed_bytes: int = 0
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of the searched nodes that were found; 1 if none was searched."""
+        return self.found / self.searched if self.searched else 1.0
+
+
+@dataclass
+class HistoricalStats:
+    """The counts of a rank since its caches were made.
+
+    Attributes:
+        layers: the counts of each layer's input rows; the first are the features.
+        steps: steps that have begun.
+        features_fetched: rows of features that came from other hosts, once.
+        feature_bytes: their bytes, ids included.
+        exchange_seconds: seconds in which rows were exchanged, hidden or not.
+        waited_seconds: those in which training waited for rows.
+    """
+
+    layers: list[LayerCounts] = field(default_factory=list)
+    steps: int = 0
+    features_fetched: int = 0
+    feature_bytes: int = 0
+    exchange_seconds: float = 0.0
+    waited_seconds: float = 0.0
+
+    def layer(self, number: int) -> LayerCounts:
+        """Returns the counts of a layer's input, which begin at 0."""
+        while len(self.layers) <= number:
+            self.layers.append(LayerCounts())
+        return self.layers[number]
+
+
+def hit_rates(stats: Sequence[HistoricalStats]) -> list[float]:
+    """Returns the hit rate of each layer over some ranks."""
+    layers = max((len(one.layers) for one in stats), default=0)
+    searched = [sum(one.layer(at).searched for one in stats) for at in range(layers)]
+    found = [sum(one.layer(at).found for one in stats) for at in range(layers)]
+    return [hits / all_ if all_ else 1.0 for hits, all_ in zip(found, searched, strict=True)]
+
+
+# Pushes ###########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class UnderWay:
+    """The rows that ranks pushed to this one in a step."""
+
+    step: int  # the number of the step
+    wait: Callable[[], list[Tensor]]  # waits for the rows and returns the bytes of each rank
+
+    @classmethod
+    def arrived(cls, step: int, messages: list[Tensor]) -> UnderWay:
+        return cls(step, lambda: messages)
+
+
+class PushQueue:
+    """The pushes of the latest steps, in the order of steps.
+
+    ``comm``: a communicator that nothing else uses while pushes are under way.
+    """
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+        self._queue: deque[UnderWay] = deque()
+
+    def start(self, step: int, header: Header, rows: list[list[PushedRows]]) -> None:
+        """Starts to push rows, by peer and layer. Collective, one round."""
+        messages = [encode(layers) for layers in rows]
+        items = [sum(one.node.numel() for one in layers) for layers in rows]
+        handle = self._comm.start_exchange(messages, None, header, items=items)
+        self._queue.append(UnderWay(step, lambda: _split(handle.wait())))
+
+    def sent_until(self, step: int) -> list[list[PushedRows]]:
+        """Waits for what was pushed up to a step. Returns it by push and layer, and forgets it."""
+        found = []
+        while self._queue and self._queue[0].step <= step:
+            found.extend(self._decoded(self._queue.popleft()))
+        return found
+
+    def _decoded(self, push: UnderWay) -> list[list[PushedRows]]:
+        layers = []
+        for rank, message in enumerate(push.wait()):
+            try:
+                layers.append(decode(message))
+            except ValueError as error:
+                text = f"rank {rank} pushed rows that cannot be read: {error}; every rank must have the same"
+                raise self._comm.fail(CommError(f"{text} release", [rank])) from error
+        return layers
+
+    def arrived(self) -> list[UnderWay]:
+        """Waits for all that is under way. Returns it and keeps it."""
+        self._queue = deque(UnderWay.arrived(push.step, push.wait()) for push in self._queue)
+        return list(self._queue)
+
+    def restore(self, pushes: list[UnderWay]) -> None:
+        self._queue = deque(pushes)
+
+
+def _split(received: Received) -> list[Tensor]:
+    return [message if message.numel() else torch.empty(0, dtype=torch.uint8) for message in received.split()]
+
+
+# Messages #########################################################################################
+
+# The message in which a rank pushes rows to a peer.
+#
+# A message is a list of bytes. It begins with numbers of 64 bits: the number of layers, and for
+# each layer the number of rows, their columns and the code of their type. The original ids of all
+# layers follow, then the rows of each layer, filled up to a multiple of eight bytes. A message
+# without rows is empty.
+
+
+_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_WORD = 8
+_PER_LAYER = 3
+
+
+@dataclass(frozen=True, eq=False)
+class PushedRows:
+    """Rows of one layer.
+
+    Attributes:
+        node: [n] int64 original ids.
+        rows: [n, F].
+    """
+
+    node: Tensor
+    rows: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of ids and rows."""
+        return self.node.nbytes + self.rows.nbytes
+
+
+def encode(layers: Sequence[PushedRows]) -> Tensor:
+    """Returns the message with the rows of all layers, [bytes] uint8."""
+    if not any(one.node.numel() for one in layers):
+        return torch.empty(0, dtype=torch.uint8)
+    shapes = [(one.node.numel(), one.rows.size(1), _TYPES.index(one.rows.dtype)) for one in layers]
+    numbers = torch.tensor([len(layers), *(number for shape in shapes for number in shape)])
+    pieces = [numbers, *(one.node for one in layers)]
+    for one in layers:
+        pieces += [one.rows.flatten(), torch.zeros(-one.rows.nbytes % _WORD, dtype=torch.uint8)]
+    return torch.cat([piece.view(torch.uint8) for piece in pieces])
+
+
+def decode(message: Tensor) -> list[PushedRows]:
+    """Returns the rows of each layer, as views of the message.
+
+    Args:
+        message: [bytes] uint8, at an address that is a multiple of eight.
+
+    Raises:
+        ValueError: the bytes are no message.
+    """
+    if not message.numel():
+        return []
+    if message.numel() < _WORD:
+        raise ValueError(f"{message.numel()} bytes are no message")
+    layers = int(message[:_WORD].view(torch.int64))
+    head = _WORD * (1 + _PER_LAYER * layers)
+    if layers < 1 or head > message.numel():
+        raise ValueError(f"{message.numel()} bytes cannot hold rows of {layers} layers")
+    shapes = message[_WORD:head].view(torch.int64).view(layers, _PER_LAYER).tolist()
+    sizes = [_WORD * count for count, _, _ in shapes]
+    for count, columns, code in shapes:
+        if count < 0 or columns < 0 or not 0 <= code < len(_TYPES):
+            raise ValueError(f"{count} rows of {columns} columns of type {code} cannot be")
+        sizes.append(-(-count * columns * _TYPES[code].itemsize // _WORD) * _WORD)
+    if head + sum(sizes) != message.numel():
+        raise ValueError(f"{head + sum(sizes)} bytes are promised, {message.numel()} came")
+    pieces = message[head:].split(sizes)
+    return [
+        PushedRows(
+            node.view(torch.int64),
+            rows[: count * columns * _TYPES[code].itemsize].view(_TYPES[code]).view(count, columns),
+        )
+        for node, rows, (count, columns, code) in zip(pieces[:layers], pieces[layers:], shapes, strict=True)
+    ]

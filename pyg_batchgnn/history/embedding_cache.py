@@ -43,7 +43,6 @@ class EmbeddingCache:
     The width and the type of rows are those of the first ones that are stored.
 
     Args:
-        lines: the number of rows that the cache can hold.
         life_span: rows can be read for this many steps after the one in which they were stored;
             None: without end.
     """
@@ -67,7 +66,6 @@ class EmbeddingCache:
 
         Args:
             node: [n] int64 original ids.
-            step: the number of the step.
         """
         since = 0 if self.life_span is None else max(0, step - self.life_span)
         return FoundRows.of(self._lines.search(node, since))

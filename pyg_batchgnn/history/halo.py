@@ -91,13 +91,7 @@ class Halo:
 
 
 def _peers(rows: Tensor, degree: Tensor, counts: list[int], nodes: int) -> HaloPeers:
-    """Returns the peers by row.
-
-    Args:
-        rows, degree: what the peers asked for, by peer.
-        counts: the rows of each peer.
-        nodes: the number of rows of the part.
-    """
+    """Returns the peers by row, from the rows and degrees that each peer asked for."""
     peer = torch.arange(len(counts), dtype=torch.int32).repeat_interleave(torch.tensor(counts))
     order = rows.argsort(stable=True)
     ptr = torch.zeros(nodes + 1, dtype=torch.int64)
@@ -118,7 +112,6 @@ class HaloFeatures:
     """The features of halo nodes, fetched once from their owners.
 
     Args:
-        halo: of the rank's part.
         lines: at most this many nodes have a row, those with the most edges into the part. None:
             all of them.
 
@@ -211,8 +204,6 @@ class HaloSampler:
     no in-edges. Without halo nodes the minibatches are, bit for bit, those of the whole graph.
 
     Args:
-        part: this rank's part.
-        halo: its halo.
         plan: fanouts and the rules of picking.
         seed: any integer, taken modulo 2**64.
         threads: at most this many threads work; torch's number if None.
@@ -233,7 +224,7 @@ class HaloSampler:
         ]
 
     def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds; see `Sampler`. ``node`` holds local ids."""
+        """Samples one minibatch for each list of seeds. ``node`` holds local ids."""
         if seeds.internal is None:
             raise ValueError("a partitioned graph is sampled by internal ids; give the seeds' internal ids")
         threads = threads or self.threads or torch.get_num_threads()
@@ -260,7 +251,6 @@ class HaloSampler:
         return answers.words, answers.counts
 
     def _local(self, number: int, internal: Tensor) -> Tensor:
-        """Returns the local ids of seeds."""
         low, high = ops.extent(internal)
         if internal.numel() and (low not in self._own or high not in self._own):
             raise ValueError(
@@ -275,7 +265,6 @@ def _seeds(nodes: Tensor, key: int) -> Seeds:
 
 
 def _local_part(book: PartitionBook, number: int, node: Tensor, edges: InEdges, part: Part) -> Part:
-    """Returns one of two parts: the own nodes of a rank, or its halo nodes."""
     return Part(
         HOMOGENEOUS, book, number, node, (edges,), part.edge_counts, torch.empty(0, dtype=book.id_dtype)
     )

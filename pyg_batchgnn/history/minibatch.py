@@ -25,11 +25,86 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import DistFeatureStore
 from pyg_batchgnn.types import NODES
 
+# Minibatch ########################################################################################
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HistoricalMinibatch(Minibatch):
+    """A minibatch sampled within a part and its halo.
+
+    ``node``, ``nodes_per_hop`` and the attributes are those of the part's own nodes. In ``indices``
+    the halo nodes follow the own ones. Halo nodes are not expanded. What layers read of them comes
+    from caches when the model runs: see `begin_pass`.
+
+    Attributes:
+        halo: the halo nodes, by original id, and how many of them each hop found.
+        halo_number: [H] int64, the number of each of them among the halo nodes of the part.
+        own: [N] int64, the row of each own node in the part.
+        caches: the caches of the rank.
+    """
+
+    halo: SampledNodes = field(kw_only=True)
+    halo_number: Tensor = field(kw_only=True)
+    own: Tensor = field(kw_only=True)
+    caches: HistoricalCaches = field(kw_only=True)
+
+    @classmethod
+    def of_part(
+        cls, sampled: SampledMinibatch, caches: HistoricalCaches, tables: Mapping[str, Tensor]
+    ) -> HistoricalMinibatch:
+        """Returns a minibatch of a `HaloSampler` with its own nodes first.
+
+        Args:
+            sampled: the minibatch, whose ``node`` holds local ids.
+            tables: attributes by name, one row per node of the part. They are read in place.
+        """
+        nodes, edges, known = sampled.nodes[0], sampled.edges[0], caches.halo
+        is_own = nodes.node < known.num_own
+        own, halo = nodes.node[is_own], nodes.node[~is_own]
+        per_hop = [int(hop.sum()) for hop in is_own.split(nodes.nodes_per_hop)]
+        indptr, indices = edges.indptr, edges.indices
+        if halo.numel():
+            indices = _own_first(is_own, own.numel()).index_select(0, indices)
+            begins = indptr[:-1][is_own[: indptr.numel() - 1]]
+            indptr = torch.cat([begins, indptr[-1:]])
+        left = [all_ - own for all_, own in zip(nodes.nodes_per_hop, per_hop, strict=True)]
+        original = SampledNodes(ops.gather_rows(known.original, own), per_hop)
+        return cls(
+            sampled.schema,
+            (original,),
+            (SampledEdges(indptr, indices, edges.edge, edges.edges_per_hop),),
+            sampled.key,
+            sampled.input_id,
+            sampled.seed,
+            sampled.epoch,
+            attributes={NODES: AttributeRows(tables, own, Placement.IN_PLACE)},
+            halo=SampledNodes(ops.gather_rows(known.original, halo), left),
+            halo_number=halo - known.num_own,
+            own=own,
+            caches=caches,
+        )
+
+    @property
+    def in_edges(self) -> InEdges:
+        """The edges into own nodes."""
+        return InEdges(self.indptr, self.indices)
+
+    def begin_pass(self) -> HistoricalPass:
+        """Looks for the rows of halo nodes in the caches, for one forward pass."""
+        return HistoricalPass(self, self.caches)
+
+
+def _own_first(is_own: Tensor, own: int) -> Tensor:
+    """Returns the new local id of each node, [N] int32, if own nodes come first."""
+    rank = is_own.cumsum(0)
+    return torch.where(is_own, rank - 1, own + torch.arange(is_own.numel()) - rank).to(torch.int32)
+
+
 # Forward pass #####################################################################################
 
 
 class PassedMinibatch(Protocol):
-    """The parts of a minibatch that a pass reads; see `HistoricalMinibatch`."""
+    """The parts of a minibatch that a pass reads."""
 
     @property
     def halo(self) -> SampledNodes: ...
@@ -100,7 +175,6 @@ class HistoricalPass:
         Call it for each layer in order. Features are not noted, because each rank has fetched them.
 
         Args:
-            layer: the number of the layer.
             table: [>= n, F], the own rows; or any table, with ``row``.
             row: [n], the row of each own node in the table.
 
@@ -143,82 +217,6 @@ class HistoricalPass:
         return torch.cat([own[:size].masked_fill(repeated, -1), own[size:]])
 
 
-# Minibatch ########################################################################################
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class HistoricalMinibatch(Minibatch):
-    """A minibatch sampled within a part and its halo.
-
-    ``node``, ``nodes_per_hop`` and the attributes are those of the part's own nodes. In ``indices``
-    the halo nodes follow the own ones. Halo nodes are not expanded. What layers read of them comes
-    from caches when the model runs: see `begin_pass`.
-
-    Attributes:
-        halo: the halo nodes, by original id, and how many of them each hop found.
-        halo_number: [H] int64, the number of each of them among the halo nodes of the part.
-        own: [N] int64, the row of each own node in the part.
-        caches: the caches of the rank.
-    """
-
-    halo: SampledNodes = field(kw_only=True)
-    halo_number: Tensor = field(kw_only=True)
-    own: Tensor = field(kw_only=True)
-    caches: HistoricalCaches = field(kw_only=True)
-
-    @classmethod
-    def of_part(
-        cls, sampled: SampledMinibatch, caches: HistoricalCaches, tables: Mapping[str, Tensor]
-    ) -> HistoricalMinibatch:
-        """Returns a minibatch of a `HaloSampler` with its own nodes first.
-
-        Args:
-            sampled: the minibatch, whose ``node`` holds local ids.
-            caches: of the rank.
-            tables: attributes by name, one row per node of the part. They are read in place.
-        """
-        nodes, edges, known = sampled.nodes[0], sampled.edges[0], caches.halo
-        is_own = nodes.node < known.num_own
-        own, halo = nodes.node[is_own], nodes.node[~is_own]
-        per_hop = [int(hop.sum()) for hop in is_own.split(nodes.nodes_per_hop)]
-        indptr, indices = edges.indptr, edges.indices
-        if halo.numel():
-            indices = _own_first(is_own, own.numel()).index_select(0, indices)
-            begins = indptr[:-1][is_own[: indptr.numel() - 1]]
-            indptr = torch.cat([begins, indptr[-1:]])
-        left = [all_ - own for all_, own in zip(nodes.nodes_per_hop, per_hop, strict=True)]
-        original = SampledNodes(ops.gather_rows(known.original, own), per_hop)
-        return cls(
-            sampled.schema,
-            (original,),
-            (SampledEdges(indptr, indices, edges.edge, edges.edges_per_hop),),
-            sampled.key,
-            sampled.input_id,
-            sampled.seed,
-            sampled.epoch,
-            attributes={NODES: AttributeRows(tables, own, Placement.IN_PLACE)},
-            halo=SampledNodes(ops.gather_rows(known.original, halo), left),
-            halo_number=halo - known.num_own,
-            own=own,
-            caches=caches,
-        )
-
-    @property
-    def in_edges(self) -> InEdges:
-        """The edges into own nodes."""
-        return InEdges(self.indptr, self.indices)
-
-    def begin_pass(self) -> HistoricalPass:
-        """Looks for the rows of halo nodes in the caches, for one forward pass."""
-        return HistoricalPass(self, self.caches)
-
-
-def _own_first(is_own: Tensor, own: int) -> Tensor:
-    """Returns the new local id of each node, [N] int32, if own nodes come first."""
-    rank = is_own.cumsum(0)
-    return torch.where(is_own, rank - 1, own + torch.arange(is_own.numel()) - rank).to(torch.int32)
-
-
 # Fetcher ##########################################################################################
 
 # The fetcher of the historical mode: own rows are read where they lie.
@@ -232,9 +230,7 @@ class OwnRowFetcher:
     Making it is collective: the features of halo nodes are fetched.
 
     Args:
-        store: the store that has them.
         names: the node attributes that are wanted.
-        caches: of the rank.
     """
 
     def __init__(self, store: DistFeatureStore, names: Sequence[str], caches: HistoricalCaches) -> None:
@@ -248,10 +244,7 @@ class OwnRowFetcher:
         return [0]
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Returns the group's minibatches with the attributes of their own nodes; see `Fetcher`.
-
-        It is collective if rows of the store were written.
-        """
+        """Makes the minibatches; collective if rows of the store were written."""
         self._caches.features.fetch(self._store)
         made = [HistoricalMinibatch.of_part(one, self._caches, self._tables) for one in group.minibatches]
         return Fetched(list(made))

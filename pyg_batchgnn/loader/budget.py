@@ -12,130 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
-from torch import Tensor
 
 from pyg_batchgnn.loader.options import LoaderOptions, Size
 from pyg_batchgnn.loader.position import Order
 from pyg_batchgnn.loader.stats import count_distinct
 from pyg_batchgnn.ops import free_bytes
 from pyg_batchgnn.sample import SampledMinibatch
-
-# Probe ############################################################################################
-
-
-#: Minibatches sampled to measure with.
-PROBES = 4
-
-
-@dataclass(frozen=True)
-class LoaderProbe:
-    """The memory that one minibatch takes, in bytes, and the way distinct nodes add up.
-
-    Attributes:
-        sampled: bytes of a minibatch's topology, as it is handed out.
-        attributes: bytes of a PyG batch's attributes; 0 for native batches.
-        scratch: bytes of one thread's scratch memory.
-        shared: bytes of scratch memory of all threads together.
-        row: bytes of one node of a fetch group's block; 0 if there is no block.
-        unique: distinct nodes of the minibatch.
-        growth: distinct nodes that a second minibatch adds; each further one adds fewer.
-    """
-
-    sampled: int
-    attributes: int
-    scratch: int
-    shared: int
-    row: int
-    unique: int
-    growth: int
-
-
-@dataclass(frozen=True)
-class AttributeCost:
-    """The memory that the attributes of a minibatch take.
-
-    Attributes:
-        row: bytes of one node of a fetch group's block; 0 if there is no block.
-        batch: bytes of the attributes that a batch has for itself.
-        minibatch: bytes that fetching adds to a minibatch's own tensors.
-    """
-
-    row: int = 0
-    batch: int = 0
-    minibatch: int = 0
-
-
-#: Returns what the attributes of sampled minibatches, at least one, take.
-MeasureCost: TypeAlias = Callable[[Sequence[SampledMinibatch]], AttributeCost]
-
-
-def probe_batches(
-    num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order
-) -> list[list[int]]:
-    """Chooses a few minibatches to measure with, as positions in range(num_seeds).
-
-    Nothing is drawn for them.
-
-    They are runs of neighbouring positions if that is how seeds are visited, else positions spread
-    over the whole range.
-    """
-    size = batch_size or -(-num_seeds // (num_batches or PROBES))
-    size = min(size, num_seeds)
-    number = min(PROBES, -(-num_seeds // max(1, size)))
-    if order is Order.SEQUENTIAL:
-        starts = [(num_seeds - size) * i // max(1, number - 1) for i in range(number)]
-        return [list(range(start, start + size)) for start in starts]
-    total = number * size
-    spread = [position * num_seeds // total for position in range(total)]
-    return [spread[i::number] for i in range(number)]
-
-
-def probe_of(
-    sampled: Sequence[SampledMinibatch], num_nodes: Sequence[int], cost: AttributeCost
-) -> LoaderProbe:
-    """Returns what sampled minibatches, at least one, say of those to come.
-
-    Args:
-        sampled: minibatches, with ids below ``num_nodes``.
-        num_nodes: the number of nodes of each type.
-        cost: what their attributes take.
-    """
-    biggest = biggest_of(sampled)
-    unique = count_distinct([biggest], num_nodes)
-    pairs = [count_distinct([biggest, one], num_nodes) for one in sampled if one is not biggest]
-    return LoaderProbe(
-        sampled=biggest.nbytes + cost.minibatch,
-        attributes=cost.batch,
-        scratch=_scratch_bytes(biggest.num_nodes, biggest.num_edges),
-        shared=sum(num_nodes) // 4,  # a bit and a share of a count per node, to find distinct ones
-        row=cost.row,
-        unique=unique,
-        # Without a second minibatch to compare with there is no second one to fetch together with
-        # it.
-        growth=max(pairs, default=unique) - unique,
-    )
-
-
-def biggest_of(sampled: Sequence[SampledMinibatch]) -> SampledMinibatch:
-    """Returns the minibatch that takes most bytes."""
-    return max(sampled, key=lambda minibatch: minibatch.nbytes)
-
-
-def candidate_positions(
-    num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order
-) -> list[Tensor]:
-    """Returns `probe_batches` as vectors."""
-    return [torch.tensor(batch) for batch in probe_batches(num_seeds, batch_size, num_batches, order)]
-
-
-def _scratch_bytes(nodes: int, edges: int) -> int:
-    """Returns the bytes of scratch memory of one thread.
-
-    It has the id map (a power of two, at most two thirds full, at most 16 bytes per entry), the
-    places where adjacencies begin, and the earlier hops' arrays before they move.
-    """
-    return 16 * 3 * nodes + 16 * nodes + 8 * edges
-
 
 # Budget ###########################################################################################
 
@@ -160,31 +42,21 @@ class Sizes:
 
 @dataclass(frozen=True)
 class PrefetchDepth:
-    """The work that is done before it is asked for.
+    """The work that is done before it is asked for."""
 
-    Attributes:
-        macrobatches: macrobatches that are made ahead, attributes included.
-        makers: threads or processes that make macrobatches at the same time.
-        sharing: threads that share the minibatches of a macrobatch.
-    """
-
-    macrobatches: int
-    makers: int
-    sharing: int = 1
+    macrobatches: int  # macrobatches that are made ahead, attributes included
+    makers: int  # threads or processes that make macrobatches at the same time
+    sharing: int = 1  # threads that share the minibatches of a macrobatch
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The sizes that the user wants; None where the budget decides.
+    """The sizes that the user wants; None where the budget decides."""
 
-    Attributes:
-        macrobatch, fetch: B and F.
-        most: the largest B that the budget may choose.
-    """
-
+    #: macrobatch, fetch: B and F
     macrobatch: int | None
     fetch: int | None
-    most: int
+    most: int  # the largest B that the budget may choose
 
 
 def choose_sizes(
@@ -194,15 +66,7 @@ def choose_sizes(
     depth: PrefetchDepth,
     max_auto: int,
 ) -> Sizes:
-    """Resolves "auto" in one process.
-
-    Args:
-        options: the user's choice.
-        probe: what minibatches take; None if there are none to measure.
-        num_batches: minibatches per epoch, if known.
-        depth: what is prepared beside the macrobatch in use.
-        max_auto: the largest macrobatch that "auto" stands for.
-    """
+    """Resolves "auto" in one process. ``probe`` is None if there is nothing to measure."""
     epoch = max_auto * depth.makers if num_batches is None else num_batches
     most = max(1, min(max_auto, epoch // depth.makers))
     wanted_b = _number(options.macrobatch_size, max(1, epoch))
@@ -226,8 +90,6 @@ def choose_sizes(
 def _largest(
     wanted: _Wanted, probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, budget: int
 ) -> Sizes:
-    """Returns the largest sizes that fit into a budget, at least the least ones."""
-
     def fits(sizes: Sizes) -> bool:
         return _peak(probe, options, depth, sizes) <= budget
 
@@ -258,7 +120,6 @@ def _first(tried: Sequence[int], fits: Callable[[int], bool]) -> int:
 
 
 def _number(size: Size, everything: int | None) -> int | None:
-    """Returns a size as a number; None where the budget decides."""
     if size == "all":
         return everything
     return None if size == "auto" else size
@@ -272,3 +133,89 @@ def _warn_if_over(peak: int, budget: int, sizes: Sizes) -> None:
             f"use a smaller batch_size or smaller fanouts",
             stacklevel=6,
         )
+
+
+# Probe ############################################################################################
+
+
+#: Minibatches sampled to measure with.
+PROBES = 4
+
+
+@dataclass(frozen=True)
+class LoaderProbe:
+    """The memory that one minibatch takes, in bytes, and the way distinct nodes add up."""
+
+    sampled: int  # bytes of a minibatch's topology, as it is handed out
+    attributes: int  # bytes of a PyG batch's attributes; 0 for native batches
+    scratch: int  # bytes of one thread's scratch memory
+    shared: int  # bytes of scratch memory of all threads together
+    row: int  # bytes of one node of a fetch group's block; 0 if there is no block
+    unique: int  # distinct nodes of the minibatch
+    growth: int  # distinct nodes that a second minibatch adds; each further one adds fewer
+
+
+@dataclass(frozen=True)
+class AttributeCost:
+    """The memory that the attributes of a minibatch take, in bytes."""
+
+    row: int = 0  # bytes of one node of a fetch group's block; 0 if there is no block
+    batch: int = 0  # bytes of the attributes that a batch has for itself
+    minibatch: int = 0  # bytes that fetching adds to a minibatch's own tensors
+
+
+#: Returns what the attributes of sampled minibatches, at least one, take.
+MeasureCost: TypeAlias = Callable[[Sequence[SampledMinibatch]], AttributeCost]
+
+
+def probe_batches(
+    num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order
+) -> list[list[int]]:
+    """Chooses a few minibatches to measure with, as positions in range(num_seeds). Nothing is
+    drawn.
+
+    They are runs of neighbouring positions if that is how seeds are visited, else positions
+    spread over the whole range.
+    """
+    size = batch_size or -(-num_seeds // (num_batches or PROBES))
+    size = min(size, num_seeds)
+    number = min(PROBES, -(-num_seeds // max(1, size)))
+    if order is Order.SEQUENTIAL:
+        starts = [(num_seeds - size) * i // max(1, number - 1) for i in range(number)]
+        return [list(range(start, start + size)) for start in starts]
+    total = number * size
+    spread = [position * num_seeds // total for position in range(total)]
+    return [spread[i::number] for i in range(number)]
+
+
+def probe_of(
+    sampled: Sequence[SampledMinibatch], num_nodes: Sequence[int], cost: AttributeCost
+) -> LoaderProbe:
+    """Predicts what minibatches take from some sampled ones, at least one."""
+    biggest = biggest_of(sampled)
+    unique = count_distinct([biggest], num_nodes)
+    pairs = [count_distinct([biggest, one], num_nodes) for one in sampled if one is not biggest]
+    return LoaderProbe(
+        sampled=biggest.nbytes + cost.minibatch,
+        attributes=cost.batch,
+        scratch=_scratch_bytes(biggest.num_nodes, biggest.num_edges),
+        shared=sum(num_nodes) // 4,  # a bit and a share of a count per node, to find distinct ones
+        row=cost.row,
+        unique=unique,
+        # Without a second minibatch to compare with there is no second one to fetch together with
+        # it.
+        growth=max(pairs, default=unique) - unique,
+    )
+
+
+def biggest_of(sampled: Sequence[SampledMinibatch]) -> SampledMinibatch:
+    return max(sampled, key=lambda minibatch: minibatch.nbytes)
+
+
+def _scratch_bytes(nodes: int, edges: int) -> int:
+    """Returns the bytes of scratch memory of one thread.
+
+    It has the id map (a power of two, at most two thirds full, at most 16 bytes per entry), the
+    places where adjacencies begin, and the earlier hops' arrays before they move.
+    """
+    return 16 * 3 * nodes + 16 * nodes + 8 * edges

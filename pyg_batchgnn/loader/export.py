@@ -36,32 +36,23 @@ SamplerHook = Callable[[Any], Any]
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """A batch as the user gets it, before the user's transform.
+    """A batch as the user gets it, before the user's transform."""
 
-    Attributes:
-        batch: the batch.
-        counters: what making it took; None if it took nothing.
-    """
-
-    batch: Any
-    counters: LoaderCounters | None = None
+    batch: Any  # the batch
+    counters: LoaderCounters | None = None  # what making it took; None if it took nothing
 
 
 class Exporter(Protocol):
     """Turns minibatches into batches."""
 
     def export(self, minibatch: Any) -> Exported:
-        """Makes a batch of a minibatch.
-
-        The minibatch is a fetched one if the pipeline has a fetcher, else a sampled one.
-        """
+        """Makes the batch of a minibatch, fetched if the pipeline has a fetcher, else sampled."""
 
 
 class NativeExporter:
     """Hands out minibatches as they are."""
 
     def export(self, minibatch: Minibatch) -> Exported:
-        """Returns the minibatch."""
         return Exported(minibatch)
 
 
@@ -69,11 +60,8 @@ class GatheringExporter:
     """Makes PyG batches straight from the user's data, whose rows are read when a batch is made.
 
     Args:
-        source: where attributes come from.
-        form: the form of samples.
         info: adds the entries of batches that are about seeds or links.
         transform_sampler_output: the user's hook between sampling and fetching, or None.
-        threads: at most this many threads copy rows.
     """
 
     def __init__(
@@ -89,13 +77,11 @@ class GatheringExporter:
         self._hook, self._threads = transform_sampler_output, threads
 
     def export(self, minibatch: SampledMinibatch) -> Exported:
-        """Makes the batch of a sampled minibatch."""
         exported = self.from_output(self.form.output(minibatch))
         remember_edges(exported.batch, minibatch, self.form)
         return exported
 
     def from_output(self, out: PygOutput) -> Exported:
-        """Makes the batch of a sample in PyG's form."""
         return self._gathered(out if self._hook is None else self._hook(out))
 
     def batch_bytes(self, minibatch: SampledMinibatch) -> int:
@@ -131,17 +117,15 @@ def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> No
         remember(edges, minibatch)
 
 
-# Block export #####################################################################################
+# From blocks ######################################################################################
 
 
 class BlockExporter:
     """Makes PyG batches with copies of the rows that a fetcher put into blocks.
 
     Args:
-        form: the form of samples.
         info: adds the entries of batches that are about seeds or links.
         custom_cls: the class of the batches; ``Data`` or ``HeteroData`` if None.
-        threads: at most this many threads copy rows.
     """
 
     def __init__(self, form: PygForm, info: SampleInfo, custom_cls: Any, threads: int | None) -> None:
@@ -150,7 +134,6 @@ class BlockExporter:
         self._make = custom_cls or (HeteroData if self._typed else Data)
 
     def export(self, minibatch: Minibatch) -> Exported:
-        """Makes the batch of a fetched minibatch."""
         begin = time.perf_counter()
         gather = Gatherer(self._threads)
         out = self._form.output(minibatch)
@@ -184,7 +167,6 @@ class BlockExporter:
         return batch[group.name] if self._typed else batch
 
     def _of(self, part: Any, group: Group) -> Any:
-        """Returns a group's part of a sample."""
         return part.get(group.name) if isinstance(part, Mapping) else part
 
 
@@ -198,6 +180,5 @@ def _put(store: Any, rows: AttributeRows | None, place: Tensor | None, gather: G
 
 
 def _places(known: Tensor, wanted: Tensor) -> Tensor:
-    """Returns a place of each wanted value among those known, [n] int64."""
     ascending, order = known.sort()
     return order[torch.searchsorted(ascending, wanted)]

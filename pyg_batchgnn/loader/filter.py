@@ -27,15 +27,197 @@ from pyg_batchgnn.sample import put_entry
 from pyg_batchgnn.store import AttributeGroups
 from pyg_batchgnn.types import EDGES, NODES, Group
 
-# Gather ###########################################################################################
+# From a Data or HeteroData ########################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRelation:
+    """The sampled edges of one relation."""
+
+    #: row, col: [E] local ids of the sources and of the targets
+    row: Tensor
+    col: Tensor
+    edge: Tensor | None  # [E] input edge ids, or None if the sample has none
+    #: num_sources, num_targets: the number of sampled nodes of either type
+    num_sources: int
+    num_targets: int
+
+
+def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
+    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``.
+
+    Attributes of the whole graph stay as they are.
+    """
+    batch = copy.copy(data)
+    nodes = out.node.numel()
+    _put_nodes(data._store, batch._store, out.node, gather)
+    _put_edges(data._store, batch._store, SampledRelation(out.row, out.col, out.edge, nodes, nodes), gather)
+    return batch
+
+
+def filter_hetero_data(data: HeteroData, out: HeteroSamplerOutput, gather: Gatherer) -> HeteroData:
+    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``.
+
+    What is not in ``out`` becomes empty, with rows of the right shape.
+    """
+    batch = copy.copy(data)
+    none = torch.empty(0, dtype=torch.int64)
+    # Looking a store up by name takes PyG as long as there are types.
+    for node_type, nodes in data._node_store_dict.items():
+        _put_nodes(nodes, batch._node_store_dict[node_type], out.node.get(node_type, none), gather)
+    for edge_type, edges in data._edge_store_dict.items():
+        source, _, target = edge_type
+        sampled = SampledRelation(
+            out.row.get(edge_type, none),
+            out.col.get(edge_type, none),
+            none if edge_type not in out.row else (out.edge or {}).get(edge_type),
+            out.node.get(source, none).numel(),
+            out.node.get(target, none).numel(),
+        )
+        _put_edges(edges, batch._edge_store_dict[edge_type], sampled, gather)
+    return batch
+
+
+def _put_nodes(store: BaseStorage, out: BaseStorage, node: Tensor, gather: Gatherer) -> None:
+    for key, value in store._mapping.items():
+        if key == "num_nodes":
+            put_entry(out, key, node.numel())
+        elif key not in ("edge_index", "adj_t") and store.is_node_attr(key):
+            put_entry(out, key, gather(value, node, store._parent().__cat_dim__(key, value, store)))
+
+
+def _put_edges(store: BaseStorage, out: BaseStorage, sampled: SampledRelation, gather: Gatherer) -> None:
+    for key, value in store._mapping.items():
+        if key == "edge_index":
+            put_entry(out, key, edge_index_of(sampled.row, sampled.col).to(value.device))
+        elif key == "adj_t":
+            put_entry(out, key, _sampled_adj_t(value, sampled, gather))
+        elif store.is_edge_attr(key):
+            dim = store._parent().__cat_dim__(key, value, store)
+            put_entry(out, key, None if sampled.edge is None else gather(value, sampled.edge, dim))
+
+
+def edge_index_of(row: Tensor, col: Tensor) -> Tensor:
+    """Returns the edges, [2, E].
+
+    They are the block that the sampler wrote if row and col are still its two rows, else a stacked
+    copy.
+    """
+    whole = row._base
+    if whole is not None and whole is col._base and whole.dim() == 2 and _are_rows(whole, row, col):
+        return whole
+    return torch.stack([row, col])
+
+
+def _are_rows(whole: Tensor, row: Tensor, col: Tensor) -> bool:
+    return (
+        whole.shape == (2, row.numel())
+        and row.data_ptr() == whole.data_ptr()
+        and col.data_ptr() == whole.data_ptr() + row.nbytes
+        and col.numel() == row.numel()
+        and whole.is_contiguous()
+    )
+
+
+def _sampled_adj_t(adj_t: Any, sampled: SampledRelation, gather: Gatherer) -> Any:
+    size = (sampled.num_targets, sampled.num_sources)
+    row, col, edge = sampled.row, sampled.col, sampled.edge
+    if isinstance(adj_t, Tensor):
+        values = gather(adj_t.values(), edge) if edge is not None else torch.ones(row.numel())
+        order = torch.argsort(col * size[1] + row, stable=True)
+        indptr = index2ptr(col[order], size[0])
+        return torch.sparse_csr_tensor(indptr, row[order], values[order], size=size, check_invariants=False)
+    value = adj_t.storage.value()
+    if value is not None:
+        value = None if edge is None else gather(value, edge)
+    return type(adj_t)(row=col, col=row, value=value, sparse_sizes=size, is_sorted=False, trust_data=True)
+
+
+# From feature stores ##############################################################################
+
+# PyG batches with the attributes of a feature store.
+#
+# PyG reads edge attributes of a homogeneous store by node, leaves out those of a typed one, and
+# knows only node types that have features. Here edge attributes are those of the sampled edges,
+# and every node type has its store.
+
+
+def filter_store(
+    store: FeatureStore, groups: AttributeGroups, out: SamplerOutput, gather: Gatherer, custom_cls: Any = None
+) -> Data:
+    """Makes a batch with every attribute of a feature store, all read in one request.
+
+    Attributes of nodes are selected by node, those of edges by input edge.
+    """
+    batch = Data() if custom_cls is None else custom_cls()
+    batch.edge_index = edge_index_of(out.row, out.col)
+    batch.num_nodes = out.node.numel()
+    ids = {NODES: out.node} if out.edge is None else {NODES: out.node, EDGES: out.edge}
+    for named in read_store(store, groups, ids, gather).values():
+        for name, tensor in named.items():
+            batch[name] = tensor
+    return batch
+
+
+def filter_hetero_store(
+    store: FeatureStore,
+    groups: AttributeGroups,
+    out: HeteroSamplerOutput,
+    gather: Gatherer,
+    custom_cls: Any = None,
+) -> HeteroData:
+    batch = HeteroData() if custom_cls is None else custom_cls()
+    for node_type, node in out.node.items():
+        batch[node_type].num_nodes = node.numel()
+    for edge_type, row in out.row.items():
+        batch[edge_type].edge_index = edge_index_of(row, out.col[edge_type])
+    schema = groups.schema
+    ids = {group: out.node[group.name] for group in schema.node_groups if group.name in out.node}
+    for group in schema.edge_groups:
+        edge = (out.edge or {}).get(group.name)
+        if edge is not None:
+            ids[group] = edge
+    for group, named in read_store(store, groups, ids, gather).items():
+        for name, tensor in named.items():
+            batch[group.name][name] = tensor
+    return batch
+
+
+def read_store(
+    store: FeatureStore,
+    groups: AttributeGroups,
+    ids: Mapping[Group, Tensor],
+    gather: Gatherer,
+    names: Sequence[str] | None = None,
+) -> dict[Group, dict[str, Tensor]]:
+    """Reads the attributes of some nodes and edges from a feature store, all in one request.
+
+    Args:
+        ids: the nodes and the edges whose attributes are read, by group.
+        names: the attributes that are read; None reads all.
+
+    Returns:
+        The attributes of each group by name.
+    """
+    wanted, chosen = [], []
+    for attr in map(copy.copy, store.get_all_tensor_attrs()):
+        group = groups.of(attr)
+        if group in ids and (names is None or attr.attr_name in names):
+            attr.index = ids[group]
+            wanted.append(attr)
+            chosen.append(group)
+    found: dict[Group, dict[str, Tensor]] = {group: {} for group in ids}
+    for group, attr, tensor in zip(chosen, wanted, store.multi_get_tensor(wanted), strict=True):
+        gather.count(tensor)
+        found[group][attr.attr_name] = tensor
+    return found
+
+
+# Gathering ########################################################################################
 
 
 class Gatherer:
-    """Selects rows and counts the bytes that it copied.
-
-    Args:
-        threads: at most this many threads copy; one in a worker process.
-    """
+    """Selects rows, and counts the bytes that it copied. A worker process uses one thread."""
 
     def __init__(self, threads: int | None) -> None:
         self.threads = threads if get_worker_info() is None else 1
@@ -87,7 +269,7 @@ class Gatherer:
 
 
 def _is_ours(value: Any, dim: int) -> bool:
-    """Returns whether the package's own kernel may select from ``value``.
+    """Returns whether the package's own kernel may select.
 
     It may not in a worker process, which writes into shared memory at once. It may not if a
     gradient must flow back, or if an element is more than its bytes.
@@ -120,203 +302,3 @@ def _select(value: Any, index: Tensor, dim: int) -> Any:
         )
     device = value.device if hasattr(value, "device") and not isinstance(value, np.ndarray) else "cpu"
     return index_select(value, index.to(device), dim)
-
-
-# Filter ###########################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class SampledRelation:
-    """The sampled edges of one relation.
-
-    Attributes:
-        row, col: [E] local ids of the sources and of the targets.
-        edge: [E] input edge ids, or None if the sample has none.
-        num_sources, num_targets: the number of sampled nodes of either type.
-    """
-
-    row: Tensor
-    col: Tensor
-    edge: Tensor | None
-    num_sources: int
-    num_targets: int
-
-
-def filter_data(data: Data, out: SamplerOutput, gather: Gatherer) -> Data:
-    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``.
-
-    Attributes of the whole graph stay as they are.
-    """
-    batch = copy.copy(data)
-    nodes = out.node.numel()
-    _put_nodes(data._store, batch._store, out.node, gather)
-    _put_edges(data._store, batch._store, SampledRelation(out.row, out.col, out.edge, nodes, nodes), gather)
-    return batch
-
-
-def filter_hetero_data(data: HeteroData, out: HeteroSamplerOutput, gather: Gatherer) -> HeteroData:
-    """Returns a shallow copy of ``data`` with the nodes and edges of ``out``.
-
-    What is not in ``out`` becomes empty, with rows of the right shape.
-    """
-    batch = copy.copy(data)
-    none = torch.empty(0, dtype=torch.int64)
-    # Looking a store up by name takes PyG as long as there are types.
-    for node_type, nodes in data._node_store_dict.items():
-        _put_nodes(nodes, batch._node_store_dict[node_type], out.node.get(node_type, none), gather)
-    for edge_type, edges in data._edge_store_dict.items():
-        source, _, target = edge_type
-        sampled = SampledRelation(
-            out.row.get(edge_type, none),
-            out.col.get(edge_type, none),
-            none if edge_type not in out.row else (out.edge or {}).get(edge_type),
-            out.node.get(source, none).numel(),
-            out.node.get(target, none).numel(),
-        )
-        _put_edges(edges, batch._edge_store_dict[edge_type], sampled, gather)
-    return batch
-
-
-def _put_nodes(store: BaseStorage, out: BaseStorage, node: Tensor, gather: Gatherer) -> None:
-    """Puts the sampled rows of a store's node attributes into a copy of the store."""
-    for key, value in store._mapping.items():
-        if key == "num_nodes":
-            put_entry(out, key, node.numel())
-        elif key not in ("edge_index", "adj_t") and store.is_node_attr(key):
-            put_entry(out, key, gather(value, node, store._parent().__cat_dim__(key, value, store)))
-
-
-def _put_edges(store: BaseStorage, out: BaseStorage, sampled: SampledRelation, gather: Gatherer) -> None:
-    """Puts the sampled edges and the rows of edge attributes into a copy of a store."""
-    for key, value in store._mapping.items():
-        if key == "edge_index":
-            put_entry(out, key, edge_index_of(sampled.row, sampled.col).to(value.device))
-        elif key == "adj_t":
-            put_entry(out, key, _sampled_adj_t(value, sampled, gather))
-        elif store.is_edge_attr(key):
-            dim = store._parent().__cat_dim__(key, value, store)
-            put_entry(out, key, None if sampled.edge is None else gather(value, sampled.edge, dim))
-
-
-def edge_index_of(row: Tensor, col: Tensor) -> Tensor:
-    """Returns the edges, [2, E].
-
-    They are the block that the sampler wrote if row and col are still its two rows, else a stacked
-    copy.
-    """
-    whole = row._base
-    if whole is not None and whole is col._base and whole.dim() == 2 and _are_rows(whole, row, col):
-        return whole
-    return torch.stack([row, col])
-
-
-def _are_rows(whole: Tensor, row: Tensor, col: Tensor) -> bool:
-    return (
-        whole.shape == (2, row.numel())
-        and row.data_ptr() == whole.data_ptr()
-        and col.data_ptr() == whole.data_ptr() + row.nbytes
-        and col.numel() == row.numel()
-        and whole.is_contiguous()
-    )
-
-
-def _sampled_adj_t(adj_t: Any, sampled: SampledRelation, gather: Gatherer) -> Any:
-    size = (sampled.num_targets, sampled.num_sources)
-    row, col, edge = sampled.row, sampled.col, sampled.edge
-    if isinstance(adj_t, Tensor):
-        values = gather(adj_t.values(), edge) if edge is not None else torch.ones(row.numel())
-        order = torch.argsort(col * size[1] + row, stable=True)
-        indptr = index2ptr(col[order], size[0])
-        return torch.sparse_csr_tensor(indptr, row[order], values[order], size=size, check_invariants=False)
-    value = adj_t.storage.value()
-    if value is not None:
-        value = None if edge is None else gather(value, edge)
-    return type(adj_t)(row=col, col=row, value=value, sparse_sizes=size, is_sorted=False, trust_data=True)
-
-
-# Filter stores ####################################################################################
-
-# PyG batches with the attributes of a feature store.
-#
-# PyG reads edge attributes of a homogeneous store by node, leaves out those of a typed one, and
-# knows only node types that have features. Here edge attributes are those of the sampled edges,
-# and every node type has its store.
-
-
-def filter_store(
-    store: FeatureStore,
-    groups: AttributeGroups,
-    out: SamplerOutput,
-    gather: Gatherer,
-    custom_cls: Any = None,
-) -> Data:
-    """Makes a batch with every attribute of a feature store, all read in one request.
-
-    Attributes of nodes are selected by node, those of edges by input edge.
-    """
-    batch = Data() if custom_cls is None else custom_cls()
-    batch.edge_index = edge_index_of(out.row, out.col)
-    batch.num_nodes = out.node.numel()
-    ids = {NODES: out.node} if out.edge is None else {NODES: out.node, EDGES: out.edge}
-    for named in read_store(store, groups, ids, gather).values():
-        for name, tensor in named.items():
-            batch[name] = tensor
-    return batch
-
-
-def filter_hetero_store(
-    store: FeatureStore,
-    groups: AttributeGroups,
-    out: HeteroSamplerOutput,
-    gather: Gatherer,
-    custom_cls: Any = None,
-) -> HeteroData:
-    """Makes a typed batch with every attribute of a feature store, all read in one request."""
-    batch = HeteroData() if custom_cls is None else custom_cls()
-    for node_type, node in out.node.items():
-        batch[node_type].num_nodes = node.numel()
-    for edge_type, row in out.row.items():
-        batch[edge_type].edge_index = edge_index_of(row, out.col[edge_type])
-    schema = groups.schema
-    ids = {group: out.node[group.name] for group in schema.node_groups if group.name in out.node}
-    for group in schema.edge_groups:
-        edge = (out.edge or {}).get(group.name)
-        if edge is not None:
-            ids[group] = edge
-    for group, named in read_store(store, groups, ids, gather).items():
-        for name, tensor in named.items():
-            batch[group.name][name] = tensor
-    return batch
-
-
-def read_store(
-    store: FeatureStore,
-    groups: AttributeGroups,
-    ids: Mapping[Group, Tensor],
-    gather: Gatherer,
-    names: Sequence[str] | None = None,
-) -> dict[Group, dict[str, Tensor]]:
-    """Reads attributes from a feature store in one request.
-
-    Args:
-        store: the feature store.
-        groups: says whose rows each attribute has.
-        ids: the nodes and the edges whose attributes are read, by group.
-        gather: counts the bytes.
-        names: the attributes that are read; None reads all.
-
-    Returns:
-        The attributes of each group by name.
-    """
-    wanted, chosen = [], []
-    for attr in map(copy.copy, store.get_all_tensor_attrs()):
-        group = groups.of(attr)
-        if group in ids and (names is None or attr.attr_name in names):
-            attr.index = ids[group]
-            wanted.append(attr)
-            chosen.append(group)
-    found: dict[Group, dict[str, Tensor]] = {group: {} for group in ids}
-    for group, attr, tensor in zip(chosen, wanted, store.multi_get_tensor(wanted), strict=True):
-        gather.count(tensor)
-        found[group][attr.attr_name] = tensor
-    return found

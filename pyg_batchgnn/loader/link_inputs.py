@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_batchgnn.loader.inputs import OwnerNodes, OwnPositions, Places, StepInputs
+from pyg_batchgnn.loader.node_inputs import OwnerNodes, OwnPositions, Places, StepInputs
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.ops import INTEGERS, check_range, digest_text, fold_key, minibatch_key
 from pyg_batchgnn.sample import (
@@ -27,63 +27,19 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.types import Relation, Schema
 
-# Link digest ######################################################################################
-
-
-#: Links that are digested at once.
-_LINKS = 1 << 16
-
-
-def links_sum(index: Tensor, position: Tensor | None = None) -> int:
-    """Returns the sum of the digests of links, modulo 2**64.
-
-    A link's digest is that of its position, its source and its target. So the sum over all links
-    does not depend on the ranks that have them.
-
-    Args:
-        index: [2, n] int64, sources above targets.
-        position: [n] int64, the positions among all links; None for 0, 1, and so on.
-    """
-    total = 0
-    for begin in range(0, index.size(1), _LINKS):
-        source, target = index[:, begin : begin + _LINKS]
-        if position is None:
-            at = torch.arange(begin, begin + source.numel())
-        else:
-            at = position[begin : begin + _LINKS]
-        total += int(fold_key(fold_key(fold_key(torch.zeros_like(at), at), source), target).sum())
-    return total
-
-
-def described(values: Tensor) -> list[Any]:
-    """Returns the type, the shape and the digest of a tensor's values, which JSON can hold."""
-    data = values.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    words = torch.nn.functional.pad(data, (0, -data.numel() % 8)).view(torch.int64)
-    return [str(values.dtype), list(values.shape), digest_text(minibatch_key(words))]
-
-
-# Link inputs ######################################################################################
+# Checked links ####################################################################################
 
 
 @dataclass(frozen=True, eq=False)
 class RelationLinks:
-    """The input links of one relation.
+    """The links of one relation, checked."""
 
-    Attributes:
-        relation: the relation.
-        index: [2, n] int64, sources above targets, ids within their types.
-        label: [n, ...], or None.
-        time: [n] int64, or None.
-        input_id: [n] int64; None for the positions in ``index``.
-        here: the positions of the columns of ``index``; None if it has all links.
-    """
-
-    relation: Relation
-    index: Tensor
-    label: Tensor | None = None
-    time: Tensor | None = None
-    input_id: Tensor | None = None
-    here: OwnPositions | None = None
+    relation: Relation  # the relation
+    index: Tensor  # [2, n] int64, sources above targets, ids within their types
+    label: Tensor | None = None  # [n, ...], or None
+    time: Tensor | None = None  # [n] int64, or None
+    input_id: Tensor | None = None  # [n] int64; None for the positions in ``index``
+    here: OwnPositions | None = None  # the positions of the columns of ``index``; None if it has all links
 
     def __len__(self) -> int:
         return self.index.size(1) if self.here is None else self.here.total
@@ -111,13 +67,7 @@ class RelationLinks:
 
 
 class LinkInputs:
-    """The input links of a loader: those of one relation after those of the other.
-
-    Args:
-        parts: the links by relation, in the user's order. All have times or none.
-        seeder: makes seeds of them.
-        names: the names that the user gives.
-    """
+    """The links of a loader, one relation after the other."""
 
     def __init__(self, parts: Sequence[RelationLinks], seeder: LinkSeeder, names: Names) -> None:
         self.parts, self.seeder, self._names = tuple(parts), seeder, names
@@ -128,7 +78,6 @@ class LinkInputs:
 
     @property
     def info(self) -> SampleInfo:
-        """The entries of PyG batches that are about the links."""
         plans = self.seeder.negatives
         modes = {relation: plan.mode for relation, plan in plans.items()}
         relations = [(part.relation, modes.get(part.relation)) for part in self.parts]
@@ -136,18 +85,16 @@ class LinkInputs:
 
     @property
     def excluding(self) -> bool:
-        """True if the edges of links are excluded."""
         return self.seeder.excluded is not None
 
     @property
     def owned_by(self) -> list[OwnerNodes]:
-        """The targets of the links."""
         return [OwnerNodes(part.relation[2], part.index[1], part.here) for part in self.parts]
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
-        """Returns the inputs of each minibatch; see `Inputs`.
+        """Keeps the links of a relation in the order of their positions.
 
-        Links of one relation stay in the order of their positions.
+
 
         Raises:
             IndexError: there is no such position.
@@ -164,7 +111,7 @@ class LinkInputs:
     def for_pyg(self, data: Any) -> dict[str, Any]:
         """Returns the arguments of PyG's `LinkLoader` that describe the links.
 
-        PyG knows links of one type only. Those of several stand there under the first one's name.
+        PyG knows links of one type only. Links of several types go under the first one's name.
         """
         first = self.parts[0]
         if any(part.here is not None for part in self.parts):  # PyG asks for their number alone
@@ -181,7 +128,6 @@ class LinkInputs:
         }
 
     def settings(self) -> dict[str, Any]:
-        """Returns what tells these links from others; JSON can hold it."""
         found: dict[str, Any] = {
             "num_links": len(self),
             "links_digest": [part.digest for part in self.parts],
@@ -206,7 +152,6 @@ def _inputs(links: Sequence[Links], start: LinkStart) -> StepInputs:
 
 
 def _settings(plan: NegativePlan) -> dict[str, Any]:
-    """Returns what tells a plan of negatives from others; JSON can hold it."""
     weights = [pool.weight for pool in (plan.sources, plan.targets) if pool.weight is not None]
     return {
         "mode": plan.mode.value,
@@ -220,63 +165,42 @@ def _digest(parts: Sequence[Tensor]) -> str:
     return digest_text(minibatch_key(torch.cat(list(parts)).contiguous()))
 
 
-# Input links ######################################################################################
+# Links of the user ################################################################################
 
 
 @dataclass(frozen=True, eq=False)
 class LinkGraph:
-    """The graph of a loader's links, as far as they depend on it.
+    """The graph that a loader's links belong to."""
 
-    Attributes:
-        schema: the node types and the relations.
-        num_nodes: the number of nodes of each type.
-        all_edges: returns the edges of a relation as links, as far as they are here; collective
-            over ranks.
-    """
-
-    schema: Schema
-    num_nodes: Sequence[int]
+    schema: Schema  # the node types and the relations
+    num_nodes: Sequence[int]  # the number of nodes of each type
+    #: returns the edges of a relation as links, as far as they are here; collective over ranks
     all_edges: Callable[[Relation], RelationLinks]
 
 
 @dataclass(frozen=True, eq=False)
-class LinkRequest:
-    """The user's links, as given to the loader.
+class UserLinks:
+    """The links that a user gave, unchecked."""
 
-    Attributes:
-        index: ``edge_label_index``.
-        labels: ``edge_label``, or None.
-        times: ``edge_label_time``, or None.
-        ids: ``input_id``, or None.
-    """
-
-    index: Any
-    labels: Any = None
-    times: Any = None
-    ids: Any = None
+    index: Any  # ``edge_label_index``
+    labels: Any = None  # ``edge_label``, or None
+    times: Any = None  # ``edge_label_time``, or None
+    ids: Any = None  # ``input_id``, or None
 
 
 @dataclass(frozen=True, eq=False)
 class RelationRequest:
-    """The user's links of one relation.
+    """The links that a user gave for one relation."""
 
-    Attributes:
-        relation: the relation.
-        links: the links; their ``index`` is None for all edges.
-        what: the words for them in errors.
-    """
-
-    relation: Relation
-    links: LinkRequest
-    what: str
+    relation: Relation  # the relation
+    links: UserLinks  # the links; their ``index`` is None for all edges
+    what: str  # the words for them in errors
 
 
-def untyped_links(request: LinkRequest, graph: LinkGraph) -> list[RelationRequest]:
+def untyped_links(request: UserLinks, graph: LinkGraph) -> list[RelationRequest]:
     """Returns the links of a homogeneous graph as those of its relation.
 
-    Args:
-        request: ``index`` is [2, n], or None for all edges; with stores also (None, index).
-        graph: the graph.
+    ``request``: ``index`` is [2, n], or None for all edges; with stores also (None, index).
 
     Raises:
         ValueError: another form.
@@ -293,12 +217,12 @@ def untyped_links(request: LinkRequest, graph: LinkGraph) -> list[RelationReques
     return [RelationRequest(graph.schema.relations[0], links, "edge_label_index")]
 
 
-def typed_links(request: LinkRequest, graph: LinkGraph) -> list[RelationRequest]:
+def typed_links(request: UserLinks, graph: LinkGraph) -> list[RelationRequest]:
     """Returns the links of a graph with named types by relation.
 
     Args:
         request: ``index`` is an edge type, (edge type, None or [2, n]), or a dict from edge types
-            to None or [2, n]. What goes with a dict is a dict by edge type as well.
+            to None or [2, n]. Labels, times and ids are then dicts by edge type too.
         graph: the graph. It need not have the edge type, only the types of its ends.
 
     Raises:
@@ -322,7 +246,7 @@ def typed_links(request: LinkRequest, graph: LinkGraph) -> list[RelationRequest]
     return [RelationRequest(relation, links, f"edge_label_index of {relation}")]
 
 
-def _several(request: LinkRequest, index: Mapping[Any, Any], graph: LinkGraph) -> list[RelationRequest]:
+def _several(request: UserLinks, index: Mapping[Any, Any], graph: LinkGraph) -> list[RelationRequest]:
     if not index:
         raise ValueError(f"edge_label_index names no edge type; the graph has {list(graph.schema.relations)}")
     relations = {named_relation(graph.schema, names): given for names, given in index.items()}
@@ -338,9 +262,7 @@ def _several(request: LinkRequest, index: Mapping[Any, Any], graph: LinkGraph) -
         raise ValueError(f"edge_label_time lacks {missing[0]}: give times for all edge types")
     return [
         RelationRequest(
-            one,
-            LinkRequest(given, labels.get(one), times.get(one), ids.get(one)),
-            f"edge_label_index of {one}",
+            one, UserLinks(given, labels.get(one), times.get(one), ids.get(one)), f"edge_label_index of {one}"
         )
         for one, given in relations.items()
     ]
@@ -349,7 +271,7 @@ def _several(request: LinkRequest, index: Mapping[Any, Any], graph: LinkGraph) -
 def by_relation(
     name: str, given: Any, schema: Schema, relations: Mapping[Relation, Any]
 ) -> dict[Relation, Any]:
-    """Returns an argument that goes with links of several relations, by relation.
+    """Returns labels, times or ids of links of several relations, by relation.
 
     Raises:
         TypeError, ValueError: it is no dict, or names another relation.
@@ -367,7 +289,7 @@ def by_relation(
 
 
 def checked_links(request: RelationRequest, graph: LinkGraph) -> RelationLinks:
-    """Returns the links of one relation, checked. Collective over ranks for all edges.
+    """Returns the links of one relation, checked. Collective over ranks if all edges are meant.
 
     Raises:
         TypeError, ValueError, IndexError: an unknown type, ids outside the graph, or labels, times
@@ -443,3 +365,38 @@ def _names_relation(index: Any) -> bool:
 
 def _described(index: Any) -> str:
     return f"a {type(index).__name__}" if isinstance(index, (Tensor, list, Mapping)) else repr(index)
+
+
+# Digests ##########################################################################################
+
+
+#: Links that are digested at once.
+_LINKS = 1 << 16
+
+
+def links_sum(index: Tensor, position: Tensor | None = None) -> int:
+    """Returns the sum of the digests of links, modulo 2**64.
+
+    A link's digest covers its position, source and target. So the sum does not depend on which rank
+    has which link.
+
+    Args:
+        index: [2, n] int64, sources above targets.
+        position: [n] int64, the positions among all links; None for 0, 1, and so on.
+    """
+    total = 0
+    for begin in range(0, index.size(1), _LINKS):
+        source, target = index[:, begin : begin + _LINKS]
+        if position is None:
+            at = torch.arange(begin, begin + source.numel())
+        else:
+            at = position[begin : begin + _LINKS]
+        total += int(fold_key(fold_key(fold_key(torch.zeros_like(at), at), source), target).sum())
+    return total
+
+
+def described(values: Tensor) -> list[Any]:
+    """Returns the type, the shape and the digest of a tensor's values, which JSON can hold."""
+    data = values.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    words = torch.nn.functional.pad(data, (0, -data.numel() % 8)).view(torch.int64)
+    return [str(values.dtype), list(values.shape), digest_text(minibatch_key(words))]

@@ -12,17 +12,17 @@ from typing import Any, Protocol
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
-from pyg_batchgnn.loader.inputs import GraphShape, GraphTimes
 from pyg_batchgnn.loader.link_inputs import (
     LinkGraph,
     LinkInputs,
-    LinkRequest,
     RelationLinks,
+    UserLinks,
     by_relation,
     checked_links,
     typed_links,
     untyped_links,
 )
+from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
 from pyg_batchgnn.sample import (
     Direction,
     LateNegatives,
@@ -35,34 +35,127 @@ from pyg_batchgnn.sample import (
     check_early_links,
     negative_plan,
 )
-from pyg_batchgnn.store import (
-    Times,
-    TypedGraph,
-    edge_list,
-    first_times,
-)
+from pyg_batchgnn.store import Times, TypedGraph, edge_list, first_times
 from pyg_batchgnn.types import Relation, Schema
 
-# Link negatives ###################################################################################
+# Planning #########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class WantedNegatives:
+    """The negatives that a loader's links shall have."""
+
+    links: Mapping[Relation, RelationLinks]  # the loader's links by relation
+    #: PyG's description of the negatives of each relation that gets any
+    sampling: Mapping[Relation, NegativeSampling]
+    avoid_edges: bool  # True if negatives must not be edges
+    late: LateNegatives = LateNegatives.WARN  # what is done about links that are earlier than every node
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedNegatives:
+    """The plans of negatives, and what draws them."""
+
+    plans: Mapping[Relation, NegativePlan]  # by relation
+    finder: LinkFinder  # draws negatives, and finds the ends of links
+
+
+class LinkPlace(Protocol):
+    """Finds links and plans negatives, in this process or over ranks."""
+
+    def agree(self, all_edges: Mapping[Relation, bool]) -> None:
+        """Raises AgreementError unless all ranks mean links of the same relations; collective.
+
+        ``all_edges``: by relation, True if all edges are meant, False if links are given.
+        """
+
+    def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
+        """Returns the edges of a relation that are here, as links; collective over ranks."""
+
+    def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
+        """Plans the negatives; collective over ranks."""
+
+
+class LinksHere:
+    """The links of a graph that is here, a `TypedGraph` with its `Times`."""
+
+    def agree(self, all_edges: Mapping[Relation, bool]) -> None: ...
+
+    def all_edges(self, graph: TypedGraph, relation: Relation) -> RelationLinks:
+        return RelationLinks(relation, edge_list(graph.in_edges(relation)))
+
+    def plan(self, graph: TypedGraph, times: Times | None, wanted: WantedNegatives) -> PlannedNegatives:
+        first = None if times is None or not wanted.sampling else first_times(times, graph)
+        plans = {
+            relation: negative_plan(one, relation, graph, first, wanted.avoid_edges)
+            for relation, one in wanted.sampling.items()
+        }
+        return PlannedNegatives(plans, LocalFinder())
+
+
+# Link request #####################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class LinkRequest:
+    """The links that a user asks a loader to begin with, and their negatives."""
+
+    links: UserLinks  # the user's links
+    negatives: NegativeRequest  # the user's negatives, and the edges that are excluded
+    disjoint: bool = False  # True if every link is an example of its own. With times it is so anyway.
+    direction: Direction = Direction.FORWARD  # the direction in which neighbours are looked for
+    place: LinkPlace = field(default_factory=LinksHere)  # knows the edges of the graph
+
+    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> LinkInputs:
+        if (self.links.times is None) != (times is None):
+            lacking = "time_attr" if times is None else "edge_label_time"
+            raise ValueError(
+                f"'{lacking}' is not set: give edge_label_time, the times of links, together with time_attr, "
+                f"the name of the graph's times"
+            )
+        find = typed_links if names is Names.TYPES else untyped_links
+        edges = functools.partial(self.place.all_edges, graph)
+        link_graph = LinkGraph(graph.schema, graph.num_nodes, edges)
+        requests = find(self.links, link_graph)
+        self.place.agree({one.relation: one.links.index is None for one in requests})
+        parts = [checked_links(one, link_graph) for one in requests]
+        sampling = self.negatives.by_relation(graph.schema, parts)
+        parts = [
+            dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
+        ]
+        wanted = WantedNegatives(
+            {part.relation: part for part in parts},
+            sampling,
+            self.negatives.exclude_existing,
+            self.negatives.late,
+        )
+        planned = self.place.plan(graph, times, wanted)
+        check_early_links(
+            [(name, wanted.links[name].time, plan) for name, plan in planned.plans.items()],
+            self.negatives.late,
+            stacklevel=4,
+        )
+        relations = [part.relation for part in parts]
+        excluded = SeedEdges.wanted(self.negatives.exclude_seed_edges, graph.schema, relations)
+        if excluded is not None and self.direction is Direction.BACKWARD:
+            excluded = excluded.reversed()
+        is_disjoint = self.disjoint or times is not None
+        seeder = LinkSeeder(graph.schema, planned.plans, is_disjoint, excluded, planned.finder)
+        return LinkInputs(parts, seeder, names)
+
+
+# Forms of the user ################################################################################
 
 
 @dataclass(frozen=True, eq=False)
 class NegativeRequest:
-    """The user's wishes about negatives and the edges of links, as given to the loader.
+    """The negatives that a user asked for, and the seed edges to exclude."""
 
-    Attributes:
-        sampling: ``neg_sampling`` in one of PyG's forms, or a dict of such by edge type.
-        ratio: ``neg_sampling_ratio``: binary negatives per link; None or 0 for none.
-        exclude_existing: True if negatives must not be edges.
-        exclude_seed_edges: False, True, "reverse" or a dict from edge types to their reverses.
-        late: what is done about links that are earlier than every node.
-    """
-
-    sampling: Any = None
-    ratio: float | None = None
-    exclude_existing: bool = False
-    exclude_seed_edges: Any = False
-    late: LateNegatives = LateNegatives.WARN
+    sampling: Any = None  # ``neg_sampling`` in one of PyG's forms, or a dict of such by edge type
+    ratio: float | None = None  # ``neg_sampling_ratio``: binary negatives per link; None or 0 for none
+    exclude_existing: bool = False  # True if negatives must not be edges
+    exclude_seed_edges: Any = False  # False, True, "reverse" or a dict from edge types to their reverses
+    late: LateNegatives = LateNegatives.WARN  # what is done about links that are earlier than every node
 
     def for_pyg(self) -> NegativeSampling | None:
         """Returns PyG's description of the negatives; None for none, or if it is by edge type."""
@@ -128,145 +221,3 @@ def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor 
         stacklevel=6,
     )
     return links.label + 1
-
-
-# Link places ######################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class WantedNegatives:
-    """The negatives that a loader's links shall have.
-
-    Attributes:
-        links: the loader's links by relation.
-        sampling: PyG's description of the negatives of each relation that gets any.
-        avoid_edges: True if negatives must not be edges.
-        late: what is done about links that are earlier than every node.
-    """
-
-    links: Mapping[Relation, RelationLinks]
-    sampling: Mapping[Relation, NegativeSampling]
-    avoid_edges: bool
-    late: LateNegatives = LateNegatives.WARN
-
-
-@dataclass(frozen=True, eq=False)
-class PlannedNegatives:
-    """The plans of negatives, and what draws them.
-
-    Attributes:
-        plans: by relation.
-        finder: draws negatives, and finds the ends of links.
-    """
-
-    plans: Mapping[Relation, NegativePlan]
-    finder: LinkFinder
-
-
-class LinkPlace(Protocol):
-    """The place of the graph that the links of a loader belong to."""
-
-    def agree(self, all_edges: Mapping[Relation, bool]) -> None:
-        """Raises AgreementError unless all ranks mean links of the same relations; collective.
-
-        Args:
-            all_edges: by relation, True if all edges are meant, False if links are given.
-        """
-
-    def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
-        """Returns the edges of a relation as links, as far as they are here; collective over ranks.
-
-        Args:
-            graph: the graph that the loader's inputs are of.
-            relation: a relation of the graph.
-        """
-
-    def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
-        """Plans the negatives; collective over ranks.
-
-        Args:
-            graph: the graph that the loader's inputs are of.
-            times: its times, or None.
-            wanted: the negatives that its links shall have.
-        """
-
-
-class LinksHere:
-    """The place of a graph that is here, a `TypedGraph` with its `Times`; see `LinkPlace`."""
-
-    def agree(self, all_edges: Mapping[Relation, bool]) -> None:
-        """Does nothing: one process agrees with itself."""
-
-    def all_edges(self, graph: TypedGraph, relation: Relation) -> RelationLinks:
-        """Returns all edges as links."""
-        return RelationLinks(relation, edge_list(graph.in_edges(relation)))
-
-    def plan(self, graph: TypedGraph, times: Times | None, wanted: WantedNegatives) -> PlannedNegatives:
-        """Plans the negatives."""
-        first = None if times is None or not wanted.sampling else first_times(times, graph)
-        plans = {
-            relation: negative_plan(one, relation, graph, first, wanted.avoid_edges)
-            for relation, one in wanted.sampling.items()
-        }
-        return PlannedNegatives(plans, LocalFinder())
-
-
-# Link request #####################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class LinkLoading:
-    """The links that a loader visits, and what goes with them; see `InputsRequest`.
-
-    Attributes:
-        links: the user's links.
-        negatives: the user's negatives, and the edges that are excluded.
-        disjoint: True if every link is an example of its own. With times it is so anyway.
-        direction: the direction in which neighbours are looked for.
-        place: knows the edges of the graph.
-    """
-
-    links: LinkRequest
-    negatives: NegativeRequest
-    disjoint: bool = False
-    direction: Direction = Direction.FORWARD
-    place: LinkPlace = field(default_factory=LinksHere)
-
-    def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> LinkInputs:
-        """Returns the links, checked, and the seeder that draws their negatives; see
-        `InputsRequest`."""
-        if (self.links.times is None) != (times is None):
-            lacking = "time_attr" if times is None else "edge_label_time"
-            raise ValueError(
-                f"'{lacking}' is not set: give edge_label_time, the times of links, together with time_attr, "
-                f"the name of the graph's times"
-            )
-        find = typed_links if names is Names.TYPES else untyped_links
-        edges = functools.partial(self.place.all_edges, graph)
-        link_graph = LinkGraph(graph.schema, graph.num_nodes, edges)
-        requests = find(self.links, link_graph)
-        self.place.agree({one.relation: one.links.index is None for one in requests})
-        parts = [checked_links(one, link_graph) for one in requests]
-        sampling = self.negatives.by_relation(graph.schema, parts)
-        parts = [
-            dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
-        ]
-        wanted = WantedNegatives(
-            {part.relation: part for part in parts},
-            sampling,
-            self.negatives.exclude_existing,
-            self.negatives.late,
-        )
-        planned = self.place.plan(graph, times, wanted)
-        check_early_links(
-            [(name, wanted.links[name].time, plan) for name, plan in planned.plans.items()],
-            self.negatives.late,
-            stacklevel=4,
-        )
-        relations = [part.relation for part in parts]
-        excluded = SeedEdges.wanted(self.negatives.exclude_seed_edges, graph.schema, relations)
-        if excluded is not None and self.direction is Direction.BACKWARD:
-            excluded = excluded.reversed()
-        is_disjoint = self.disjoint or times is not None
-        seeder = LinkSeeder(graph.schema, planned.plans, is_disjoint, excluded, planned.finder)
-        return LinkInputs(parts, seeder, names)

@@ -14,12 +14,12 @@ from torch_geometric.loader import NodeLoader
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
-from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT
 from pyg_batchgnn.loader.link_negatives import LinkPlace, LinksHere
+from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT
 from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest, has_edge_attributes
-from pyg_batchgnn.loader.pipeline import Composition, Pipeline, as_they_are, rules_of, shape_of, step_shape
+from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.position import Order, order_of
-from pyg_batchgnn.loader.prefetch import LocalWorld
+from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.schedule import DrawnOrder, DrawnSchedule, GlobalSchedule, SeedSchedule
 from pyg_batchgnn.loader.source import (
     DataSource,
@@ -48,81 +48,7 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import Sortedness, attribute_by_group
 from pyg_batchgnn.types import FEATURES
 
-# Local sampler ####################################################################################
-
-
-def local_sampler(
-    data: Any, request: SamplingRequest, threads: int | None, world: LocalWorld
-) -> PygNeighborSampler:
-    """Returns the user's sampler, or makes one for the graph in ``data``."""
-    given = request.sampler
-    if isinstance(given, PygNeighborSampler):
-        _check(given, request, threads)
-        _check_graph(given, data)
-        return given
-    if given is not None:
-        raise TypeError(
-            f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
-            f"use torch_geometric.loader.NodeLoader with samplers of another kind"
-        )
-    parts = PygParts.of(
-        data, request.num_neighbors, request.replace, request.choice, world.seed(request.seed), threads
-    )
-    return PygNeighborSampler.of(parts, request.num_neighbors)
-
-
-def _check(given: PygNeighborSampler, request: SamplingRequest, threads: int | None) -> None:
-    if request.seed is not None or threads is not None:
-        raise ValueError(
-            f"neighbor_sampler has a seed and threads of its own, so seed={request.seed} and "
-            f"threads={threads} would have no effect; give them to PygNeighborSampler"
-        )
-    wanted = {"replace": request.replace, **_fields(request.choice)}
-    own = {
-        "replace": given.macrobatch.plan.replacement is Replacement.WITH,
-        **_fields(given.choice),
-    }
-    default = {"replace": False, **_fields(NeighborChoice())}
-    for name, value in wanted.items():
-        if value not in (default[name], own[name]):
-            raise ValueError(
-                f"{name}={value!r} would have no effect, as neighbor_sampler has {own[name]!r}; give it to "
-                f"PygNeighborSampler"
-            )
-
-
-def _fields(choice: NeighborChoice) -> dict[str, Any]:
-    """Returns the rules by the names of the loader's arguments."""
-    return {
-        "subgraph_type": choice.subgraph.value,
-        "disjoint": choice.disjoint,
-        "temporal_strategy": choice.temporal_strategy,
-        "time_attr": choice.time_attr,
-        "time_window": choice.time_window,
-        "weight_attr": choice.weight_attr,
-        "is_sorted": choice.sortedness is Sortedness.PROMISED,
-    }
-
-
-def _check_graph(given: PygNeighborSampler, data: Any) -> None:
-    """Raises ValueError unless the nodes of ``data`` are those of the sampler's graph."""
-    schema, counts = given.graph.schema, given.graph.num_nodes
-    is_typed = given.form.names is Names.TYPES
-    if isinstance(data, (Data, HeteroData)) and isinstance(data, HeteroData) != is_typed:
-        kind, other = ("typed", "homogeneous") if is_typed else ("homogeneous", "typed")
-        raise ValueError(f"neighbor_sampler is for a {kind} graph, but data is {other}; make it for data")
-    if isinstance(data, HeteroData):
-        expected = dict(zip(schema.node_types, counts, strict=True))
-        found = {name: data[name].num_nodes for name in data.node_types}
-        if found != expected:
-            raise ValueError(f"neighbor_sampler is for a graph of {expected} nodes, but data has {found}")
-    elif isinstance(data, Data) and data.num_nodes != counts[0]:
-        raise ValueError(
-            f"neighbor_sampler is for a graph of {counts[0]} nodes, but data has {data.num_nodes}"
-        )
-
-
-# Local setup ######################################################################################
+# Setup ############################################################################################
 
 
 #: The layouts that attributes may have. Native layers read dense rows.
@@ -130,59 +56,38 @@ _LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch
 
 
 class LocalSetup:
-    """Composes the loader of one process; see `Setup`."""
+    """Composes the loader of one process."""
 
-    def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: LocalWorld) -> None:
+    def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: World) -> None:
         self.world, self.node_sampler = world, node_sampler
-        self._graph = node_sampler.graph
-        self._options = options
+        self._graph, self._options = node_sampler.graph, options
+        # The user's sampler may have rules of its own.
+        self.choice: NeighborChoice = node_sampler.choice
+        self.plan: MinibatchPlan = node_sampler.macrobatch.plan
+        self.direction: Direction = node_sampler.form.direction
+        self.link_place: LinkPlace = LinksHere()
 
     @classmethod
     def of(cls, data: Any, request: SamplingRequest, options: LoaderOptions) -> LocalSetup:
-        """Returns what composes a loader that samples neighbours."""
         _refuse_options_of_ranks(request, options)
-        world = LocalWorld()
+        world = World()
         return cls(local_sampler(data, request, options.threads, world), options, world)
 
     @property
-    def choice(self) -> NeighborChoice:
-        """The rules of the sampler, which may be the user's."""
-        return self.node_sampler.choice
-
-    @property
-    def plan(self) -> MinibatchPlan:
-        """The plan of the sampler, which may be the user's."""
-        return self.node_sampler.macrobatch.plan
-
-    @property
     def link_rules(self) -> LinkRules:
-        """The rules of the sampler, which may be the user's."""
-        rules: LinkRules = self.node_sampler.links
+        rules: LinkRules = self.node_sampler.links  # samplers of nodes alone have none
         return rules
 
-    @property
-    def link_place(self) -> LinkPlace:
-        """The graph is here."""
-        return LinksHere()
-
-    @property
-    def direction(self) -> Direction:
-        """The direction that the sampler works in."""
-        return self.node_sampler.form.direction
-
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Returns all arguments."""
         return kwargs
 
-    def take_inputs(self, request: InputsRequest[InputsT]) -> InputsT:
-        """Returns what the loader's minibatches begin with, checked; see `Setup`."""
+    def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
         sampler = self.node_sampler
         inputs = request.inputs(self._graph, sampler.times, sampler.form.names)
         self._inputs: Inputs = inputs
         return inputs
 
     def compose(self, loader: NodeLoader) -> Composition:
-        """Makes the parts of a loader; see `Setup`."""
         order, graph = order_of(loader), self._graph
         sampler = self._macrobatch_sampler(loader.data)
         fetcher, exporter = self._reading(sampler, loader)
@@ -192,13 +97,10 @@ class LocalSetup:
         schedule: SeedSchedule = (
             DrawnSchedule(DrawnOrder.of(loader), len(self._inputs))
             if order is Order.DRAWN
-            else GlobalSchedule(len(loader.sampler), self.world.rank, self.world.size, step_shape(loader))
+            else GlobalSchedule(len(loader.sampler), 0, 1, step_shape(loader))
         )
         return Composition(
             schedule,
-            as_they_are,
-            pipeline,
-            as_they_are,
             pipeline,
             functools.partial(_native_cost if native else _gathered_cost, pipeline),
             [self.node_sampler.macrobatch, sampler],
@@ -206,12 +108,10 @@ class LocalSetup:
         )
 
     def graph(self, data: Any) -> Any:
-        """Returns the sampler's graph and the features; see `Setup`."""
         found = attribute_by_group(data, FEATURES, self._graph)
         return self._graph, {str(group.name): x for group, x in found.items() if group.is_node}
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
-        """Lets the pipeline read attributes from ``loader.data``; see `Setup`."""
         if self._options.aggregation_cache is not None:
             raise AttributeError(
                 "the aggregation cache is of the data that the loader was made with; make another loader"
@@ -219,11 +119,7 @@ class LocalSetup:
         pipeline.fetcher, pipeline.exporter = self._reading(pipeline.sampler, loader)
 
     def _macrobatch_sampler(self, data: Any) -> MacrobatchSampler:
-        """Makes the sampler.
-
-        For native batches it returns 32-bit CSC, with edge ids only if an edge attribute needs
-        them.
-        """
+        """Makes a sampler of 32-bit CSC, with edge ids only if an edge attribute needs them."""
         made: MacrobatchSampler = self.node_sampler.macrobatch
         if self._options.export is Export.PYG:
             return made
@@ -233,7 +129,7 @@ class LocalSetup:
         return made.with_plan(plan, Layout.CSC)
 
     def _reading(self, sampler: Any, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
-        """Makes the parts that read attributes from ``loader.data``."""
+        """Makes the fetcher and the exporter that read attributes from ``loader.data``."""
         source, graph = self._source(loader), self._graph
         if self._options.export is Export.PYG:
             hook, info = loader.transform_sampler_output, self._inputs.info
@@ -288,3 +184,73 @@ def _gathered_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> A
     """Measures what PyG batches' attributes take, by gathering those of the biggest minibatch."""
     assert isinstance(pipeline.exporter, GatheringExporter)
     return AttributeCost(batch=pipeline.exporter.batch_bytes(biggest_of(sampled)))
+
+
+# Sampler ##########################################################################################
+
+
+def local_sampler(
+    data: Any, request: SamplingRequest, threads: int | None, world: World
+) -> PygNeighborSampler:
+    given = request.sampler
+    if isinstance(given, PygNeighborSampler):
+        _check(given, request, threads)
+        _check_graph(given, data)
+        return given
+    if given is not None:
+        raise TypeError(
+            f"neighbor_sampler must be a pyg_batchgnn.PygNeighborSampler, got {type(given).__name__}; "
+            f"use torch_geometric.loader.NodeLoader with samplers of another kind"
+        )
+    parts = PygParts.of(
+        data, request.num_neighbors, request.replace, request.choice, world.seed(request.seed), threads
+    )
+    return PygNeighborSampler.of(parts, request.num_neighbors)
+
+
+def _check(given: PygNeighborSampler, request: SamplingRequest, threads: int | None) -> None:
+    if request.seed is not None or threads is not None:
+        raise ValueError(
+            f"neighbor_sampler has a seed and threads of its own, so seed={request.seed} and "
+            f"threads={threads} would have no effect; give them to PygNeighborSampler"
+        )
+    wanted = {"replace": request.replace, **_fields(request.choice)}
+    own = {"replace": given.macrobatch.plan.replacement is Replacement.WITH, **_fields(given.choice)}
+    default = {"replace": False, **_fields(NeighborChoice())}
+    for name, value in wanted.items():
+        if value not in (default[name], own[name]):
+            raise ValueError(
+                f"{name}={value!r} would have no effect, as neighbor_sampler has {own[name]!r}; give it to "
+                f"PygNeighborSampler"
+            )
+
+
+def _fields(choice: NeighborChoice) -> dict[str, Any]:
+    """Returns the rules, named as the loader's arguments are."""
+    return {
+        "subgraph_type": choice.subgraph.value,
+        "disjoint": choice.disjoint,
+        "temporal_strategy": choice.temporal_strategy,
+        "time_attr": choice.time_attr,
+        "time_window": choice.time_window,
+        "weight_attr": choice.weight_attr,
+        "is_sorted": choice.sortedness is Sortedness.PROMISED,
+    }
+
+
+def _check_graph(given: PygNeighborSampler, data: Any) -> None:
+    """Raises ValueError unless the nodes of ``data`` are those of the sampler's graph."""
+    schema, counts = given.graph.schema, given.graph.num_nodes
+    is_typed = given.form.names is Names.TYPES
+    if isinstance(data, (Data, HeteroData)) and isinstance(data, HeteroData) != is_typed:
+        kind, other = ("typed", "homogeneous") if is_typed else ("homogeneous", "typed")
+        raise ValueError(f"neighbor_sampler is for a {kind} graph, but data is {other}; make it for data")
+    if isinstance(data, HeteroData):
+        expected = dict(zip(schema.node_types, counts, strict=True))
+        found = {name: data[name].num_nodes for name in data.node_types}
+        if found != expected:
+            raise ValueError(f"neighbor_sampler is for a graph of {expected} nodes, but data has {found}")
+    elif isinstance(data, Data) and data.num_nodes != counts[0]:
+        raise ValueError(
+            f"neighbor_sampler is for a graph of {counts[0]} nodes, but data has {data.num_nodes}"
+        )

@@ -1,4 +1,4 @@
-"""The drop-in for PyG's `NeighborLoader`."""
+"""The drop-ins for PyG's loaders: by neighbours, HGT, and links."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
 from torch_geometric.loader.link_loader import LinkLoader
 
-from pyg_batchgnn.loader.inputs import InputRequest
-from pyg_batchgnn.loader.link_inputs import LinkRequest
-from pyg_batchgnn.loader.link_negatives import LinkLoading, NegativeRequest
+from pyg_batchgnn.loader.link_inputs import UserLinks
+from pyg_batchgnn.loader.link_negatives import LinkRequest, NegativeRequest
 from pyg_batchgnn.loader.local_setup import LocalSetup
+from pyg_batchgnn.loader.node_inputs import NodeRequest
 from pyg_batchgnn.loader.options import (
     LoaderOptions,
     SamplingRequest,
@@ -26,7 +26,7 @@ from pyg_batchgnn.loader.options import (
 )
 from pyg_batchgnn.loader.pipeline import Setup
 from pyg_batchgnn.loader.position import with_keyed_shuffle
-from pyg_batchgnn.loader.prefetch import LocalWorld
+from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.shell import MacrobatchShell
 from pyg_batchgnn.sample import NEIGHBOR_CAP, PygHGTSampler, PygNeighborSampler
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 def _setup(data: Any, request: SamplingRequest, options: LoaderOptions) -> Setup:
-    """Returns what composes a loader of the graph in ``data``."""
     if not is_partitioned(data):
         return LocalSetup.of(data, request, options)
     # One process needs none of this.
@@ -46,7 +45,7 @@ def _setup(data: Any, request: SamplingRequest, options: LoaderOptions) -> Setup
     return (RankSetup if options.history is None else HistoricalSetup)(data, request, options)
 
 
-# Neighbor loader ##################################################################################
+# Neighbours #######################################################################################
 
 
 class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
@@ -202,7 +201,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
         )
-        given = InputRequest(input_nodes, kwargs.pop("input_id", None), input_time)
+        given = NodeRequest(input_nodes, kwargs.pop("input_id", None), input_time)
         inputs = setup.take_inputs(given)
         # Past NeighborLoader's constructor, which would make a sampler of its own.
         NodeLoader.__init__(
@@ -219,7 +218,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         self._compose(setup)
 
 
-# Hgt loader #######################################################################################
+# HGT ##############################################################################################
 
 
 class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
@@ -290,7 +289,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             features=features,
             attributes=attributes,
         )
-        world = LocalWorld()
+        world = World()
         sampler = PygHGTSampler(
             data,
             num_samples,
@@ -303,7 +302,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
         )
-        given = InputRequest(input_nodes, kwargs.pop("input_id", None))
+        given = NodeRequest(input_nodes, kwargs.pop("input_id", None))
         inputs = setup.take_inputs(given)
         # Past HGTLoader's constructor, which would make a sampler of its own.
         NodeLoader.__init__(
@@ -320,7 +319,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         self._compose(setup)
 
 
-# Link neighbor loader #############################################################################
+# Links ############################################################################################
 
 
 class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
@@ -443,7 +442,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         refuse_what_does_not_go_together(
             self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
         )
-        links = LinkRequest(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
+        links = UserLinks(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
         rules = setup.link_rules.joined(exclude_existing, exclude_seed_edges, late_negatives)
         refuse_exclusion_beside_aggregates(self._options, rules)
         negatives = NegativeRequest(
@@ -455,7 +454,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         )
         is_disjoint = setup.choice.disjoint
         inputs = setup.take_inputs(
-            LinkLoading(links, negatives, is_disjoint, setup.direction, setup.link_place)
+            LinkRequest(links, negatives, is_disjoint, setup.direction, setup.link_place)
         )
         # Past LinkNeighborLoader's constructor, which would make a sampler of its own.
         LinkLoader.__init__(

@@ -1,4 +1,4 @@
-"""The arguments that `MacrobatchNeighborLoader` adds to PyG's, and those it refuses."""
+"""The arguments of loaders, checked: sampling, attributes, sizes, and what does not go together."""
 
 from __future__ import annotations
 
@@ -27,23 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SamplingRequest:
-    """The sampling that a loader is asked for.
+    """The sampling that a user asks a loader for."""
 
-    Attributes:
-        num_neighbors: fanouts by hop in one of PyG's forms.
-        replace: True to sample with replacement.
-        seed: the key of every random choice; None draws one.
-        sampler: the user's own sampler, or None.
-        schedule: which minibatches a rank trains; None if the user did not say.
-        choice: the rules by which neighbours are chosen.
-    """
-
-    num_neighbors: Any
-    replace: bool
-    seed: int | None
-    sampler: Any
-    schedule: ScheduleName | None
-    choice: NeighborChoice = field(default_factory=NeighborChoice)
+    num_neighbors: Any  # fanouts by hop in one of PyG's forms
+    replace: bool  # True to sample with replacement
+    seed: int | None  # the key of every random choice; None draws one
+    sampler: Any  # the user's own sampler, or None
+    schedule: ScheduleName | None  # which minibatches a rank trains; None if the user did not say
+    choice: NeighborChoice = field(default_factory=NeighborChoice)  # the rules by which neighbours are chosen
 
     @classmethod
     def of(
@@ -64,11 +55,10 @@ class SamplingRequest:
         schedule: str | None,
         seed: Any,
     ) -> SamplingRequest:
-        """Returns what the arguments of a loader ask for. They have the names of the loader's.
+        """Checks the arguments of a loader, which have the same names.
 
         Raises:
-            TypeError, ValueError: an argument that cannot be, or ``input_time`` without
-                ``time_attr``.
+            TypeError, ValueError: an argument is wrong, or ``input_time`` lacks ``time_attr``.
         """
         choice = NeighborChoice.from_pyg(
             subgraph_type=subgraph_type,
@@ -114,24 +104,13 @@ class Features(enum.Enum):
 
 @dataclass(frozen=True)
 class Reading:
-    """The user's choice, checked once.
+    """The attributes of native batches that a user chose, checked."""
 
-    Attributes:
-        features: where the attributes lie.
-        attributes: their names; None stands for all.
-    """
-
-    features: Features = Features.AUTO
-    attributes: tuple[str, ...] | None = None
+    features: Features = Features.AUTO  # where the attributes lie
+    attributes: tuple[str, ...] | None = None  # their names; None stands for all
 
     @classmethod
     def parse(cls, features: Any, attributes: Sequence[str] | None) -> Reading:
-        """Returns the choice that the loader's arguments make.
-
-        Raises:
-            ValueError: an unknown choice.
-            TypeError: attributes that are no list of names.
-        """
         if features not in [choice.value for choice in Features]:
             choices = ", ".join(repr(choice.value) for choice in Features)
             raise ValueError(f"features must be one of {choices}, got {features!r}")
@@ -144,7 +123,7 @@ class Reading:
         return cls(Features(features), tuple(attributes))
 
     def chosen(self, names: Iterable[str]) -> list[str]:
-        """Returns those of ``names`` that are wanted.
+        """Returns the wanted ones among ``names``.
 
         Raises:
             ValueError: an attribute that is wanted is not among them.
@@ -175,35 +154,25 @@ class Export(enum.Enum):
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """The arguments that the loader adds to PyG's, checked once.
-
-    Attributes:
-        macrobatch_size, fetch_size: B and F, "auto", or "all" of an epoch and of a macrobatch.
-        memory_budget: bytes; None means a share of the memory that is free at construction.
-        prefetch: macrobatches that are prepared ahead.
-        threads: at most this many threads work; torch's number if None.
-        export: the form of the batches.
-        reading: which attributes native batches carry, and where those lie.
-        feature_cache: bytes for rows of other hosts; None for no cache.
-        aggregation_cache: aggregates that stand for the last hop, or None.
-        embedding: tables of learned rows, or None.
-        history: caches from which rows of halo nodes come, or None.
+    """The arguments that a loader adds to PyG's, checked once.
 
     Raises:
-        TypeError, ValueError: an argument that cannot be, or two that contradict each other.
+        TypeError, ValueError: an argument is wrong, or two contradict each other.
     """
 
+    #: macrobatch_size, fetch_size: B and F, "auto", or "all" of an epoch and of a macrobatch
     macrobatch_size: Size = "auto"
     fetch_size: Size = "auto"
-    memory_budget: int | None = None
-    prefetch: int = 0
-    threads: int | None = None
-    export: Export = Export.PYG
+    memory_budget: int | None = None  # bytes; None means a share of the memory that is free at construction
+    prefetch: int = 0  # macrobatches that are prepared ahead
+    threads: int | None = None  # at most this many threads work; torch's number if None
+    export: Export = Export.PYG  # the form of the batches
+    #: which attributes native batches carry, and where those lie
     reading: Reading = field(default_factory=Reading)
-    feature_cache: int | None = None
-    aggregation_cache: AggregationCache | None = None
-    embedding: Embedding | None = None
-    history: HistoricalCaches | None = None
+    feature_cache: int | None = None  # bytes for rows of other hosts; None for no cache
+    aggregation_cache: AggregationCache | None = None  # aggregates that stand for the last hop, or None
+    embedding: Embedding | None = None  # tables of learned rows, or None
+    history: HistoricalCaches | None = None  # caches from which rows of halo nodes come, or None
 
     @classmethod
     def of(
@@ -222,7 +191,7 @@ class LoaderOptions:
         embedding: Embedding | None = None,
         history: HistoricalCaches | None = None,
     ) -> LoaderOptions:
-        """Returns the options that the arguments of a loader make. They have the loader's names.
+        """Makes the options from a loader's arguments, which have the same names.
 
         Bytes may be a text. ``export``, ``features`` and ``attributes`` are names.
         """
@@ -270,7 +239,6 @@ def _plain(value: Any) -> Any:
 
 
 def _export(export: str) -> Export:
-    """Returns the form of that name."""
     try:
         return Export(export)
     except ValueError:
@@ -285,15 +253,7 @@ def refuse_what_does_not_go_together(
     kwargs: dict[str, Any],
     transform_sampler_output: Any,
 ) -> None:
-    """Raises ValueError for arguments that contradict each other.
-
-    Args:
-        options: the arguments that the loader adds to PyG's.
-        choice: the rules of its sampler.
-        direction: the direction that its sampler works in.
-        kwargs: the arguments of DataLoader.
-        transform_sampler_output: that of PyG.
-    """
+    """Raises ValueError for arguments that contradict each other."""
     if options.prefetch and kwargs.get("num_workers", 0) > 0:
         raise ValueError(
             f"prefetch={options.prefetch} is for the loader's own thread; with "
@@ -346,7 +306,6 @@ def _refuse_beside_aggregates(choice: NeighborChoice) -> None:
 
 
 def refuse_exclusion_beside_aggregates(options: LoaderOptions, rules: LinkRules) -> None:
-    """Raises ValueError if edges are excluded that aggregates hold."""
     if options.aggregation_cache is not None and rules.exclude_seed_edges:
         raise ValueError(
             f"an aggregation cache holds aggregates over all neighbours of a node, the ends of links too; it "
@@ -379,12 +338,7 @@ _KEYWORDS = {"input_id", "custom_cls", *inspect.signature(DataLoader).parameters
 
 
 def refuse_unknown(loader: DataLoader, kwargs: Mapping[str, Any]) -> None:
-    """Raises TypeError for a keyword that neither a loader nor DataLoader takes.
-
-    Args:
-        loader: the loader that is being made.
-        kwargs: the arguments that its signature does not name.
-    """
+    """Raises TypeError for a keyword that neither a loader nor DataLoader takes."""
     for name in kwargs:
         if name not in _KEYWORDS:
             raise TypeError(
@@ -394,12 +348,10 @@ def refuse_unknown(loader: DataLoader, kwargs: Mapping[str, Any]) -> None:
 
 
 def is_partitioned(data: Any) -> bool:
-    """Returns whether a graph is partitioned over ranks."""
     return isinstance(data, (tuple, list)) and any(getattr(one, "is_partitioned", False) for one in data)
 
 
 def worker_arguments(loader: DataLoader) -> dict[str, Any]:
-    """Returns the arguments that the worker processes' own DataLoader takes over."""
     return {
         "num_workers": loader.num_workers,
         "persistent_workers": loader.persistent_workers,

@@ -22,8 +22,8 @@ from torch_geometric.sampler.base import SubgraphType
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import MeasureCost
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
-from pyg_batchgnn.loader.inputs import Inputs, InputsRequest, InputsT, StepInputs
 from pyg_batchgnn.loader.link_negatives import LinkPlace
+from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT, StepInputs
 from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
 from pyg_batchgnn.loader.position import Remainder, order_of
 from pyg_batchgnn.loader.prefetch import World, drain
@@ -46,79 +46,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.embed import Embedding, Step
     from pyg_batchgnn.store import DistGraphStore
 
-# Numbering ########################################################################################
-
-
-#: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
-NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]
-
-_NONE = torch.empty(0, dtype=torch.int64)
-
-
-def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
-    """Returns the steps: a sampler that holds the whole graph needs no internal ids."""
-    return steps
-
-
-# Embedding steps ##################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class EmbeddingSteps:
-    """Plans the steps of a loader's macrobatches, and notes the step of each batch.
-
-    Attributes:
-        embedding: the tables.
-        comm: the communicator that samples; None in one process.
-        internal: returns the internal ids of a minibatch's nodes of a type, given by number.
-    """
-
-    embedding: Embedding
-    comm: Communicator | None
-    internal: Callable[[int, Tensor], Tensor]
-
-    @classmethod
-    def of(cls, data: Any, options: LoaderOptions, num_workers: int) -> EmbeddingSteps | None:
-        """Returns what plans the steps of a loader; None if it has no tables.
-
-        Args:
-            data: the graph of the loader.
-            options: of the loader.
-            num_workers: its worker processes.
-
-        Raises:
-            ValueError: the tables are of another graph, or worker processes make the batches.
-        """
-        embedding = options.embedding
-        if embedding is None:
-            return None
-        if num_workers:
-            raise ValueError(
-                f"embedding is for the loader's own thread; with num_workers={num_workers} the steps of the "
-                f"tables would be planned in other processes: use prefetch=1 and threads"
-            )
-        embedding.check_graph(data)
-        if not is_partitioned(data):
-            return cls(embedding, None, embedding.owners.internal_ids)
-        graph: DistGraphStore = data[1]
-        if graph.topology is None:
-            return cls(embedding, graph.comm, lambda _, node: node)
-        return cls(embedding, graph.comm, lambda number, node: graph.internal_ids(node, number))
-
-    def plan(self, minibatches: Sequence[SampledMinibatch], item: WorkItem) -> list[Step]:
-        """Tells the owners which rows the steps of a macrobatch need; collective."""
-        wanted = [
-            [self.internal(number, one.node) for number, one in enumerate(minibatch.nodes)]
-            for minibatch in minibatches
-        ]
-        return self.embedding.plan(wanted, self.comm, item.epoch, item.number)
-
-    def noted(self, batch: Any, step: Step) -> Any:
-        """Notes the step of a batch, and returns the batch."""
-        self.embedding.attach(batch, step)
-        return batch
-
-
 # Pipeline #########################################################################################
 
 
@@ -129,26 +56,18 @@ Now = Callable[[Callable[[], Any]], Any]
 
 
 def immediately(work: Callable[[], T]) -> T:
-    """Does a piece of work on the calling thread."""
     return work()
 
 
 class Pipeline:
-    """Makes batches.
+    """Makes batches: samples, fetches and exports macrobatches.
 
-    Over ranks making a macrobatch is collective: every rank makes the same ones, each its own
-    share.
+    Over ranks this is collective: every rank makes the same macrobatches, each its own share.
 
     Args:
         inputs: what the loader's positions stand for, by original id.
-        sampler: samples macrobatches.
-        fetcher: fetches attributes for groups of minibatches; None if the exporter reads them
-            itself.
-        exporter: turns minibatches into batches.
+        fetcher: fetches attributes for groups of minibatches; None if the exporter reads them.
         num_nodes: the number of nodes of each type, above all ids that the sampler returns.
-
-    Attributes:
-        embedding: plans the steps of embedding tables; None without them.
     """
 
     def __init__(
@@ -178,11 +97,9 @@ class Pipeline:
         return minibatches
 
     def sample_uncounted(self, item: WorkItem) -> list[SampledMinibatch]:
-        """Samples a macrobatch, which the statistics do not count."""
         return self._sampled(item, self.inputs.take(item, self.sampler.seed))
 
     def _sampled(self, item: WorkItem, inputs: Sequence[StepInputs]) -> list[SampledMinibatch]:
-        """Samples the macrobatch of some inputs."""
         internal = [one.internal for one in inputs if one.internal is not None]
         seeds = MacrobatchSeeds(
             item.epoch,
@@ -203,10 +120,7 @@ class Pipeline:
         A fetch group is fetched when its first batch is asked for. Attributes that the exporter
         reads are read when their batch is asked for.
 
-        Args:
-            item: the macrobatch.
-            fetch_size: minibatches per fetch group.
-            now: samples and fetches, both of which are collective over ranks.
+        ``now``: samples and fetches, both of which are collective over ranks.
         """
         sampled = now(functools.partial(self.sample, item))
         if self.embedding is None:
@@ -218,7 +132,7 @@ class Pipeline:
     def _finished(
         self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Now
     ) -> Iterator[Any]:
-        """Makes the batches of a macrobatch that has been sampled; takes over the list."""
+        """Makes the batches of a sampled macrobatch; empties the list."""
         if self.fetcher is None:
             yield from map(self._export, drain(sampled))
         number = 0
@@ -240,7 +154,6 @@ class Pipeline:
         return self.counted(self.exporter.from_output(out))
 
     def counted(self, exported: Exported) -> Any:
-        """Counts what making a batch took, and returns the batch."""
         if exported.counters is not None:
             self.book.add(exported.counters)
         return exported.batch
@@ -265,71 +178,116 @@ class Pipeline:
         return fetched.minibatches
 
 
+# Embedding steps ##################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingSteps:
+    """Plans the learned rows of each step of a macrobatch, and notes the step of each batch."""
+
+    embedding: Embedding  # the tables
+    comm: Communicator | None  # the communicator that samples; None in one process
+    #: returns the internal ids of a minibatch's nodes of a type, given by number
+    internal: Callable[[int, Tensor], Tensor]
+
+    @classmethod
+    def of(cls, data: Any, options: LoaderOptions, num_workers: int) -> EmbeddingSteps | None:
+        """Makes the planner of a loader's steps; None if the loader has no tables.
+
+        Raises:
+            ValueError: the tables are of another graph, or worker processes make the batches.
+        """
+        embedding = options.embedding
+        if embedding is None:
+            return None
+        if num_workers:
+            raise ValueError(
+                f"embedding is for the loader's own thread; with num_workers={num_workers} the steps of the "
+                f"tables would be planned in other processes: use prefetch=1 and threads"
+            )
+        embedding.check_graph(data)
+        if not is_partitioned(data):
+            return cls(embedding, None, embedding.owners.internal_ids)
+        graph: DistGraphStore = data[1]
+        if graph.topology is None:
+            return cls(embedding, graph.comm, lambda _, node: node)
+        return cls(embedding, graph.comm, lambda number, node: graph.internal_ids(node, number))
+
+    def plan(self, minibatches: Sequence[SampledMinibatch], item: WorkItem) -> list[Step]:
+        """Tells the owners which rows the steps of a macrobatch need; collective."""
+        wanted = [
+            [self.internal(number, one.node) for number, one in enumerate(minibatch.nodes)]
+            for minibatch in minibatches
+        ]
+        return self.embedding.plan(wanted, self.comm, item.epoch, item.number)
+
+    def noted(self, batch: Any, step: Step) -> Any:
+        self.embedding.attach(batch, step)
+        return batch
+
+
+# Numbering ########################################################################################
+
+
+#: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
+NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]
+
+NO_IDS = torch.empty(0, dtype=torch.int64)
+
+
+def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
+    return steps
+
+
 # Setup ############################################################################################
 
 
 class StepFollower(Protocol):
-    """A listener to what a loader hands out, on the thread of the user."""
+    """Hears, on the user's thread, which minibatches a loader hands out."""
 
     def begin_step(self, epoch: int, step: int, key: int) -> None:
-        """Hears that a minibatch is handed out.
+        """Hears that a minibatch with this key is handed out."""
 
-        Args:
-            epoch: the number of the epoch.
-            step: the number of the step in the epoch.
-            key: the key of the minibatch.
-        """
-
-    def end_epoch(self) -> None:
-        """Hears that the last step of an epoch has ended."""
+    def end_epoch(self) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Composition:
-    """The parts that a loader is composed of.
+    """The parts that a loader is composed of."""
 
-    Attributes:
-        schedule: which seeds the steps of an epoch have.
-        number: finds the internal ids of the seeds of the schedule's steps.
-        pipeline: makes the batches of an epoch.
-        number_any: finds the internal ids of any seeds.
-        calls: makes the batches of ``loader(index)``, whose seeds may be any.
-        cost: measures what attributes take.
-        samplers: all samplers; they have one seed.
-        shape: returns what decides, beside seed, epoch and schedule, which minibatches a loader
-            has.
-        follower: is told of every step, or None.
-    """
-
-    schedule: SeedSchedule
-    number: NumberSeeds
-    pipeline: Pipeline
-    number_any: NumberSeeds
-    calls: Pipeline
-    cost: MeasureCost
-    samplers: Sequence[Sampler]
+    schedule: SeedSchedule  # which seeds the steps of an epoch have
+    pipeline: Pipeline  # makes the batches of an epoch
+    cost: MeasureCost  # measures what attributes take
+    samplers: Sequence[Sampler]  # all samplers; they have one seed
+    #: returns what decides, beside seed, epoch and schedule, which minibatches a loader has
     shape: Callable[[NodeLoader], dict[str, Any]]
-    follower: StepFollower | None = None
+    #: makes the batches of ``loader(index)``, whose seeds may be any; None if ``pipeline`` does
+    any_pipeline: Pipeline | None = None
+    number: NumberSeeds = as_they_are  # finds the internal ids of the seeds of the schedule's steps
+    number_any: NumberSeeds = as_they_are  # finds the internal ids of any seeds
+    follower: StepFollower | None = None  # is told of every step, or None
+
+    @property
+    def calls(self) -> Pipeline:
+        """Makes the batches of ``loader(index)``."""
+        return self.any_pipeline or self.pipeline
 
 
 class Setup(Protocol):
     """Composes a loader of a graph that is held whole, or of one partitioned over ranks."""
 
     @property
-    def world(self) -> World:
-        """The processes that make macrobatches together."""
+    def world(self) -> World: ...
 
     @property
-    def choice(self) -> NeighborChoice:
-        """The rules by which neighbours are chosen."""
+    def choice(self) -> NeighborChoice: ...
 
     @property
     def plan(self) -> MinibatchPlan:
         """The plan that the user asked for, with its last hop where aggregates stand for it."""
 
     @property
-    def direction(self) -> Direction:
-        """The direction in which neighbours are looked for."""
+    def direction(self) -> Direction: ...
 
     @property
     def node_sampler(self) -> Any:
@@ -344,24 +302,20 @@ class Setup(Protocol):
         """The place of the graph whose links are visited."""
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Returns those arguments of DataLoader that mean something here.
+        """Returns the arguments of DataLoader that are used here.
 
         Raises:
             ValueError: an argument that is not possible here.
         """
 
-    def take_inputs(self, request: InputsRequest[InputsT]) -> InputsT:
-        """Returns what the loader's minibatches begin with, checked, and keeps it."""
+    def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
+        """Checks and keeps what the loader's minibatches begin with."""
 
     def compose(self, loader: NodeLoader) -> Composition:
         """Makes the parts of a loader whose arguments PyG's constructor has stored."""
 
     def graph(self, data: Any) -> Any:
-        """Returns the graph with its features ``x`` as `AllNodes` takes them.
-
-        Args:
-            data: the object that attributes are read from.
-        """
+        """Returns the graph with its features ``x`` as `AllNodes` takes them."""
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> None:
         """Lets the pipeline read attributes from another object, ``loader.data``.
@@ -372,7 +326,6 @@ class Setup(Protocol):
 
 
 def step_shape(loader: NodeLoader) -> StepShape:
-    """Returns what the minibatches of a loader are cut by."""
     assert loader.batch_size is not None
     remainder = Remainder.DROP if loader.drop_last else Remainder.KEEP
     return StepShape(loader.batch_size, remainder, order_of(loader))
@@ -388,16 +341,7 @@ def shape_of(
 ) -> dict[str, Any]:
     """Returns what decides, beside seed, epoch and schedule, which minibatches a loader has.
 
-    Args:
-        plan: what is sampled.
-        rules: what else the sampler goes by; see `rules_of`.
-        num_nodes: the number of nodes of each type.
-        num_edges: the number of edges of all relations.
-        inputs: the seeds.
-        loader: has the rule by which they are cut.
-
-    Returns:
-        Values that JSON can hold.
+    JSON can hold the values.
     """
     return {
         "num_nodes": list(num_nodes),
@@ -412,10 +356,7 @@ def shape_of(
 
 
 def rules_of(choice: NeighborChoice, direction: Direction) -> dict[str, Any]:
-    """Returns the rules of a sampler that its plan does not say, without those of the default.
-
-    JSON can hold them.
-    """
+    """Returns the rules of a sampler that its plan lacks and that are not the default, as JSON."""
     found: dict[str, Any] = {}
     if choice.time_attr is not None:
         found["time_attr"] = choice.time_attr

@@ -40,11 +40,9 @@ class ThreadExecutor:
         _OPEN.add(self)
 
     def start(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Starts a piece of work; see `Executor`."""
         return self._thread.start(functools.partial(self._work, work)).wait
 
     def close(self, wait: bool) -> None:
-        """Ends the thread; see `Executor`."""
         self._closed = True
         self._thread.stop(None if wait else 0.0)
 
@@ -99,10 +97,7 @@ def drain(made: list[T]) -> Iterator[T]:
 
 
 def _in_mode(wants_grad: bool, make: Callable[[Item], T], item: Item) -> T:
-    """Works in the consumer's gradient mode.
-
-    A thread has a mode of its own, which begins as enabled.
-    """
+    """Works in the consumer's gradient mode, since each thread has a mode of its own."""
     with torch.set_grad_enabled(wants_grad):
         return make(item)
 
@@ -114,65 +109,35 @@ def _in_mode(wants_grad: bool, make: Callable[[Item], T], item: Item) -> T:
 MAX_AUTO = 32
 
 
-class World(Protocol):
-    """The processes that make a loader's macrobatches together.
+class World:
+    """The processes that make a loader's macrobatches together: here this one, alone."""
 
-    Attributes:
-        rank: this process.
-        size: the number of processes.
-        collective: True if making a macrobatch takes all processes, which then have to do
-            everything in the same order.
-    """
-
-    rank: int
-    size: int
-    collective: bool
+    size: int = 1  # the number of processes
+    #: True if making a macrobatch takes all processes, which then have to do everything in the same
+    #: order
+    collective: bool = False
 
     def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
         """Raises AgreementError unless the arguments are the same everywhere."""
 
     def gather(self, value: Any) -> list[Any]:
         """Returns the values of all processes, by rank."""
-
-    def seed(self, given: int | None) -> int:
-        """Returns the given seed, or one that is drawn and is the same everywhere."""
-
-    def max_macrobatch(self, steps: int | None) -> int:
-        """Returns the largest macrobatch that "auto" stands for, in an epoch of ``steps`` steps."""
-
-    def now(self, work: Callable[[], T]) -> T:
-        """Does a piece of work after all that was started before."""
-
-    def executor(self) -> Executor:
-        """Makes what prepares macrobatches ahead, for one iterator."""
-
-
-class LocalWorld:
-    """A process that makes its macrobatches alone."""
-
-    rank, size, collective = 0, 1, False
-
-    def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
-        """Does nothing: one process agrees with itself."""
-
-    def gather(self, value: Any) -> list[Any]:
-        """Returns a list of the one value."""
         return [value]
 
     def seed(self, given: int | None) -> int:
-        """Returns the given seed, or one from torch's default generator."""
+        """Returns the given seed, or one that is drawn and is the same everywhere."""
         return drawn_seed() if given is None else given
 
     def max_macrobatch(self, steps: int | None) -> int:  # noqa: ARG002
-        """Returns `MAX_AUTO`."""
+        """Returns the largest macrobatch that "auto" stands for, in an epoch of ``steps`` steps."""
         return MAX_AUTO
 
     def now(self, work: Callable[[], T]) -> T:
-        """Does the work."""
+        """Does a piece of work after all that was started before."""
         return work()
 
     def executor(self) -> Executor:
-        """Makes a thread."""
+        """Makes what prepares macrobatches ahead, for one iterator."""
         return ThreadExecutor()
 
 

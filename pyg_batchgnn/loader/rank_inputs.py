@@ -1,4 +1,4 @@
-"""The beginning of a loader over ranks: its stores, the seeds that each rank trains, and links."""
+"""The inputs of a loader over ranks: its stores, the seeds that each rank trains, and its links."""
 
 from __future__ import annotations
 
@@ -14,40 +14,23 @@ from torch import Tensor
 
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator, Handle
-from pyg_batchgnn.loader.inputs import NodeInputs, OwnerNodes, OwnPositions
-from pyg_batchgnn.loader.link_inputs import (
-    RelationLinks,
-    described,
-    links_sum,
-)
+from pyg_batchgnn.loader.link_inputs import RelationLinks, described, links_sum
 from pyg_batchgnn.loader.link_negatives import LinksHere, PlannedNegatives, WantedNegatives
+from pyg_batchgnn.loader.node_inputs import NodeInputs, OwnerNodes, OwnPositions
 from pyg_batchgnn.loader.options import Features, SamplingRequest
-from pyg_batchgnn.loader.pipeline import (
-    _NONE,
-    NumberSeeds,
-)
-from pyg_batchgnn.loader.prefetch import Executor, T, drawn_seed
+from pyg_batchgnn.loader.pipeline import NO_IDS, NumberSeeds
+from pyg_batchgnn.loader.prefetch import Executor, T, World, drawn_seed
 from pyg_batchgnn.loader.schedule import ScheduleName, SeedStep
 from pyg_batchgnn.ops import keyed_permutation
 from pyg_batchgnn.partition import Part, send_rows
-from pyg_batchgnn.sample import (
-    RankFinder,
-    RankPlanner,
-)
-from pyg_batchgnn.store import (
-    DistFeatureStore,
-    DistGraphStore,
-    OwnRowFinder,
-    first_times_of_part,
-    own_edges,
-)
+from pyg_batchgnn.sample import RankFinder, RankPlanner
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, OwnRowFinder, first_times_of_part, own_edges
 from pyg_batchgnn.types import Relation
 
 _OF_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context")
 
 
 def partitioned_stores(data: Any) -> tuple[DistFeatureStore, DistGraphStore]:
-    """Returns the two stores of a partitioned graph, checked."""
     features, graph = data
     if not isinstance(features, DistFeatureStore) or not isinstance(graph, DistGraphStore):
         raise TypeError(
@@ -62,7 +45,7 @@ def partitioned_stores(data: Any) -> tuple[DistFeatureStore, DistGraphStore]:
 def refuse_over_ranks(request: SamplingRequest, features: Features, kwargs: dict[str, Any]) -> None:
     """Raises ValueError for what a loader over ranks cannot do.
 
-    ``kwargs`` are those of DataLoader.
+    ``kwargs`` go to DataLoader.
     """
     if request.sampler is not None:
         raise ValueError("neighbor_sampler works in one process; over ranks give num_neighbors and seed")
@@ -77,7 +60,6 @@ def refuse_over_ranks(request: SamplingRequest, features: Features, kwargs: dict
 
 
 def without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Returns DataLoader's arguments without those of worker processes, and warns of them."""
     if kwargs.get("num_workers", 0) > 0:
         warnings.warn(
             f"num_workers={kwargs['num_workers']}: worker processes cannot talk to other ranks, so the "
@@ -105,7 +87,7 @@ def with_splits(graph: DistGraphStore, nodes: Any) -> Any:
 
 
 def _split_nodes(graph: DistGraphStore, node_type: str, name: str) -> Tensor:
-    """Returns the original ids of a split's nodes, ascending, on every rank; collective."""
+    """Returns the original ids of a split's nodes on all ranks, ascending; collective."""
     part = graph.part
     number = part.schema.type_number(node_type)
     own = part.splits.get(part.schema.node_groups[number], {})
@@ -118,12 +100,7 @@ def _split_nodes(graph: DistGraphStore, node_type: str, name: str) -> Tensor:
 
 
 def from_table(inputs: NodeInputs, internal: Tensor) -> NumberSeeds:
-    """Returns a function that finds internal ids in a table.
-
-    Args:
-        inputs: the loader's input nodes.
-        internal: [s] int64, by position in the input.
-    """
+    """Returns a function that finds internal ids in a table [s] int64, by position in the input."""
     return lambda steps: (replace(step, internal=internal[inputs.by_type(step.positions)]) for step in steps)
 
 
@@ -131,16 +108,12 @@ def looked_up(inputs: NodeInputs, graph: DistGraphStore) -> NumberSeeds:
     """Returns a function that asks the ranks for the internal ids of all steps at once; collective.
 
     It takes two rounds, whatever the number of types.
-
-    Args:
-        inputs: the loader's input nodes, by original id.
-        graph: the partitioned graph.
     """
 
     def number(steps: Iterable[SeedStep]) -> list[SeedStep]:
         steps = list(steps)
         positions = [inputs.by_type(step.positions) for step in steps]
-        every = torch.cat([_NONE, *positions])
+        every = torch.cat([NO_IDS, *positions])
         ids = graph.comm.run_job(lambda: _internal_ids(inputs, graph, every))
         parts = ids.split([one.numel() for one in positions])
         return [replace(step, internal=part) for step, part in zip(steps, parts, strict=True)]
@@ -149,7 +122,6 @@ def looked_up(inputs: NodeInputs, graph: DistGraphStore) -> NumberSeeds:
 
 
 def _internal_ids(inputs: NodeInputs, graph: DistGraphStore, positions: Tensor) -> Tensor:
-    """Returns the internal ids, [n] int64, of the input nodes at some positions. Collective."""
     node, of_type = inputs.node[positions], inputs.type_of(positions)
     places = {number: (of_type == number).nonzero().view(-1) for number in inputs.types}
     found = graph.internal_ids_by_type({number: node[place] for number, place in places.items()})
@@ -161,21 +133,15 @@ def _internal_ids(inputs: NodeInputs, graph: DistGraphStore, positions: Tensor) 
 
 @dataclass(frozen=True, eq=False)
 class OwnSeeds:
-    """The positions of a loader's input that belong to a rank.
+    """The positions of a loader's input that belong to a rank."""
 
-    Attributes:
-        positions: [S_r] int64, ascending.
-        internal: [S_r] int64, the internal ids of their nodes.
-    """
-
-    positions: Tensor
-    internal: Tensor
+    positions: Tensor  # [S_r] int64, ascending
+    internal: Tensor  # [S_r] int64, the internal ids of their nodes
 
     @classmethod
     def of(cls, part: Part, nodes: Sequence[OwnerNodes]) -> OwnSeeds:
-        """Finds which positions of a loader's input belong to a part."""
         finder = OwnRowFinder(part)
-        positions, internal, begin = [_NONE], [_NONE], 0
+        positions, internal, begin = [NO_IDS], [NO_IDS], 0
         for one in nodes:
             number = part.schema.type_number(one.node_type)
             own = finder.find(number, one.node)
@@ -191,21 +157,14 @@ class OwnSeeds:
 
 @dataclass(frozen=True, eq=False)
 class TrainedSeeds:
-    """A rank's seeds, and who trains those that it owns.
+    """The seeds that a rank trains."""
 
-    Attributes:
-        seeds: the seeds that this rank trains.
-        own: the seeds that it owns.
-        trainer: [S_r] int64, the rank that trains each of its own.
-    """
-
-    seeds: OwnSeeds
-    own: OwnSeeds
-    trainer: Tensor
+    seeds: OwnSeeds  # the seeds that this rank trains
+    own: OwnSeeds  # the seeds that it owns
+    trainer: Tensor  # [S_r] int64, the rank that trains each of its own
 
     @classmethod
     def by_owners(cls, own: OwnSeeds, rank: int) -> TrainedSeeds:
-        """Returns the seeds that a rank owns: it trains all of them."""
         return cls(own, own, torch.full_like(own.positions, rank))
 
     @classmethod
@@ -221,13 +180,12 @@ class TrainedSeeds:
 def balanced_trainers(counts: Sequence[int], hosts: Sequence[int], rank: int) -> Tensor:
     """Returns the rank that trains each of a rank's own seeds, [S_r] int64.
 
-    Ranks with too many give some to ranks with too few, to those of the same host first. It is a
-    keyed choice, so those that are given away are of all types and from everywhere. It does not
-    depend on the loader's seed.
+    Ranks with too many seeds give some to ranks with too few, to ranks of the same host first. A
+    key decides which ones, so they are of all types and from everywhere. The loader's seed does not
+    matter.
 
     Args:
         counts: the number of seeds that each rank owns.
-        hosts: the host of each rank.
         rank: the owner.
     """
     given = torch.tensor(moved_seeds(counts, hosts)[rank])
@@ -243,9 +201,7 @@ def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:
     Afterwards their numbers differ by at most 1. As few seeds move as possible. Ranks of one host
     give to each other first.
 
-    Args:
-        counts: the number of seeds that each rank owns.
-        hosts: the host of each rank.
+    ``counts``: the number of seeds that each rank owns.
     """
     ranks, every = range(len(counts)), sum(counts)
     richest = sorted(ranks, key=lambda rank: -counts[rank])[: every % len(counts)]
@@ -266,23 +222,17 @@ def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:
 
 @dataclass(frozen=True, eq=False)
 class LinksOverRanks:
-    """The place of a graph over ranks; see `LinkPlace`. All methods are collective.
+    """The links of a graph over ranks. All methods are collective."""
 
-    Attributes:
-        store: the graph. If its topology is on every rank, that is the graph of the inputs.
-        schedule: the schedule of the loader.
-    """
-
-    store: DistGraphStore
-    schedule: ScheduleName
+    store: DistGraphStore  # the graph. If its topology is on every rank, that is the graph of the inputs.
+    schedule: ScheduleName  # the schedule of the loader
 
     def agree(self, all_edges: Mapping[Relation, bool]) -> None:
-        """Raises AgreementError unless all ranks mean links of the same relations."""
         said = [[*relation, "all edges" if every else "given"] for relation, every in all_edges.items()]
         self.store.comm.check_agreement({"edge_label_index": said})
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
-        """Returns this rank's own edges as links.
+        """Returns this rank's edges as links.
 
         Raises:
             ValueError: ranks would need the edges of others.
@@ -300,7 +250,7 @@ class LinksOverRanks:
         return RelationLinks(relation, own.index, here=OwnPositions(own.edge, own.total, digest))
 
     def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
-        """Plans the negatives.
+        """Agrees on the links and plans their negatives.
 
         Raises:
             AgreementError: ranks want different negatives, or have different links, labels or
@@ -322,7 +272,6 @@ class LinksOverRanks:
 
 
 def _settings(wanted: WantedNegatives) -> dict[str, Any]:
-    """Returns what ranks must agree on before they plan negatives; JSON can hold it."""
     links, sampling = wanted.links.items(), wanted.sampling.items()
     return {
         "edge_label_index": [[*relation, len(one), one.digest] for relation, one in links],
@@ -360,8 +309,8 @@ def cached_store(cache: AggregationCache, features: DistFeatureStore) -> DistFea
 class RankExecutor:
     """The communicator's thread, for work in which all ranks take part.
 
-    What was started runs to its end also after `close`. So ranks that stop at the same minibatch
-    have made the same exchanges.
+    What was started runs to its end even after `close`, so that ranks that stop at the same
+    minibatch have made the same exchanges.
     """
 
     def __init__(self, comm: Communicator) -> None:
@@ -369,50 +318,41 @@ class RankExecutor:
         self._started: list[Handle[Any]] = []
 
     def start(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Starts a piece of work; see `Executor`."""
         handle = self._comm.start_job(work)
         self._started = [*(one for one in self._started if not one.done()), handle]
         return handle.wait
 
     def close(self, wait: bool) -> None:
-        """Waits for what was started, if told to; see `Executor`."""
         for handle in self._started if wait else ():
             # The next use of the communicator tells of a failure.
             with contextlib.suppress(Exception):
                 handle.wait()
 
 
-class RankWorld:
+class RankWorld(World):
     """The ranks of a communicator. All methods but `now` and `executor` are collective."""
 
     collective = True
 
     def __init__(self, comm: Communicator) -> None:
-        self.rank, self.size, self._comm = comm.rank, comm.size, comm
+        self.size, self._comm = comm.size, comm
 
     def agree(self, arguments: Callable[[], Mapping[str, Any]]) -> None:
-        """Raises AgreementError unless the arguments are the same on every rank."""
         self._comm.run_job(lambda: self._comm.check_agreement(arguments()))
 
     def gather(self, value: Any) -> list[Any]:
-        """Returns the values of all ranks."""
         return self._comm.all_gather_json(value)
 
     def seed(self, given: int | None) -> int:
-        """Returns the given seed, or the one that rank 0 draws.
-
-        Every rank draws one, so that the ranks' generators stay in step.
-        """
+        """Every rank draws a seed, so that the ranks' generators stay in step. Rank 0's counts."""
         return int(self._comm.broadcast(torch.tensor([drawn_seed()]))) if given is None else given
 
     def max_macrobatch(self, steps: int | None) -> int:
-        """Returns the steps of an epoch: a larger macrobatch saves rounds."""
+        """Returns the steps of an epoch, since larger macrobatches save rounds."""
         return max(1, steps or 0)
 
     def now(self, work: Callable[[], T]) -> T:
-        """Does the work as one job of the communicator."""
         return self._comm.run_job(work)
 
     def executor(self) -> Executor:
-        """Makes an executor on the communicator's thread."""
         return RankExecutor(self._comm)

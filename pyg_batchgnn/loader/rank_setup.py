@@ -15,7 +15,7 @@ from pyg_batchgnn.fetch import CacheRequest, RemoteFetcher, SeedShare
 from pyg_batchgnn.history import HaloSampler, OwnRowFetcher
 from pyg_batchgnn.loader.budget import AttributeCost
 from pyg_batchgnn.loader.export import BlockExporter, Exporter, NativeExporter
-from pyg_batchgnn.loader.inputs import InputRequest, Inputs, InputsRequest, InputsT, NodeInputs
+from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT, NodeInputs, NodeRequest
 from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest
 from pyg_batchgnn.loader.pipeline import (
     Composition,
@@ -61,7 +61,6 @@ from pyg_batchgnn.store import (
     Sortedness,
     TimeOrder,
     Times,
-    TypedGraph,
     WeightSums,
     own_sums,
     replicate_attribute,
@@ -69,150 +68,11 @@ from pyg_batchgnn.store import (
 )
 from pyg_batchgnn.types import NODES, Group
 
-# Rank sampling ####################################################################################
-
-
-RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler | HaloSampler
-#: The times of a rank's part, or of the whole graph if the rank has the whole topology.
-RankTimes: TypeAlias = PartTimes | Times
-
-
-@dataclass(frozen=True, eq=False)
-class RankSamplers:
-    """The samplers of one loader on one rank.
-
-    Attributes:
-        scheduled: samples the seeds of the schedule.
-        any: samples seeds of any rank.
-    """
-
-    scheduled: RankSampler
-    any: RankSampler
-
-
-@dataclass(frozen=True, eq=False)
-class RankSampling:
-    """The rules by which ranks sample a graph together, and the arrays that the rules need.
-
-    Attributes:
-        graph: the partitioned graph.
-        choice: the rules by which neighbours are chosen.
-        plan: the plan that the user asked for.
-        times: the times of the graph if sampling is temporal.
-        orders: by relation, the time order of the edges that the rank samples, or None: of its own
-            in-edges, or of all edges if it has the whole topology.
-        weights: by relation, the sums of the weights of these edges, or None.
-    """
-
-    graph: DistGraphStore
-    choice: NeighborChoice
-    plan: SamplingPlan
-    times: RankTimes | None = None
-    orders: Sequence[TimeOrder | None] = ()
-    weights: Sequence[WeightSums | None] = ()
-
-    @classmethod
-    def of(cls, features: DistFeatureStore, graph: DistGraphStore, request: SamplingRequest) -> RankSampling:
-        """Reads what the rules need from the stores. Collective.
-
-        Raises:
-            TypeError, ValueError: the rules do not fit the graph.
-        """
-        choice, schema = request.choice, graph.part.schema
-        plan = choice.plan(request.num_neighbors, request.replace, schema)
-        rules = _OwnRules(features) if graph.topology is None else _HostRules(features, graph.topology.graph)
-        times: RankTimes | None = None
-        orders: Sequence[TimeOrder | None] = (None,) * schema.num_relations
-        if choice.time_attr is not None:
-            times, orders = rules.times(choice.time_attr, choice.sortedness)
-        weights = () if choice.weight_attr is None else rules.weights(choice.weight_attr, orders)
-        return cls(graph, choice, plan, times, orders, weights)
-
-    def samplers(
-        self,
-        plan: SamplingPlan,
-        seed: int,
-        threads: int | None,
-        layout: Layout,
-        *,
-        own: bool,
-        excluding: bool,
-    ) -> RankSamplers:
-        """Makes the samplers.
-
-        Args:
-            plan: the plan that is sampled by.
-            seed: the key of every random choice.
-            threads: at most this many threads work; torch's number if None.
-            layout: the form of the edges.
-            own: True if every seed of the schedule is a node of its rank's own part.
-            excluding: True if seeds may have excluded pairs.
-        """
-        if self.graph.topology is not None:
-            whole = MacrobatchSampler(
-                self.graph.topology.graph,
-                plan,
-                seed,
-                threads,
-                layout,
-                times=self.orders,
-                weights=self.weights,
-            )
-            return RankSamplers(whole, whole)
-        sampler = PartitionedSampler(
-            self.graph.part,
-            self.graph.comm,
-            plan,
-            seed,
-            threads,
-            layout,
-            times=self.orders,
-            weights=self.weights,
-            seeds_are_own=own,
-            excluding=excluding,
-        )
-        return RankSamplers(sampler, sampler.of_any_seeds())
-
-
-@dataclass(frozen=True)
-class _OwnRules:
-    """The times and weights of a rank's own in-edges. All methods are collective."""
-
-    features: DistFeatureStore
-
-    def times(self, name: str, sortedness: Sortedness) -> tuple[RankTimes, Sequence[TimeOrder | None]]:
-        """Returns the times in an attribute, and the order of the edges of each relation."""
-        times = PartTimes.of(self.features, name)
-        return times, times.orders(sortedness)
-
-    def weights(self, name: str, orders: Sequence[TimeOrder | None]) -> Sequence[WeightSums | None]:
-        """Returns the sums of the weights in an attribute by relation."""
-        return own_sums(self.features, name, orders)
-
-
-@dataclass(frozen=True)
-class _HostRules:
-    """The times and weights of all edges; see `_OwnRules`."""
-
-    features: DistFeatureStore
-    graph: TypedGraph
-
-    def times(self, name: str, sortedness: Sortedness) -> tuple[RankTimes, Sequence[TimeOrder | None]]:
-        times = Times.of(name, replicate_attribute(self.features, name), self.graph.rows_by_group)
-        return times, times.orders(self.graph, sortedness)
-
-    def weights(self, name: str, orders: Sequence[TimeOrder | None]) -> Sequence[WeightSums | None]:
-        return sum_weights(name, replicate_attribute(self.features, name), self.graph, orders)
-
-
-# Trained seeds ####################################################################################
-
-
-# Rank setup #######################################################################################
+# Setup ############################################################################################
 
 
 class RankSetup:
-    """Composes the loader of a rank; see `Setup`. All of it is collective."""
+    """Composes the loader of one rank. All methods are collective."""
 
     node_sampler = None
     link_rules = LinkRules()
@@ -223,7 +83,8 @@ class RankSetup:
         self.world, self.choice = RankWorld(self._graph.comm), request.choice
         self._schedule_name = request.schedule or ScheduleName.LOCAL
         # After what another loader prepares. Times and weights take exchanges of their own.
-        self.world.agree(lambda: {"schedule": self._schedule_name.value, **self._given_rules()})
+        given = {"is_sorted": self.choice.sortedness is Sortedness.PROMISED, **self._rules()}
+        self.world.agree(lambda: {"schedule": self._schedule_name.value, **given})
         self._request, self._options = request, options
         self._sampling = RankSampling.of(self._features, self._graph, request)
         self.plan = self._sampling.plan
@@ -232,13 +93,12 @@ class RankSetup:
         self.link_place = LinksOverRanks(self._graph, self._schedule_name)
 
     def dataloader_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Returns all arguments but those of worker processes."""
         refuse_over_ranks(self._request, self._options.reading.features, kwargs)
         return without_workers(kwargs)
 
-    def take_inputs(self, request: InputsRequest[InputsT]) -> InputsT:
-        """Returns what minibatches begin with, checked; see `Setup`. Splits may name seed nodes."""
-        if isinstance(request, InputRequest):
+    def take_inputs(self, request: InputRequest[InputsT]) -> InputsT:
+        """Checks what minibatches begin with. A split may stand for its nodes."""
+        if isinstance(request, NodeRequest):
             request = dataclasses.replace(request, nodes=with_splits(self._graph, request.nodes))
         topology = self._graph.topology
         graph = self._graph.shape if topology is None else topology.graph
@@ -247,7 +107,6 @@ class RankSetup:
         return inputs
 
     def compose(self, loader: NodeLoader) -> Composition:
-        """Makes the parts of a loader; see `Setup`."""
         if loader.transform_sampler_output is not None:
             raise ValueError("transform_sampler_output is not possible over ranks; use transform")
         options, graph, inputs = self._options, self._graph, self._inputs
@@ -266,31 +125,25 @@ class RankSetup:
             self.world.now(lambda: fetcher.make_cache(request))
         return Composition(
             schedule,
-            self._number(trained.seeds),
             pipeline,
-            looked_up(inputs, graph) if self._looks_up(inputs) else as_they_are,
-            pipeline.with_sampler(samplers.any),
             functools.partial(_cost, fetcher.row_bytes, options.export),
             [samplers.scheduled, samplers.any],
             shape,
+            any_pipeline=pipeline.with_sampler(samplers.any),
+            number=self._number(trained.seeds),
+            number_any=looked_up(inputs, graph) if self._looks_up(inputs) else as_they_are,
         )
 
     def graph(self, data: Any) -> Any:  # noqa: ARG002
-        """Returns the stores; see `Setup`."""
         return self._features, self._graph
 
     def change_data(self, pipeline: Pipeline, loader: NodeLoader) -> NoReturn:  # noqa: ARG002
-        """Raises AttributeError."""
         raise AttributeError("a loader over ranks reads the stores that it was made with; make another one")
 
     # What ranks must agree on ####################################################################
 
     def _rules(self) -> dict[str, Any]:
         return rules_of(self.choice, self.direction)
-
-    def _given_rules(self) -> dict[str, Any]:
-        """Returns what decides which times and weights ranks exchange."""
-        return {**self._rules(), "is_sorted": self.choice.sortedness is Sortedness.PROMISED}
 
     def _arguments(self) -> dict[str, Any]:
         """Returns what must be the same on every rank, beside the shape of an epoch."""
@@ -317,7 +170,7 @@ class RankSetup:
 
     @property
     def _id_bounds(self) -> Sequence[int]:
-        """A number above all ids of each type. The internal ids of all types are one sequence."""
+        """Numbers above all ids of each type; the internal ids of all types are one sequence."""
         graph = self._graph
         return (
             graph.shape.num_nodes if graph.topology is not None else [graph.num_nodes] * graph.book.num_types
@@ -340,7 +193,6 @@ class RankSetup:
         return LocalSchedule(seeds.positions, counts, comm.rank, shape, lists)
 
     def _number(self, seeds: OwnSeeds) -> NumberSeeds:
-        """Returns what finds the internal ids of the schedule's seeds."""
         inputs = self._inputs
         if not self._looks_up(inputs):
             return as_they_are
@@ -355,7 +207,6 @@ class RankSetup:
         return self._graph.topology is None and isinstance(inputs, NodeInputs)
 
     def _fetcher(self) -> RemoteFetcher | OwnRowFetcher:
-        """Makes the fetcher of the attributes that batches carry."""
         cache, features, names = self._options.aggregation_cache, self._features, self._attributes()
         if cache is not None:
             features = cached_store(cache, features)
@@ -398,7 +249,7 @@ class RankSetup:
         return BlockExporter(form, self._inputs.info, custom_cls, self._options.threads)
 
     def _share(self, loader: NodeLoader, trained: TrainedSeeds) -> SeedShare:
-        """Returns which of this rank's nodes minibatches are made of."""
+        """Returns the share of this rank's nodes that are seeds."""
         is_global = self._schedule_name is ScheduleName.GLOBAL
         every = len(self._inputs) if is_global else trained.seeds.positions.numel()
         assert loader.batch_size is not None
@@ -408,14 +259,9 @@ class RankSetup:
 
 
 def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
-    """Returns what attributes take that are fetched from other ranks.
+    """Predicts what attributes take that come from other ranks.
 
     A remote row lies in the message that brought it and in the block.
-
-    Args:
-        row_bytes: the bytes of a node of each type.
-        export: the form of the batches.
-        sampled: some minibatches.
     """
 
     def attributes(one: SampledMinibatch) -> int:
@@ -430,7 +276,7 @@ def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMin
 
 
 class HistoricalSetup(RankSetup):
-    """Composes a loader that samples within a rank's part and its halo; see `Setup`."""
+    """Composes a loader that samples within a rank's part and its halo."""
 
     def __init__(self, data: Any, request: SamplingRequest, options: LoaderOptions) -> None:
         super().__init__(data, request, options)
@@ -441,7 +287,6 @@ class HistoricalSetup(RankSetup):
             raise ValueError(f"history is not possible: {because}")
 
     def compose(self, loader: NodeLoader) -> Composition:
-        """Makes the parts of a loader; see `Setup`."""
         return dataclasses.replace(super().compose(loader), follower=self._history)
 
     def _arguments(self) -> dict[str, Any]:
@@ -475,3 +320,101 @@ class HistoricalSetup(RankSetup):
         if any(group.is_edge for group in self._attributes()):
             return "edge attributes are not carried; give the names of node attributes as attributes"
         return None
+
+
+# Sampling #########################################################################################
+
+
+RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler | HaloSampler
+#: The times of a rank's part, or of the whole graph if the rank has the whole topology.
+RankTimes: TypeAlias = PartTimes | Times
+
+
+@dataclass(frozen=True, eq=False)
+class RankSamplers:
+    """The samplers of one loader on one rank."""
+
+    scheduled: RankSampler  # samples the seeds of the schedule
+    any: RankSampler  # samples seeds of any rank
+
+
+@dataclass(frozen=True, eq=False)
+class RankSampling:
+    """The rules by which ranks sample a graph together, and the arrays that the rules need."""
+
+    graph: DistGraphStore  # the partitioned graph
+    choice: NeighborChoice  # the rules by which neighbours are chosen
+    plan: SamplingPlan  # the plan that the user asked for
+    times: RankTimes | None = None  # the times of the graph if sampling is temporal
+    #: by relation, the time order of the edges that the rank samples, or None: of its own in-edges,
+    #: or of all edges if it has the whole topology
+    orders: Sequence[TimeOrder | None] = ()
+    weights: Sequence[WeightSums | None] = ()  # by relation, the sums of the weights of these edges, or None
+
+    @classmethod
+    def of(cls, features: DistFeatureStore, graph: DistGraphStore, request: SamplingRequest) -> RankSampling:
+        """Reads what the rules need from the stores. Collective.
+
+        Raises:
+            TypeError, ValueError: the rules do not fit the graph.
+        """
+        choice, schema = request.choice, graph.part.schema
+        plan = choice.plan(request.num_neighbors, request.replace, schema)
+        whole = None if graph.topology is None else graph.topology.graph
+        times: RankTimes | None = None
+        orders: Sequence[TimeOrder | None] = (None,) * schema.num_relations
+        weights: Sequence[WeightSums | None] = ()
+        if (name := choice.time_attr) is not None:
+            if whole is None:
+                times = own = PartTimes.of(features, name)
+                orders = own.orders(choice.sortedness)
+            else:
+                times = every = Times.of(name, replicate_attribute(features, name), whole.rows_by_group)
+                orders = every.orders(whole, choice.sortedness)
+        if (name := choice.weight_attr) is not None:
+            if whole is None:
+                weights = own_sums(features, name, orders)
+            else:
+                weights = sum_weights(name, replicate_attribute(features, name), whole, orders)
+        return cls(graph, choice, plan, times, orders, weights)
+
+    def samplers(
+        self,
+        plan: SamplingPlan,
+        seed: int,
+        threads: int | None,
+        layout: Layout,
+        *,
+        own: bool,
+        excluding: bool,
+    ) -> RankSamplers:
+        """Makes the samplers.
+
+        Args:
+            own: True if every seed of the schedule is a node of its rank's own part.
+            excluding: True if seeds may have excluded pairs.
+        """
+        if self.graph.topology is not None:
+            whole = MacrobatchSampler(
+                self.graph.topology.graph,
+                plan,
+                seed,
+                threads,
+                layout,
+                times=self.orders,
+                weights=self.weights,
+            )
+            return RankSamplers(whole, whole)
+        sampler = PartitionedSampler(
+            self.graph.part,
+            self.graph.comm,
+            plan,
+            seed,
+            threads,
+            layout,
+            times=self.orders,
+            weights=self.weights,
+            seeds_are_own=own,
+            excluding=excluding,
+        )
+        return RankSamplers(sampler, sampler.of_any_seeds())

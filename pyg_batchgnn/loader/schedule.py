@@ -22,11 +22,11 @@ from torch_geometric.loader import NodeLoader
 from pyg_batchgnn.loader.position import Order, Remainder, Run, all_states, as_positions, restored
 from pyg_batchgnn.ops import digest_text, minibatch_key, part_key
 
-# Schedule #########################################################################################
+# Global schedule ##################################################################################
 
 
 class ScheduleName(str, enum.Enum):
-    """The rule by which ranks share the seeds of an epoch."""
+    """The ways in which ranks share the seeds of an epoch."""
 
     LOCAL = "local"  # a rank trains those that it owns
     BALANCED = "balanced"  # every rank trains equally many, most of them its own
@@ -50,54 +50,38 @@ class ScheduleName(str, enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class SeedStep:
-    """The seed nodes of one step.
+    """The seed nodes of one step."""
 
-    Attributes:
-        positions: [S] int64, the positions of this rank's seeds in the loader's input; none if the
-            rank has none left.
-        seeds: the number of seeds of the step, on all ranks together.
-        internal: [S] int64, the seeds' internal ids if a partitioned graph is sampled, by node type
-            in the order of the schema.
-    """
-
+    #: [S] int64, the positions of this rank's seeds in the loader's input; none if the rank has
+    #: none left
     positions: Tensor
-    seeds: int
+    seeds: int  # the number of seeds of the step, on all ranks together
+    #: [S] int64, the seeds' internal ids if a partitioned graph is sampled, by node type in the
+    #: order of the schema
     internal: Tensor | None = None
 
     @classmethod
     def of(cls, positions: Tensor) -> SeedStep:
-        """Returns the step of one process that has these seeds."""
         return cls(positions, positions.numel())
 
 
 @dataclass(frozen=True)
 class StepShape:
-    """The rule by which an epoch's seeds are cut into minibatches.
+    """Cuts an epoch's seeds into minibatches."""
 
-    Attributes:
-        batch_size: the seed nodes of a rank's minibatch.
-        remainder: what becomes of the last seeds if they do not fill a step.
-        order: the order in which seeds are visited.
-    """
-
-    batch_size: int
-    remainder: Remainder
-    order: Order
+    batch_size: int  # the seed nodes of a rank's minibatch
+    remainder: Remainder  # what becomes of the last seeds if they do not fill a step
+    order: Order  # the order in which seeds are visited
 
     def batches(self, count: int) -> int:
-        """Returns the number of minibatches that ``count`` seeds make."""
         whole = count // self.batch_size
         return whole if self.remainder is Remainder.DROP else -(-count // self.batch_size)
 
 
 class SeedSchedule(Protocol):
-    """The steps of an epoch.
+    """The steps of an epoch."""
 
-    Attributes:
-        stride: the minibatches of the epoch that a step takes.
-    """
-
-    stride: int
+    stride: int  # the minibatches of the epoch that a step takes
 
     def length(self, skip: int = 0) -> int | None:
         """Returns the number of steps after ``skip`` minibatches, or None if it cannot be known."""
@@ -119,39 +103,27 @@ class SeedSchedule(Protocol):
 
 
 class AllSeeds:
-    """The candidates of a schedule over all seeds of the loader's input.
-
-    Args:
-        count: the number of seed nodes in the input.
-    """
+    """Schedules over all seeds of the loader's input."""
 
     def __init__(self, count: int) -> None:
         self._count = count
 
     def num_candidates(self) -> int:
-        """Returns the number of all seeds."""
         return self._count
 
     def candidates(self, which: Tensor) -> Tensor:
-        """Returns the same positions: all seeds are candidates."""
         return which
 
     def settings(self) -> dict[str, Any]:
-        """Returns the name of the schedule over ranks that has these minibatches."""
         return {"schedule": "global"}
 
 
 class GlobalSchedule(AllSeeds):
-    """The same minibatches for any number of ranks: rank g mod R trains minibatch g.
+    """Makes the same minibatches for any number of ranks: rank g mod R trains minibatch g, counted
+    from the first minibatch that is left. With `Remainder.DROP` the last minibatch is left out
+    if it is smaller, and then the last step if it has fewer than R minibatches.
 
-    The ranks are counted from the first minibatch that is left. With `Remainder.DROP` the last
-    minibatch is left out if it is smaller, and then the last step if it has fewer than R
-    minibatches.
-
-    Args:
-        count: the number of seed nodes in the loader's input.
-        rank, size: of the group.
-        shape: how minibatches are cut.
+    ``count``: the number of seed nodes in the loader's input.
     """
 
     def __init__(self, count: int, rank: int, size: int, shape: StepShape) -> None:
@@ -160,17 +132,14 @@ class GlobalSchedule(AllSeeds):
         self._batches = shape.batches(count)
 
     def length(self, skip: int = 0) -> int:
-        """Returns the number of steps after ``skip`` minibatches."""
         left = max(self._batches - skip, 0)
         drop = self._shape.remainder is Remainder.DROP
         return left // self.stride if drop else -(-left // self.stride)
 
     def end(self, skip: int) -> int:
-        """Returns how many minibatches of the epoch are done after its last step."""
         return min(self._batches, skip + self.length(skip) * self.stride)
 
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
-        """Returns the steps of a run."""
         visit = self._shape.order.visit(self._count, seed, run.epoch)
         firsts = range(run.skip, run.skip + self.length(run.skip) * self.stride, self.stride)
         for first in firsts:
@@ -179,7 +148,6 @@ class GlobalSchedule(AllSeeds):
             yield SeedStep(visit(begin, end), seeds)
 
     def _bounds(self, number: int) -> tuple[int, int]:
-        """Returns the places in the order where a minibatch begins and ends."""
         begin = min(number * self._shape.batch_size, self._count)
         return begin, min(begin + self._shape.batch_size, self._count)
 
@@ -198,8 +166,6 @@ class LocalSchedule:
     Args:
         own: [S_r] positions of this rank's seed nodes in the loader's input, in its order.
         counts: S_r of every rank.
-        rank: this rank.
-        shape: how minibatches are cut.
         lists: what decides, with the number of ranks, which list each rank has; JSON can hold it.
     """
 
@@ -218,15 +184,12 @@ class LocalSchedule:
         self._steps = max(map(shape.batches, self._counts), default=0)
 
     def length(self, skip: int = 0) -> int:
-        """Returns the number of steps after ``skip`` minibatches."""
         return max(self._steps - skip, 0)
 
     def end(self, skip: int) -> int:  # noqa: ARG002
-        """Returns the number of steps."""
         return self._steps
 
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:
-        """Returns the steps of a run."""
         # In a world of one rank the order is that of one process.
         key = seed if self._rank == 0 else part_key(seed, f"r{self._rank}")
         count = self.own.numel()
@@ -238,19 +201,15 @@ class LocalSchedule:
         return map(SeedStep, parts[run.skip :], seeds[run.skip :])
 
     def num_candidates(self) -> int:
-        """Returns the number of the rank's own seeds."""
         return self.own.numel()
 
     def candidates(self, which: Tensor) -> Tensor:
-        """Returns the positions of some of the rank's own seeds."""
         return self.own[which]
 
     def settings(self) -> dict[str, Any]:
-        """Returns the number of ranks, and what else decides their lists."""
         return {"ranks": len(self._counts), **self._lists}
 
     def _sizes(self, count: int) -> list[int]:
-        """Returns the sizes of the minibatches of a rank with ``count`` seeds."""
         steps, size = self._steps, self._shape.batch_size
         if self._shape.batches(count) == steps:
             return [min(size, count - step * size) for step in range(steps)]
@@ -264,34 +223,25 @@ class LocalSchedule:
 class DrawnOrder:
     """The objects that draw the order of a loader.
 
-    The loader itself is not among them: that would be a reference cycle.
-
-    Attributes:
-        sampler, batch_sampler: the loader's.
-        batch_size: the loader's; None if the user gave the batch sampler.
-        generator: the loader's, or None.
+    They do not hold the loader itself, which would close a reference cycle.
     """
 
+    #: sampler, batch_sampler: the loader's
     sampler: Any
     batch_sampler: Any
-    batch_size: int | None
-    generator: torch.Generator | None
+    batch_size: int | None  # the loader's; None if the user gave the batch sampler
+    generator: torch.Generator | None  # the loader's, or None
 
     @classmethod
     def of(cls, loader: NodeLoader) -> DrawnOrder:
-        """Returns what draws a loader's order."""
         return cls(loader.sampler, loader.batch_sampler, loader.batch_size, loader.generator)
 
 
 class DrawnSchedule(AllSeeds):
-    """The minibatches that a loader's own batch sampler draws, in one process.
+    """Makes the minibatches that a loader's own batch sampler draws, in one process.
 
-    A whole epoch is drawn at once. So neither training nor the size of a macrobatch comes in
-    between.
-
-    Args:
-        order: what draws the minibatches.
-        count: the number of seed nodes in the loader's input.
+    A whole epoch is drawn at once. So neither training nor the macrobatch size can change what is
+    drawn.
     """
 
     stride = 1
@@ -301,16 +251,14 @@ class DrawnSchedule(AllSeeds):
         self._order = order
 
     def length(self, skip: int = 0) -> int | None:
-        """Returns the number of steps, or None if the user's batch sampler has no length."""
         sampler = self._order.batch_sampler
         return max(len(sampler) - skip, 0) if isinstance(sampler, Sized) else None
 
     def end(self, skip: int) -> int | None:  # noqa: ARG002
-        """Returns the number of minibatches of an epoch, or None if it cannot be known."""
         return self.length()
 
     def steps(self, run: Run, seed: int) -> Iterator[SeedStep]:  # noqa: ARG002
-        """Draws the steps of a run.
+        """Draws the steps of an epoch, and skips what was handed out before.
 
         Raises:
             ValueError: the run is to go on after minibatches that another process handed out, but
@@ -351,17 +299,11 @@ NO_NUMBER = -1
 
 @dataclass(frozen=True, eq=False)
 class WorkItem:
-    """One macrobatch to make.
+    """One macrobatch to make."""
 
-    Attributes:
-        epoch: which a worker process learns from here alone.
-        number: the macrobatch's number in the epoch.
-        steps: the seeds of its minibatches.
-    """
-
-    epoch: int
-    number: int
-    steps: list[SeedStep]
+    epoch: int  # which a worker process learns from here alone
+    number: int  # the macrobatch's number in the epoch
+    steps: list[SeedStep]  # the seeds of its minibatches
 
 
 def work_items(steps: Iterable[SeedStep], run: Run, macrobatch_size: int) -> Iterator[WorkItem]:

@@ -17,8 +17,8 @@ from pyg_batchgnn.loader.budget import (
     LoaderProbe,
     PrefetchDepth,
     Sizes,
-    candidate_positions,
     choose_sizes,
+    probe_batches,
     probe_of,
 )
 from pyg_batchgnn.loader.options import Export, LoaderOptions, worker_arguments
@@ -43,48 +43,11 @@ from pyg_batchgnn.sample import PygOutput
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
 
-# Sizing ###########################################################################################
-
-
-def resolve_sizes(
-    options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, world: World
-) -> Sizes:
-    """Resolves "auto": the least B and F of all processes that have seeds to measure with.
-
-    Args:
-        options: the user's choice.
-        parts: the parts of the loader.
-        loader: the loader itself, whose arguments decide the minibatches to measure with.
-        depth: the work that is done before it is asked for.
-        world: the processes that make macrobatches together.
-    """
-    is_automatic = "auto" in (options.macrobatch_size, options.fetch_size)
-    probe = _probe(parts, loader, world) if is_automatic else None
-    num_batches = parts.schedule.length()
-    sizes = choose_sizes(options, probe, num_batches, depth, world.max_macrobatch(num_batches))
-    everyones = world.gather([probe is not None, sizes.macrobatch, sizes.fetch])
-    chosen = [one for measured, *one in everyones if measured] or [one for _, *one in everyones]
-    macrobatch, fetch = (min(column) for column in zip(*chosen, strict=True))
-    return Sizes(macrobatch, min(fetch, macrobatch))
-
-
-def _probe(parts: Composition, loader: NodeLoader, world: World) -> LoaderProbe | None:
-    """Measures a few minibatches; None if there are no seeds. Statistics do not count them."""
-    schedule, pipeline = parts.schedule, parts.pipeline
-    count = schedule.num_candidates()
-    arguments = count, loader.batch_size, schedule.length(), order_of(loader)
-    chosen = candidate_positions(*arguments) if count else []
-    steps = parts.number([SeedStep.of(schedule.candidates(one)) for one in chosen])
-    item = WorkItem(0, NO_NUMBER, list(steps))
-    sampled = world.now(lambda: pipeline.sample_uncounted(item))
-    return probe_of(sampled, pipeline.num_nodes, parts.cost(sampled)) if sampled else None
-
-
 # Resumable ########################################################################################
 
 
 class Resumable:
-    """Epochs and states, for a DataLoader that has these attributes."""
+    """Gives a DataLoader epochs and states that it can resume from."""
 
     _position: Position
     _parts: Composition
@@ -152,7 +115,6 @@ class Resumable:
             self._pool = None  # persistent workers sample with the old one
 
     def _reseed(self, seed: int) -> None:
-        """Sets the key of shuffling and sampling."""
         loader: Any = self
         for sampler in self._parts.samplers:
             sampler.seed = seed
@@ -160,7 +122,6 @@ class Resumable:
             loader.sampler.seed = seed
 
     def _settings(self) -> dict[str, Any]:
-        """Returns what decides, beside seed and epoch, which minibatches there are."""
         loader: Any = self
         return {**self._parts.shape(loader), **self._parts.schedule.settings()}
 
@@ -169,10 +130,10 @@ class Resumable:
 
 
 class MacrobatchShell(Resumable, DataLoader[Any]):
-    """The shell around the parts of a loader, whatever its minibatches begin with.
+    """The shell of all loaders of macrobatches, whatever their minibatches begin with.
 
-    A loader derives from it and from the class of PyG's that it stands for. Its constructor checks
-    the arguments, lets PyG's constructor store them, and calls `_compose`.
+    A loader derives from it and from PyG's class. Its constructor checks the arguments, lets
+    PyG's constructor store them, and calls `_compose`.
     """
 
     transform: Callable[[Any], Any] | None
@@ -180,7 +141,6 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     _options: LoaderOptions
 
     def _compose(self, setup: Setup) -> None:
-        """Makes the parts, once PyG's constructor has stored the arguments."""
         # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped
         # loader's graph until the garbage collector runs. The method of the class serves as well.
         del self.__dict__["collate_fn"]
@@ -205,7 +165,6 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     # Iterating ###################################################################################
 
     def __len__(self) -> int:
-        """Returns the number of minibatches that every rank hands out in an epoch."""
         length = self._parts.schedule.length()
         return super().__len__() if length is None else length
 
@@ -245,11 +204,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             one_by_one = functools.partial(make, now=self._world.now)
             return map(self._finish, itertools.chain.from_iterable(map(one_by_one, items)))
 
-        def make_all(item: WorkItem) -> list[Any]:
-            return list(make(item))
-
-        executor = self._world.executor()
-        return map(self._finish, prefetched(executor, make_all, items, self._options.prefetch))
+        executor, depth = self._world.executor(), self._options.prefetch
+        return map(self._finish, prefetched(executor, lambda item: list(make(item)), items, depth))
 
     def _from_workers(self, items: Iterator[WorkItem], epoch: int) -> Iterator[Any]:
         stage = Stage.FINISH if self._finishes_in_workers else Stage.SAMPLE
@@ -261,7 +217,6 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
 
     @property
     def _finishes_in_workers(self) -> bool:
-        """True if a worker hands over batches, and not samples."""
         return bool(self.filter_per_worker) or self._options.export is Export.NATIVE
 
     def _finish(self, batch: Any) -> Any:
@@ -323,7 +278,6 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         return resolve_sizes(self._options, self._parts, self, self._prefetch_depth(), self._world)
 
     def _prefetch_depth(self) -> PrefetchDepth:
-        """Returns what is prepared beside the macrobatch in use, by a thread or by workers."""
         if self.num_workers == 0:
             # Over ranks threads share the nodes of a hop.
             threads = 1 if self._world.collective else self._options.threads or torch.get_num_threads()
@@ -362,10 +316,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         The loader's fanouts, seed nodes and sizes do not matter. Over ranks each rank has the nodes
         that it owns.
 
-        Args:
-            memory_budget: bytes (or a text like "2GiB") that a piece takes, about; see
-                `AggregationCache.build`.
-            progress: True shows a progress bar.
+        ``memory_budget``: bytes (or a text like "2GiB") that a piece takes, about; see
+        `AggregationCache.build`.
 
         Raises:
             TypeError, ValueError: no node type has dense features ``x``.
@@ -386,3 +338,31 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         if hasattr(self, "_setup"):
             self._setup.change_data(self._parts.pipeline, self)
             self._pool = None  # persistent workers read the old one
+
+
+# Sizing ###########################################################################################
+
+
+def resolve_sizes(
+    options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, world: World
+) -> Sizes:
+    """Resolves "auto" to the least B and F of all processes that have seeds to measure with."""
+    is_automatic = "auto" in (options.macrobatch_size, options.fetch_size)
+    probe = _probe(parts, loader, world) if is_automatic else None
+    num_batches = parts.schedule.length()
+    sizes = choose_sizes(options, probe, num_batches, depth, world.max_macrobatch(num_batches))
+    everyones = world.gather([probe is not None, sizes.macrobatch, sizes.fetch])
+    chosen = [one for measured, *one in everyones if measured] or [one for _, *one in everyones]
+    macrobatch, fetch = (min(column) for column in zip(*chosen, strict=True))
+    return Sizes(macrobatch, min(fetch, macrobatch))
+
+
+def _probe(parts: Composition, loader: NodeLoader, world: World) -> LoaderProbe | None:
+    schedule, pipeline = parts.schedule, parts.pipeline
+    count = schedule.num_candidates()
+    arguments = count, loader.batch_size, schedule.length(), order_of(loader)
+    chosen = probe_batches(*arguments) if count else []
+    steps = parts.number([SeedStep.of(schedule.candidates(torch.tensor(one))) for one in chosen])
+    item = WorkItem(0, NO_NUMBER, list(steps))
+    sampled = world.now(lambda: pipeline.sample_uncounted(item))
+    return probe_of(sampled, pipeline.num_nodes, parts.cost(sampled)) if sampled else None

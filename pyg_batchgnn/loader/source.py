@@ -40,7 +40,7 @@ from pyg_batchgnn.types import Group, Schema
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
 
-# Source ###########################################################################################
+# Fetching #########################################################################################
 
 
 #: The ids of the edges of each minibatch, and the rows of their attributes, by relation.
@@ -50,44 +50,35 @@ _EdgeRows: TypeAlias = dict[Group, list[AttributeRows]]
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Attributes that can be read where they lie, by group and name.
+    """Attributes that are read where they lie, by group and name."""
 
-    Attributes:
-        nodes: those of nodes, one row per node of the graph.
-        edges: those of edges, one row per edge of the graph; None if they are to be copied.
-    """
-
-    nodes: Mapping[Group, Mapping[str, Tensor]]
+    nodes: Mapping[Group, Mapping[str, Tensor]]  # those of nodes, one row per node of the graph
+    #: those of edges, one row per edge of the graph; None if they are to be copied
     edges: Mapping[Group, Mapping[str, Tensor]] | None
 
 
 class Source(Protocol):
-    """The attributes of both forms of a batch, read from the user's object when a batch is made."""
+    """Reads attributes from the user's object when a batch is made."""
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Any:
-        """Makes a PyG batch with every attribute of a sample's nodes and edges."""
+        """Makes a PyG batch with every attribute of the sample's nodes and edges."""
 
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
         """Copies the wanted attributes of the given nodes and edges, by group and name."""
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
-        """Returns the wanted attributes of all nodes and edges where they lie.
+        """Returns the wanted attributes of all nodes and edges where they lie; None if they must be
+        copied.
 
-        It returns None if they are to be copied, and the same object as long as they are the same.
+        The object stays the same as long as the attributes do.
 
         Raises:
-            ValueError: the user wants tables read in place that cannot be.
+            ValueError: the user asked for tables in place, which cannot be.
         """
 
 
 class SourceFetcher:
-    """Reads in place what can be read so when a fetch group is made, and copies else.
-
-    Args:
-        source: where attributes come from.
-        num_nodes: the number of nodes of each group of nodes.
-        threads: at most this many threads copy rows.
-    """
+    """Reads attributes in place where it can, and copies the others."""
 
     def __init__(self, source: Source, num_nodes: Mapping[Group, int], threads: int | None) -> None:
         self._source, self._num_nodes, self._threads = source, num_nodes, threads
@@ -95,7 +86,6 @@ class SourceFetcher:
         self._last: tuple[Tables, bool, InPlaceFetcher] | None = None
 
     def fetch(self, group: FetchGroup) -> Fetched:
-        """Returns the group's minibatches with their attributes; see `Fetcher`."""
         tables = self._source.tables(self._num_nodes)
         if tables is None:
             return self._copied(group, _edge_ids(group))
@@ -109,7 +99,7 @@ class SourceFetcher:
         return _joined(replace(fetched, bytes=fetched.bytes + copied), _split(found, edges))
 
     def _in_place(self, tables: Tables, have_ids: bool) -> InPlaceFetcher:
-        """Returns the fetcher of tables, the one before if it is of the same."""
+        """Returns the fetcher of these tables, kept while they stay the same."""
         if self._last is None or self._last[0] is not tables or self._last[1] != have_ids:
             edges = (tables.edges or {}) if have_ids else {}
             held = {group: named for group, named in edges.items() if named}
@@ -117,7 +107,6 @@ class SourceFetcher:
         return self._last[2]
 
     def _copied(self, group: FetchGroup, edges: _EdgeIds) -> Fetched:
-        """Copies the attributes of nodes and edges, all in one request."""
         found: dict[Group, dict[str, Tensor]] = {}
 
         def read(nodes: Mapping[Group, Tensor]) -> dict[Group, dict[str, Tensor]]:
@@ -144,7 +133,6 @@ def _edge_ids(group: FetchGroup) -> _EdgeIds:
 
 
 def _have_edge_ids(group: FetchGroup) -> bool:
-    """Returns whether minibatches have the ids of their edges."""
     reached = (one for minibatch in group.minibatches for one in minibatch.reached_edges.values())
     return all(one.edge is not None for one in reached)
 
@@ -166,7 +154,6 @@ def _split(found: Mapping[Group, Mapping[str, Tensor]], edges: _EdgeIds) -> _Edg
 
 
 def _joined(fetched: Fetched, edges: _EdgeRows) -> Fetched:
-    """Adds the attributes of edges to minibatches."""
     held = {group: rows for group, rows in edges.items() if rows[0].tables}
     if not held:
         return fetched
@@ -180,113 +167,17 @@ def _joined(fetched: Fetched, edges: _EdgeRows) -> Fetched:
     return replace(fetched, minibatches=ready)
 
 
-# Store source #####################################################################################
-
-
-class StoreSource:
-    """The attributes of a feature store; see `Source`.
-
-    Args:
-        store: the user's object.
-        graph: the graph.
-        reading: which attributes native batches carry, and where those lie.
-        aggregates: tables that native batches carry as well, by group of nodes, with one row per
-            node of the graph.
-        custom_cls: the class of PyG batches; ``Data`` or ``HeteroData`` if None.
-    """
-
-    def __init__(
-        self,
-        store: FeatureStore,
-        graph: TypedGraph,
-        reading: Reading,
-        aggregates: Mapping[Group, Mapping[str, Tensor]],
-        custom_cls: Any = None,
-    ) -> None:
-        self.store, self._groups = store, AttributeGroups(store, graph)
-        self.reading, self.aggregates = reading, aggregates
-        self.custom_cls = custom_cls
-
-    def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
-        """Makes a PyG batch; see `Source`."""
-        if isinstance(out, HeteroSamplerOutput):
-            return filter_hetero_store(self.store, self._groups, out, gather, self.custom_cls)
-        return filter_store(self.store, self._groups, out, gather, self.custom_cls)
-
-    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
-        """Copies rows; see `Source`. All of them come in one request."""
-        blocks = read_store(self.store, self._groups, ids, gather, self.reading.attributes)
-        for group in self.aggregates.keys() & ids.keys():
-            tables = self.aggregates[group]
-            blocks[group].update({name: gather(table, ids[group]) for name, table in tables.items()})
-        return blocks
-
-    def tables(self, num_nodes: Mapping[Group, int]) -> None:  # noqa: ARG002
-        """Returns None: a store answers requests and shows no table."""
-        if self.reading.features is Features.IN_PLACE:
-            raise ValueError("a feature store hands out copies; use features='auto' or 'copy', or a Data")
-        attrs = self.store.get_all_tensor_attrs()
-        self.reading.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
-
-
-# Contents #########################################################################################
-
-
-class Contents:
-    """The attributes of a ``Data`` or a ``HeteroData`` at one moment: names and objects.
-
-    Values that are written in place are the same objects.
-    """
-
-    def __init__(self, data: Data | HeteroData) -> None:
-        # The mappings themselves: a call of a method per store would take longer than all the rest.
-        held = [store._mapping for store in data.stores]
-        self._names = [name for one in held for name in one]
-        self._objects: list[Any] = [*held, *(value for one in held for value in one.values())]
-
-    def is_same(self, other: Contents) -> bool:
-        """Returns whether both have the same objects under the same names."""
-        one, another = self._objects, other._objects
-        return len(one) == len(another) and self._names == other._names and all(map(is_, one, another))
-
-
-# Huge pages #######################################################################################
-
-
-#: In bytes. A TLB holds most pages of a smaller table.
-_LEAST = 16 << 20
-
-
-def advise_tables(values: Iterable[Any]) -> None:
-    """Asks for huge pages under the larger ones of the user's tables.
-
-    Contents and addresses stay as they are. Mapped files are left alone, as they would be read into
-    memory.
-
-    Args:
-        values: attributes of any kind; those that are no dense tables in memory are left alone.
-    """
-    found = [as_table(value, 0) for value in values]
-    tables = [table for table in found if isinstance(table, Tensor) and table.nbytes >= _LEAST]
-    for table, in_file in zip(tables, are_mapped(tables), strict=True):
-        if not in_file:
-            ops.advise_huge_pages(table)
-
-
-# Data source ######################################################################################
+# Data and HeteroData ##############################################################################
 
 
 class DataSource:
-    """The attributes of a ``Data`` or a ``HeteroData``; see `Source`.
+    """The attributes of a ``Data`` or a ``HeteroData``.
 
     Args:
-        data: the user's object.
-        schema: the schema of its graph.
-        reading: which attributes native batches carry, and where those lie.
-        aggregates: tables that native batches carry as well, by group of nodes, with one row per
-            node of the graph.
+        reading: which attributes native batches carry, and where they lie.
+        aggregates: more tables of native batches, by group of nodes, one row per node.
         layouts: the layouts that attributes may have.
-        carries_lists: True if lists would go into batches; else they are left out.
+        carries_lists: True if lists go into batches; else they are left out.
 
     Raises:
         TypeError: an attribute is a list, or an array of objects or texts.
@@ -313,13 +204,11 @@ class DataSource:
         advise_tables(value for wanted in self._wanted.values() for value in wanted.values())
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
-        """Makes a PyG batch; see `Source`."""
         if isinstance(out, HeteroSamplerOutput):
             return filter_hetero_data(self.data, out, gather)
         return filter_data(self.data, out, gather)
 
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
-        """Copies rows; see `Source`."""
         self._look()
         return {
             group: {name: gather(value, index) for name, value in self._wanted[group].items()}
@@ -327,10 +216,7 @@ class DataSource:
         }
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
-        """Returns whole tables; see `Source`.
-
-        A worker process copies: what it hands over travels through shared memory.
-        """
+        """Copies in a worker process, whose batches travel through shared memory."""
         if self.reading.features is Features.COPY or get_worker_info() is not None:
             return None
         self._look()
@@ -340,7 +226,7 @@ class DataSource:
         return self._tables
 
     def _look(self) -> None:
-        """Finds out what is wanted if a script has changed the data."""
+        """Looks for the wanted attributes again if a script has changed the data."""
         now = Contents(self.data)
         if self._seen is not None and self._seen.is_same(now):
             return
@@ -360,10 +246,7 @@ class DataSource:
         return tables
 
     def _edge_tables(self) -> dict[Group, dict[str, Tensor]] | None:
-        """Returns the tables of edges.
-
-        As with nodes, one table that cannot be read in place lets all of them be copied.
-        """
+        """Returns the tables of edges. If one cannot be read in place, all of them are copied."""
         tables: dict[Group, dict[str, Tensor]] = {}
         for group in self._schema.edge_groups:
             found = {name: as_table(value, 0) for name, value in self._wanted[group].items()}
@@ -420,7 +303,7 @@ class DataSource:
         return table
 
     def _is_mapped(self, key: tuple[Group, str], table: Tensor) -> bool:
-        """Asks the system only if the table is another one than before."""
+        """Asks the system only about a table that it has not seen before."""
         address, mapped = self._mapped.get(key, (None, False))
         if address != table.data_ptr():
             mapped = is_mapped(table)
@@ -454,12 +337,53 @@ class DataSource:
 
 
 def _stores(data: HeteroData, group: Group) -> Mapping[Any, Any]:
-    """Returns the stores of all types or relations by name.
-
-    PyG takes longer to look one up than to read it.
-    """
+    """Returns the stores of all types or relations by name, since PyG is slow to look one up."""
     stores: Mapping[Any, Any] = data._node_store_dict if group.is_node else data._edge_store_dict
     return stores
+
+
+# Feature stores ###################################################################################
+
+
+class StoreSource:
+    """The attributes of a feature store.
+
+    Args:
+        reading: which attributes native batches carry, and where they lie.
+        aggregates: more tables of native batches, by group of nodes, one row per node.
+        custom_cls: the class of PyG batches; ``Data`` or ``HeteroData`` if None.
+    """
+
+    def __init__(
+        self,
+        store: FeatureStore,
+        graph: TypedGraph,
+        reading: Reading,
+        aggregates: Mapping[Group, Mapping[str, Tensor]],
+        custom_cls: Any = None,
+    ) -> None:
+        self.store, self._groups = store, AttributeGroups(store, graph)
+        self.reading, self.aggregates = reading, aggregates
+        self.custom_cls = custom_cls
+
+    def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
+        if isinstance(out, HeteroSamplerOutput):
+            return filter_hetero_store(self.store, self._groups, out, gather, self.custom_cls)
+        return filter_store(self.store, self._groups, out, gather, self.custom_cls)
+
+    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
+        blocks = read_store(self.store, self._groups, ids, gather, self.reading.attributes)
+        for group in self.aggregates.keys() & ids.keys():
+            tables = self.aggregates[group]
+            blocks[group].update({name: gather(table, ids[group]) for name, table in tables.items()})
+        return blocks
+
+    def tables(self, num_nodes: Mapping[Group, int]) -> None:  # noqa: ARG002
+        """Returns None: a store answers requests and shows no table."""
+        if self.reading.features is Features.IN_PLACE:
+            raise ValueError("a feature store hands out copies; use features='auto' or 'copy', or a Data")
+        attrs = self.store.get_all_tensor_attrs()
+        self.reading.chosen(dict.fromkeys(attr.attr_name for attr in attrs))
 
 
 # Aggregate tables #################################################################################
@@ -472,11 +396,6 @@ def cached_tables(
     cache: AggregationCache, data: Any, graph: TypedGraph
 ) -> Mapping[Group, Mapping[str, Tensor]]:
     """Returns the aggregates of all nodes by group and name, in one process.
-
-    Args:
-        cache: the aggregates.
-        data: the user's data.
-        graph: its graph.
 
     Raises:
         ValueError: the cache is not of this data.
@@ -514,7 +433,6 @@ def _check_schema(schema: Schema) -> None:
 
 
 def _check_sizes(cache: AggregationCache, store: Any, graph: TypedGraph) -> None:
-    """Raises ValueError unless the numbers of nodes and columns are those of the data."""
     nodes, columns = cache.rows.shape
     x = store.get("x")
     held, width = graph.num_nodes[0], columns if x is None else x.shape[-1]
@@ -523,3 +441,43 @@ def _check_sizes(cache: AggregationCache, store: Any, graph: TypedGraph) -> None
             f"cache is of {nodes} nodes with {columns} feature columns, but data has {held} nodes with "
             f"{width}; {_ANEW}"
         )
+
+
+# Changes of the data ##############################################################################
+
+
+class Contents:
+    """The attributes of a ``Data`` or a ``HeteroData`` at one moment: names and objects.
+
+    Values that are written in place are the same objects.
+    """
+
+    def __init__(self, data: Data | HeteroData) -> None:
+        # The mappings themselves: a call of a method per store would take longer than all the rest.
+        held = [store._mapping for store in data.stores]
+        self._names = [name for one in held for name in one]
+        self._objects: list[Any] = [*held, *(value for one in held for value in one.values())]
+
+    def is_same(self, other: Contents) -> bool:
+        one, another = self._objects, other._objects
+        return len(one) == len(another) and self._names == other._names and all(map(is_, one, another))
+
+
+# Huge pages #######################################################################################
+
+
+#: In bytes. A TLB holds most pages of a smaller table.
+_LEAST = 16 << 20
+
+
+def advise_tables(values: Iterable[Any]) -> None:
+    """Asks for huge pages under the larger ones of the user's dense tables.
+
+    Contents and addresses stay as they are. Mapped files are left alone, since this would read
+    them into memory.
+    """
+    found = [as_table(value, 0) for value in values]
+    tables = [table for table in found if isinstance(table, Tensor) and table.nbytes >= _LEAST]
+    for table, in_file in zip(tables, are_mapped(tables), strict=True):
+        if not in_file:
+            ops.advise_huge_pages(table)

@@ -62,7 +62,6 @@ def sampling_counters(
     """Returns the counts of a macrobatch that was sampled.
 
     Args:
-        minibatches: the minibatches.
         num_nodes: the number of nodes of each type, above all their ids.
         begin: when sampling began, by `time.perf_counter`. It ends when distinct nodes are counted.
         late_negatives: how many negatives of links are later than their link.
@@ -100,8 +99,8 @@ class LoaderStats:
 class StatsBook:
     """Collects counters.
 
-    A macrobatch's account opens when it is sampled. It grows as its minibatches are exported, which
-    with prefetching happens on another thread.
+    A macrobatch's account opens when it is sampled and grows as its minibatches are exported, with
+    prefetching on another thread.
     """
 
     def __init__(self) -> None:
@@ -113,20 +112,17 @@ class StatsBook:
         return StatsBook, ()  # a worker process starts a book of its own
 
     def open(self, counters: LoaderCounters) -> None:
-        """Starts the next macrobatch's account with what sampling counted."""
         with self._lock:
             self._last = LoaderCounters()
             self._last.add(counters)
             self._total.add(counters)
 
     def add(self, counters: LoaderCounters) -> None:
-        """Adds to the current macrobatch's account."""
         with self._lock:
             self._last.add(counters)
             self._total.add(counters)
 
     def snapshot(self) -> LoaderStats:
-        """Returns a copy of the counters."""
         with self._lock:
             last, total = LoaderCounters(), LoaderCounters()
             last.add(self._last)

@@ -31,75 +31,6 @@ from pyg_batchgnn.loader.pipeline import Pipeline
 from pyg_batchgnn.loader.schedule import SeedStep, WorkItem
 from pyg_batchgnn.loader.stats import LoaderStats
 
-# Worker context ###################################################################################
-
-# Worker processes that neither a Ctrl-C nor the death of one can leave in a state in which closing
-# them never ends.
-#
-# A terminal sends Ctrl-C to all processes of its group, at any moment. If it comes while one of
-# them holds a lock of a queue or of an event, the lock may stay taken, and whoever waits for it
-# next waits for ever. Therefore workers ignore Ctrl-C, and the main process, which ends them,
-# holds it back for as long as it puts something into a queue.
-
-
-class _Queue(multiprocessing.queues.Queue):
-    """A queue whose lock an interrupted `put` does not leave taken."""
-
-    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        with interrupts_held_back():
-            super().put(obj, block, timeout)
-
-
-class _Event:
-    """An event in shared memory, without a lock. It can be set and looked at, not waited for.
-
-    An event of `multiprocessing` has a lock, which torch's workers take whenever they look at it. A
-    worker that is killed at that moment keeps the lock, and ending the workers never ends.
-    """
-
-    def __init__(self, context: BaseContext) -> None:
-        self._flag = context.RawValue(ctypes.c_bool, False)
-
-    def set(self) -> None:
-        self._flag.value = True
-
-    def is_set(self) -> bool:
-        return bool(self._flag.value)
-
-
-class WorkerContext(BaseContext):
-    """A context of `multiprocessing` whose queues can be interrupted, and whose events no killed
-    process can block.
-
-    Args:
-        context: the context that starts processes; None: torch's default one.
-    """
-
-    def __init__(self, context: BaseContext | None) -> None:
-        self._context: Any = context or torch.multiprocessing.get_context()
-        self.Process = self._context.Process  # type: ignore[attr-defined]
-
-    def get_context(self, method: str | None = None) -> Any:
-        return self._context.get_context(method)
-
-    def Queue(self, maxsize: int = 0) -> _Queue:  # noqa: N802  (the name in multiprocessing)
-        return _Queue(maxsize, ctx=self.get_context())
-
-    def Event(self) -> _Event:  # type: ignore[override]  # noqa: N802
-        return _Event(self.get_context())
-
-
-def ignoring_interrupts(init: Callable[[int], None] | None) -> Callable[[int], None]:
-    """Returns a `worker_init_fn` that makes a worker ignore Ctrl-C and then calls `init`."""
-    return functools.partial(_ignore_interrupts, init)
-
-
-def _ignore_interrupts(init: Callable[[int], None] | None, worker: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if init is not None:
-        init(worker)
-
-
 # Workers ##########################################################################################
 
 
@@ -111,15 +42,11 @@ _END_SECONDS = 5.0
 
 
 class _Items(Dataset[SentItem]):
-    """Maps a work item to itself."""
-
     def __getitem__(self, item: SentItem) -> SentItem:
         return item
 
 
 class _ItemSampler(Sampler[SentItem]):
-    """Hands out the work items of the current epoch."""
-
     def __init__(self) -> None:
         self.items: Iterator[WorkItem] = iter(())
 
@@ -190,7 +117,7 @@ class WorkerPool:
             collate_fn=make,  # type: ignore[arg-type]  # with batch_size=None it gets the item itself
             generator=torch.Generator().manual_seed(seed & (2**63 - 1)),
             multiprocessing_context=WorkerContext(multiprocessing_context),
-            worker_init_fn=ignoring_interrupts(worker_init_fn),
+            worker_init_fn=functools.partial(_ignore_interrupts, worker_init_fn),
             **dataloader_arguments,
         )
 
@@ -265,3 +192,65 @@ def _lost_worker(error: Exception, made: Iterator[Any]) -> str:
     ended = wait([worker.sentinel for worker in workers], timeout=_END_SECONDS)
     gone = ", ".join(str(worker.pid) for worker in workers if worker.sentinel in ended)
     return f"DataLoader worker (pid {gone or 'unknown'}) exited unexpectedly while it handed a batch over"
+
+
+# Worker context ###################################################################################
+
+# Worker processes that neither a Ctrl-C nor the death of one can leave in a state in which closing
+# them never ends.
+#
+# A terminal sends Ctrl-C to all processes of its group, at any moment. If it comes while one of
+# them holds a lock of a queue or of an event, the lock may stay taken, and whoever waits for it
+# next waits for ever. Therefore workers ignore Ctrl-C, and the main process, which ends them,
+# holds it back for as long as it puts something into a queue.
+
+
+class _Queue(multiprocessing.queues.Queue):
+    """A queue whose lock an interrupted `put` does not leave taken."""
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        with interrupts_held_back():
+            super().put(obj, block, timeout)
+
+
+class _Event:
+    """An event in shared memory, without a lock. It can be set and looked at, not waited for.
+
+    An event of `multiprocessing` has a lock, which torch's workers take whenever they look at it. A
+    worker that is killed at that moment keeps the lock, and ending the workers never ends.
+    """
+
+    def __init__(self, context: BaseContext) -> None:
+        self._flag = context.RawValue(ctypes.c_bool, False)
+
+    def set(self) -> None:
+        self._flag.value = True
+
+    def is_set(self) -> bool:
+        return bool(self._flag.value)
+
+
+class WorkerContext(BaseContext):
+    """A context of `multiprocessing` whose queues can be interrupted, and whose events no killed
+    process can block.
+    """
+
+    def __init__(self, context: BaseContext | None) -> None:
+        self._context: Any = context or torch.multiprocessing.get_context()
+        self.Process = self._context.Process  # type: ignore[attr-defined]
+
+    def get_context(self, method: str | None = None) -> Any:
+        return self._context.get_context(method)
+
+    def Queue(self, maxsize: int = 0) -> _Queue:  # noqa: N802  (the name in multiprocessing)
+        return _Queue(maxsize, ctx=self.get_context())
+
+    def Event(self) -> _Event:  # type: ignore[override]  # noqa: N802
+        return _Event(self.get_context())
+
+
+def _ignore_interrupts(init: Callable[[int], None] | None, worker: int) -> None:
+    """Makes a worker ignore Ctrl-C, then calls the user's ``init``."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if init is not None:
+        init(worker)

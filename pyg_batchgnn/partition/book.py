@@ -20,7 +20,6 @@ class PartitionBook:
     Args:
         offsets: [parts * types + 1], the first internal id of every part and type, then the number
             of nodes; ascending from 0.
-        num_types: the number of node types.
 
     Raises:
         ValueError: the offsets do not ascend from 0, or their number does not fit that of types.
@@ -51,7 +50,7 @@ class PartitionBook:
 
     @property
     def part_offsets(self) -> Tensor:
-        """[parts + 1] int64, the first internal id of every part, then the number of nodes."""
+        """[parts + 1] int64, the first internal id of each part, then the number of nodes."""
         return self.offsets[:: self.num_types].contiguous()
 
     @property
@@ -82,13 +81,10 @@ class PartitionBook:
         return range(int(self.offsets[first]), int(self.offsets[last]))
 
     def owner(self, node: Tensor) -> Tensor:
-        """Returns the part of each internal id, by binary search.
+        """Returns the part of each internal id, by binary search, [n] int64.
 
         Args:
             node: [n] int32 or int64 internal ids.
-
-        Returns:
-            [n] int64.
 
         Raises:
             TypeError, ValueError, IndexError: ``node`` holds something else than internal ids.
@@ -100,7 +96,6 @@ class PartitionBook:
         return self._cell(node) % self.num_types
 
     def _cell(self, node: Tensor) -> Tensor:
-        """Returns for each internal id its part times the number of types, plus its type."""
         ops.check_ids("node", node, self.num_nodes, "internal ids")
         return torch.searchsorted(self.offsets, node.to(torch.int64), right=True) - 1
 

@@ -16,7 +16,6 @@ T = TypeVar("T")
 
 
 def check_comm(comm: Communicator) -> None:
-    """Raises TypeError unless ``comm`` is a communicator."""
     ops.check_type("comm", comm, Communicator, "make one with Communicator.create(name)")
 
 
@@ -44,7 +43,7 @@ def with_files(comm: Communicator, work: Callable[[], T]) -> T:
 
 
 def outside(ids: Tensor, num_nodes: int) -> str:
-    """Returns what is wrong with ids [n], if one of them is no node; empty where all are nodes."""
+    """Describes the first of some ids [n] that is no node; empty if all are."""
     low, high = ops.extent(ids)
     if low >= 0 and high < num_nodes:
         return ""
@@ -52,13 +51,7 @@ def outside(ids: Tensor, num_nodes: int) -> str:
 
 
 def refuse_outside(comm: Communicator, dataset: Dataset, problems: Mapping[str, str]) -> None:
-    """Raises on every rank if one of them has found an id that is no node's. Collective.
-
-    Args:
-        comm: the communicator of all ranks.
-        dataset: the data set, for the message.
-        problems: by the name of an array, what `outside` returned on this rank.
-    """
+    """Raises on every rank if `outside` described an id on any of them, by array. Collective."""
 
     def refuse() -> None:
         for array, problem in problems.items():
@@ -71,13 +64,12 @@ def refuse_outside(comm: Communicator, dataset: Dataset, problems: Mapping[str, 
 
 
 def own_share(comm: Communicator, rows: Tensor) -> Tensor:
-    """Returns a contiguous share of rows that every rank can read."""
     total = len(rows)
     return rows[total * comm.rank // comm.size : total * (comm.rank + 1) // comm.size]
 
 
 def check_splits(comm: Communicator, dataset: Dataset) -> None:
-    """Makes sure that splits hold node ids. Collective."""
+    """Raises ValueError unless splits hold node ids. Collective."""
     problems = {
         split_array(nodes.group, name).partition("/")[2]: outside(own_share(comm, index), nodes.num_nodes)
         for nodes in dataset.node_sets

@@ -16,40 +16,26 @@ _REMEDY = "restore the file or partition again"
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
 VERSION, TYPED_VERSION = 2, 3
 FORMAT = MetaFormat(
-    "pyg_batchgnn.partition",
-    (VERSION, TYPED_VERSION),
-    "save_partition or `batchgnn partition`",
-    _REMEDY,
+    "pyg_batchgnn.partition", (VERSION, TYPED_VERSION), "save_partition or `batchgnn partition`", _REMEDY
 )
 
 
 @dataclass(frozen=True)
 class PartitionMeta:
-    """The contents of META.json.
-
-    Attributes:
-        schema: the node types and the relations.
-        book: the partition book of the saved parts.
-        edge_counts: the number of edges of each relation in the whole graph.
-        arrays: what is promised of each array, by part and name, as in ``part-00003/indices`` and
-            ``part-00003/nodes/x``.
-        origin: what the parts were made from: data set, policy, seed.
-        digest: the digest of META.json itself, by which ranks see that they read the same.
-    """
-
-    schema: Schema
-    book: PartitionBook
-    edge_counts: tuple[int, ...]
+    schema: Schema  # the node types and the relations
+    book: PartitionBook  # the partition book of the saved parts
+    edge_counts: tuple[int, ...]  # the number of edges of each relation in the whole graph
+    #: what is promised of each array, by part and name, as in ``part-00003/indices`` and
+    #: ``part-00003/nodes/x``
     arrays: Mapping[str, ArrayPromise]
+    #: what the parts were made from: data set, policy, seed
     origin: Mapping[str, Any] = field(default_factory=dict)
-    digest: str = ""
+    digest: str = ""  # the digest of META.json itself, by which ranks see that they read the same
 
     def file(self, folder: Path, array: str) -> Path:
-        """Returns the file of an array."""
         return folder / f"{array}.npy"
 
     def write(self, folder: Path) -> None:
-        """Writes META.json."""
         typed = self.schema.has_names
         content = {
             **(self.schema.to_json() if typed else {}),
@@ -61,7 +47,6 @@ class PartitionMeta:
 
 
 def part_name(number: int) -> str:
-    """Returns the name of the sub-folder of a part."""
     return f"part-{number:05}"
 
 
@@ -95,7 +80,7 @@ def read_partition_meta(folder: Path) -> PartitionMeta:
 
 
 def _check_shapes(path: Path, meta: PartitionMeta) -> None:
-    """Checks that every part has the arrays it needs, of the sizes that the offsets give them."""
+    """Checks that every part has its arrays, of the sizes that the offsets give them."""
     schema, book = meta.schema, meta.book
     if len(meta.edge_counts) != schema.num_relations:
         fact = f"has {len(meta.edge_counts)} numbers for {schema.num_relations} relations"
@@ -114,7 +99,6 @@ def _check_shapes(path: Path, meta: PartitionMeta) -> None:
 
 
 def _part_edges(path: Path, meta: PartitionMeta, number: int, group: Group, nodes: int) -> int:
-    """Returns the number of edges of a relation in a part, after checking the shapes."""
     indptr, indices, edge_ids = (
         f"{part_name(number)}/{edge_array(name, group)}" for name in ("indptr", "indices", "edge_ids")
     )
@@ -124,7 +108,7 @@ def _part_edges(path: Path, meta: PartitionMeta, number: int, group: Group, node
 
 
 def _check_rows(path: Path, meta: PartitionMeta, array: str, rows: int | None) -> int:
-    """Returns the length of an array, which must be ``rows`` unless that is None."""
+    """Returns the length of an array, which must be ``rows`` if that is given."""
     promise = meta.arrays.get(array)
     if promise is None or len(promise.shape) != 1 or (rows is not None and promise.shape[0] != rows):
         seen = None if promise is None else list(promise.shape)

@@ -16,55 +16,6 @@ from pyg_batchgnn.partition.move import add_rows, own_rounds, send
 from pyg_batchgnn.partition.policy import EDGES, NODES, Balanced
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-# Goal #############################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class Goal:
-    """The parts that a graph is cut into.
-
-    Attributes:
-        parts: the number of parts.
-        total: [k] int64, the sums of the weights of all nodes.
-        limit: [k] int64, the largest weights of a part. At least the mean rounded up.
-    """
-
-    parts: int
-    total: Tensor
-    limit: Tensor
-
-    @classmethod
-    def of(cls, parts: int, total: Tensor, slack: Tensor) -> Goal:
-        """Allows parts ``slack`` [k] times the mean, or all that there is where that is less."""
-        wanted = torch.minimum(slack * total / parts, total.to(slack.dtype))
-        return cls.within(parts, total, wanted.to(torch.int64))
-
-    @classmethod
-    def within(cls, parts: int, total: Tensor, limit: Tensor) -> Goal:
-        """Allows parts the limits [k], or the mean rounded up where that is more."""
-        return cls(parts, total, torch.maximum(limit, -(-total // parts)))
-
-    @property
-    def slack(self) -> Tensor:
-        """[k] float64, the limits over the means."""
-        mean = self.total.to(torch.float64) / self.parts
-        return torch.where(mean > 0, self.limit / mean, 1.0)
-
-
-# Splits ###########################################################################################
-
-
-def read_split(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
-    """Returns which of this rank's nodes of a type are in a split, [n_t] bool. Collective."""
-    own = part.nodes_of(node_type)
-    found = torch.zeros(len(own), dtype=torch.bool)
-    mine = own_share(comm, dataset.split(name, part.schema.node_types[node_type]))
-    for rows in own_rounds(comm, mine.numel(), 8):
-        piece = mine[rows.start : rows.stop]
-        found[send(comm, piece, part.group(piece, node_type)).rows - own.start] = True
-    return found
-
-
 # Limits ###########################################################################################
 
 
@@ -74,21 +25,13 @@ _SUM = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The weights by which parts are balanced, and the limits.
+    """The weights by which parts are balanced, and the limits."""
 
-    Attributes:
-        names: what each load is, in words.
-        weight: [n, k] int32, the weights of the nodes that this rank has read.
-        heaviest: [k] int64, the largest weights of a node on any rank.
-        slack: [k] float64, the largest weights of a part over the mean, as wanted.
-        goal: the parts and their limits.
-    """
-
-    names: tuple[str, ...]
-    weight: Tensor
-    heaviest: Tensor
-    slack: Tensor
-    goal: Goal
+    names: tuple[str, ...]  # what each load is, in words
+    weight: Tensor  # [n, k] int32, the weights of the nodes that this rank has read
+    heaviest: Tensor  # [k] int64, the largest weights of a node on any rank
+    slack: Tensor  # [k] float64, the largest weights of a part over the mean, as wanted
+    balance: Balance  # the parts and their limits
 
 
 def read_limits(
@@ -96,7 +39,7 @@ def read_limits(
 ) -> Limits:
     """Reads the weights of this rank's nodes. Collective.
 
-    Every load counts for every node type apart. What the graph has nothing of is left out.
+    Every load counts for every node type apart. Loads that are zero everywhere are left out.
 
     Raises:
         ValueError: a load is no attribute and no split, or its weights cannot be used.
@@ -112,21 +55,16 @@ def read_limits(
     if not kept:
         any_slack = torch.ones(1, dtype=torch.float64)
         none = totals.new_zeros(1)
-        return Limits(("nothing",), weight, none, any_slack, Goal.of(parts, none, any_slack))
+        return Limits(("nothing",), weight, none, any_slack, Balance.of(parts, none, any_slack))
     for column, at in enumerate(kept):
         weight[part.rows_of(wanted[at][1]), column] = own[at]
     names = tuple(_in_words(part, *wanted[at]) for at in kept)
     slack = torch.tensor([policy.balance[wanted[at][0]] for at in kept], dtype=torch.float64)
-    return Limits(names, weight, heaviest[kept], slack, Goal.of(parts, totals[kept], slack))
+    return Limits(names, weight, heaviest[kept], slack, Balance.of(parts, totals[kept], slack))
 
 
 def _totals_and_heaviest(comm: Communicator, own: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Returns the sum and the largest of each load's weights over all ranks, [k] int64. Collective.
-
-    Args:
-        comm: the communicator of all ranks.
-        own: [n_t] int32, the weights of this rank's nodes for each load.
-    """
+    """Returns the sum and the largest of each load's weights, [k] int64 each. Collective."""
     sums = [int(one.sum(dtype=torch.int64)) for one in own]
     largest = [int(one.max()) if len(one) else 0 for one in own]
     every = comm.all_gather(torch.tensor([[sums, largest]], dtype=torch.int64), MessageKind.PARTITION).rows
@@ -150,7 +88,6 @@ def _check_known(dataset: Dataset, name: str) -> None:
 
 
 def _weights(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
-    """Returns the weights of this rank's nodes of a type, [n_t] int32. Collective."""
     own, nodes = part.nodes_of(node_type), dataset.node_sets[node_type]
     if name == NODES:
         return torch.ones(len(own), dtype=torch.int32)
@@ -176,24 +113,60 @@ def _whole_numbers(comm: Communicator, table: Tensor, own: range, name: str) -> 
     return (mine * scale).round().to(torch.int32)
 
 
-# Unmet ############################################################################################
+# Balance ##########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class Balance:
+    """The number of parts, and the largest weights that each may have."""
+
+    parts: int  # the number of parts
+    total: Tensor  # [k] int64, the sums of the weights of all nodes
+    limit: Tensor  # [k] int64, the largest weights of a part. At least the mean rounded up.
+
+    @classmethod
+    def of(cls, parts: int, total: Tensor, slack: Tensor) -> Balance:
+        """Allows parts ``slack`` [k] times the mean, at most the whole graph."""
+        wanted = torch.minimum(slack * total / parts, total.to(slack.dtype))
+        return cls.within(parts, total, wanted.to(torch.int64))
+
+    @classmethod
+    def within(cls, parts: int, total: Tensor, limit: Tensor) -> Balance:
+        """Allows parts the limits [k], or the mean rounded up where that is more."""
+        return cls(parts, total, torch.maximum(limit, -(-total // parts)))
+
+    @property
+    def slack(self) -> Tensor:
+        mean = self.total.to(torch.float64) / self.parts
+        return torch.where(mean > 0, self.limit / mean, 1.0)
+
+
+# Splits ###########################################################################################
+
+
+def read_split(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
+    """Returns whether each of this rank's nodes of a type is in a split, [n_t] bool. Collective."""
+    own = part.nodes_of(node_type)
+    found = torch.zeros(len(own), dtype=torch.bool)
+    mine = own_share(comm, dataset.split(name, part.schema.node_types[node_type]))
+    for rows in own_rounds(comm, mine.numel(), 8):
+        piece = mine[rows.start : rows.stop]
+        found[send(comm, piece, part.group(piece, node_type)).rows - own.start] = True
+    return found
+
+
+# Warnings #########################################################################################
 
 
 def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:
-    """Warns on rank 0 of every load that is not balanced as it should be. Collective.
-
-    Args:
-        comm: the communicator of all ranks.
-        limits: the weights of this rank's nodes and the limits of the parts.
-        owner: [n] int32, the parts of this rank's nodes.
-    """
-    parts = limits.goal.parts
+    """Warns on rank 0 of every load that exceeds its limit. Collective."""
+    parts = limits.balance.parts
     load = torch.zeros(parts, len(limits.names), dtype=torch.int64)
     add_rows(load, owner, limits.weight.to(torch.int64))
     comm.all_reduce(load, MessageKind.PARTITION)
     fullest, part = load.max(0)
-    for at in (fullest > limits.goal.limit).nonzero().flatten().tolist():
-        mean = int(limits.goal.total[at]) / parts
+    for at in (fullest > limits.balance.limit).nonzero().flatten().tolist():
+        mean = int(limits.balance.total[at]) / parts
         why = unmet_reason(int(limits.heaviest[at]) / mean, float(limits.slack[at]))
         if comm.rank == 0:
             warnings.warn(

@@ -24,285 +24,7 @@ from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_pa
 from pyg_batchgnn.partition.part import Part, directory_slices
 from pyg_batchgnn.types import Group
 
-# Part files #######################################################################################
-
-
-_REMEDY = "restore the file or partition again"
-
-
-class PartRows(NamedTuple):
-    """Some rows of an array of a saved part.
-
-    Attributes:
-        number: the number of the part.
-        begin, end: the rows.
-    """
-
-    number: int
-    begin: int
-    end: int
-
-    def moved(self, by: int) -> PartRows:
-        """Returns the piece further down."""
-        return PartRows(self.number, self.begin + by, self.end + by)
-
-
-def joined(pieces: list[PartRows]) -> list[PartRows]:
-    """Returns the same rows with adjacent pieces made one, and one empty piece where there are
-    none."""
-    found: list[PartRows] = []
-    for piece in pieces:
-        if found and found[-1].number == piece.number and found[-1].end == piece.begin:
-            found[-1] = found[-1]._replace(end=piece.end)
-        elif piece.begin < piece.end:
-            found.append(piece)
-    return found or [PartRows(0, 0, 0)]
-
-
-class PartFiles:
-    """A folder that is being read.
-
-    Args:
-        path: the folder.
-        meta: its META.json.
-    """
-
-    def __init__(self, path: Path, meta: PartitionMeta) -> None:
-        self._path, self._meta = path, meta
-        self._kept: dict[str, Tensor] = {}
-
-    def open(self, number: int, name: str) -> Tensor:
-        """Maps an array of a part."""
-        array = f"{part_name(number)}/{name}"
-        if array not in self._kept:
-            promise = self._meta.arrays.get(array)
-            if promise is None:
-                raise broken(self._path / META_FILE, array, "not listed", _REMEDY)
-            self._kept[array] = map_tensor(self._meta.file(self._path, array), array, promise)
-        return self._kept[array]
-
-    def rows(self, name: str, pieces: list[PartRows]) -> Tensor:
-        """Returns rows of an array; a view of the file where they lie in one."""
-        found = []
-        for number, begin, end in pieces:
-            whole = self.open(number, name)
-            if end > len(whole):
-                file = self._meta.file(self._path, f"{part_name(number)}/{name}")
-                raise broken(file, name, f"has {len(whole)} rows, {end} are needed", "partition again")
-            found.append(whole[begin:end])
-        return found[0] if len(found) == 1 else torch.cat(found)
-
-    def checked(self, name: str, values: Tensor, size: int) -> Tensor:
-        """Returns values, which must lie in [0, size)."""
-        low, high = ops.extent(values)
-        if values.numel() and (low < 0 or high >= size):
-            fact = f"holds {low if low < 0 else high}, which is outside [0, {size})"
-            raise broken(self._path, name, fact, _REMEDY)
-        return values
-
-    def indptr(self, number: int, relation: Group) -> Tensor:
-        """Returns where the in-edges of a part's nodes begin."""
-        name = edge_array("indptr", relation)
-        array = f"{part_name(number)}/{name}"
-        new = array not in self._kept
-        indptr = self.open(number, name)
-        edges = self.num_edges(number, relation)
-        ends = int(indptr[0]), int(indptr[-1])
-        if new and (ends != (0, edges) or not ops.is_ascending(indptr)):
-            fact = f"goes from {ends[0]} to {ends[1]}, expected 0 to {edges}, ascending"
-            raise broken(self._meta.file(self._path, array), name, fact, _REMEDY)
-        return indptr
-
-    def num_edges(self, number: int, relation: Group) -> int:
-        """Returns the number of edges of a relation in a part."""
-        return self._meta.arrays[f"{part_name(number)}/{edge_array('indices', relation)}"].shape[0]
-
-
-# Recut ############################################################################################
-
-# Cuts a saved partition for another number of ranks.
-#
-# The nodes of each type lie in a row, by saved part and then by original id, and each rank gets a
-# range of every such row. So the internal ids stay in a graph of one node type. In one of several
-# types they move by whole ranges.
-
-
-#: The ids that are renumbered at a time.
-_IDS = 1 << 17
-
-
-@dataclass(frozen=True)
-class Recut:
-    """A saved partition and the ranges of its nodes that ranks get.
-
-    Attributes:
-        old: the book of the saved parts.
-        cuts: by node type, [ranks + 1], where each rank's range begins in the row of the type.
-    """
-
-    old: PartitionBook
-    cuts: tuple[Sequence[int], ...]
-
-    @classmethod
-    def none(cls, old: PartitionBook) -> Recut:
-        """Returns the cut that leaves the parts as they are."""
-        return cls(old, tuple(starts.tolist() for starts in _starts(old)))
-
-    @cached_property
-    def book(self) -> PartitionBook:
-        """The book of the ranks."""
-        sizes = torch.stack([torch.tensor(cuts).diff() for cuts in self.cuts], dim=1)
-        return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.cuts))
-
-    @property
-    def is_new(self) -> bool:
-        """True if the ranks get other nodes than the saved parts have."""
-        return self.book != self.old
-
-    def pieces(self, rank: int, node_type: int) -> list[PartRows]:
-        """Returns a rank's nodes of a type as rows of the saved parts' nodes of the type."""
-        own = range(*self.cuts[node_type][rank : rank + 2])
-        held = _ranges(self._starts[node_type])
-        return [PartRows(number, *overlap(own, theirs)) for number, theirs in enumerate(held)]
-
-    def renumbered(self, internal: Tensor) -> Tensor:
-        """Returns the new internal ids of old ones."""
-        if self.book.num_types == 1 or not self.is_new:
-            return internal
-        firsts, shifts = self._shifts
-        found = torch.empty_like(internal)
-        for new, old in zip(found.split(_IDS), internal.split(_IDS), strict=True):
-            new.copy_(old + shifts[torch.searchsorted(firsts, old.to(torch.int64), right=True) - 1])
-        return found
-
-    @cached_property
-    def _starts(self) -> list[Tensor]:
-        return _starts(self.old)
-
-    @cached_property
-    def _shifts(self) -> tuple[Tensor, Tensor]:
-        """The first old id of each range that moves as a whole, ascending, and by how much."""
-        found = []
-        for node_type, cuts in enumerate(self.cuts):
-            for number, theirs in enumerate(_ranges(self._starts[node_type])):
-                for rank, own in enumerate(_ranges(torch.tensor(cuts))):
-                    begin, end = overlap(own, theirs)
-                    if begin < end:
-                        old = self.old.nodes_of(number, node_type).start + begin
-                        place = theirs.start + begin - own.start
-                        found.append((old, self.book.nodes_of(rank, node_type).start + place - old))
-        moves = torch.tensor(sorted(found), dtype=torch.int64).view(-1, 2)
-        return moves[:, 0].contiguous(), moves[:, 1].contiguous()
-
-
-def _starts(book: PartitionBook) -> list[Tensor]:
-    """Returns by type where the nodes of each part begin in the row of the type, [parts + 1]."""
-    zero = torch.zeros(1, dtype=torch.int64)
-    return [torch.cat([zero, sizes.cumsum(0)]) for sizes in book.sizes.t()]
-
-
-def _ranges(starts: Tensor) -> list[range]:
-    bounds = starts.tolist()
-    return [range(*bounds[at : at + 2]) for at in range(len(bounds) - 1)]
-
-
-def overlap(own: range, theirs: range) -> tuple[int, int]:
-    """Returns what two ranges have in common, counted from the beginning of the second."""
-    begin, end = max(own.start, theirs.start), min(own.stop, theirs.stop)
-    return (begin - theirs.start, end - theirs.start) if begin < end else (0, 0)
-
-
-# Ranges ###########################################################################################
-
-
-#: A function that returns the weight of all nodes before a row, for rows 0 to N; ascending.
-Load: TypeAlias = Callable[[int], int]
-
-_PRECISION = 1e-3  # of the bound on the largest load, relative
-
-
-def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]:
-    """Returns ranges whose fullest one is as empty as ranges allow, over all loads and relative to
-    each load's mean.
-
-    The least bound is found by halving: with one given, each range in turn takes all that fits.
-    Within the bound, ends are then put as near as they may to where all loads together are cut
-    evenly, so that one heavy node does not leave the other ranges uneven.
-
-    Args:
-        nodes: N, the number of rows to cut.
-        loads: at least one. A load that is zero everywhere is left out.
-        ranks: R, the number of ranges; some may be empty.
-
-    Returns:
-        The begin of each range, then N: R + 1 numbers.
-    """
-    given = [load for load in loads if load(nodes) > 0]
-    if not given:
-        return [rank * nodes // ranks for rank in range(ranks + 1)]
-    cutter = _Cutter(nodes, given, ranks)
-    return cutter.even(cutter.least_bound())
-
-
-class _Cutter:
-    def __init__(self, nodes: int, loads: Sequence[Load], ranks: int) -> None:
-        self._nodes, self._ranks = nodes, ranks
-        self._loads = [(load, load(nodes) / ranks) for load in loads]
-
-    def least_bound(self) -> float:
-        """Returns the least load of the fullest range, in means, nearly."""
-        low, high = 1.0, float(self._ranks)
-        while high > low * (1 + _PRECISION):
-            bound = (low + high) / 2
-            if self._fits(bound):
-                high = bound
-            else:
-                low = bound
-        return high
-
-    def even(self, bound: float) -> list[int]:
-        """Returns ranges within a bound that can be kept."""
-        least = [self._nodes]  # where each range may begin at the earliest, from the last one on
-        for _ in range(self._ranks - 1):
-            least.append(self._begin(least[-1], bound))
-        offsets = [0]
-        for rank, begin in enumerate(reversed(least[1:]), start=1):
-            wanted = min(self._cut_at(rank / self._ranks), self._end(offsets[-1], bound))
-            offsets.append(max(begin, offsets[-1], wanted))
-        return [*offsets, self._nodes]
-
-    def _fits(self, bound: float) -> bool:
-        end = 0
-        for _ in range(self._ranks):
-            end = self._end(end, bound)
-        return end == self._nodes
-
-    def _end(self, begin: int, bound: float) -> int:
-        """Returns the furthest end of a range within the bound."""
-        rows = range(begin, self._nodes + 1)
-        ends = (
-            bisect.bisect_right(rows, load(begin) + bound * mean, key=load) - 1 + begin
-            for load, mean in self._loads
-        )
-        return max(begin, min(ends))
-
-    def _begin(self, end: int, bound: float) -> int:
-        """Returns the earliest begin of a range within the bound."""
-        rows = range(end + 1)
-        begins = (bisect.bisect_left(rows, load(end) - bound * mean, key=load) for load, mean in self._loads)
-        return min(end, max(begins))
-
-    def _cut_at(self, share: float) -> int:
-        """Returns the row before which there is a share of all loads."""
-        total = share * self._ranks * len(self._loads)
-
-        def weight(row: int) -> float:
-            return sum(load(row) / mean for load, mean in self._loads)
-
-        return min(self._nodes, bisect.bisect_left(range(self._nodes + 1), total, key=weight))
-
-
-# Load #############################################################################################
+# Loading ##########################################################################################
 
 
 def load_partition(folder: str | Path, comm: Communicator) -> Part:
@@ -317,7 +39,6 @@ def load_partition(folder: str | Path, comm: Communicator) -> Part:
 
     Args:
         folder: a folder that `save_partition` wrote; the same on every rank.
-        comm: the communicator of all ranks.
 
     Raises:
         DatasetError: on every rank, where a file is damaged, altered, foreign or missing on one of
@@ -345,13 +66,10 @@ def verify_partition(folder: str | Path) -> int:
 
 
 class _Folder:
-    """A folder that is being read."""
-
     def __init__(self, path: Path, meta: PartitionMeta) -> None:
         self._meta, self._files = meta, PartFiles(path, meta)
 
     def part(self, rank: int, ranks: int) -> Part:
-        """Returns the part of one of ``ranks`` ranks."""
         schema, old = self._meta.schema, self._meta.book
         recut = Recut.none(old) if ranks == old.parts else Recut(old, self._cuts(ranks))
         pieces = [joined(recut.pieces(rank, number)) for number in range(schema.num_types)]
@@ -363,7 +81,7 @@ class _Folder:
             rows[group] = joined([self._edges(group, piece) for piece in pieces[target]])
             relations.append(self._relation(recut, group, pieces[target], rows[group], count))
         nodes = [
-            piece.moved(_first_row(self._meta, piece.number, number))
+            piece.moved(old.nodes_of(piece.number, number).start - old.nodes_of(piece.number).start)
             for number, own in enumerate(pieces)
             for piece in own
         ]
@@ -385,7 +103,7 @@ class _Folder:
     def _relation(
         self, recut: Recut, group: Group, nodes: list[PartRows], edges: list[PartRows], count: int
     ) -> InEdges:
-        """Returns the in-edges of a relation. ``nodes``, ``edges``: the rows of the saved parts."""
+        """Returns the in-edges of a relation from the rows of the saved parts."""
         files, (first, *more) = self._files, nodes
         indptr = files.indptr(first.number, group)
         if more or (first.begin, first.end) != (0, len(indptr) - 1):
@@ -397,7 +115,6 @@ class _Folder:
         return InEdges(indptr, recut.renumbered(indices), edge_ids)
 
     def _edges(self, group: Group, nodes: PartRows) -> PartRows:
-        """Returns the in-edges of some nodes of a part."""
         indptr = self._files.indptr(nodes.number, group)
         return PartRows(nodes.number, int(indptr[nodes.begin]), int(indptr[nodes.end]))
 
@@ -411,7 +128,6 @@ class _Folder:
         return found
 
     def _names(self) -> list[str]:
-        """Returns the arrays that every part has."""
         prefix = f"{part_name(0)}/"
         return [array.removeprefix(prefix) for array in self._meta.arrays if array.startswith(prefix)]
 
@@ -420,8 +136,7 @@ class _Folder:
         return [split[1] for split in found if split is not None and split[0] == group]
 
     def _cuts(self, ranks: int) -> tuple[list[int], ...]:
-        """Returns ranges of each type's nodes with nearly equal nodes, in-edges and training
-        nodes."""
+        """Cuts each type's nodes into ranges of nearly equal nodes, in-edges and training nodes."""
         return tuple(self._cuts_of(number, ranks) for number in range(self._meta.schema.num_types))
 
     def _cuts_of(self, node_type: int, ranks: int) -> list[int]:
@@ -486,6 +201,250 @@ class _Folder:
         return torch.cat(found)
 
 
-def _first_row(meta: PartitionMeta, number: int, node_type: int) -> int:
-    """Returns the row of a saved part's first node of a type among its nodes of all types."""
-    return meta.book.nodes_of(number, node_type).start - meta.book.nodes_of(number).start
+# Part files #######################################################################################
+
+
+_REMEDY = "restore the file or partition again"
+
+
+class PartRows(NamedTuple):
+    """A range of rows of an array of a saved part."""
+
+    number: int  # the number of the part
+    #: begin, end: the rows
+    begin: int
+    end: int
+
+    def moved(self, by: int) -> PartRows:
+        return PartRows(self.number, self.begin + by, self.end + by)
+
+
+def joined(pieces: list[PartRows]) -> list[PartRows]:
+    """Joins adjacent pieces. Without any piece it returns an empty one."""
+    found: list[PartRows] = []
+    for piece in pieces:
+        if found and found[-1].number == piece.number and found[-1].end == piece.begin:
+            found[-1] = found[-1]._replace(end=piece.end)
+        elif piece.begin < piece.end:
+            found.append(piece)
+    return found or [PartRows(0, 0, 0)]
+
+
+class PartFiles:
+    """A folder of a partition that is being read."""
+
+    def __init__(self, path: Path, meta: PartitionMeta) -> None:
+        self._path, self._meta = path, meta
+        self._kept: dict[str, Tensor] = {}
+
+    def open(self, number: int, name: str) -> Tensor:
+        array = f"{part_name(number)}/{name}"
+        if array not in self._kept:
+            promise = self._meta.arrays.get(array)
+            if promise is None:
+                raise broken(self._path / META_FILE, array, "not listed", _REMEDY)
+            self._kept[array] = map_tensor(self._meta.file(self._path, array), array, promise)
+        return self._kept[array]
+
+    def rows(self, name: str, pieces: list[PartRows]) -> Tensor:
+        """Returns rows of an array; a view of the file if they lie in one."""
+        found = []
+        for number, begin, end in pieces:
+            whole = self.open(number, name)
+            if end > len(whole):
+                file = self._meta.file(self._path, f"{part_name(number)}/{name}")
+                raise broken(file, name, f"has {len(whole)} rows, {end} are needed", "partition again")
+            found.append(whole[begin:end])
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def checked(self, name: str, values: Tensor, size: int) -> Tensor:
+        """Returns the values, after checking that they lie in [0, size)."""
+        low, high = ops.extent(values)
+        if values.numel() and (low < 0 or high >= size):
+            fact = f"holds {low if low < 0 else high}, which is outside [0, {size})"
+            raise broken(self._path, name, fact, _REMEDY)
+        return values
+
+    def indptr(self, number: int, relation: Group) -> Tensor:
+        name = edge_array("indptr", relation)
+        array = f"{part_name(number)}/{name}"
+        new = array not in self._kept
+        indptr = self.open(number, name)
+        edges = self.num_edges(number, relation)
+        ends = int(indptr[0]), int(indptr[-1])
+        if new and (ends != (0, edges) or not ops.is_ascending(indptr)):
+            fact = f"goes from {ends[0]} to {ends[1]}, expected 0 to {edges}, ascending"
+            raise broken(self._meta.file(self._path, array), name, fact, _REMEDY)
+        return indptr
+
+    def num_edges(self, number: int, relation: Group) -> int:
+        return self._meta.arrays[f"{part_name(number)}/{edge_array('indices', relation)}"].shape[0]
+
+
+# New cuts #########################################################################################
+
+# Cuts a saved partition for another number of ranks.
+#
+# The nodes of each type lie in a row, by saved part and then by original id, and each rank gets a
+# range of every such row. So the internal ids stay in a graph of one node type. In one of several
+# types they move by whole ranges.
+
+
+#: The ids that are renumbered at a time.
+_IDS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Recut:
+    """A saved partition and the ranges of its nodes that ranks get."""
+
+    old: PartitionBook  # the book of the saved parts
+    #: by node type, [ranks + 1], where each rank's range begins in the row of the type
+    cuts: tuple[Sequence[int], ...]
+
+    @classmethod
+    def none(cls, old: PartitionBook) -> Recut:
+        return cls(old, tuple(starts.tolist() for starts in _starts(old)))
+
+    @cached_property
+    def book(self) -> PartitionBook:
+        sizes = torch.stack([torch.tensor(cuts).diff() for cuts in self.cuts], dim=1)
+        return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.cuts))
+
+    def pieces(self, rank: int, node_type: int) -> list[PartRows]:
+        own = range(*self.cuts[node_type][rank : rank + 2])
+        held = _ranges(self._starts[node_type])
+        return [PartRows(number, *overlap(own, theirs)) for number, theirs in enumerate(held)]
+
+    def renumbered(self, internal: Tensor) -> Tensor:
+        """Returns the new internal ids of old ones."""
+        if self.book.num_types == 1 or self.book == self.old:
+            return internal
+        firsts, shifts = self._shifts
+        found = torch.empty_like(internal)
+        for new, old in zip(found.split(_IDS), internal.split(_IDS), strict=True):
+            new.copy_(old + shifts[torch.searchsorted(firsts, old.to(torch.int64), right=True) - 1])
+        return found
+
+    @cached_property
+    def _starts(self) -> list[Tensor]:
+        return _starts(self.old)
+
+    @cached_property
+    def _shifts(self) -> tuple[Tensor, Tensor]:
+        """The first old id of each range that moves as a whole, ascending, and by how much."""
+        found = []
+        for node_type, cuts in enumerate(self.cuts):
+            for number, theirs in enumerate(_ranges(self._starts[node_type])):
+                for rank, own in enumerate(_ranges(torch.tensor(cuts))):
+                    begin, end = overlap(own, theirs)
+                    if begin < end:
+                        old = self.old.nodes_of(number, node_type).start + begin
+                        place = theirs.start + begin - own.start
+                        found.append((old, self.book.nodes_of(rank, node_type).start + place - old))
+        moves = torch.tensor(sorted(found), dtype=torch.int64).view(-1, 2)
+        return moves[:, 0].contiguous(), moves[:, 1].contiguous()
+
+
+def _starts(book: PartitionBook) -> list[Tensor]:
+    """Returns by type where each part's nodes begin among all nodes of the type, [parts + 1]."""
+    zero = torch.zeros(1, dtype=torch.int64)
+    return [torch.cat([zero, sizes.cumsum(0)]) for sizes in book.sizes.t()]
+
+
+def _ranges(starts: Tensor) -> list[range]:
+    bounds = starts.tolist()
+    return [range(*bounds[at : at + 2]) for at in range(len(bounds) - 1)]
+
+
+def overlap(own: range, theirs: range) -> tuple[int, int]:
+    """Returns the begin and the end of what two ranges share, counted from the second's begin."""
+    begin, end = max(own.start, theirs.start), min(own.stop, theirs.stop)
+    return (begin - theirs.start, end - theirs.start) if begin < end else (0, 0)
+
+
+# Balanced ranges ##################################################################################
+
+
+#: A function that returns the weight of all nodes before a row, for rows 0 to N; ascending.
+Load: TypeAlias = Callable[[int], int]
+
+_PRECISION = 1e-3  # of the bound on the largest load, relative
+
+
+def balanced_offsets(nodes: int, loads: Sequence[Load], ranks: int) -> list[int]:
+    """Cuts rows into ranges whose fullest one is as empty as ranges allow, over all loads and
+    relative to each load's mean.
+
+    The least bound is found by halving: with one given, each range in turn takes all that fits.
+    Within the bound, ends are then put as near as they may to where all loads together are cut
+    evenly, so that one heavy node does not leave the other ranges uneven.
+
+    Args:
+        nodes: N, the number of rows to cut.
+        loads: at least one. A load that is zero everywhere is left out.
+        ranks: R, the number of ranges; some may be empty.
+
+    Returns:
+        The begin of each range, then N: R + 1 numbers.
+    """
+    given = [load for load in loads if load(nodes) > 0]
+    if not given:
+        return [rank * nodes // ranks for rank in range(ranks + 1)]
+    cutter = _Cutter(nodes, given, ranks)
+    return cutter.even(cutter.least_bound())
+
+
+class _Cutter:
+    def __init__(self, nodes: int, loads: Sequence[Load], ranks: int) -> None:
+        self._nodes, self._ranks = nodes, ranks
+        self._loads = [(load, load(nodes) / ranks) for load in loads]
+
+    def least_bound(self) -> float:
+        """Returns nearly the least load of the fullest range, in means."""
+        low, high = 1.0, float(self._ranks)
+        while high > low * (1 + _PRECISION):
+            bound = (low + high) / 2
+            if self._fits(bound):
+                high = bound
+            else:
+                low = bound
+        return high
+
+    def even(self, bound: float) -> list[int]:
+        """Returns ranges within a bound that can be met, cut as evenly as it allows."""
+        least = [self._nodes]  # where each range may begin at the earliest, from the last one on
+        for _ in range(self._ranks - 1):
+            least.append(self._begin(least[-1], bound))
+        offsets = [0]
+        for rank, begin in enumerate(reversed(least[1:]), start=1):
+            wanted = min(self._cut_at(rank / self._ranks), self._end(offsets[-1], bound))
+            offsets.append(max(begin, offsets[-1], wanted))
+        return [*offsets, self._nodes]
+
+    def _fits(self, bound: float) -> bool:
+        end = 0
+        for _ in range(self._ranks):
+            end = self._end(end, bound)
+        return end == self._nodes
+
+    def _end(self, begin: int, bound: float) -> int:
+        rows = range(begin, self._nodes + 1)
+        ends = (
+            bisect.bisect_right(rows, load(begin) + bound * mean, key=load) - 1 + begin
+            for load, mean in self._loads
+        )
+        return max(begin, min(ends))
+
+    def _begin(self, end: int, bound: float) -> int:
+        rows = range(end + 1)
+        begins = (bisect.bisect_left(rows, load(end) - bound * mean, key=load) for load, mean in self._loads)
+        return min(end, max(begins))
+
+    def _cut_at(self, share: float) -> int:
+        total = share * self._ranks * len(self._loads)
+
+        def weight(row: int) -> float:
+            return sum(load(row) / mean for load, mean in self._loads)
+
+        return min(self._nodes, bisect.bisect_left(range(self._nodes + 1), total, key=weight))

@@ -58,8 +58,7 @@ class Load:
 
     @property
     def is_met(self) -> bool:
-        """True unless a limit was set that a part exceeds. The mean rounded up is always
-        allowed."""
+        """True unless a part exceeds its limit. The mean rounded up is always allowed."""
         if self.slack is None:
             return True
         allowed = max(self.slack * self.mean, self._rounded_mean)
@@ -78,12 +77,7 @@ class Load:
 
 
 def unmet_reason(heaviest: float, slack: float) -> str:
-    """Returns why no part keeps within ``slack`` times the mean.
-
-    Args:
-        heaviest: the largest weight of a single node, over the mean of the parts.
-        slack: the limit over the mean.
-    """
+    """Returns why no part keeps within ``slack`` times the mean; ``heaviest`` is in means."""
     if heaviest > slack:
         return f"one node alone has {heaviest:.2f} times the mean"
     return "the policy found no parts within all limits, though no node is too heavy"
@@ -92,9 +86,7 @@ def unmet_reason(heaviest: float, slack: float) -> str:
 def sums_of(part: Part, wanted: Collection[str]) -> dict[str, dict[str, tuple[float, float]]]:
     """Returns the sums of a part's loads and the largest weight of a node, by type and load.
 
-    Args:
-        part: the part.
-        wanted: the names of weights that count beside nodes, in-edges and splits.
+    ``wanted``: the names of weights that count beside nodes, in-edges and splits.
     """
     schema, degrees = part.schema, _degrees(part)
     found = dict[str, dict[str, tuple[float, float]]]()
@@ -109,7 +101,6 @@ def sums_of(part: Part, wanted: Collection[str]) -> dict[str, dict[str, tuple[fl
 
 
 def _degrees(part: Part) -> list[Tensor]:
-    """Returns the numbers of in-edges of the part's nodes, by type."""
     found = [torch.zeros(len(part.nodes_of(at)), dtype=torch.int64) for at in range(part.schema.num_types)]
     for target, edges in zip(part.schema.target_types, part.relations, strict=True):
         found[target] += edges.indptr.diff()
@@ -117,6 +108,5 @@ def _degrees(part: Part) -> list[Tensor]:
 
 
 def _of_weights(weight: Tensor) -> tuple[float, float]:
-    """Returns the sum of weights [n] and the largest one."""
     exact = weight.to(torch.float64 if weight.is_floating_point() else torch.int64)
     return exact.sum().item(), exact.max().item() if exact.numel() else 0

@@ -13,7 +13,122 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind, Received
 from pyg_batchgnn.partition.book import PartitionBook
 
-# Bounded ##########################################################################################
+# Exchanges in rounds ##############################################################################
+
+
+def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
+    """Sends each row to a rank, in rounds. Collective; counts as `MessageKind.PARTITION`.
+
+    Args:
+        rows: [n, ...]; the shape of a row and the dtype are the same on all ranks.
+        to: [n] int64, the rank that each row goes to.
+
+    Returns:
+        The rows that came from all ranks, in no order that could be told beforehand.
+    """
+    came = [rows[:0]]
+    row_bytes = rows.itemsize * math.prod(rows.shape[1:])
+    for own in own_rounds(comm, len(rows), row_bytes):
+        piece = slice(own.start, own.stop)
+        came.append(send(comm, rows[piece], group(to[piece], comm.size)).rows)
+    return torch.cat(came)
+
+
+def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tensor) -> Tensor:
+    """Returns a value of each of some nodes, asked of their owners in rounds, [n] int64.
+
+    Collective; counts as `MessageKind.PARTITION`.
+
+    Args:
+        node: [n] int32 or int64 internal ids; n may differ from rank to rank.
+        own: [own nodes] int64, the values of this rank's nodes.
+    """
+    offsets = book.part_offsets
+    first = int(offsets[comm.rank])
+    remote = Remote(lambda ids: group_by_range(ids, offsets), lambda ids: own[ids - first], (), own.dtype)
+    return pull(comm, remote, node)
+
+
+# Exchanges ########################################################################################
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A stable order of rows by groups."""
+
+    #: [n], the positions of the rows in order of groups; None where they are in that order already
+    order: Tensor | None
+    counts: list[int]  # the number of rows of each group
+
+    def apply(self, rows: Tensor) -> Tensor:
+        return rows if self.order is None else rows.index_select(0, self.order)
+
+    def sorted(self, rows: Tensor) -> tuple[Tensor, list[int]]:
+        """Returns rows in order of groups, and the number of rows of each group."""
+        return self.apply(rows), self.counts
+
+    def undo(self, rows: Tensor, out: Tensor) -> None:
+        """Writes rows in order of groups to where they stood before."""
+        if self.order is None:
+            out.copy_(rows)
+        else:
+            out.index_copy_(0, self.order.to(torch.int64), rows)
+
+
+def group(owner: Tensor, groups: int) -> Grouping:
+    order, counts = ops.group_by_owner(owner, groups)
+    return Grouping(order, counts.tolist())
+
+
+def group_by_range(values: Tensor, bounds: Tensor) -> Grouping:
+    """Groups rows by the range that each value [n] is in; bounds [ranges + 1] int64, ascending."""
+    order, counts = ops.group_by_range(values, bounds)
+    return Grouping(order, counts.tolist())
+
+
+def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
+    return comm.exchange(*grouping.sorted(rows), MessageKind.PARTITION)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """An array of rows of which each rank holds some."""
+
+    group: Callable[[Tensor], Grouping]  # groups row numbers [n] by the rank that holds each
+    #: returns rows that this rank holds, given [n] row numbers in any order, which it may overwrite
+    read: Callable[[Tensor], Tensor]
+    shape: tuple[int, ...]  # the shape of one row
+    dtype: torch.dtype  # the dtype of its elements
+
+    @property
+    def row_bytes(self) -> int:
+        return torch.Size(self.shape).numel() * self.dtype.itemsize
+
+
+def pull(
+    comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = None, most: int | None = None
+) -> Tensor:
+    """Returns the rows of ``ids``, asked of their holders in rounds. Collective.
+
+    Args:
+        ids: [n] row numbers; n may differ from rank to rank. They travel as they are: narrow ones
+            cost less.
+        out: [n, *shape] to write to; may be ``ids`` itself.
+        most: a number of ids that no rank exceeds, as in `own_rounds`.
+    """
+    if out is None:
+        out = torch.empty(ids.numel(), *remote.shape, dtype=remote.dtype)
+    for rows in own_rounds(comm, ids.numel(), ids.element_size() + remote.row_bytes, most):
+        wanted = ids[rows.start : rows.stop]
+        grouping = remote.group(wanted)
+        asked = send(comm, wanted, grouping)
+        answer = remote.read(asked.rows).contiguous()
+        rows_found = comm.exchange(answer, asked.counts, MessageKind.PARTITION).rows
+        grouping.undo(rows_found, out[rows.start : rows.stop])
+    return out
+
+
+# Rounds ###########################################################################################
 
 
 #: A rank receives at most this many bytes of rows in one round, if all ranks send it all they have.
@@ -21,7 +136,6 @@ ROUND_BYTES = 16 << 20
 
 
 def rows_per_round(row_bytes: int, ranks: int) -> int:
-    """Returns the number of rows that each rank handles in one round."""
     return max(256, ROUND_BYTES // (max(row_bytes, 1) * ranks))
 
 
@@ -31,9 +145,6 @@ def own_rounds(comm: Communicator, rows: int, row_bytes: int, most: int | None =
     Ranges are empty at the end where other ranks have more rows.
 
     Args:
-        comm: the communicator of all ranks.
-        rows: the number of rows of this rank.
-        row_bytes: the bytes of a row.
         most: a number of rows that no rank exceeds, equal on all ranks. Where they fit one round,
             ranks need not ask each other for the largest number of rows.
     """
@@ -58,146 +169,7 @@ def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[ran
         yield range(min(first, rows), min(first + share, rows))
 
 
-# Move #############################################################################################
-
-
-@dataclass(frozen=True)
-class Grouping:
-    """An order of rows by groups, stable.
-
-    Attributes:
-        order: [n], the positions of the rows in order of groups; None where they are in that order
-            already.
-        counts: the number of rows of each group.
-    """
-
-    order: Tensor | None
-    counts: list[int]
-
-    def apply(self, rows: Tensor) -> Tensor:
-        """Returns rows in order of groups."""
-        return rows if self.order is None else rows.index_select(0, self.order)
-
-    def sorted(self, rows: Tensor) -> tuple[Tensor, list[int]]:
-        """Returns rows in order of groups and the number of rows of each group: what an exchange
-        sends."""
-        return self.apply(rows), self.counts
-
-    def undo(self, rows: Tensor, out: Tensor) -> None:
-        """Writes rows in order of groups to where they stood before."""
-        if self.order is None:
-            out.copy_(rows)
-        else:
-            out.index_copy_(0, self.order.to(torch.int64), rows)
-
-
-def group(owner: Tensor, groups: int) -> Grouping:
-    """Groups rows by their owners, [n] int32 or int64 in [0, groups)."""
-    order, counts = ops.group_by_owner(owner, groups)
-    return Grouping(order, counts.tolist())
-
-
-def group_by_range(values: Tensor, bounds: Tensor) -> Grouping:
-    """Groups rows by the range that each value [n] is in; bounds [ranges + 1] int64, ascending."""
-    order, counts = ops.group_by_range(values, bounds)
-    return Grouping(order, counts.tolist())
-
-
-def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
-    """Sends each row to the rank of its group, in one exchange."""
-    return comm.exchange(*grouping.sorted(rows), MessageKind.PARTITION)
-
-
-@dataclass(frozen=True)
-class Remote:
-    """An array of rows of which each rank holds some.
-
-    Attributes:
-        group: groups row numbers [n] by the rank that holds each.
-        read: returns rows that this rank holds, given [n] row numbers in any order, which it may
-            overwrite.
-        shape: the shape of one row.
-        dtype: the dtype of its elements.
-    """
-
-    group: Callable[[Tensor], Grouping]
-    read: Callable[[Tensor], Tensor]
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-
-    @property
-    def row_bytes(self) -> int:
-        return torch.Size(self.shape).numel() * self.dtype.itemsize
-
-
-def pull(
-    comm: Communicator, remote: Remote, ids: Tensor, out: Tensor | None = None, most: int | None = None
-) -> Tensor:
-    """Returns the rows of ``ids``, asked of their holders in rounds. Collective.
-
-    Args:
-        comm: the communicator of all ranks.
-        remote: the array to read.
-        ids: [n] row numbers; n may differ from rank to rank. They travel as they are: narrow ones
-            cost less.
-        out: [n, *shape] to write to; may be ``ids`` itself.
-        most: a number of ids that no rank exceeds, as in `own_rounds`.
-    """
-    if out is None:
-        out = torch.empty(ids.numel(), *remote.shape, dtype=remote.dtype)
-    for rows in own_rounds(comm, ids.numel(), ids.element_size() + remote.row_bytes, most):
-        wanted = ids[rows.start : rows.stop]
-        grouping = remote.group(wanted)
-        asked = send(comm, wanted, grouping)
-        answer = remote.read(asked.rows).contiguous()
-        rows_found = comm.exchange(answer, asked.counts, MessageKind.PARTITION).rows
-        grouping.undo(rows_found, out[rows.start : rows.stop])
-    return out
-
-
-# Bounded moves ####################################################################################
-
-
-def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
-    """Sends each row to a rank, in rounds. Collective; counts as `MessageKind.PARTITION`.
-
-    Args:
-        comm: of all ranks.
-        rows: [n, ...]; the shape of a row and the dtype are the same on all ranks.
-        to: [n] int64, the rank that each row goes to.
-
-    Returns:
-        The rows that came from all ranks, in no order that could be told beforehand.
-    """
-    came = [rows[:0]]
-    row_bytes = rows.itemsize * math.prod(rows.shape[1:])
-    for own in own_rounds(comm, len(rows), row_bytes):
-        piece = slice(own.start, own.stop)
-        came.append(send(comm, rows[piece], group(to[piece], comm.size)).rows)
-    return torch.cat(came)
-
-
-def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tensor) -> Tensor:
-    """Returns a value of each of some nodes, asked of their owners in rounds.
-
-    Collective; counts as `MessageKind.PARTITION`.
-
-    Args:
-        comm: of all ranks.
-        book: the owners of the nodes.
-        node: [n] int32 or int64 internal ids; n may differ from rank to rank.
-        own: [own nodes] int64, the values of this rank's nodes.
-
-    Returns:
-        [n] int64.
-    """
-    offsets = book.part_offsets
-    first = int(offsets[comm.rank])
-    remote = Remote(lambda ids: group_by_range(ids, offsets), lambda ids: own[ids - first], (), own.dtype)
-    return pull(comm, remote, node)
-
-
-# Add rows #########################################################################################
+# Sums of rows #####################################################################################
 
 
 def add_rows(out: Tensor, row: Tensor, values: Tensor) -> Tensor:

@@ -19,47 +19,25 @@ from pyg_batchgnn.partition.reading import ReadingSlice
 
 @dataclass(frozen=True)
 class Directory:
-    """The internal ids by node type and original id; each rank has those of a range of each type.
+    """The internal ids by node type and original id. Each rank has a range of every type."""
 
-    Attributes:
-        bounds: by type, [ranks + 1] int64, where each rank's range of original ids begins.
-        rank: the rank of this process.
-        internal: by type, [k], the internal ids of this rank's range.
-    """
-
-    bounds: list[Tensor]
-    rank: int
-    internal: list[Tensor]
+    bounds: list[Tensor]  # by type, [ranks + 1] int64, where each rank's range of original ids begins
+    rank: int  # the rank of this process
+    internal: list[Tensor]  # by type, [k], the internal ids of this rank's range
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """The owners of the nodes that were read, and their new ids.
+    """The owners of the nodes that were read, and their new ids."""
 
-    Attributes:
-        book: the partition book.
-        counts: [ranks, parts, types], the number of nodes of each part and type that each rank has
-            read.
-        owner: [n] int32 or int64, the part of every node that this rank has read.
-        internal: [n] ``book.id_dtype``, the internal ids of these nodes.
-    """
-
-    book: PartitionBook
-    counts: Tensor
-    owner: Tensor
-    internal: Tensor
+    book: PartitionBook  # the partition book
+    counts: Tensor  # [ranks, parts, types], the number of nodes of each part and type that each rank has read
+    owner: Tensor  # [n] int32 or int64, the part of every node that this rank has read
+    internal: Tensor  # [n] ``book.id_dtype``, the internal ids of these nodes
 
 
 def number_nodes(comm: Communicator, slice_: ReadingSlice, owner: Tensor, parts: int) -> Numbering:
-    """Numbers the nodes by part, within a part by type, within a type by original id. Collective.
-
-    Args:
-        comm: the communicator of all ranks; the ranges of original ids that they have read follow
-            each other.
-        slice_: the nodes that this rank has read.
-        owner: [n], the part of each of them.
-        parts: the number of parts.
-    """
+    """Numbers the nodes by part, then by type, then by original id. Collective."""
     types = slice_.schema.num_types
     cell = owner.clone() if types > 1 else owner
     for number in range(types if types > 1 else 0):
@@ -81,8 +59,6 @@ def make_directory(
     """Moves internal ids from the ranges that were read to the ranges of the directory. Collective.
 
     Args:
-        comm: the communicator of all ranks.
-        slice_: the nodes that this rank has read.
         internal: [n], their internal ids.
         bounds: by type, [ranks + 1] int64, the ranges of the directory.
     """
@@ -99,46 +75,37 @@ def make_directory(
 
 @dataclass(frozen=True)
 class Runs:
-    """The parts that each rank builds: contiguous runs, of one part each where there are as many
-    parts as ranks."""
+    """The parts that each rank builds: contiguous runs, one part each if there are as many as
+    ranks.
+    """
 
     parts: int
     ranks: int
 
     def of(self, rank: int) -> range:
-        """Returns the parts of a rank."""
         return range(rank * self.parts // self.ranks, (rank + 1) * self.parts // self.ranks)
 
     @property
     def bounds(self) -> Tensor:
-        """The first part of each rank, [ranks + 1] int64."""
         return torch.tensor([rank * self.parts // self.ranks for rank in range(self.ranks + 1)])
 
     def directory_bounds(self, num_nodes: int) -> Tensor:
-        """Returns where the directory slices of each rank's parts begin among the original ids of a
-        type, [ranks + 1] int64."""
+        """Returns where each rank's slice of a type's directory begins, [ranks + 1] int64."""
         return (self.bounds * slice_size(num_nodes, self.parts)).clamp(max=num_nodes)
 
     def by_rank(self, of_parts: Sequence[int]) -> list[int]:
-        """Returns the sums over each rank's parts."""
         return [sum(of_parts[part] for part in self.of(rank)) for rank in range(self.ranks)]
 
 
 @dataclass(frozen=True)
 class RunRows:
-    """The rows that the nodes of one type have in a run of parts: by part, then by internal id.
+    """The rows that the nodes of one type have in a run of parts: by part, then by internal id."""
 
-    Attributes:
-        firsts: [parts], the internal id of each part's first node of the type.
-        starts: [parts + 1] int64, where the rows of each part begin.
-    """
-
-    firsts: Tensor
-    starts: Tensor
+    firsts: Tensor  # [parts], the internal id of each part's first node of the type
+    starts: Tensor  # [parts + 1] int64, where the rows of each part begin
 
     @classmethod
     def of(cls, book: PartitionBook, parts: range, node_type: int) -> RunRows:
-        """Returns the rows of a type in a run of parts."""
         firsts = [book.nodes_of(part, node_type).start for part in parts]
         sizes = book.sizes[parts.start : parts.stop, node_type]
         starts = torch.zeros(len(parts) + 1, dtype=torch.int64)
@@ -146,6 +113,5 @@ class RunRows:
         return cls(torch.tensor(firsts, dtype=torch.int64), starts)
 
     def rows(self, internal: Tensor) -> Tensor:
-        """Returns the rows of internal ids [n], which are of the type and of the run."""
         part = torch.searchsorted(self.firsts, internal, right=True) - 1
         return internal - (self.firsts - self.starts[:-1])[part]

@@ -109,7 +109,6 @@ class Part:
         """Returns the part's nodes of a split; none where there is no such split.
 
         Args:
-            name: the name of the split.
             node_type: the type whose split it is; not needed if there is only one.
 
         Returns:
@@ -183,8 +182,7 @@ class Part:
             )
 
     def check_rank(self, comm: Communicator) -> None:
-        """Raises ValueError unless the part is that of this rank, of as many parts as there are
-        ranks."""
+        """Raises ValueError unless the part is this rank's, and there is one for every rank."""
         check_comm(comm)
         if self.book.parts != comm.size or self.number != comm.rank:
             raise ValueError(
@@ -206,7 +204,7 @@ def parts_of(parts: Part | Sequence[Part]) -> list[Part]:
 
 
 def _only(names: Sequence[object], name: str, instead: str) -> None:
-    """Raises unless there is one node type or relation that can be meant."""
+    """Raises ValueError unless there is exactly one node type or relation."""
     if len(names) != 1:
         raise AttributeError(
             f"{name!r} can be read from a part itself only if one node type or relation can be meant, but "
@@ -226,7 +224,6 @@ def directory_slice(num_nodes: int, ranks: int, rank: int) -> range:
     """Returns the original ids of one node type whose internal ids ``rank`` knows.
 
     Args:
-        num_nodes: the number of nodes of that type.
         ranks, rank: the number of ranks, and one of them.
     """
     size = slice_size(num_nodes, ranks)

@@ -20,7 +20,7 @@ from pyg_batchgnn.partition.checks import with_files
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.types import Schema
 
-# Balanced #########################################################################################
+# Built-in policies ################################################################################
 
 
 #: The loads that every graph has: nodes, and in-edges by the owners of their targets.
@@ -28,10 +28,6 @@ NODES, EDGES = "nodes", "edges"
 
 #: A part gets at most this many times the mean of each load.
 SLACK = 1.05
-
-
-def _usual() -> dict[str, float]:
-    return {NODES: SLACK, EDGES: SLACK, "train": SLACK}
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class Balanced:
             every node type apart.
     """
 
-    balance: Mapping[str, float] = field(default_factory=_usual)
+    balance: Mapping[str, float] = field(default_factory=lambda: {NODES: SLACK, EDGES: SLACK, "train": SLACK})
 
     def __post_init__(self) -> None:
         if not self.balance:
@@ -131,7 +127,6 @@ class Metis(TwoLevel):
 
 
 def _check_slack(slack: float, name: str) -> None:
-    """Raises ValueError unless a slack is a finite number of at least 1."""
     if not slack >= 1:
         raise ValueError(f"{name} must be at least 1, not {slack}; 1.05 allows parts 5 % above the mean")
     if math.isinf(slack):
@@ -140,7 +135,7 @@ def _check_slack(slack: float, name: str) -> None:
         )
 
 
-# Given ############################################################################################
+# Owners from a file ###############################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,11 +157,11 @@ class Given:
 def given_owners(
     comm: Communicator, part: ReadingSlice, dataset: Dataset, given: Given, parts: int
 ) -> Tensor:
-    """Returns the owners of the nodes of the slice, [n] int32. Collective.
+    """Returns the owners of this rank's nodes, [n] int32. Collective.
 
     Raises:
-        DatasetError: on every rank, where the file is missing, is of another number of nodes, or
-            names a part that there is not.
+        DatasetError: on every rank, if the file is missing, has another length, or names an
+            unknown part.
     """
     return with_files(comm, lambda: _read(part, dataset, given.file, parts))
 
@@ -194,7 +189,7 @@ def _read(part: ReadingSlice, dataset: Dataset, file: Path, parts: int) -> Tenso
     return owner
 
 
-# Policy ###########################################################################################
+# Policies of users ################################################################################
 
 
 class Neighbours(NamedTuple):
@@ -282,7 +277,6 @@ def as_policy(policy: PolicyLike) -> BuiltIn | Policy:
 
 
 def name_of(policy: BuiltIn | Policy) -> str:
-    """Returns the name of a policy, for messages, reports and agreement between ranks."""
     if isinstance(policy, Direct):
         return policy.value
     if isinstance(policy, (Balanced, Given)):

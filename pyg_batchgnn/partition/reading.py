@@ -20,114 +20,35 @@ from pyg_batchgnn.partition.checks import outside, refuse_outside
 from pyg_batchgnn.partition.move import Grouping, Remote, group_by_range, send, shared_rounds
 from pyg_batchgnn.types import Schema
 
-# Joint ids ########################################################################################
-
-
-@dataclass(frozen=True)
-class GroupedIds:
-    """Ids of members of any groups.
-
-    Attributes:
-        id: [n] int64, the id of each member in its group.
-        group: [n] int64, the numbers of the groups.
-    """
-
-    id: Tensor
-    group: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class JointIds:
-    """Numbers the members of several groups by rank, by group and by id.
-
-    A group is a node type, whose members are nodes, or a relation, whose members are the adjacency
-    lists of its targets. Each rank has a range of each group. So it has a range of the joint ids.
-    The joint ids of a single group are its ids.
-
-    Attributes:
-        bounds: by group, [ranks + 1] int64, where each rank's range of ids begins.
-    """
-
-    bounds: list[Tensor]
-
-    @cached_property
-    def book(self) -> PartitionBook:
-        """The ranges of the joint ids, with a rank in the place of a part and a group in that of a
-        type."""
-        sizes = torch.stack([bounds.diff() for bounds in self.bounds], dim=1)
-        return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.bounds))
-
-    @cached_property
-    def rank_bounds(self) -> Tensor:
-        """[ranks + 1] int64, where each rank's range of joint ids begins."""
-        return self.book.part_offsets
-
-    def of(self, ids: Tensor, group: int, dtype: torch.dtype) -> Tensor:
-        """Returns the joint ids of members of a group.
-
-        Args:
-            ids: [n] int32 or int64 ids.
-            group: the number of the group.
-            dtype: the dtype of the joint ids, which they fit.
-        """
-        if len(self.bounds) == 1:
-            return ids.to(dtype)
-        bounds = self.bounds[group]
-        rank = torch.searchsorted(bounds, ids.to(torch.int64), right=True) - 1
-        return ids.to(dtype) + self._shifts[rank, group].to(dtype)
-
-    def apart(self, joint: Tensor) -> GroupedIds:
-        """Returns the ids and the groups of joint ids, [n] int32 or int64."""
-        if len(self.bounds) == 1:
-            return GroupedIds(joint, torch.zeros(joint.numel(), dtype=torch.int64))
-        group, rank = self.book.type_of(joint), self.book.owner(joint)
-        return GroupedIds(joint - self._shifts[rank, group], group)
-
-    @cached_property
-    def _shifts(self) -> Tensor:
-        """[ranks, groups] int64, the joint id of a member minus its id."""
-        begins = torch.stack([bounds[:-1] for bounds in self.bounds], dim=1)
-        return self.book.offsets[:-1].view(-1, len(self.bounds)) - begins
-
-
-# Reading ##########################################################################################
+# Slices ###########################################################################################
 
 
 @dataclass
 class ReadingSlice:
-    """The nodes that this rank has read, and their in-edges.
+    """The nodes that this rank has read, and their in-edges."""
 
-    Attributes:
-        schema: the node types and the relations.
-        nodes: the joint ids of the nodes of all types.
-        lists: the joint ids of the adjacency lists of all relations. A relation has a list for each
-            node of its target type.
-        rank: the rank of this process.
-        in_edges: one row per list of this rank, with explicit edge ids, ascending in each list. The
-            sources are joint ids of nodes at first.
-        total_edges: the number of edges of all ranks and relations.
-    """
-
-    schema: Schema
-    nodes: JointIds
+    schema: Schema  # the node types and the relations
+    nodes: JointIds  # the joint ids of the nodes of all types
+    #: the joint ids of the adjacency lists of all relations. A relation has a list for each node of
+    #: its target type.
     lists: JointIds
-    rank: int
+    rank: int  # the rank of this process
+    #: one row per list of this rank, with explicit edge ids, ascending in each list. The sources
+    #: are joint ids of nodes at first.
     in_edges: InEdges
-    total_edges: int
+    total_edges: int  # the number of edges of all ranks and relations
 
     @property
     def book(self) -> PartitionBook:
-        """The ranges of all ranks as a book: its ids are the joint ids of the nodes."""
+        """The ranges of all ranks as a book. Its ids are the joint ids of the nodes."""
         return self.nodes.book
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes of all types."""
         return len(self.book.nodes_of(self.rank))
 
     @cached_property
     def relations(self) -> list[InEdges]:
-        """The in-edges of each relation, one row per node of the target type's range; views."""
         return [self._relation(number) for number in range(self.schema.num_relations)]
 
     def nodes_of(self, node_type: int) -> range:
@@ -136,12 +57,10 @@ class ReadingSlice:
         return range(int(bounds[self.rank]), int(bounds[self.rank + 1]))
 
     def rows_of(self, node_type: int) -> slice:
-        """Returns where the nodes of a type are among this rank's nodes of all types."""
         own, first = self.book.nodes_of(self.rank, node_type), self.book.nodes_of(self.rank).start
         return slice(own.start - first, own.stop - first)
 
     def group(self, node: Tensor, node_type: int) -> Grouping:
-        """Groups original ids [n] of a type by the rank that has read them."""
         return group_by_range(node, self.nodes.bounds[node_type])
 
     def degrees(self, node_type: int) -> Tensor:
@@ -152,15 +71,14 @@ class ReadingSlice:
         return found
 
     def by_list(self, values: Tensor) -> Tensor:
-        """Returns the value of the target of each list of this rank; values [n] are by node."""
+        """Returns the target's value for each list of this rank; ``values`` [n] are by node."""
         if self.schema.num_relations == 1 and self.schema.num_types == 1:
             return values
         targets = [values[self.rows_of(target)] for target in self.schema.target_types]
         return torch.cat([values[:0], *targets])
 
     def remote(self, values: Tensor) -> Remote:
-        """Returns values [n] of which each rank has those of its nodes, to be pulled by joint
-        id."""
+        """Wraps values [n] of this rank's nodes, to be pulled by joint id."""
         first = self.book.nodes_of(self.rank).start
         return Remote(
             lambda node: group_by_range(node, self.nodes.rank_bounds),
@@ -181,8 +99,7 @@ class ReadingSlice:
 
 
 def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
-    """Returns, for each of some edges, the value of its row, [len(edges)]; values [n] are by
-    row."""
+    """Returns the value of the row of each of some edges, [len(edges)]."""
     if not len(edges):
         return values[:0]
     first = int(torch.searchsorted(in_edges.indptr, edges.start, right=True)) - 1
@@ -191,7 +108,7 @@ def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
     return values[first:last].repeat_interleave(ends[1:] - ends[:-1])
 
 
-# Read edges #######################################################################################
+# Reading ##########################################################################################
 
 
 #: The ranges begin at multiples of a power of two, so that a histogram of at most this length
@@ -202,11 +119,8 @@ _EDGE_BYTES = 12
 
 
 def read_slice(dataset: Dataset, comm: Communicator) -> ReadingSlice:
-    """Reads the edges once to balance, once to count and once to place them. Collective.
-
-    Args:
-        dataset: the same on every rank; each reads some of its edges.
-        comm: the communicator of all ranks.
+    """Reads the edges once to balance, once to count and once to place them. Collective. Each rank
+    reads some of them.
 
     Raises:
         DatasetError: on every rank, where an edge has a node id outside [0, N).
@@ -231,7 +145,6 @@ class _Reader:
         self._list_ids = ops.id_dtype(lists.book.num_nodes)
 
     def read(self) -> InEdges:
-        """Returns the in-edges of this rank, one row per list. Collective."""
         comm, own = self._comm, self._lists.book.nodes_of(self._comm.rank)
         indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
         for rows in shared_rounds(comm, sum(self._sizes), _EDGE_BYTES):
@@ -251,7 +164,6 @@ class _Reader:
         return InEdges(indptr, indices, edge_ids)
 
     def _targets(self, rows: range) -> Tensor:
-        """Returns the lists that some edges belong to, [len(rows)]."""
         target = torch.empty(len(rows), dtype=self._list_ids)
         for number, edges, at in pieces_of(self._sizes, rows):
             ids = self._dataset.edge_sets[number].edge_index[1, edges.start : edges.stop]
@@ -259,7 +171,7 @@ class _Reader:
         return target
 
     def _columns(self, rows: range) -> Tensor:
-        """Returns list, source and id of some edges, [len(rows), 3], in a type that holds them."""
+        """Returns list, source and id of some edges, [len(rows), 3], in a dtype that holds them."""
         wide = max(self._ids, self._edge_ids, self._list_ids, key=lambda dtype: dtype.itemsize)
         columns = torch.empty(len(rows), 3, dtype=wide)
         columns[:, 0] = self._targets(rows)
@@ -271,11 +183,7 @@ class _Reader:
 
 
 def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice]]:
-    """Cuts a range of the edges of all relations where a relation ends.
-
-    Args:
-        sizes: the number of edges of each relation. The relations follow each other.
-        rows: the range.
+    """Cuts a range of the edges of all relations, which follow each other, where a relation ends.
 
     Yields:
         The number of a relation, a range of its edges, and where these are among ``rows``.
@@ -289,8 +197,10 @@ def pieces_of(sizes: list[int], rows: range) -> Iterator[tuple[int, range, slice
 
 
 def _balanced_bounds(dataset: Dataset, comm: Communicator) -> list[Tensor]:
-    """Returns, by node type, ranges of original ids with about as many in-edges and nodes each, and
-    checks the ids of all edges. Collective."""
+    """Returns ranges of original ids with about as many in-edges and nodes each, by node type.
+
+    It checks the ids of all edges. Collective.
+    """
     counts = [nodes.num_nodes for nodes in dataset.node_sets]
     shifts = [max(0, (count // BUCKETS).bit_length()) for count in counts]
     lengths = [-(-count // (1 << shift)) + 1 for count, shift in zip(counts, shifts, strict=True)]
@@ -306,8 +216,7 @@ def _balanced_bounds(dataset: Dataset, comm: Communicator) -> list[Tensor]:
 
 
 def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: int, weight: Tensor) -> str:
-    """Adds the in-edges of each range of targets to ``weight``. Returns what is wrong with the
-    ids."""
+    """Adds the in-edges of each range of targets to ``weight``. Describes ids that are no nodes."""
     edges, schema = dataset.edge_sets[relation], dataset.schema
     ends = [schema.source_types[relation], schema.target_types[relation]]
     nodes = [dataset.node_sets[number].num_nodes for number in ends]
@@ -321,13 +230,9 @@ def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: i
 
 
 def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
-    """Returns ranges of a type's ids with about as much to do for each rank.
+    """Returns ranges of a type's ids of about equal work for each rank.
 
-    Args:
-        edges: [buckets + 1], the in-edges of each bucket of ``1 << shift`` ids.
-        shift: see there.
-        nodes: the number of ids.
-        ranks: the number of ranges.
+    ``edges``: [buckets + 1], the in-edges of each bucket of ``1 << shift`` ids.
     """
     weight = edges[:-1] + (1 << shift)
     before = torch.cat([torch.zeros(1, dtype=torch.int64), weight.cumsum(0)])
@@ -335,3 +240,61 @@ def _even_bounds(edges: Tensor, shift: int, nodes: int, ranks: int) -> Tensor:
     bounds = torch.searchsorted(before, target) * (1 << shift)
     bounds[0], bounds[-1] = 0, nodes
     return bounds.clamp_(max=nodes)
+
+
+# Joint ids ########################################################################################
+
+
+@dataclass(frozen=True)
+class GroupedIds:
+    """Ids of members of any groups."""
+
+    id: Tensor  # [n] int64, the id of each member in its group
+    group: Tensor  # [n] int64, the numbers of the groups
+
+
+@dataclass(frozen=True, eq=False)
+class JointIds:
+    """Numbers the members of several groups by rank, group and id.
+
+    A group is a node type, whose members are nodes, or a relation, whose members are the adjacency
+    lists of its targets. Each rank has a range of each group. So it has a range of the joint ids.
+    The joint ids of a single group are its ids.
+    """
+
+    bounds: list[Tensor]  # by group, [ranks + 1] int64, where each rank's range of ids begins
+
+    @cached_property
+    def book(self) -> PartitionBook:
+        """The ranges of the joint ids, with ranks in place of parts and groups in place of
+        types.
+        """
+        sizes = torch.stack([bounds.diff() for bounds in self.bounds], dim=1)
+        return PartitionBook([0, *sizes.flatten().cumsum(0).tolist()], len(self.bounds))
+
+    @cached_property
+    def rank_bounds(self) -> Tensor:
+        """[ranks + 1] int64, where each rank's range of joint ids begins."""
+        return self.book.part_offsets
+
+    def of(self, ids: Tensor, group: int, dtype: torch.dtype) -> Tensor:
+        """Returns the joint ids of members of a group.
+
+        ``dtype``: the dtype of the joint ids, which they fit.
+        """
+        if len(self.bounds) == 1:
+            return ids.to(dtype)
+        bounds = self.bounds[group]
+        rank = torch.searchsorted(bounds, ids.to(torch.int64), right=True) - 1
+        return ids.to(dtype) + self._shifts[rank, group].to(dtype)
+
+    def apart(self, joint: Tensor) -> GroupedIds:
+        if len(self.bounds) == 1:
+            return GroupedIds(joint, torch.zeros(joint.numel(), dtype=torch.int64))
+        group, rank = self.book.type_of(joint), self.book.owner(joint)
+        return GroupedIds(joint - self._shifts[rank, group], group)
+
+    @cached_property
+    def _shifts(self) -> Tensor:
+        begins = torch.stack([bounds[:-1] for bounds in self.bounds], dim=1)
+        return self.book.offsets[:-1].view(-1, len(self.bounds)) - begins

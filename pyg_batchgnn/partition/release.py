@@ -11,20 +11,14 @@ MUCH = 16 << 20
 
 
 class _MallocState(ctypes.Structure):
-    """The state of the C library's allocator, as glibc's ``mallinfo2`` returns it."""
-
-    _fields_ = [
-        ("other", ctypes.c_size_t * 8),
-        ("free", ctypes.c_size_t),
-        ("top", ctypes.c_size_t),
-    ]
+    _fields_ = [("other", ctypes.c_size_t * 8), ("free", ctypes.c_size_t), ("top", ctypes.c_size_t)]
 
 
 def release_memory() -> None:
     """Returns free memory to the system: the operators' blocks, and that of the C library.
 
-    Both keep what was freed, for the next call. Graphs of every level are of another size, so what
-    is kept would come on top of what is in use. Less than `MUCH` stays where it is.
+    Both keep freed memory for the next call. Graphs of every level differ in size, so it would come
+    on top of what is in use. Less than `MUCH` is left alone.
     """
     if ops.memory_stats().cached + _free_bytes() < MUCH:
         return
@@ -35,7 +29,6 @@ def release_memory() -> None:
 
 
 def _free_bytes() -> int:
-    """Returns the bytes that the C library keeps; 1 << 62 where it does not say."""
     ask = getattr(ctypes.CDLL(None), "mallinfo2", None)  # glibc's, from 2.33 on
     if ask is None:
         return 1 << 62

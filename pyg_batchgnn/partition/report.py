@@ -106,8 +106,7 @@ class PartitionReport:
         return max(counts) * len(counts) / sum(counts) if sum(counts) else 1.0
 
     def table(self) -> Table:
-        """Returns a table with one line per part, and one per type and part in a graph of several
-        node types."""
+        """Returns a table of the parts, by type as well if there are several node types."""
         several = len(self.types) > 1
         names = ("part", "type") if several else ("part",)
         title = f"edge cut {self.edge_cut:.1%}"
@@ -127,8 +126,9 @@ class PartitionReport:
         return table
 
     def balance_table(self) -> Table:
-        """Returns a table with one line per load, and one per load and type in a graph of several
-        node types: how even it is, and what was allowed."""
+        """Returns a table of the loads, by type if there are several: how even they are, and their
+        limits.
+        """
         several = len(self.types) > 1
         names = ("load", "type") if several else ("load",)
         table = Table(*names, "max / mean", "allowed", "fullest part", title="balance")
@@ -164,7 +164,6 @@ def report_partition(
 
     Args:
         parts: this rank's part, or parts.
-        comm: the communicator of all ranks.
         hosts: the number of hosts that get parts in order, as many each. By default the parts are
             on the hosts of the ranks if there is a part per rank, otherwise on one host.
         policy: the policy that made the parts. Its limits are compared with the loads, and its
@@ -189,11 +188,9 @@ def report_partition(
 def _loads(
     parts: Sequence[Mapping[str, Mapping[str, Sequence[float]]]], slack: Mapping[str, float]
 ) -> Iterator[Load]:
-    """Yields the loads that some part has some of, by name.
+    """Yields the loads that are not zero everywhere, by name.
 
-    Args:
-        parts: by part, type and load, the sum and the largest weight of a node.
-        slack: by load, how many times the mean a part was allowed.
+    ``slack``: the allowed multiple of the mean.
     """
     names = dict.fromkeys(name for part in parts for loads in part.values() for name in loads)
     for name in sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)):
@@ -205,7 +202,6 @@ def _loads(
 
 
 def _hosts(comm: Communicator, parts: int, hosts: int | None) -> tuple[int, ...]:
-    """Returns the host of each part."""
     if hosts is not None:
         return tuple(part * hosts // parts for part in range(parts))
     return tuple(comm.hosts) if parts == comm.size else (0,) * parts
@@ -236,8 +232,10 @@ def _count(part: Part) -> dict[str, Any]:
 
 
 def _outside(part: Part) -> tuple[Tensor, Tensor]:
-    """Returns the in-edges from other parts, [parts, types] by the part of the source and the type
-    of the target; and [parts, types], the nodes of other parts that they come from."""
+    """Returns the in-edges from other parts and the distinct nodes that they come from.
+
+    Both are [parts, types], by the part of the source. Edges are by the type of the target.
+    """
     schema, book, own = part.schema, part.book, part.book.nodes_of(part.number)
     cut, halo = torch.zeros(2, book.parts, schema.num_types, dtype=torch.int64)
     for begin in range(0, book.num_nodes, _MARKS):
@@ -264,12 +262,7 @@ _LEVEL, _TICK = 6, 0.45
 
 
 def plot_partition(report: PartitionReport, path: Path) -> None:
-    """Draws the balance of each load, the cut of each part, and the halo by pair of parts.
-
-    Args:
-        report: the counts of all parts.
-        path: of the file to write.
-    """
+    """Draws the balance of each load, the cut of each part, and the halo by pair of parts."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import
     from matplotlib.figure import Figure
 

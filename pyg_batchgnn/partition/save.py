@@ -43,7 +43,6 @@ def save_partition(
     Args:
         parts: this rank's part, or parts.
         folder: the folder to make; it must not exist.
-        comm: the communicator of all ranks.
         origin: what the parts were made from, to be kept in META.json.
 
     Returns:
@@ -108,7 +107,6 @@ def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:
 
 
 def arrays_of(part: Part) -> dict[str, Tensor]:
-    """Returns everything that is saved of a part, by array."""
     return {
         "node": part.node,
         "directory": part.directory,
@@ -137,7 +135,7 @@ def arrays_of(part: Part) -> dict[str, Tensor]:
 def _end(
     parts: list[Part], arrays: dict[str, ArrayPromise], origin: Mapping[str, Any], temporary: Path, path: Path
 ) -> None:
-    """Ends the save on the rank with the first part, which knows the others' arrays by now."""
+    """Ends the save on the rank with the first part, which knows all arrays by now."""
     if parts and parts[0].number == 0:
         first = parts[0]
         PartitionMeta(first.schema, first.book, first.edge_counts, arrays, origin).write(temporary)

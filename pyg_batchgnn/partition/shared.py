@@ -37,7 +37,6 @@ def allocate_on_host(comm: Communicator, arrays: Mapping[str, ArraySpec]) -> dic
     may not write. Nothing is left behind, however the ranks end.
 
     Args:
-        comm: the communicator of all ranks.
         arrays: this rank's arrays by name; they may differ from rank to rank, and may be none.
 
     Returns:
@@ -66,7 +65,6 @@ def share_arrays(comm: Communicator, arrays: Mapping[str, Tensor]) -> dict[int, 
     copy.
 
     Args:
-        comm: the communicator of all ranks.
         arrays: the arrays of this rank by name; the numbers of rows may differ from rank to rank.
 
     Returns:

@@ -19,7 +19,77 @@ from pyg_batchgnn.partition.move import add_rows, pull, rows_per_round
 from pyg_batchgnn.partition.policy import Neighbours, Policy, Score, Streaming, StreamState
 from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
-# Type stream ######################################################################################
+# All types ########################################################################################
+
+
+#: At most this many passes move nodes out of parts that have more than a limit.
+MENDS = 3
+
+
+class OwnerStream:
+    """One rank's view of the stream, which assigns the nodes of one type after the other.
+
+    Neighbours of all types count.
+    """
+
+    def __init__(
+        self, comm: Communicator, part: ReadingSlice, dataset: Dataset, parts: int, seed: int
+    ) -> None:
+        self._comm, self._part, self._dataset = comm, part, dataset
+        self._parts, self._seed = parts, seed
+        self._owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
+
+    def by_score(self, policy: Streaming) -> Tensor:
+        """Returns the part of every node of the slice by a built-in policy, [n] int32. Collective.
+
+        Nodes leave parts that exceed a limit in the end for parts that have room.
+        """
+        limits = read_limits(self._comm, self._part, self._dataset, policy, self._parts)
+        shape = len(limits.names), self._parts
+        for _ in range(policy.passes):
+            load = torch.zeros(*shape, dtype=torch.float64)
+            for one in self._types(limits.weight):
+                one.run(one.by_score(policy, limits.balance.limit), load)
+        for _ in range(MENDS):
+            if not bool((load > limits.balance.limit[:, None]).any()):
+                break
+            for one in self._types(limits.weight):
+                one.run(one.by_score(policy, limits.balance.limit, mend=True), load, counted=True)
+        warn_of_unmet(self._comm, limits, self._owner)
+        return self._owner
+
+    def by_function(self, policy: Policy) -> Tensor:
+        """Returns the part of every node of the slice by a user's policy, [n] int32. Collective."""
+        part, types = self._part, range(self._part.schema.num_types)
+        train = torch.cat([read_split(self._comm, part, self._dataset, "train", one) for one in types])
+        degree = torch.cat([part.degrees(one) for one in types])
+        weight = torch.stack([torch.ones_like(degree), degree, train.to(degree.dtype)], dim=1)
+        for one in self._types(weight.to(torch.int32)):
+            load = torch.zeros(3, self._parts, dtype=torch.float64)
+            one.run(one.by_function(policy, self._seed), load)
+        return self._owner
+
+    def _types(self, weight: Tensor) -> Iterator[TypeStream]:
+        for number in range(self._part.schema.num_types):
+            yield TypeStream(
+                self._comm,
+                self._part,
+                number,
+                neighbours_of(self._part, number),
+                self._owner,
+                weight,
+                self._count(number),
+                self._parts,
+                ops.to_signed(self._seed),
+            )
+
+    def _count(self, number: int) -> TypeCount:
+        ends = zip(self._dataset.edge_sets, self._part.schema.target_types, strict=True)
+        edges = sum(one.num_edges for one, target in ends if target == number)
+        return TypeCount(self._dataset.node_sets[number].num_nodes, edges)
+
+
+# Nodes of one type ################################################################################
 
 
 #: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
@@ -32,48 +102,30 @@ _Assign = Callable[[range, Tensor, Tensor], None]
 
 
 class TypeCount(NamedTuple):
-    """The nodes of a type in the whole graph, and their in-edges."""
-
     nodes: int
     edges: int
 
 
 @dataclass(frozen=True)
 class TypeStream:
-    """The stream of the nodes of one type.
-
-    Attributes:
-        comm: the communicator of all ranks.
-        part: the nodes that this rank has read.
-        node_type: the number of the type.
-        in_edges: their in-neighbours by joint ids, one row per node of the slice.
-        owner: [n] int32, the part of every node of the slice, written to.
-        weight: [n, k] int32, what every node of the slice adds to the k loads of its part.
-        count: the nodes of the type in the whole graph, and their in-edges.
-        parts: the number of parts.
-        key: signed 64 bits, decides between equally good parts.
-    """
-
-    comm: Communicator
-    part: ReadingSlice
-    node_type: int
-    in_edges: InEdges
-    owner: Tensor
-    weight: Tensor
-    count: TypeCount
-    parts: int
-    key: int
+    comm: Communicator  # the communicator of all ranks
+    part: ReadingSlice  # the nodes that this rank has read
+    node_type: int  # the number of the type
+    in_edges: InEdges  # their in-neighbours by joint ids, one row per node of the slice
+    owner: Tensor  # [n] int32, the part of every node of the slice, written to
+    weight: Tensor  # [n, k] int32, what every node of the slice adds to the k loads of its part
+    count: TypeCount  # the nodes of the type in the whole graph, and their in-edges
+    parts: int  # the number of parts
+    key: int  # signed 64 bits, decides between equally good parts
 
     @property
     def _first(self) -> int:
-        """The joint id of the slice's first node."""
         return self.part.book.nodes_of(self.part.rank).start
 
     def run(self, assign: _Assign, load: Tensor, *, counted: bool = False) -> None:
         """Gives all nodes of the type parts once. Collective.
 
         Args:
-            assign: gives some of them parts.
             load: [k, parts] float64, the loads of the parts, written to.
             counted: True if the nodes are in ``load`` already.
         """
@@ -88,7 +140,6 @@ class TypeStream:
         """Returns the assignment of the built-in policies.
 
         Args:
-            policy: the policy.
             limit: [k] int64, the largest loads of a part.
             mend: moves nodes out of parts that have more, and leaves the others where they are.
         """
@@ -111,8 +162,9 @@ class TypeStream:
         return assign
 
     def by_function(self, policy: Policy, seed: int) -> _Assign:
-        """Returns the assignment of a user's own policy, whose loads are nodes, in-edges and
-        training nodes."""
+        """Returns the assignment of a user's policy, whose loads are nodes, in-edges, training
+        nodes.
+        """
         schema = self.part.schema
         total = self.comm.all_reduce(
             self.weight[self.part.rows_of(self.node_type)].sum(0, dtype=torch.float64), MessageKind.PARTITION
@@ -139,8 +191,9 @@ class TypeStream:
         return assign
 
     def _rounds(self) -> Iterator[range]:
-        """Returns the type's rows of the slice in pieces of nearly as many edges, as many pieces on
-        every rank."""
+        """Yields the type's rows in pieces of nearly as many edges, as many pieces on every
+        rank.
+        """
         own = self.part.rows_of(self.node_type)
         nodes, edges = own.stop - own.start, self.in_edges.indices.numel()
         most = rows_per_round(16, self.comm.size)
@@ -153,7 +206,6 @@ class TypeStream:
         return (range(begin, end) for begin, end in pairwise(at))
 
     def _outside(self, rows: range) -> Tensor:
-        """Returns the sources of the rows that other ranks have read."""
         source = self.in_edges.sources(rows)
         return source[self._is_outside(source)]
 
@@ -161,7 +213,6 @@ class TypeStream:
         return (source < self._first) | (source >= self._first + self.part.num_nodes)
 
     def _load_of(self, rows: range) -> Tensor:
-        """Returns what the rows add to each part, [k, parts]."""
         at = slice(rows.start, rows.stop)
         load = torch.zeros(self.parts, self.weight.size(1), dtype=torch.float64)
         return add_rows(load, self.owner[at], self.weight[at].double()).t().contiguous()
@@ -178,7 +229,85 @@ def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
     return owner.to(torch.int32)
 
 
-# Hashing ##########################################################################################
+# Neighbours #######################################################################################
+
+
+#: The edges that are copied at a time.
+_EDGES = 1 << 17
+
+
+def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
+    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it.
+
+    There is a row for every node that this rank has read; rows of other types are empty. The
+    sources are joint ids, relation by relation. A graph of one type and relation gives that
+    relation itself.
+    """
+    into = [part.relations[number] for number in part.schema.relations_into[node_type]]
+    if part.schema.num_types == 1 and len(into) == 1:
+        return into[0]
+    own, ends = part.rows_of(node_type), torch.zeros(len(part.nodes_of(node_type)) + 1, dtype=torch.int64)
+    for edges in into:
+        ends += edges.indptr
+    sources, place = torch.empty(int(ends[-1]), dtype=part.in_edges.indices.dtype), ends[:-1].clone()
+    for number in part.schema.relations_into[node_type]:
+        edges = part.relations[number]
+        shift = place - edges.indptr[:-1]
+        for begin in range(0, edges.num_edges, _EDGES):
+            piece = range(begin, min(begin + _EDGES, edges.num_edges))
+            at = along_edges(edges, shift, piece) + torch.arange(piece.start, piece.stop)
+            sources[at] = edges.indices[piece.start : piece.stop]
+        place += edges.degrees
+    indptr = torch.full((part.num_nodes + 1,), int(ends[-1]))
+    indptr[: own.start] = 0
+    indptr[own.start : own.stop + 1] = ends
+    return InEdges(indptr, sources)
+
+
+# Ranges ###########################################################################################
+
+
+#: The number of nodes hashed at a time.
+_NODES = 1 << 20
+
+
+def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
+    owner = torch.empty(part.num_nodes, dtype=torch.int32)
+    for number, name in enumerate(part.schema.node_types):
+        own, kind = part.nodes_of(number), None if part.schema.num_types == 1 else name
+        pieces = zip(
+            owner[part.rows_of(number)].split(_NODES),
+            torch.arange(own.start, own.stop).split(_NODES),
+            strict=True,
+        )
+        for piece, node in pieces:
+            piece.copy_(random_owner(node, parts, seed, kind))
+    return owner
+
+
+def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Tensor:
+    """Returns owners that are ranges of the original ids of each type, [n] int32."""
+    types = range(part.schema.num_types)
+    return torch.cat([_even_ranges(comm, part.degrees(number) + 1, parts) for number in types])
+
+
+def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
+    """Cuts one type's nodes into ranges with nearly equal sums of nodes and in-edges.
+
+    A node weighs 1 and its in-edges. It goes to the part in which the middle of its weight lies
+    when all nodes lie side by side in order of their ids.
+    """
+    end = weight.cumsum(0)
+    mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
+    sums = comm.all_gather(mine, MessageKind.PARTITION).rows
+    middle_twice = 2 * (end + sums[: comm.rank].sum()) - weight
+    # floor(parts * middle / total) without products beyond 64 bits
+    total_twice = 2 * int(sums.sum())
+    bounds = torch.tensor([part * total_twice // parts for part in range(1, parts)], dtype=torch.int64)
+    return torch.bucketize(middle_twice, bounds, right=True).to(torch.int32)
+
+
+# Random owners ####################################################################################
 
 
 _UPPER = (1 << 32) - 1
@@ -206,155 +335,3 @@ def random_owner(node: Tensor, parts: int, seed: int, node_type: str | None = No
         key = fold_key(key, torch.tensor(to_signed(names_key([node_type]))))
     upper = (fold_key(key, node.to(torch.int64)) >> 32) & _UPPER
     return ((upper * parts) >> 32).to(torch.int32)
-
-
-# Owners ###########################################################################################
-
-
-#: The number of nodes hashed at a time.
-_NODES = 1 << 20
-
-
-def random_owners(part: ReadingSlice, parts: int, seed: int) -> Tensor:
-    """Returns owners by hash, [n] int32."""
-    owner = torch.empty(part.num_nodes, dtype=torch.int32)
-    for number, name in enumerate(part.schema.node_types):
-        own, kind = part.nodes_of(number), None if part.schema.num_types == 1 else name
-        pieces = zip(
-            owner[part.rows_of(number)].split(_NODES),
-            torch.arange(own.start, own.stop).split(_NODES),
-            strict=True,
-        )
-        for piece, node in pieces:
-            piece.copy_(random_owner(node, parts, seed, kind))
-    return owner
-
-
-def contiguous_owners(comm: Communicator, part: ReadingSlice, parts: int) -> Tensor:
-    """Returns owners that are ranges of the original ids of each type, [n] int32."""
-    types = range(part.schema.num_types)
-    return torch.cat([_even_ranges(comm, part.degrees(number) + 1, parts) for number in types])
-
-
-def _even_ranges(comm: Communicator, weight: Tensor, parts: int) -> Tensor:
-    """Returns owners of one type's nodes. The ranges have equal sums of nodes and in-edges, as
-    nearly as ranges can.
-
-    A node belongs to the part in which the middle of its own weight (1 and its in-edges) lies, when
-    all nodes lie side by side in order of their ids.
-    """
-    end = weight.cumsum(0)
-    mine = end[-1:] if end.numel() else torch.zeros(1, dtype=torch.int64)
-    sums = comm.all_gather(mine, MessageKind.PARTITION).rows
-    middle_twice = 2 * (end + sums[: comm.rank].sum()) - weight
-    # floor(parts * middle / total) without products beyond 64 bits
-    total_twice = 2 * int(sums.sum())
-    bounds = torch.tensor([part * total_twice // parts for part in range(1, parts)], dtype=torch.int64)
-    return torch.bucketize(middle_twice, bounds, right=True).to(torch.int32)
-
-
-# Neighbours #######################################################################################
-
-
-#: The edges that are copied at a time.
-_EDGES = 1 << 17
-
-
-def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
-    """Returns the in-neighbours of this rank's nodes of a type, under all relations into it.
-
-    There is a row for every node that this rank has read; those of other types are empty. The
-    sources are joint ids, relation by relation. The only relation of a graph of one type is
-    returned itself.
-    """
-    into = [part.relations[number] for number in part.schema.relations_into[node_type]]
-    if part.schema.num_types == 1 and len(into) == 1:
-        return into[0]
-    own, ends = part.rows_of(node_type), torch.zeros(len(part.nodes_of(node_type)) + 1, dtype=torch.int64)
-    for edges in into:
-        ends += edges.indptr
-    sources, place = torch.empty(int(ends[-1]), dtype=part.in_edges.indices.dtype), ends[:-1].clone()
-    for number in part.schema.relations_into[node_type]:
-        edges = part.relations[number]
-        shift = place - edges.indptr[:-1]
-        for begin in range(0, edges.num_edges, _EDGES):
-            piece = range(begin, min(begin + _EDGES, edges.num_edges))
-            at = along_edges(edges, shift, piece) + torch.arange(piece.start, piece.stop)
-            sources[at] = edges.indices[piece.start : piece.stop]
-        place += edges.degrees
-    indptr = torch.full((part.num_nodes + 1,), int(ends[-1]))
-    indptr[: own.start] = 0
-    indptr[own.start : own.stop + 1] = ends
-    return InEdges(indptr, sources)
-
-
-# Stream ###########################################################################################
-
-
-#: At most this many passes move nodes out of parts that have more than a limit.
-MENDS = 3
-
-
-class OwnerStream:
-    """One rank's view of the stream, which assigns the nodes of one type after the other.
-
-    Neighbours of all types count.
-    """
-
-    def __init__(
-        self, comm: Communicator, part: ReadingSlice, dataset: Dataset, parts: int, seed: int
-    ) -> None:
-        self._comm, self._part, self._dataset = comm, part, dataset
-        self._parts, self._seed = parts, seed
-        self._owner = torch.full((part.num_nodes,), ops.UNASSIGNED, dtype=torch.int32)
-
-    def by_score(self, policy: Streaming) -> Tensor:
-        """Returns the part of every node of the slice by a built-in policy, [n] int32. Collective.
-
-        Where a part has more than a limit in the end, nodes leave it for parts that have room.
-        """
-        limits = read_limits(self._comm, self._part, self._dataset, policy, self._parts)
-        shape = len(limits.names), self._parts
-        for _ in range(policy.passes):
-            load = torch.zeros(*shape, dtype=torch.float64)
-            for one in self._types(limits.weight):
-                one.run(one.by_score(policy, limits.goal.limit), load)
-        for _ in range(MENDS):
-            if not bool((load > limits.goal.limit[:, None]).any()):
-                break
-            for one in self._types(limits.weight):
-                one.run(one.by_score(policy, limits.goal.limit, mend=True), load, counted=True)
-        warn_of_unmet(self._comm, limits, self._owner)
-        return self._owner
-
-    def by_function(self, policy: Policy) -> Tensor:
-        """Returns the part of every node of the slice by a user's own policy, [n] int32.
-        Collective."""
-        part, types = self._part, range(self._part.schema.num_types)
-        train = torch.cat([read_split(self._comm, part, self._dataset, "train", one) for one in types])
-        degree = torch.cat([part.degrees(one) for one in types])
-        weight = torch.stack([torch.ones_like(degree), degree, train.to(degree.dtype)], dim=1)
-        for one in self._types(weight.to(torch.int32)):
-            load = torch.zeros(3, self._parts, dtype=torch.float64)
-            one.run(one.by_function(policy, self._seed), load)
-        return self._owner
-
-    def _types(self, weight: Tensor) -> Iterator[TypeStream]:
-        """Yields the streams of the node types."""
-        for number in range(self._part.schema.num_types):
-            yield TypeStream(
-                self._comm,
-                self._part,
-                number,
-                neighbours_of(self._part, number),
-                self._owner,
-                weight,
-                self._count(number),
-                self._parts,
-                ops.to_signed(self._seed),
-            )
-
-    def _count(self, number: int) -> TypeCount:
-        ends = zip(self._dataset.edge_sets, self._part.schema.target_types, strict=True)
-        edges = sum(one.num_edges for one, target in ends if target == number)
-        return TypeCount(self._dataset.node_sets[number].num_nodes, edges)

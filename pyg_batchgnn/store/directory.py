@@ -17,11 +17,95 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.partition import Part, slice_size
 
+# Directory ########################################################################################
+
+
+LOOKUP = Header(MessageKind.LOOKUP)
+
+
+def internal_ids(part: Part, comm: Communicator, original: Tensor, node_type: int = 0) -> Tensor:
+    """Looks up internal ids of original ids of one node type, [n] int64. Collective, two rounds.
+
+    Args:
+        original: [n] int64, any number on any rank, in any order.
+
+    Raises:
+        IndexError: an id is not in the graph.
+    """
+    return internal_ids_by_type(part, comm, {node_type: original})[node_type]
+
+
+def internal_ids_by_type(
+    part: Part, comm: Communicator, original: Mapping[int, Tensor], header: Header = LOOKUP
+) -> dict[int, Tensor]:
+    """Looks up internal ids of original ids of any node types. Collective, two rounds for all.
+
+    ``original``: by the number of the type, [n] int64 each; ranks may give different types.
+
+    Returns:
+        By the number of the type, [n] int64 each.
+
+    Raises:
+        IndexError: an id is not in the graph.
+    """
+    found = SlicedTables(comm, directory_tables(part)).find(list(original.items()), header)
+    return dict(zip(original, found, strict=True))
+
+
+def directory_tables(part: Part) -> list[Slices]:
+    """Returns the internal ids of the nodes of each type by original id, in slices."""
+    tables = []
+    for number, name in enumerate(part.schema.node_types):
+        bounds = even_bounds(part.book.num_nodes_of(number), part.book.parts)
+        what = "node ids" if part.schema.num_types == 1 else f"ids of {name!r}"
+        tables.append(Slices(what, bounds, part.directory_of(number)[1]))
+    return tables
+
+
+def original_ids(part: Part, comm: Communicator, internal: Tensor) -> Tensor:
+    """Looks up the original ids of internal ids [n] int64 of any types. Collective, two rounds."""
+    ops.check_range("internal node ids", internal, part.book.num_nodes)
+    owner = part.book.owner(internal)
+    return ask(comm, internal, owner, lambda asked: part.node[asked - part.first], LOOKUP)
+
+
+def edge_targets(part: Part, comm: Communicator, edge: Tensor, relation: int = 0) -> Tensor:
+    """Looks up the internal ids of the destinations of edges of a relation. Collective, two rounds.
+
+    There is no directory of edges: every rank is asked for all of them. That suits reading and
+    writing a few attributes, not an epoch.
+
+    ``edge``: [n] int64 input edge ids, any number on any rank.
+
+    Raises:
+        IndexError: an id is not in the graph.
+    """
+    ops.check_range("edge ids", edge, part.edge_counts[relation], "edge ids")
+    asked = comm.all_gather(edge, LOOKUP)
+    own, first = part.relations[relation], part.nodes_of(part.schema.target_types[relation]).start
+    edge_ids = own.explicit_edge_ids()
+    order = torch.argsort(edge_ids)
+    ascending = edge_ids[order].to(torch.int64)
+    place = torch.searchsorted(ascending, asked.rows).clamp(max=max(order.numel() - 1, 0))
+    is_ours = (
+        ascending[place] == asked.rows if order.numel() else torch.zeros(len(asked.rows), dtype=torch.bool)
+    )
+    row = torch.searchsorted(own.indptr, order[place[is_ours]], right=True) - 1
+    number = torch.cat([torch.arange(count) for count in asked.counts])[is_ours]
+    asker = torch.repeat_interleave(torch.arange(comm.size), torch.tensor(asked.counts))[is_ours]
+    answers = torch.stack([number, row + first], dim=1)
+    counts = torch.bincount(asker, minlength=comm.size).tolist()
+    found = comm.exchange(answers, counts, LOOKUP).rows
+    out = torch.empty_like(edge)
+    out[found[:, 0]] = found[:, 1]
+    return out
+
+
 # Slices ###########################################################################################
 
 
 def even_bounds(count: int, ranks: int) -> Tensor:
-    """Returns the bounds of slices of ``count`` entries, of which all but the last are as long."""
+    """Returns the bounds of slices of ``count`` entries, equally long but for the last."""
     return (torch.arange(ranks + 1) * slice_size(count, ranks)).clamp(max=count)
 
 
@@ -48,7 +132,6 @@ class SlicedTables:
     """Several tables that are asked together.
 
     Args:
-        comm: of all ranks.
         tables: the tables, cut in the same way on every rank.
     """
 
@@ -61,12 +144,8 @@ class SlicedTables:
     def find(self, wanted: Sequence[tuple[int, Tensor]], header: Header) -> list[Tensor]:
         """Looks up entries of any of the tables. Collective, two rounds for all.
 
-        Args:
-            wanted: positions of tables, each with [n] int64 numbers of entries; ranks may want any.
-            header: of the exchanges.
-
-        Returns:
-            [n] int64 entries for each of them.
+        ``wanted`` pairs the position of a table with [n] int64 numbers of entries. The result
+        has [n] int64 entries for each pair.
 
         Raises:
             IndexError: a table has no such entry.
@@ -83,7 +162,6 @@ class SlicedTables:
         return list(found.split([numbers.numel() for _, numbers in wanted]))
 
     def _entries(self, place: Tensor) -> Tensor:
-        """Returns this rank's entries at some places among those of all tables."""
         if len(self.tables) == 1:
             return self.tables[0].own[place].to(torch.int64)
         starts = self._starts[self._comm.rank]
@@ -103,11 +181,8 @@ def ask(
     A world of one rank makes no exchange.
 
     Args:
-        comm: of all ranks.
         rows: [n, ...], one question per row.
-        to: [n] int64, the ranks that know the answers.
         answer: returns one row per question that came from the ranks.
-        header: of the exchanges.
     """
     if comm.size == 1:
         return answer(rows)
@@ -117,109 +192,4 @@ def ask(
     found = comm.exchange(answer(asked.rows), asked.counts, header).rows
     out = torch.empty_like(found)
     out[order] = found
-    return out
-
-
-# Directory ########################################################################################
-
-
-LOOKUP = Header(MessageKind.LOOKUP)
-
-
-def internal_ids(
-    part: Part, comm: Communicator, original: Tensor, header: Header = LOOKUP, node_type: int = 0
-) -> Tensor:
-    """Looks up internal ids of original ids of one node type. Collective, two rounds.
-
-    Args:
-        part: this rank's.
-        comm: of all ranks.
-        original: [n] int64, any number on any rank, in any order.
-        header: of the exchanges.
-        node_type: the number of the type.
-
-    Returns:
-        [n] int64.
-
-    Raises:
-        IndexError: an id is not in the graph.
-    """
-    return internal_ids_by_type(part, comm, {node_type: original}, header)[node_type]
-
-
-def internal_ids_by_type(
-    part: Part, comm: Communicator, original: Mapping[int, Tensor], header: Header = LOOKUP
-) -> dict[int, Tensor]:
-    """Looks up internal ids of original ids of any node types. Collective, two rounds for all.
-
-    Args:
-        part: this rank's.
-        comm: of all ranks.
-        original: by the number of the type, [n] int64 each; ranks may give different types.
-        header: of the exchanges.
-
-    Returns:
-        By the number of the type, [n] int64 each.
-
-    Raises:
-        IndexError: an id is not in the graph.
-    """
-    found = SlicedTables(comm, directory_tables(part)).find(list(original.items()), header)
-    return dict(zip(original, found, strict=True))
-
-
-def directory_tables(part: Part) -> list[Slices]:
-    """Returns the internal ids of the nodes of each type by original id, in slices."""
-    tables = []
-    for number, name in enumerate(part.schema.node_types):
-        bounds = even_bounds(part.book.num_nodes_of(number), part.book.parts)
-        what = "node ids" if part.schema.num_types == 1 else f"ids of {name!r}"
-        tables.append(Slices(what, bounds, part.directory_of(number)[1]))
-    return tables
-
-
-def original_ids(part: Part, comm: Communicator, internal: Tensor, header: Header = LOOKUP) -> Tensor:
-    """Looks up the original ids, [n] int64, of [n] int64 internal ids of any types. Collective, two
-    rounds."""
-    ops.check_range("internal node ids", internal, part.book.num_nodes)
-    owner = part.book.owner(internal)
-    return ask(comm, internal, owner, lambda asked: part.node[asked - part.first], header)
-
-
-def edge_targets(
-    part: Part, comm: Communicator, edge: Tensor, header: Header = LOOKUP, relation: int = 0
-) -> Tensor:
-    """Looks up the internal ids of the destinations of edges of a relation. Collective, two rounds.
-
-    There is no directory of edges: every rank is asked for all of them. That suits reading and
-    writing a few attributes, not an epoch.
-
-    Args:
-        part: this rank's.
-        comm: of all ranks.
-        edge: [n] int64 input edge ids, any number on any rank.
-        header: of the exchanges.
-        relation: the number of the relation.
-
-    Raises:
-        IndexError: an id is not in the graph.
-    """
-    ops.check_range("edge ids", edge, part.edge_counts[relation], "edge ids")
-    asked = comm.all_gather(edge, header)
-    own, first = part.relations[relation], part.nodes_of(part.schema.target_types[relation]).start
-    edge_ids = own.explicit_edge_ids()
-    order = torch.argsort(edge_ids)
-    ascending = edge_ids[order].to(torch.int64)
-    place = torch.searchsorted(ascending, asked.rows).clamp(max=max(order.numel() - 1, 0))
-    is_ours = (
-        ascending[place] == asked.rows if order.numel() else torch.zeros(len(asked.rows), dtype=torch.bool)
-    )
-    row = torch.searchsorted(own.indptr, order[place[is_ours]], right=True) - 1
-    number = torch.cat([torch.arange(count) for count in asked.counts])[is_ours]
-    asker = torch.repeat_interleave(torch.arange(comm.size), torch.tensor(asked.counts))[is_ours]
-    answers = torch.stack([number, row + first], dim=1)
-    counts = torch.bincount(asker, minlength=comm.size).tolist()
-    found = comm.exchange(answers, counts, header).rows
-    out = torch.empty_like(edge)
-    out[found[:, 0]] = found[:, 1]
     return out

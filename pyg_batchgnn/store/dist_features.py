@@ -22,113 +22,12 @@ from pyg_batchgnn.store.row_reader import RowReader, write_rows
 from pyg_batchgnn.store.shard import Columns, LocalShard, RowRequest, shard_of, share_shard
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, Group, Schema
 
-# Row lookup #######################################################################################
-
-
-class RowLookup(Protocol):
-    """Turns the ids by which users know the rows of a group into a request to their owners."""
-
-    #: What the ids are called in errors.
-    noun: ClassVar[str]
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows of the group, over all ranks."""
-
-    def locate(self, ids: Tensor) -> RowRequest:
-        """Looks up [n] int64 ids that users know; rows come in the order of the ids. Collective."""
-
-
-@dataclass(frozen=True, eq=False)
-class NodeLookup:
-    """Looks up nodes of one type by original id."""
-
-    part: Part
-    comm: Communicator
-    node_type: int = 0
-
-    noun: ClassVar[str] = "node ids"
-
-    @property
-    def num_rows(self) -> int:
-        return self.part.book.num_nodes_of(self.node_type)
-
-    def locate(self, ids: Tensor) -> RowRequest:
-        return RowRequest(internal_ids(self.part, self.comm, ids, node_type=self.node_type))
-
-
-@dataclass(frozen=True, eq=False)
-class EdgeLookup:
-    """Looks up edges of one relation by input edge id."""
-
-    part: Part
-    comm: Communicator
-    relation: int = 0
-
-    noun: ClassVar[str] = "edge ids"
-
-    @property
-    def num_rows(self) -> int:
-        return self.part.edge_counts[self.relation]
-
-    def locate(self, ids: Tensor) -> RowRequest:
-        return RowRequest(edge_targets(self.part, self.comm, ids, relation=self.relation), ids)
-
-
-def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
-    """Returns the lookup of every group of a part's graph."""
-    nodes = {group: NodeLookup(part, comm, number) for number, group in enumerate(part.schema.node_groups)}
-    edges = {group: EdgeLookup(part, comm, number) for number, group in enumerate(part.schema.edge_groups)}
-    return {**nodes, **edges}
-
-
-# Tensor attr ######################################################################################
-
-
-#: PyG's name of the edges of a homogeneous graph.
-EDGE_TYPE = EDGES.name
-
-
-def group_name(group: Group, schema: Schema = HOMOGENEOUS) -> Any:
-    """Returns PyG's name of a group; the inverse of `group_of`."""
-    return None if group.is_node and not schema.has_names else group.name
-
-
-def same_rows(one: TensorAttr, other: TensorAttr) -> bool:
-    """Returns whether two attributes are of the same group and have the same index object."""
-    return one.index is other.index and one.group_name == other.group_name
-
-
-def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:
-    """Returns the index of an attribute as ids, [n] int64, that exist in its group.
-
-    Raises:
-        IndexError, TypeError, ValueError: the index is missing, of another type or out of range.
-    """
-    index = attr.index
-    if index is None:
-        raise ValueError(
-            f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
-            f"store.own.attributes"
-        )
-    if isinstance(index, slice):
-        index = torch.arange(*index.indices(lookup.num_rows))
-    ids = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
-    if ids.dtype is torch.bool:
-        ids = ids.nonzero().view(-1)
-    if ids.numel() and ids.dtype not in ops.INTEGERS:
-        raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
-    ids = ids.to(torch.int64).contiguous().view(-1)
-    ops.check_range("index", ids, lookup.num_rows, lookup.noun)
-    return ids
-
-
-# Dist features ####################################################################################
+# The store ########################################################################################
 
 
 @dataclass
 class _Writes:
-    """The number of calls of `put_tensor`, of a store and of all that were made of it."""
+    """Counts the calls of `put_tensor`, of a store and of all that were made from it."""
 
     count: int = 0
 
@@ -149,7 +48,6 @@ class DistFeatureStore(FeatureStore):
 
     Args:
         part: this rank's part, of as many parts as there are ranks.
-        comm: of all ranks, the graph store's.
         floats: element type in which floating-point attributes are held and travel, for instance
             torch.bfloat16, which halves them; None leaves them as they are.
         share: True lets the ranks of a host read each other's rows in memory that they share. This
@@ -209,8 +107,6 @@ class DistFeatureStore(FeatureStore):
         """Makes a store with one more attribute, which is not copied.
 
         Args:
-            group: the rows that the attribute belongs to.
-            name: of the attribute.
             rows: by rank, for all ranks in ``readable``: [n, ...], one row per node or edge of the
                 rank, of the same type everywhere.
 
@@ -222,7 +118,7 @@ class DistFeatureStore(FeatureStore):
         return self.with_table(group, name, rows)
 
     def with_table(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
-        """Makes a store in which an attribute, new or not, has these rows; see `with_attribute`."""
+        """Makes a store in which an attribute, new or not, has these rows."""
         other = copy.copy(self)
         other.readable = {
             rank: shard.with_attribute(group, name, rows[rank]) for rank, shard in self.readable.items()
@@ -338,10 +234,108 @@ def _fields(tables: dict[str, Tensor]) -> dict[str, Field]:
 
 
 def _named(group: Group) -> str:
-    """Returns the words for a group in messages: its kind, and its name in a typed graph."""
     known = {*HOMOGENEOUS.node_groups, *HOMOGENEOUS.edge_groups}
     return group.kind.value if group in known else f"{group.kind.value} ({group})"
 
 
 def _described(tables: dict[str, Tensor]) -> dict[str, str]:
     return {name: f"{table.dtype} {list(table.shape[1:])}" for name, table in sorted(tables.items())}
+
+
+# Looking up rows ##################################################################################
+
+
+class RowLookup(Protocol):
+    """Turns the ids by which users know the rows of a group into a request to their owners."""
+
+    #: What the ids are called in errors.
+    noun: ClassVar[str]
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of the group, over all ranks."""
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        """Looks up [n] int64 ids that users know; rows come in the order of the ids. Collective."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeLookup:
+    """Looks up nodes of one type by original id."""
+
+    part: Part
+    comm: Communicator
+    node_type: int = 0
+
+    noun: ClassVar[str] = "node ids"
+
+    @property
+    def num_rows(self) -> int:
+        return self.part.book.num_nodes_of(self.node_type)
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        return RowRequest(internal_ids(self.part, self.comm, ids, node_type=self.node_type))
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeLookup:
+    """Looks up edges of one relation by input edge id."""
+
+    part: Part
+    comm: Communicator
+    relation: int = 0
+
+    noun: ClassVar[str] = "edge ids"
+
+    @property
+    def num_rows(self) -> int:
+        return self.part.edge_counts[self.relation]
+
+    def locate(self, ids: Tensor) -> RowRequest:
+        return RowRequest(edge_targets(self.part, self.comm, ids, relation=self.relation), ids)
+
+
+def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
+    nodes = {group: NodeLookup(part, comm, number) for number, group in enumerate(part.schema.node_groups)}
+    edges = {group: EdgeLookup(part, comm, number) for number, group in enumerate(part.schema.edge_groups)}
+    return {**nodes, **edges}
+
+
+# PyG's attributes #################################################################################
+
+
+#: PyG's name of the edges of a homogeneous graph.
+EDGE_TYPE = EDGES.name
+
+
+def group_name(group: Group, schema: Schema = HOMOGENEOUS) -> Any:
+    """Returns PyG's name of a group; the inverse of `group_of`."""
+    return None if group.is_node and not schema.has_names else group.name
+
+
+def same_rows(one: TensorAttr, other: TensorAttr) -> bool:
+    return one.index is other.index and one.group_name == other.group_name
+
+
+def ids_of(attr: TensorAttr, lookup: RowLookup) -> Tensor:
+    """Returns the index of an attribute as ids, [n] int64, that exist in its group.
+
+    Raises:
+        IndexError, TypeError, ValueError: the index is missing, of another type or out of range.
+    """
+    index = attr.index
+    if index is None:
+        raise ValueError(
+            f"no rank holds all of {attr.attr_name!r}: give index=ids; this rank's own rows are in "
+            f"store.own.attributes"
+        )
+    if isinstance(index, slice):
+        index = torch.arange(*index.indices(lookup.num_rows))
+    ids = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
+    if ids.dtype is torch.bool:
+        ids = ids.nonzero().view(-1)
+    if ids.numel() and ids.dtype not in ops.INTEGERS:
+        raise TypeError(f"index must be integer ids, got {ids.dtype}; use .long()")
+    ids = ids.to(torch.int64).contiguous().view(-1)
+    ops.check_range("index", ids, lookup.num_rows, lookup.noun)
+    return ids

@@ -18,20 +18,15 @@ from pyg_batchgnn.store.directory import internal_ids, internal_ids_by_type, ori
 from pyg_batchgnn.store.hybrid import HybridTopology
 from pyg_batchgnn.types import Schema
 
-# Dist graph #######################################################################################
+# The store ########################################################################################
 
 
 @dataclass(frozen=True)
 class StoreShape:
-    """The numbers of a whole graph that is spread over ranks.
+    """The size of a whole graph that is spread over ranks."""
 
-    Attributes:
-        schema: the node types and the relations.
-        num_nodes: the number of nodes of each type.
-    """
-
-    schema: Schema
-    num_nodes: tuple[int, ...]
+    schema: Schema  # the node types and the relations
+    num_nodes: tuple[int, ...]  # the number of nodes of each type
 
 
 class DistGraphStore(GraphStore):
@@ -143,7 +138,6 @@ class DistGraphStore(GraphStore):
 
 
 def _check_topology(topology: HybridTopology, part: Part) -> None:
-    """Raises ValueError unless the topology is of the part's graph, by its numbers."""
     graph = topology.graph
     counts = part.book.sizes.sum(0).tolist(), list(part.edge_counts)
     given = list(graph.num_nodes), [edges.num_edges for edges in graph.relations]
@@ -158,7 +152,7 @@ def _named(counts: list[int]) -> str:
     return " + ".join(map(str, counts))
 
 
-# Edges of part ####################################################################################
+# Own edges ########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,11 +174,6 @@ def own_edges(part: Part, comm: Communicator, relation: int) -> OwnEdges:
     """Returns a rank's own edges. Collective; counts as `MessageKind.PARTITION`.
 
     The original ids of sources that other ranks own are asked of their owners, in rounds.
-
-    Args:
-        part: this rank's.
-        comm: of all ranks.
-        relation: the number of the relation.
     """
     edges = part.relations[relation]
     distinct, (place,) = ops.unique_nodes([edges.indices.to(torch.int64)], part.book.num_nodes)

@@ -1,4 +1,4 @@
-"""A graph by destination."""
+"""A graph in memory, by destination."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 from pyg_batchgnn.types import HOMOGENEOUS, Group, Relation, Schema
 
-# Typed graph ######################################################################################
+# Typed graphs #####################################################################################
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,8 +95,6 @@ class TypedGraph:
         """Sorts the edge list of each relation by destination.
 
         Args:
-            schema: the node types and the relations.
-            num_nodes: the number of nodes by type.
             edge_indices: by relation, [2, E_r] int32 or int64, sources above destinations, in any
                 order. A relation that is missing has no edges.
 
@@ -122,7 +120,7 @@ class TypedGraph:
         return self
 
 
-# Graph ############################################################################################
+# Homogeneous graphs ###############################################################################
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -214,14 +212,13 @@ class CscGraph:
         return cls(InEdges.checked(indptr, indices, edge_ids))
 
     def advise_huge_pages(self) -> CscGraph:
-        """Asks for huge pages under the arrays, as sampling reads at random. Returns the graph."""
         for array in (self.indptr, self.indices, self.edge_ids):
             if array is not None:
                 ops.advise_huge_pages(array)
         return self
 
 
-# Backward #########################################################################################
+# Reversed graphs ##################################################################################
 
 
 def reversed_relation(relation: Relation) -> Relation:
@@ -231,7 +228,6 @@ def reversed_relation(relation: Relation) -> Relation:
 
 
 def reversed_group(group: Group) -> Group:
-    """Returns the group of edges of the reversed relation; groups of nodes stay."""
     return group if isinstance(group.name, str) else Group(group.kind, reversed_relation(group.name))
 
 

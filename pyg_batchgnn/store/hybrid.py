@@ -17,20 +17,116 @@ from pyg_batchgnn.store.graph import TypedGraph
 from pyg_batchgnn.store.part_times import own_attribute
 from pyg_batchgnn.types import Group, Schema
 
-# Hybrid writer ####################################################################################
+# Topology #########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class HybridTopology:
+    """The edges of a whole graph, of which the ranks of a host share one copy.
+
+    Attributes:
+        graph: by original ids, with input edge ids.
+        internal: for each node type, [N_t] ``book.id_dtype``, the internal id of each node, by
+            which its attributes are found.
+    """
+
+    graph: TypedGraph
+    internal: tuple[Tensor, ...]
+
+
+def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
+    """Copies the topology of all parts to every host. Collective.
+
+    The first rank of each host receives the other parts in rounds and writes them to memory that
+    its host shares. Nothing is left behind, however the ranks end. The in-edges of a node are in
+    ascending input edge id, as in `TypedGraph.from_edge_indices`.
+    """
+    leader = comm.ranks_of_host[0]
+    shared = allocate_on_host(comm, _specs(part) if leader == comm.rank else {})[leader]
+    arrays = HybridArrays(
+        tuple(
+            InEdges(*(shared[f"{name}/{at}"] for name in ("indptr", "indices", "edge_ids")))
+            for at in range(part.schema.num_relations)
+        ),
+        tuple(shared[f"internal/{number}"] for number in range(part.schema.num_types)),
+    )
+    writer = TopologyWriter(part.schema, part.book, arrays) if leader == comm.rank else None
+    _send_nodes(part, comm, writer)
+    for relation in range(part.schema.num_relations):
+        _send_edges(part, relation, comm, writer)
+    comm.barrier()
+    sizes = tuple(part.book.sizes.sum(0).tolist())
+    return HybridTopology(TypedGraph(part.schema, sizes, arrays.relations), arrays.internal)
+
+
+def _specs(part: Part) -> dict[str, ArraySpec]:
+    nodes: list[int] = part.book.sizes.sum(0).tolist()
+    ids = ops.id_dtype(max(nodes))
+    specs = {}
+    for number, (target, edges) in enumerate(zip(part.schema.target_types, part.edge_counts, strict=True)):
+        specs[f"indptr/{number}"] = ArraySpec(torch.int64, (nodes[target] + 1,))
+        specs[f"indices/{number}"] = ArraySpec(ids, (edges,))
+        specs[f"edge_ids/{number}"] = ArraySpec(ops.id_dtype(edges), (edges,))
+    for number, count in enumerate(nodes):
+        specs[f"internal/{number}"] = ArraySpec(part.book.id_dtype, (count,))
+    return specs
+
+
+def _send_nodes(part: Part, comm: Communicator, writer: TopologyWriter | None) -> None:
+    width = 1 + max(map(len, part.schema.relations_into))
+    cursor = [part.book.nodes_of(rank).start for rank in range(comm.size)]
+    for rows in own_rounds(comm, part.num_nodes, 8 * width):
+        for rank, piece in to_hosts(comm, _nodes(part, rows, width)):
+            if writer is not None:
+                writer.nodes(rank, cursor[rank], piece)
+            cursor[rank] += len(piece)
+    if writer is not None:
+        writer.end_nodes()
+
+
+def _nodes(part: Part, rows: range, width: int) -> Tensor:
+    columns = torch.zeros(len(rows), width, dtype=torch.int64)
+    columns[:, 0] = part.node[rows.start : rows.stop]
+    for node_type, relations in enumerate(part.schema.relations_into):
+        own = part.rows_of(node_type)
+        begin, end = max(rows.start, own.start), min(rows.stop, own.stop)
+        for at, relation in enumerate(relations if begin < end else ()):
+            indptr = part.relations[relation].indptr[begin - own.start : end - own.start + 1]
+            columns[begin - rows.start : end - rows.start, 1 + at] = indptr.diff()
+    return columns
+
+
+def _send_edges(part: Part, relation: int, comm: Communicator, writer: TopologyWriter | None) -> None:
+    own = part.relations[relation]
+    edges = comm.all_gather_json(own.num_edges)
+    cursor = [sum(edges[:rank]) for rank in range(comm.size)]
+    sources, edge_ids = own.indices, own.explicit_edge_ids()
+    wide = max(sources.dtype, edge_ids.dtype, key=lambda dtype: dtype.itemsize)
+    for rows in own_rounds(comm, sources.numel(), 2 * wide.itemsize):
+        at = slice(rows.start, rows.stop)
+        columns = torch.stack([sources[at].to(wide), edge_ids[at].to(wide)], 1)
+        for rank, piece in to_hosts(comm, columns):
+            if writer is not None:
+                writer.edges(relation, rank, cursor[rank], piece)
+            cursor[rank] += len(piece)
+
+
+def to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Sends rows to the first rank of every host; yields what came, with the rank that sent it."""
+    leaders = {host: rank for rank, host in reversed(list(enumerate(comm.hosts)))}.values()
+    parts = [rows if rank in leaders else rows[:0] for rank in range(comm.size)]
+    return enumerate(comm.exchange(parts, None, MessageKind.PARTITION).split())
+
+
+# Writing ##########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
 class HybridArrays:
-    """The arrays of a whole topology, all zeros at first.
+    """The arrays of a whole topology, all zeros at first."""
 
-    Attributes:
-        relations: the in-edges of all nodes by original id, of each relation.
-        internal: for each node type, [N_t] ``book.id_dtype``, the internal id of each node.
-    """
-
-    relations: tuple[InEdges, ...]
-    internal: tuple[Tensor, ...]
+    relations: tuple[InEdges, ...]  # the in-edges of all nodes by original id, of each relation
+    internal: tuple[Tensor, ...]  # for each node type, [N_t] ``book.id_dtype``, the internal id of each node
 
 
 class TopologyWriter:
@@ -38,11 +134,6 @@ class TopologyWriter:
 
     The targets of a relation are counted here in order of their internal ids, so those of a part
     are a contiguous range.
-
-    Args:
-        schema: the node types and the relations.
-        book: the partition book.
-        arrays: the arrays to write.
     """
 
     def __init__(self, schema: Schema, book: PartitionBook, arrays: HybridArrays) -> None:
@@ -60,11 +151,8 @@ class TopologyWriter:
     def nodes(self, part: int, first: int, columns: Tensor) -> None:
         """Writes nodes.
 
-        Args:
-            part: the part that they belong to.
-            first: internal id of the first of them.
-            columns: [n, 1 + w], original ids, and the numbers of in-edges of each relation into the
-                node's type.
+        ``columns``: [n, 1 + w], original ids, and the numbers of in-edges of each relation into the
+        node's type.
         """
         self._original[first : first + len(columns)] = columns[:, 0]
         for node_type, relations in enumerate(self._schema.relations_into):
@@ -89,7 +177,6 @@ class TopologyWriter:
         """Writes edges of a relation.
 
         Args:
-            relation: the number of the relation.
             part: the part that their targets belong to.
             first: position of the first of them among all edges of the relation, by internal id of
                 their targets.
@@ -105,127 +192,16 @@ class TopologyWriter:
         arrays.edge_ids[slot] = columns[:, 1].to(arrays.edge_ids.dtype)
 
     def _shift(self, part: int, node_type: int) -> int:
-        """Returns what must be added to a part's internal id to count it among the nodes of its
-        type."""
+        """Returns the shift from a part's internal id to its number among the nodes of its type."""
         return int(self._before[part, node_type]) - self._book.nodes_of(part, node_type).start
 
 
-# Hybrid ###########################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class HybridTopology:
-    """The edges of a whole graph, of which the ranks of a host share one copy.
-
-    Attributes:
-        graph: by original ids, with input edge ids.
-        internal: for each node type, [N_t] ``book.id_dtype``, the internal id of each node, by
-            which its attributes are found.
-    """
-
-    graph: TypedGraph
-    internal: tuple[Tensor, ...]
-
-
-def replicate_topology(part: Part, comm: Communicator) -> HybridTopology:
-    """Copies the topology of all parts to every host. Collective.
-
-    The first rank of each host receives the other parts in rounds and writes them to memory that
-    its host shares. Nothing is left behind, however the ranks end. The in-edges of a node are in
-    ascending input edge id, as in `TypedGraph.from_edge_indices`.
-
-    Args:
-        part: this rank's.
-        comm: of all ranks.
-    """
-    leader = comm.ranks_of_host[0]
-    shared = allocate_on_host(comm, _specs(part) if leader == comm.rank else {})[leader]
-    arrays = HybridArrays(
-        tuple(
-            InEdges(*(shared[f"{name}/{at}"] for name in ("indptr", "indices", "edge_ids")))
-            for at in range(part.schema.num_relations)
-        ),
-        tuple(shared[f"internal/{number}"] for number in range(part.schema.num_types)),
-    )
-    writer = TopologyWriter(part.schema, part.book, arrays) if leader == comm.rank else None
-    _send_nodes(part, comm, writer)
-    for relation in range(part.schema.num_relations):
-        _send_edges(part, relation, comm, writer)
-    comm.barrier()
-    sizes = tuple(part.book.sizes.sum(0).tolist())
-    return HybridTopology(TypedGraph(part.schema, sizes, arrays.relations), arrays.internal)
-
-
-def _specs(part: Part) -> dict[str, ArraySpec]:
-    """Returns the arrays of the topology, by name and the number of the type or relation."""
-    nodes: list[int] = part.book.sizes.sum(0).tolist()
-    ids = ops.id_dtype(max(nodes))
-    specs = {}
-    for number, (target, edges) in enumerate(zip(part.schema.target_types, part.edge_counts, strict=True)):
-        specs[f"indptr/{number}"] = ArraySpec(torch.int64, (nodes[target] + 1,))
-        specs[f"indices/{number}"] = ArraySpec(ids, (edges,))
-        specs[f"edge_ids/{number}"] = ArraySpec(ops.id_dtype(edges), (edges,))
-    for number, count in enumerate(nodes):
-        specs[f"internal/{number}"] = ArraySpec(part.book.id_dtype, (count,))
-    return specs
-
-
-def _send_nodes(part: Part, comm: Communicator, writer: TopologyWriter | None) -> None:
-    """Sends the original ids of nodes, and their numbers of in-edges by relation into their
-    type."""
-    width = 1 + max(map(len, part.schema.relations_into))
-    cursor = [part.book.nodes_of(rank).start for rank in range(comm.size)]
-    for rows in own_rounds(comm, part.num_nodes, 8 * width):
-        for rank, piece in to_hosts(comm, _nodes(part, rows, width)):
-            if writer is not None:
-                writer.nodes(rank, cursor[rank], piece)
-            cursor[rank] += len(piece)
-    if writer is not None:
-        writer.end_nodes()
-
-
-def _nodes(part: Part, rows: range, width: int) -> Tensor:
-    """Returns the columns of some nodes of the part, [n, width] int64."""
-    columns = torch.zeros(len(rows), width, dtype=torch.int64)
-    columns[:, 0] = part.node[rows.start : rows.stop]
-    for node_type, relations in enumerate(part.schema.relations_into):
-        own = part.rows_of(node_type)
-        begin, end = max(rows.start, own.start), min(rows.stop, own.stop)
-        for at, relation in enumerate(relations if begin < end else ()):
-            indptr = part.relations[relation].indptr[begin - own.start : end - own.start + 1]
-            columns[begin - rows.start : end - rows.start, 1 + at] = indptr.diff()
-    return columns
-
-
-def _send_edges(part: Part, relation: int, comm: Communicator, writer: TopologyWriter | None) -> None:
-    """Sends the internal ids of the sources of a relation's edges, and their edge ids."""
-    own = part.relations[relation]
-    edges = comm.all_gather_json(own.num_edges)
-    cursor = [sum(edges[:rank]) for rank in range(comm.size)]
-    sources, edge_ids = own.indices, own.explicit_edge_ids()
-    wide = max(sources.dtype, edge_ids.dtype, key=lambda dtype: dtype.itemsize)
-    for rows in own_rounds(comm, sources.numel(), 2 * wide.itemsize):
-        at = slice(rows.start, rows.stop)
-        columns = torch.stack([sources[at].to(wide), edge_ids[at].to(wide)], 1)
-        for rank, piece in to_hosts(comm, columns):
-            if writer is not None:
-                writer.edges(relation, rank, cursor[rank], piece)
-            cursor[rank] += len(piece)
-
-
-def to_hosts(comm: Communicator, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Sends rows to the first rank of every host. Returns what came, with the rank it came from."""
-    leaders = {host: rank for rank, host in reversed(list(enumerate(comm.hosts)))}.values()
-    parts = [rows if rank in leaders else rows[:0] for rank in range(comm.size)]
-    return enumerate(comm.exchange(parts, None, MessageKind.PARTITION).split())
-
-
-# Hybrid attributes ################################################################################
+# Attributes #######################################################################################
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """A rank's rows of one group: their ids in the whole graph, [n] int64, and their values."""
+    """Rows of one group: their ids in the whole graph, [n] int64, and their values."""
 
     ids: Tensor
     values: Tensor
@@ -236,10 +212,6 @@ def replicate_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tenso
 
     The first rank of each host receives the rows of the other parts in bounded pieces and writes
     them to memory that its host shares. They count as `MessageKind.PARTITION`.
-
-    Args:
-        store: the attributes of the partitioned graph.
-        name: the attribute's name.
 
     Returns:
         By group that has the attribute, all rows: nodes by original id, edges by input edge id.
@@ -260,14 +232,12 @@ def replicate_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tenso
 
 
 def _sizes(store: DistFeatureStore) -> dict[Group, int]:
-    """Returns the number of rows of each group in the whole graph."""
     schema, part = store.part.schema, store.part
     nodes = zip(schema.node_groups, part.book.sizes.sum(0).tolist(), strict=True)
     return {**dict(nodes), **dict(zip(schema.edge_groups, part.edge_counts, strict=True))}
 
 
 def _ids(store: DistFeatureStore, group: Group) -> Tensor:
-    """Returns the ids of a rank's rows of a group in the whole graph, [n] int64."""
     part, schema = store.part, store.part.schema
     if group.is_node:
         return part.original_ids(schema.node_groups.index(group))

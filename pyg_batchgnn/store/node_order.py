@@ -42,9 +42,6 @@ class NodeOrder:
         """Sorts the nodes of a type. Collective; counts as `MessageKind.PARTITION`.
 
         Args:
-            part: this rank's.
-            comm: of all ranks.
-            node_type: the number of the type.
             time: [n] int64, the time of each own node of the type, by row.
         """
         own = part.nodes_of(node_type)
@@ -79,7 +76,6 @@ class NodeOrder:
         """Returns how many nodes of all ranks have a time of at most each moment. Collective.
 
         Args:
-            comm: of all ranks.
             moment: [m] int64, the same on all ranks.
 
         Returns:
@@ -90,7 +86,6 @@ class NodeOrder:
 
 
 def _ascending(rows: Tensor) -> Tensor:
-    """Returns the order of rows by their first two columns."""
     return torch.from_numpy(np.lexsort((rows[:, 1].numpy(), rows[:, 0].numpy())))
 
 
@@ -104,25 +99,22 @@ def _splitters(comm: Communicator, keys: Tensor) -> Tensor:
 
 
 def _slice_of(keys: Tensor, splitters: Tensor) -> Tensor:
-    """Returns the slice that each key belongs to, [n] int64."""
     found = torch.zeros(len(keys), dtype=torch.int64)
     for time, node in splitters.tolist():
         found += (keys[:, 0] > time) | ((keys[:, 0] == time) & (keys[:, 1] >= node))
     return found
 
 
-# Spread existence #################################################################################
+# Existence of nodes ###############################################################################
 
 
 def first_times_of_part(part: Part, comm: Communicator, times: Times) -> Mapping[Group, Tensor]:
-    """Returns the time from which each of a rank's nodes exists; see `first_times`. Collective.
+    """Returns the time from which each of a rank's nodes exists. Collective.
 
     Where edges have times, the earliest of the edges from a node are sent to its owner, in rounds.
     They count as `MessageKind.PARTITION`.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
         times: the times of the rank's own rows: those of nodes by row of their type, those of edges
             by position in their relation's in-edges.
 

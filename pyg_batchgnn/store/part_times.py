@@ -31,144 +31,7 @@ from pyg_batchgnn.store.times import (
 )
 from pyg_batchgnn.types import Group
 
-# Part checks ######################################################################################
-
-
-T = TypeVar("T")
-
-
-def own_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
-    """Returns a rank's own rows of an attribute, by group; groups without it are left out.
-
-    Nodes are in the order of the part, edges in that of its in-edges.
-    """
-    return {group: tables[name] for group, tables in store.own.attributes.items() if name in tables}
-
-
-def on_all_ranks(comm: Communicator, work: Callable[[], T]) -> T:
-    """Does work that may find values that cannot be. Collective.
-
-    Raises:
-        ValueError: on all ranks if on one, with the text of the first.
-    """
-
-    def error(problems: Mapping[int, str]) -> ValueError:
-        rank, text = next(iter(problems.items()))
-        return ValueError(text if len(problems) == comm.size else f"rank {rank}: {text}")
-
-    return comm.run_together(work, catch=(ValueError,), error=error)
-
-
-# Part weights #####################################################################################
-
-
-def own_sums(
-    store: DistFeatureStore, name: str, orders: Sequence[TimeOrder | None]
-) -> tuple[WeightSums | None, ...]:
-    """Returns the sums of the weights of a rank's own in-edges by relation; None without weights.
-
-    It is collective. The weights lie with the edges, so nothing is fetched.
-
-    Args:
-        store: the attributes of the partitioned graph.
-        name: the attribute that holds the weights.
-        orders: by relation the time order, in which sums are then taken, or None.
-
-    Raises:
-        TypeError, ValueError: as `sum_weights`; ValueError on all ranks if on one.
-    """
-    part, found = store.part, own_attribute(store, name)
-    check_has_edges(name, found)
-
-    def sums() -> tuple[WeightSums | None, ...]:
-        relations = zip(part.schema.edge_groups, part.relations, orders, strict=True)
-        return tuple(
-            shared_sums(name, edges, order, checked_weight(name, group, found[group], edges.num_edges))
-            if group in found
-            else None
-            for group, edges, order in relations
-        )
-
-    return on_all_ranks(store.comm, sums)
-
-
-# Own rows #########################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class OwnRows:
-    """The nodes of a list that are among some nodes of their type, such as those that a rank owns.
-
-    Attributes:
-        position: [k] int64, their positions in the list, ascending.
-        row: [k] int64, their rows among the nodes of their type.
-        missing: [n - k] int64, the positions of the nodes that are not among them, ascending.
-    """
-
-    position: Tensor
-    row: Tensor
-    missing: Tensor
-
-
-class OwnRowFinder:
-    """Finds a rank's own nodes by original id, without an exchange.
-
-    The nodes of a type are sorted at most once.
-
-    Args:
-        part: the rank's part.
-    """
-
-    def __init__(self, part: Part) -> None:
-        self._part = part
-        self._sorted: dict[int, SortedNodes] = {}
-
-    def find(self, node_type: int, nodes: Tensor) -> OwnRows:
-        """Finds those nodes of a list that the rank owns.
-
-        Args:
-            node_type: the number of the nodes' type.
-            nodes: [n] int64 original ids, in any order.
-        """
-        if node_type not in self._sorted:
-            self._sorted[node_type] = SortedNodes.of(self._part.original_ids(node_type))
-        return self._sorted[node_type].find(nodes)
-
-
-@dataclass(frozen=True, eq=False)
-class SortedNodes:
-    """Nodes of one type in ascending order.
-
-    Attributes:
-        node: [n] int64 original ids, ascending.
-        order: [n] int64, their rows before they were sorted, or None if they were ascending
-            already. A rank's nodes are, unless a saved partition was loaded by another number of
-            ranks.
-    """
-
-    node: Tensor
-    order: Tensor | None
-
-    @classmethod
-    def of(cls, node: Tensor) -> SortedNodes:
-        """Sorts nodes, [n] int64 original ids."""
-        if ops.is_ascending(node):
-            return cls(node, None)
-        ascending, order = node.sort()
-        return cls(ascending, order)
-
-    def find(self, nodes: Tensor) -> OwnRows:
-        """Finds the nodes of a list, [m] int64 original ids in any order, that are among these."""
-        if not self.node.numel():
-            return OwnRows(self.node, self.node, torch.arange(nodes.numel()))
-        row = torch.searchsorted(self.node, nodes).clamp(max=self.node.numel() - 1)
-        is_own = self.node[row] == nodes
-        position, missing = is_own.nonzero().view(-1), (~is_own).nonzero().view(-1)
-        row = row[position]
-        return OwnRows(position, row if self.order is None else self.order[row], missing)
-
-
-# Part times #######################################################################################
+# Times ############################################################################################
 
 
 _HEADER = Header(MessageKind.PARTITION)
@@ -256,19 +119,17 @@ class SeedTimes:
     time: Mapping[Group, Tensor]
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
-        """Returns the seeds' own times, [S] int64; see `Times.of_seeds`."""
+        """Returns the seeds' own times, [S] int64."""
         self.times.check_seeds(group)
         return self.time[group][torch.searchsorted(self.node[group], node)]
 
 
 def _edge_times(part: Part, times: Times) -> dict[int, Tensor]:
-    """Returns the time of each own in-edge by number of the relation."""
     groups = enumerate(part.schema.edge_groups)
     return {number: times.by_group[group] for number, group in groups if group in times.by_group}
 
 
 def _source_times(store: DistFeatureStore, times: Times) -> dict[int, Tensor]:
-    """Returns the time of the source of each own in-edge by number of the relation. Collective."""
     part, schema = store.part, store.part.schema
     found: dict[int, Tensor] = {}
     for number, group in enumerate(schema.node_groups):
@@ -283,10 +144,7 @@ def _source_times(store: DistFeatureStore, times: Times) -> dict[int, Tensor]:
 
 
 def _read(store: DistFeatureStore, name: str, group: Group, node: Tensor) -> Tensor:
-    """Returns the times of nodes of one type, [n] int64. Collective.
-
-    ``node``: [n] int64 internal ids, ascending.
-    """
+    """Returns the times [n] int64 of nodes with ascending internal ids. Collective."""
     reader, pieces = store.reader({group: Columns([name])}), [_NONE]
     for rows in own_rounds(store.comm, node.numel(), _ID_BYTES + _TIME_BYTES):
         request = RowRequest(node[rows.start : rows.stop])
@@ -302,7 +160,6 @@ def _check_promises(part: Part, name: str, times: Mapping[int, Tensor]) -> None:
 
 
 def _is_by_target(part: Part, relation: int) -> bool:
-    """Returns whether the ids of a part's in-edges are in the order of their targets."""
     edges = part.relations[relation]
     has_edges = (edges.degrees > 0).nonzero().view(-1)
     node = part.original_ids(part.schema.target_types[relation])[has_edges]
@@ -313,10 +170,7 @@ def _is_by_target(part: Part, relation: int) -> bool:
 
 
 def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor) -> Tensor:
-    """Returns the times of nodes of one type on all ranks, [n] int64. Collective.
-
-    ``node``: [n] int64 original ids, the same on all ranks.
-    """
+    """Returns the times [n] int64 of the same original ids on all ranks. Collective."""
     part, time = store.part, torch.empty_like(node)
     own = OwnRowFinder(part).find(part.schema.node_groups.index(group), node)
     mine = torch.stack([own.position, times.by_group[group][own.row]], dim=1)
@@ -324,3 +178,135 @@ def _gathered(store: DistFeatureStore, times: Times, group: Group, node: Tensor)
         received = store.comm.all_gather(mine[rows.start : rows.stop], _HEADER).rows
         time[received[:, 0]] = received[:, 1]
     return time
+
+
+# Weights ##########################################################################################
+
+
+def own_sums(
+    store: DistFeatureStore, name: str, orders: Sequence[TimeOrder | None]
+) -> tuple[WeightSums | None, ...]:
+    """Returns the sums of the weights of a rank's own in-edges by relation; None without weights.
+
+    It is collective. The weights lie with the edges, so nothing is fetched.
+
+    Args:
+        name: the attribute that holds the weights.
+        orders: by relation the time order, in which sums are then taken, or None.
+
+    Raises:
+        TypeError, ValueError: as `sum_weights`; ValueError on all ranks if on one.
+    """
+    part, found = store.part, own_attribute(store, name)
+    check_has_edges(name, found)
+
+    def sums() -> tuple[WeightSums | None, ...]:
+        relations = zip(part.schema.edge_groups, part.relations, orders, strict=True)
+        return tuple(
+            shared_sums(name, edges, order, checked_weight(name, group, found[group], edges.num_edges))
+            if group in found
+            else None
+            for group, edges, order in relations
+        )
+
+    return on_all_ranks(store.comm, sums)
+
+
+# Own rows #########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows:
+    """The nodes of a list that are among some nodes of their type, such as those that a rank owns.
+
+    Attributes:
+        position: [k] int64, their positions in the list, ascending.
+        row: [k] int64, their rows among the nodes of their type.
+        missing: [n - k] int64, the positions of the nodes that are not among them, ascending.
+    """
+
+    position: Tensor
+    row: Tensor
+    missing: Tensor
+
+
+class OwnRowFinder:
+    """Finds a rank's own nodes by original id, without an exchange.
+
+    The nodes of a type are sorted at most once.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._sorted: dict[int, SortedNodes] = {}
+
+    def find(self, node_type: int, nodes: Tensor) -> OwnRows:
+        """Finds those nodes of a list that the rank owns.
+
+        Args:
+            nodes: [n] int64 original ids, in any order.
+        """
+        if node_type not in self._sorted:
+            self._sorted[node_type] = SortedNodes.of(self._part.original_ids(node_type))
+        return self._sorted[node_type].find(nodes)
+
+
+@dataclass(frozen=True, eq=False)
+class SortedNodes:
+    """Nodes of one type in ascending order.
+
+    Attributes:
+        node: [n] int64 original ids, ascending.
+        order: [n] int64, their rows before they were sorted, or None if they were ascending
+            already. A rank's nodes are, unless a saved partition was loaded by another number of
+            ranks.
+    """
+
+    node: Tensor
+    order: Tensor | None
+
+    @classmethod
+    def of(cls, node: Tensor) -> SortedNodes:
+        """Sorts nodes, [n] int64 original ids."""
+        if ops.is_ascending(node):
+            return cls(node, None)
+        ascending, order = node.sort()
+        return cls(ascending, order)
+
+    def find(self, nodes: Tensor) -> OwnRows:
+        """Finds the nodes of a list, [m] int64 original ids in any order, that are among these."""
+        if not self.node.numel():
+            return OwnRows(self.node, self.node, torch.arange(nodes.numel()))
+        row = torch.searchsorted(self.node, nodes).clamp(max=self.node.numel() - 1)
+        is_own = self.node[row] == nodes
+        position, missing = is_own.nonzero().view(-1), (~is_own).nonzero().view(-1)
+        row = row[position]
+        return OwnRows(position, row if self.order is None else self.order[row], missing)
+
+
+# Own attributes ###################################################################################
+
+
+T = TypeVar("T")
+
+
+def own_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
+    """Returns a rank's own rows of an attribute, by group; groups without it are left out.
+
+    Nodes are in the order of the part, edges in the order of its in-edges.
+    """
+    return {group: tables[name] for group, tables in store.own.attributes.items() if name in tables}
+
+
+def on_all_ranks(comm: Communicator, work: Callable[[], T]) -> T:
+    """Does work that may find values that cannot be. Collective.
+
+    Raises:
+        ValueError: on all ranks if on one, with the text of the first.
+    """
+
+    def error(problems: Mapping[int, str]) -> ValueError:
+        rank, text = next(iter(problems.items()))
+        return ValueError(text if len(problems) == comm.size else f"rank {rank}: {text}")
+
+    return comm.run_together(work, catch=(ValueError,), error=error)

@@ -20,217 +20,7 @@ from pyg_batchgnn.store.graph import CscGraph, TypedGraph
 from pyg_batchgnn.store.sharing import shared_copy, shared_in_place
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, Relation, RowKind, Schema
 
-# Pyg relation #####################################################################################
-
-
-@contextlib.contextmanager
-def named(relation: Relation) -> Iterator[None]:
-    """Lets errors about the edges of a relation name it."""
-    try:
-        yield
-    except (TypeError, ValueError, IndexError) as error:
-        raise type(error)(f"edges of {relation}: {error}") from None
-
-
-def in_edges_of_storage(store: Any, num_sources: int, num_targets: int) -> InEdges:
-    """Returns the in-edges in a storage of PyG's.
-
-    Args:
-        store: has ``edge_index``, ``adj_t`` or no edges.
-        num_sources, num_targets: the number of nodes at either end.
-    """
-    if "adj_t" in store:
-        return _of_adj_t(store["adj_t"], num_sources, num_targets)
-    edge_index = store.get("edge_index", None)
-    if edge_index is None and "adj" in store:
-        raise TypeError("data has edges in adj only; give them as edge_index, or by destination as adj_t")
-    if edge_index is None:
-        edge_index = torch.empty(2, 0, dtype=torch.int64)
-    return shared_copy(ops.build_csc(_plain(edge_index), num_targets, num_sources))
-
-
-def _plain(edge_index: Any) -> Tensor:
-    """Removes PyG's `EdgeIndex` wrapper: the kernels take plain tensors."""
-    as_tensor = getattr(edge_index, "as_tensor", None)
-    plain = as_tensor() if as_tensor is not None else edge_index
-    check_dtype(plain)
-    return plain.cpu()
-
-
-def check_dtype(edge_index: Any) -> None:
-    """Raises TypeError if a tensor of edges has no integer ids that are possible."""
-    dtype = getattr(edge_index, "dtype", torch.int64)
-    if dtype in (torch.int32, torch.int64):
-        return
-    remedy = f"; {ops.MAP_IDS}" if dtype == torch.uint64 else "; use .long()"
-    raise TypeError(f"edge_index must be int64 (or int32), got {dtype}{remedy}")
-
-
-def _of_adj_t(adj_t: Any, num_sources: int, num_targets: int) -> InEdges:
-    if isinstance(adj_t, Tensor):
-        if adj_t.layout is not torch.sparse_csr:
-            raise TypeError(
-                f"adj_t must be a sparse CSR tensor, got layout {adj_t.layout}; use adj_t.to_sparse_csr()"
-            )
-        indptr, indices = adj_t.crow_indices(), adj_t.col_indices()
-    else:  # torch_sparse.SparseTensor
-        indptr, indices, _ = adj_t.csr()
-    if indptr.numel() != num_targets + 1:
-        raise ValueError(
-            f"adj_t has {indptr.numel() - 1} rows, but data has {num_targets} nodes; both must be the same"
-        )
-    return shared_in_place(
-        InEdges.checked(indptr.long().contiguous(), indices.contiguous(), num_sources=num_sources)
-    )
-
-
-def in_edges_of_layout(
-    layout: EdgeLayout, edges: tuple[Tensor, Tensor], num_sources: int, num_targets: int
-) -> InEdges:
-    """Returns the in-edges that a graph store holds in one of its layouts."""
-    row, col = (part.contiguous() for part in edges)
-    if layout is EdgeLayout.CSC:
-        if col.numel() != num_targets + 1:
-            raise ValueError(
-                f"the CSC has {col.numel() - 1} columns for {num_targets} nodes; both must be the same"
-            )
-        return shared_in_place(InEdges.checked(col.long(), row, num_sources=num_sources))
-    if layout is EdgeLayout.CSR:
-        row = torch.repeat_interleave(torch.arange(row.numel() - 1), row[1:] - row[:-1])
-    return shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))
-
-
-# Pyg remote #######################################################################################
-
-# A graph by destination from PyG's remote stores.
-#
-# The order of types is the one in which the stores name them: node types with attributes first,
-# then those that only edges name. So minibatches do not depend on the hashes of names.
-
-
-#: The layouts in the order in which they are taken if a store holds several.
-_LAYOUTS = (EdgeLayout.CSC, EdgeLayout.COO, EdgeLayout.CSR)
-
-
-@dataclass(frozen=True, eq=False)
-class _Edges:
-    """The edges of one relation, as a graph store gives them.
-
-    Attributes:
-        attr: the layout, and the numbers of nodes at both ends if the store knows them.
-        arrays: the two arrays of the layout.
-    """
-
-    attr: EdgeAttr
-    arrays: tuple[Tensor, Tensor]
-
-    @classmethod
-    def of(cls, graph: GraphStore, attrs: Sequence[EdgeAttr]) -> _Edges:
-        """Reads edges in the best of the layouts that a store offers."""
-        by_layout = {attr.layout: attr for attr in attrs}
-        for layout in _LAYOUTS:
-            if layout in by_layout:
-                # A Data or HeteroData says the size only when it is asked for the arrays.
-                return cls(by_layout[layout], graph.get_edge_index(by_layout[layout]))
-        raise ValueError(f"the graph store holds edges in an unknown layout: {sorted(map(str, by_layout))}")
-
-    def num_nodes(self, end: int) -> int | None:
-        """Returns the number of source (0) or target (1) nodes, if the store says it."""
-        if self.attr.size is not None and self.attr.size[end] is not None:
-            return int(self.attr.size[end])
-        pointer_end = {EdgeLayout.CSC: 1, EdgeLayout.CSR: 0}.get(self.attr.layout)
-        return self.arrays[end].numel() - 1 if end == pointer_end else None
-
-    def in_edges(self, num_sources: int, num_targets: int) -> InEdges:
-        """Returns the edges by destination."""
-        return in_edges_of_layout(self.attr.layout, self.arrays, num_sources, num_targets)
-
-
-def is_typed_pair(graph: GraphStore) -> bool:
-    """Returns whether the edges of a graph store have edge types."""
-    return any(attr.edge_type is not None for attr in graph.get_all_edge_attrs())
-
-
-def read_graph_store(features: Any, graph: GraphStore) -> TypedGraph:
-    """Returns the graph of a pair of stores.
-
-    Raises:
-        TypeError, ValueError, IndexError: there are no edges, or the arrays do not fit together.
-    """
-    attrs = graph.get_all_edge_attrs()
-    if not attrs:
-        raise ValueError("the graph store holds no edges: put some with put_edge_index")
-    if not is_typed_pair(graph):
-        return _homogeneous(_Edges.of(graph, attrs))
-    by_relation: dict[Relation, list[EdgeAttr]] = {}
-    for attr in attrs:
-        by_relation.setdefault(_relation_of(attr), []).append(attr)
-    held = {relation: _Edges.of(graph, attrs) for relation, attrs in by_relation.items()}
-    counts = _count_nodes(features, held)
-    relations = []
-    for relation, edges in held.items():
-        with named(relation):
-            relations.append(edges.in_edges(counts[relation[0]], counts[relation[2]]))
-    return TypedGraph(Schema(tuple(counts), tuple(held)), tuple(counts.values()), tuple(relations))
-
-
-def _homogeneous(edges: _Edges) -> TypedGraph:
-    sizes = [size for size in (edges.num_nodes(0), edges.num_nodes(1)) if size is not None]
-    if not sizes:
-        raise ValueError("the graph store does not say how many nodes there are: give size to put_edge_index")
-    nodes = max(sizes)
-    return TypedGraph(HOMOGENEOUS, (nodes,), (edges.in_edges(nodes, nodes),))
-
-
-def _relation_of(attr: EdgeAttr) -> Relation:
-    if attr.edge_type is None:
-        raise ValueError("the graph store holds edges with and without an edge type: give all of them one")
-    source, name, target = attr.edge_type
-    return source, name, target
-
-
-def _count_nodes(features: FeatureStore, held: Mapping[Relation, _Edges]) -> dict[str, int]:
-    """Returns the number of nodes of each type, from the sizes of edges or else of attributes."""
-    by_type: dict[str, list[Any]] = {}
-    for attr in features.get_all_tensor_attrs():
-        if isinstance(attr.group_name, str):
-            by_type.setdefault(attr.group_name, []).append(attr)
-    said: dict[str, set[int]] = {name: set() for name in by_type}
-    for (source, _, target), edges in held.items():
-        for name, end in ((source, 0), (target, 1)):
-            size = edges.num_nodes(end)
-            said.setdefault(name, set()).update([] if size is None else [size])
-    return {
-        name: _one_count(name, sizes or stored_rows(features, by_type.get(name, [])))
-        for name, sizes in said.items()
-    }
-
-
-def _one_count(name: str, sizes: set[int]) -> int:
-    if not sizes:
-        raise ValueError(
-            f"the stores do not say how many nodes of type {name!r} there are: give size to put_edge_index, "
-            f"or put an attribute of these nodes"
-        )
-    if len(sizes) > 1:
-        raise ValueError(
-            f"the stores say that there are {min(sizes)} and that there are {max(sizes)} nodes of type "
-            f"{name!r}: the sizes of all edges at these nodes must agree"
-        )
-    return next(iter(sizes))
-
-
-def stored_rows(features: FeatureStore, attrs: Sequence[Any]) -> set[int]:
-    """Returns the numbers of rows of some attributes, as far as the store knows them."""
-    sizes = set()
-    for attr in attrs:
-        with contextlib.suppress(NotImplementedError, KeyError):
-            size = features.get_tensor_size(attr)
-            sizes |= set() if size is None else {int(size[0])}
-    return sizes
-
-
-# Pyg ##############################################################################################
+# Graphs ###########################################################################################
 
 
 _HETERO = (
@@ -329,47 +119,200 @@ def _schema_of(data: HeteroData) -> Schema:
     return Schema(tuple(node_types), tuple(edge_types))
 
 
-# Attribute groups #################################################################################
+# Edges of a Data or HeteroData ####################################################################
 
 
-class AttributeGroups:
-    """Finds the group of each attribute of a feature store.
+@contextlib.contextmanager
+def named(relation: Relation) -> Iterator[None]:
+    """Lets errors about the edges of a relation name it."""
+    try:
+        yield
+    except (TypeError, ValueError, IndexError) as error:
+        raise type(error)(f"edges of {relation}: {error}") from None
 
-    A store without types may hold attributes of edges under the name of the nodes. The number of
-    rows tells them apart, as in a ``Data``.
 
-    Args:
-        features: the feature store.
-        graph: the graph.
+def in_edges_of_storage(store: Any, num_sources: int, num_targets: int) -> InEdges:
+    """Returns the in-edges in a storage of PyG's, in ``edge_index`` or ``adj_t``."""
+    if "adj_t" in store:
+        return _of_adj_t(store["adj_t"], num_sources, num_targets)
+    edge_index = store.get("edge_index", None)
+    if edge_index is None and "adj" in store:
+        raise TypeError("data has edges in adj only; give them as edge_index, or by destination as adj_t")
+    if edge_index is None:
+        edge_index = torch.empty(2, 0, dtype=torch.int64)
+    return shared_copy(ops.build_csc(_plain(edge_index), num_targets, num_sources))
+
+
+def _plain(edge_index: Any) -> Tensor:
+    """Removes PyG's `EdgeIndex` wrapper: the kernels take plain tensors."""
+    as_tensor = getattr(edge_index, "as_tensor", None)
+    plain = as_tensor() if as_tensor is not None else edge_index
+    check_dtype(plain)
+    return plain.cpu()
+
+
+def check_dtype(edge_index: Any) -> None:
+    dtype = getattr(edge_index, "dtype", torch.int64)
+    if dtype in (torch.int32, torch.int64):
+        return
+    remedy = f"; {ops.MAP_IDS}" if dtype == torch.uint64 else "; use .long()"
+    raise TypeError(f"edge_index must be int64 (or int32), got {dtype}{remedy}")
+
+
+def _of_adj_t(adj_t: Any, num_sources: int, num_targets: int) -> InEdges:
+    if isinstance(adj_t, Tensor):
+        if adj_t.layout is not torch.sparse_csr:
+            raise TypeError(
+                f"adj_t must be a sparse CSR tensor, got layout {adj_t.layout}; use adj_t.to_sparse_csr()"
+            )
+        indptr, indices = adj_t.crow_indices(), adj_t.col_indices()
+    else:  # torch_sparse.SparseTensor
+        indptr, indices, _ = adj_t.csr()
+    if indptr.numel() != num_targets + 1:
+        raise ValueError(
+            f"adj_t has {indptr.numel() - 1} rows, but data has {num_targets} nodes; both must be the same"
+        )
+    return shared_in_place(
+        InEdges.checked(indptr.long().contiguous(), indices.contiguous(), num_sources=num_sources)
+    )
+
+
+def in_edges_of_layout(
+    layout: EdgeLayout, edges: tuple[Tensor, Tensor], num_sources: int, num_targets: int
+) -> InEdges:
+    """Returns the in-edges in one of a graph store's layouts."""
+    row, col = (part.contiguous() for part in edges)
+    if layout is EdgeLayout.CSC:
+        if col.numel() != num_targets + 1:
+            raise ValueError(
+                f"the CSC has {col.numel() - 1} columns for {num_targets} nodes; both must be the same"
+            )
+        return shared_in_place(InEdges.checked(col.long(), row, num_sources=num_sources))
+    if layout is EdgeLayout.CSR:
+        row = torch.repeat_interleave(torch.arange(row.numel() - 1), row[1:] - row[:-1])
+    return shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))
+
+
+# Edges of a graph store ###########################################################################
+
+# A graph by destination from PyG's remote stores.
+#
+# The order of types is the one in which the stores name them: node types with attributes first,
+# then those that only edges name. So minibatches do not depend on the hashes of names.
+
+
+#: The layouts in the order in which they are taken if a store holds several.
+_LAYOUTS = (EdgeLayout.CSC, EdgeLayout.COO, EdgeLayout.CSR)
+
+
+@dataclass(frozen=True, eq=False)
+class _Edges:
+    """The edges of one relation, as a graph store gives them."""
+
+    attr: EdgeAttr  # the layout, and the numbers of nodes at both ends if the store knows them
+    arrays: tuple[Tensor, Tensor]  # the two arrays of the layout
+
+    @classmethod
+    def of(cls, graph: GraphStore, attrs: Sequence[EdgeAttr]) -> _Edges:
+        by_layout = {attr.layout: attr for attr in attrs}
+        for layout in _LAYOUTS:
+            if layout in by_layout:
+                # A Data or HeteroData says the size only when it is asked for the arrays.
+                return cls(by_layout[layout], graph.get_edge_index(by_layout[layout]))
+        raise ValueError(f"the graph store holds edges in an unknown layout: {sorted(map(str, by_layout))}")
+
+    def num_nodes(self, end: int) -> int | None:
+        if self.attr.size is not None and self.attr.size[end] is not None:
+            return int(self.attr.size[end])
+        pointer_end = {EdgeLayout.CSC: 1, EdgeLayout.CSR: 0}.get(self.attr.layout)
+        return self.arrays[end].numel() - 1 if end == pointer_end else None
+
+    def in_edges(self, num_sources: int, num_targets: int) -> InEdges:
+        return in_edges_of_layout(self.attr.layout, self.arrays, num_sources, num_targets)
+
+
+def is_typed_pair(graph: GraphStore) -> bool:
+    return any(attr.edge_type is not None for attr in graph.get_all_edge_attrs())
+
+
+def read_graph_store(features: Any, graph: GraphStore) -> TypedGraph:
+    """Returns the graph of a pair of stores.
+
+    Raises:
+        TypeError, ValueError, IndexError: there are no edges, or the arrays do not fit together.
     """
-
-    def __init__(self, features: FeatureStore, graph: TypedGraph) -> None:
-        self._features, self._graph = features, graph
-        self._known: dict[tuple[Any, Any], Group] = {}
-
-    @property
-    def schema(self) -> Schema:
-        """The schema of the graph."""
-        return self._graph.schema
-
-    def of(self, attr: TensorAttr) -> Group:
-        """Returns the group of an attribute, which may be none of the graph's."""
-        key = attr.group_name, attr.attr_name
-        if key not in self._known:
-            self._known[key] = self._find(attr)
-        return self._known[key]
-
-    def _find(self, attr: TensorAttr) -> Group:
-        schema, edges = self._graph.schema, self._graph.num_edges
-        group = group_of(attr, schema)
-        if schema.has_names or group.is_edge or edges == self._graph.num_nodes[0]:
-            return group
-        whole = copy.copy(attr)
-        whole.index = None
-        return schema.edge_groups[0] if edges in stored_rows(self._features, [whole]) else group
+    attrs = graph.get_all_edge_attrs()
+    if not attrs:
+        raise ValueError("the graph store holds no edges: put some with put_edge_index")
+    if not is_typed_pair(graph):
+        return _homogeneous(_Edges.of(graph, attrs))
+    by_relation: dict[Relation, list[EdgeAttr]] = {}
+    for attr in attrs:
+        by_relation.setdefault(_relation_of(attr), []).append(attr)
+    held = {relation: _Edges.of(graph, attrs) for relation, attrs in by_relation.items()}
+    counts = _count_nodes(features, held)
+    relations = []
+    for relation, edges in held.items():
+        with named(relation):
+            relations.append(edges.in_edges(counts[relation[0]], counts[relation[2]]))
+    return TypedGraph(Schema(tuple(counts), tuple(held)), tuple(counts.values()), tuple(relations))
 
 
-# Pyg attributes ###################################################################################
+def _homogeneous(edges: _Edges) -> TypedGraph:
+    sizes = [size for size in (edges.num_nodes(0), edges.num_nodes(1)) if size is not None]
+    if not sizes:
+        raise ValueError("the graph store does not say how many nodes there are: give size to put_edge_index")
+    nodes = max(sizes)
+    return TypedGraph(HOMOGENEOUS, (nodes,), (edges.in_edges(nodes, nodes),))
+
+
+def _relation_of(attr: EdgeAttr) -> Relation:
+    if attr.edge_type is None:
+        raise ValueError("the graph store holds edges with and without an edge type: give all of them one")
+    source, name, target = attr.edge_type
+    return source, name, target
+
+
+def _count_nodes(features: FeatureStore, held: Mapping[Relation, _Edges]) -> dict[str, int]:
+    by_type: dict[str, list[Any]] = {}
+    for attr in features.get_all_tensor_attrs():
+        if isinstance(attr.group_name, str):
+            by_type.setdefault(attr.group_name, []).append(attr)
+    said: dict[str, set[int]] = {name: set() for name in by_type}
+    for (source, _, target), edges in held.items():
+        for name, end in ((source, 0), (target, 1)):
+            size = edges.num_nodes(end)
+            said.setdefault(name, set()).update([] if size is None else [size])
+    return {
+        name: _one_count(name, sizes or stored_rows(features, by_type.get(name, [])))
+        for name, sizes in said.items()
+    }
+
+
+def _one_count(name: str, sizes: set[int]) -> int:
+    if not sizes:
+        raise ValueError(
+            f"the stores do not say how many nodes of type {name!r} there are: give size to put_edge_index, "
+            f"or put an attribute of these nodes"
+        )
+    if len(sizes) > 1:
+        raise ValueError(
+            f"the stores say that there are {min(sizes)} and that there are {max(sizes)} nodes of type "
+            f"{name!r}: the sizes of all edges at these nodes must agree"
+        )
+    return next(iter(sizes))
+
+
+def stored_rows(features: FeatureStore, attrs: Sequence[Any]) -> set[int]:
+    sizes = set()
+    for attr in attrs:
+        with contextlib.suppress(NotImplementedError, KeyError):
+            size = features.get_tensor_size(attr)
+            sizes |= set() if size is None else {int(size[0])}
+    return sizes
+
+
+# Attributes #######################################################################################
 
 
 def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
@@ -377,8 +320,6 @@ def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, T
 
     Args:
         data: a ``Data``, a ``HeteroData`` or a ``(FeatureStore, GraphStore)`` pair.
-        name: the attribute's name.
-        graph: its graph.
 
     Raises:
         ValueError: a ``Data`` has the attribute, but not one row per node or per edge.
@@ -391,7 +332,7 @@ def attribute_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, T
 
 
 def weight_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tensor]:
-    """Returns an attribute that holds weights of edges, by group; see `attribute_by_group`.
+    """Returns an attribute that holds weights of edges, by group.
 
     In a graph without types that has as many edges as nodes, PyG calls an attribute one of nodes
     unless its name says otherwise. Weights are those of the edges, whatever their name.
@@ -448,3 +389,39 @@ def group_of(attr: TensorAttr, schema: Schema = HOMOGENEOUS) -> Group:
         return EDGES if isinstance(attr.group_name, tuple) else NODES
     kind = RowKind.EDGE if isinstance(attr.group_name, tuple) else RowKind.NODE
     return Group(kind, attr.group_name)
+
+
+# Groups of attributes #############################################################################
+
+
+class AttributeGroups:
+    """Finds the group of each attribute of a feature store.
+
+    A store without types may hold attributes of edges under the name of the nodes. The number of
+    rows tells them apart, as in a ``Data``.
+    """
+
+    def __init__(self, features: FeatureStore, graph: TypedGraph) -> None:
+        self._features, self._graph = features, graph
+        self._known: dict[tuple[Any, Any], Group] = {}
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the graph."""
+        return self._graph.schema
+
+    def of(self, attr: TensorAttr) -> Group:
+        """Returns the group of an attribute, which may be none of the graph's."""
+        key = attr.group_name, attr.attr_name
+        if key not in self._known:
+            self._known[key] = self._find(attr)
+        return self._known[key]
+
+    def _find(self, attr: TensorAttr) -> Group:
+        schema, edges = self._graph.schema, self._graph.num_edges
+        group = group_of(attr, schema)
+        if schema.has_names or group.is_edge or edges == self._graph.num_nodes[0]:
+            return group
+        whole = copy.copy(attr)
+        whole.index = None
+        return schema.edge_groups[0] if edges in stored_rows(self._features, [whole]) else group

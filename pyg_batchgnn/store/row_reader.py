@@ -19,7 +19,7 @@ from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store.shard import Columns, LocalShard, RowBlock, RowFormat, RowRequest
 from pyg_batchgnn.types import Group
 
-# Row reader #######################################################################################
+# Reading ##########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +46,7 @@ class RowReader:
     a message that asks for rows begins with the number of rows of each group.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
         shards: the shards that can be read here, by rank; this rank's own among them.
-        columns: the columns that are read, by group.
         threads: at most this many threads copy; torch's own number where None.
 
     Raises:
@@ -93,7 +90,6 @@ class RowReader:
         Args:
             wanted: the rows, by group, in ascending order of ``node``; no rows of groups that are
                 left out.
-            header: of the exchanges.
             room: by group, the number of rows that a block has behind the requested ones, for the
                 caller to fill.
         """
@@ -112,7 +108,6 @@ class RowReader:
     # Requests ####################################################################################
 
     def _by_owner(self, wanted: Mapping[Group, RowRequest]) -> list[_Requests]:
-        """Returns the requests to each rank."""
         by_group = [
             wanted.get(group, nothing).split(self.book, self._types[group])
             for group, nothing in zip(self._groups, self._nothing, strict=True)
@@ -127,7 +122,6 @@ class RowReader:
         return [self._decode(message, items) for message, items in zip(got.split(), got.items, strict=True)]
 
     def _encode(self, requests: _Requests) -> Tensor:
-        """Returns the ids of all groups, one column after the other."""
         wanted = [request for request in requests if len(request)]
         columns = [column.to(self._wire) for request in wanted for column in request.columns]
         if not columns:
@@ -137,7 +131,6 @@ class RowReader:
         return torch.cat(columns) if len(columns) > 1 else columns[0]
 
     def _decode(self, message: Tensor, items: int) -> _Requests:
-        """Returns the requests of a message. ``items``: their rows, all groups together."""
         sizes, at = [items], 0
         if self._says_sizes:
             at = min(len(self._groups), len(message))
@@ -171,11 +164,10 @@ class RowReader:
         return list(received.rows.split([sum(self._bytes(requests)) for requests in away]))
 
     def _bytes(self, requests: _Requests) -> list[int]:
-        """Returns the bytes of the rows that answer each request."""
         return [form.wire_bytes * len(request) for form, request in zip(self._formats, requests, strict=True)]
 
     def _pack(self, requests: _Requests, pieces: Sequence[Tensor]) -> None:
-        """Writes this rank's rows that another rank asked for, those of each group to its piece."""
+        """Writes the rows that another rank asked for, those of each group to its piece."""
         shard, tables = self._shards[self.comm.rank], self._tables[self.comm.rank]
         for at, (request, piece) in enumerate(zip(requests, pieces, strict=True)):
             if len(request):
@@ -184,7 +176,7 @@ class RowReader:
     def _fill(
         self, blocks: Sequence[RowBlock], requests: Sequence[_Requests], answers: Sequence[Tensor]
     ) -> None:
-        """Copies rows that can be read here from their tables, and the others from the answers."""
+        """Copies rows from the tables that can be read here, and the others from the answers."""
         ends = [0] * len(self._groups)
         for rank, (asked, answer) in enumerate(zip(requests, answers, strict=True)):
             shard = self._shards.get(rank)
@@ -205,7 +197,7 @@ def _nothing(group: Group) -> RowRequest:
     return RowRequest(none) if group.is_node else RowRequest(none, none)
 
 
-# Write ############################################################################################
+# Writing ##########################################################################################
 
 
 _WRITE = Header(MessageKind.FEATURES)
@@ -223,9 +215,6 @@ def write_rows(
     """Sends rows to their owners, who write them. Collective.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
-        own: this rank's attributes.
         group, name: the attribute that is written.
         request: the k rows, in any order, with internal ids of nodes.
         rows: [k, ...] of the attribute's type.
@@ -243,7 +232,6 @@ def write_rows(
 
 
 def _last_of_each(values: Tensor) -> Tensor:
-    """Positions of the last occurrence of each distinct value."""
     order = torch.argsort(values, stable=True)
     ascending = values[order]
     is_last = torch.ones(values.numel(), dtype=torch.bool)

@@ -16,7 +16,257 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook, share_arrays
 from pyg_batchgnn.types import Group
 
-# Row format #######################################################################################
+# Shards ###########################################################################################
+
+
+#: Names of a shard's arrays in shared memory: by group the original ids, the index and the tables.
+_ORIGINAL, _INDEX, _TABLE = "original", "index", "table"
+
+
+@dataclass(frozen=True, eq=False)
+class LocalShard:
+    """The attributes of one part.
+
+    Attributes:
+        original: by group of nodes, [n_t] ``book.id_dtype``, original ids.
+        attributes: by group and name, [rows, ...] each.
+        index: by group, the index that finds its rows.
+    """
+
+    original: dict[Group, Tensor]
+    attributes: dict[Group, dict[str, Tensor]]
+    index: dict[Group, RowIndex]
+
+    def block(self, group: Group, columns: Columns) -> RowBlock:
+        """Returns all rows of some columns, without a copy."""
+        tables = self.attributes[group]
+        original = self.original[group] if columns.original_ids else None
+        return RowBlock({name: tables[name] for name in columns.attributes}, original)
+
+    def find(self, group: Group, request: RowRequest) -> Tensor:
+        """Returns the positions of rows in the tables of a group."""
+        return self.index[group].find(request)
+
+    def with_attribute(self, group: Group, name: str, table: Tensor) -> LocalShard:
+        """Returns the shard with one more attribute, without a copy."""
+        return replace(self, attributes={**self.attributes, group: {**self.attributes[group], name: table}})
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Returns all arrays, under names by which `like` makes a shard of them again."""
+        found = {}
+        for at, (group, tables) in enumerate(self.attributes.items()):
+            if group in self.original:
+                found[f"{at}/{_ORIGINAL}"] = self.original[group]
+            found |= {f"{at}/{_INDEX}/{name}": array for name, array in self.index[group].arrays.items()}
+            found |= {f"{at}/{_TABLE}/{name}": table for name, table in tables.items()}
+        return found
+
+    def like(self, arrays: Mapping[str, Tensor]) -> LocalShard:
+        """Makes a shard of the same groups from its `arrays`."""
+
+        def named(at: int, what: str) -> dict[str, Tensor]:
+            prefix = f"{at}/{what}/"
+            return {
+                name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)
+            }
+
+        groups = list(enumerate(self.attributes))
+        return LocalShard(
+            {group: arrays[f"{at}/{_ORIGINAL}"] for at, group in groups if group in self.original},
+            {group: named(at, _TABLE) for at, group in groups},
+            {group: type(self.index[group])(**named(at, _INDEX)) for at, group in groups},
+        )
+
+
+def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
+    """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``).
+
+    The part's tables are used where they lie, unless ``floats`` converts floating-point
+    attributes.
+    """
+
+    part.check()
+    schema = part.schema
+
+    def rows(table: Tensor) -> Tensor:
+        table = torch.as_tensor(table)
+        wanted = floats if floats is not None and table.is_floating_point() else table.dtype
+        return table.to(wanted).contiguous()
+
+    attributes = {
+        group: {name: rows(table) for name, table in part.attributes.get(group, {}).items()}
+        for group in (*schema.node_groups, *schema.edge_groups)
+    }
+    original, index = dict[Group, Tensor](), dict[Group, RowIndex]()
+    for number, group in enumerate(schema.node_groups):
+        original[group] = part.original_ids(number).to(part.book.id_dtype)
+        index[group] = NodeIndex()
+        for name, split in part.splits.get(group, {}).items():
+            attributes[group].setdefault(f"{name}_mask", _mask(len(original[group]), split))
+    for group, edges in zip(schema.edge_groups, part.relations, strict=True):
+        index[group] = EdgeIndex.of(edges) if attributes[group] else EdgeIndex()
+    return LocalShard(original, attributes, index)
+
+
+def _mask(count: int, index: Tensor) -> Tensor:
+    mask = torch.zeros(count, dtype=torch.bool)
+    mask[index] = True
+    return mask
+
+
+def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
+    """Copies a rank's shard to memory that its host shares; returns the host's shards by rank.
+    Collective.
+
+    Returns:
+        The shards of this host's ranks, by rank.
+    """
+    if len(set(comm.hosts)) == comm.size:
+        return {comm.rank: own}  # nobody has anybody to share with
+    alone = len(comm.ranks_of_host) == 1
+    shared = share_arrays(comm, {} if alone else own.arrays())
+    return {comm.rank: own} if alone else {rank: own.like(arrays) for rank, arrays in shared.items()}
+
+
+# Requests #########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class RowRequest:
+    """Some rows of one group, the nodes of one type or the edges of one relation.
+
+    A rank owns the rows of its nodes and of their in-edges. So a node's row is found by the node's
+    id, and an edge's row by the edge's id among the in-edges of its destination.
+
+    Attributes:
+        node: [n] int64, the nodes themselves or the destinations of the edges. A reader takes
+            ascending internal ids; `split` gives rows of the owners' parts.
+        edge: [n] int64, the input ids of the edges; None for nodes.
+    """
+
+    node: Tensor
+    edge: Tensor | None = None
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return self.node.numel()
+
+    @property
+    def columns(self) -> list[Tensor]:
+        """The ids of the rows, one or two vectors [n]; a request can be made of them again."""
+        return [self.node] if self.edge is None else [self.node, self.edge]
+
+    def take(self, order: Tensor) -> RowRequest:
+        """Returns the rows in another order. ``order``: [n] int64 positions."""
+        return RowRequest(*(column[order] for column in self.columns))
+
+    def split(self, book: PartitionBook, node_type: int = 0) -> list[RowRequest]:
+        """Cuts ascending internal ids of one node type where the owner changes.
+
+        Returns:
+            One request per part, its ``node`` counted from the part's first node of the type.
+        """
+        if not len(self):
+            return [self] * book.parts
+        own = [book.nodes_of(part, node_type) for part in range(book.parts)]
+        ends = torch.searchsorted(self.node, torch.tensor([nodes.stop for nodes in own])).tolist()
+        pieces = zip([0, *ends], ends, own, strict=False)
+        return [
+            RowRequest(
+                self.node[begin:end] - nodes.start, None if self.edge is None else self.edge[begin:end]
+            )
+            for begin, end, nodes in pieces
+        ]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a group's rows that are read.
+
+    Attributes:
+        attributes: names.
+        original_ids: True if the original ids of nodes are read too.
+    """
+
+    attributes: Sequence[str] = ()
+    original_ids: bool = False
+
+
+# Indices ##########################################################################################
+
+
+class RowIndex(Protocol):
+    """Finds rows of one group in a shard."""
+
+    #: The numbers that a request has for each row.
+    id_columns: ClassVar[int]
+
+    def find(self, request: RowRequest) -> Tensor:
+        """Returns the positions [n] of rows in the group's tables, from the part's first node
+        on.
+        """
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        """The arrays of the index, named as the constructor's arguments."""
+
+
+@dataclass(frozen=True)
+class NodeIndex:
+    id_columns: ClassVar[int] = 1
+
+    def find(self, request: RowRequest) -> Tensor:
+        return request.node
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeIndex:
+    """Finds the rows of edges, which lie in the order of the in-edges of the part's nodes."""
+
+    #: [n + 1] int64, where each node's in-edges begin; empty where edges have no attributes
+    indptr: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    #: [e] input ids of the edges, ascending for each node; empty where edges have no attributes
+    edge_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+
+    id_columns: ClassVar[int] = 2
+
+    @classmethod
+    def of(cls, in_edges: InEdges) -> EdgeIndex:
+        """Makes the index of some nodes' in-edges, which must be ascending by edge id."""
+        return cls(in_edges.indptr, in_edges.explicit_edge_ids())
+
+    def find(self, request: RowRequest) -> Tensor:
+        """Finds edges by bisection among the in-edges of their destinations.
+
+        Raises:
+            IndexError: an edge is not among the in-edges of its destination.
+        """
+        assert request.edge is not None
+        row, edge = request.node.long(), request.edge.long()
+        low, high = self.indptr[row], self.indptr[row + 1]
+        end, last = high, max(self.edge_ids.numel() - 1, 0)
+        most = int((high - low).max()) if row.numel() else 0
+        for _ in range(most.bit_length()):
+            middle = (low + high) // 2
+            below = (low < high) & (self.edge_ids[middle.clamp(max=last)] < edge)
+            low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
+        if not bool((low < end).all()) or not torch.equal(self.edge_ids[low].to(edge.dtype), edge):
+            raise IndexError(
+                "an edge was asked for that is not among the in-edges of its destination; give all ranks "
+                "parts of the same graph"
+            )
+        return low
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        return {"indptr": self.indptr, "edge_ids": self.edge_ids}
+
+
+# Blocks and bytes #################################################################################
 
 
 #: Makes a tensor from its shape and dtype.
@@ -102,7 +352,7 @@ class RowFormat:
             ops.put_rows(_bytes_of(columns[name]), column, None, self._threads)
 
     def _columns(self, packed: Tensor) -> dict[str, Tensor]:
-        """Returns the bytes of each column of packed rows, [n, bytes] strided, of any alignment."""
+        """Returns the bytes of each column of packed rows, [n, bytes] strided."""
         if self._layout is None or not self.wire_bytes:
             return {}
         rows, offsets = packed.view(-1, self.wire_bytes), self._layout.offsets
@@ -114,271 +364,7 @@ class RowFormat:
 
 
 def _bytes_of(table: Tensor) -> Tensor:
-    """Returns the bytes of contiguous rows, [n, bytes] uint8, a view."""
     rows, width = table.size(0), math.prod(table.shape[1:]) * table.element_size()
     if not rows or not width:
         return torch.empty(rows, width, dtype=torch.uint8)
     return table.view(rows, -1).view(torch.uint8)
-
-
-# Row request ######################################################################################
-
-
-@dataclass(frozen=True, eq=False)
-class RowRequest:
-    """Some rows of one group, the nodes of one type or the edges of one relation.
-
-    A rank owns the rows of its nodes and of their in-edges. So a node's row is found by the node's
-    id, and an edge's row by the edge's id among the in-edges of its destination.
-
-    Attributes:
-        node: [n] int64, the nodes themselves or the destinations of the edges. A reader takes
-            ascending internal ids; `split` gives rows of the owners' parts.
-        edge: [n] int64, the input ids of the edges; None for nodes.
-    """
-
-    node: Tensor
-    edge: Tensor | None = None
-
-    def __len__(self) -> int:
-        """The number of rows."""
-        return self.node.numel()
-
-    @property
-    def columns(self) -> list[Tensor]:
-        """The ids of the rows, one or two vectors [n]; a request can be made of them again."""
-        return [self.node] if self.edge is None else [self.node, self.edge]
-
-    def take(self, order: Tensor) -> RowRequest:
-        """Returns the rows in another order. ``order``: [n] int64 positions."""
-        return RowRequest(*(column[order] for column in self.columns))
-
-    def split(self, book: PartitionBook, node_type: int = 0) -> list[RowRequest]:
-        """Cuts ascending internal ids of one node type where the owner changes.
-
-        Args:
-            book: the owners.
-            node_type: the number of the type.
-
-        Returns:
-            One request per part, its ``node`` counted from the part's first node of the type.
-        """
-        if not len(self):
-            return [self] * book.parts
-        own = [book.nodes_of(part, node_type) for part in range(book.parts)]
-        ends = torch.searchsorted(self.node, torch.tensor([nodes.stop for nodes in own])).tolist()
-        pieces = zip([0, *ends], ends, own, strict=False)
-        return [
-            RowRequest(
-                self.node[begin:end] - nodes.start, None if self.edge is None else self.edge[begin:end]
-            )
-            for begin, end, nodes in pieces
-        ]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The columns of a group's rows that are read.
-
-    Attributes:
-        attributes: names.
-        original_ids: True if the original ids of nodes are read too.
-    """
-
-    attributes: Sequence[str] = ()
-    original_ids: bool = False
-
-
-# Row index ########################################################################################
-
-
-class RowIndex(Protocol):
-    """Finds rows of one group in a shard."""
-
-    #: The numbers that a request has for each row.
-    id_columns: ClassVar[int]
-
-    def find(self, request: RowRequest) -> Tensor:
-        """Returns the positions, [n], of rows in the group's tables.
-
-        Args:
-            request: of rows of this shard, its ``node`` counted from the part's first node.
-        """
-
-    @property
-    def arrays(self) -> dict[str, Tensor]:
-        """The arrays of the index, by the names of the constructor's arguments."""
-
-
-@dataclass(frozen=True)
-class NodeIndex:
-    """Finds the rows of nodes, which lie in the order of the part's nodes."""
-
-    id_columns: ClassVar[int] = 1
-
-    def find(self, request: RowRequest) -> Tensor:
-        return request.node
-
-    @property
-    def arrays(self) -> dict[str, Tensor]:
-        return {}
-
-
-@dataclass(frozen=True, eq=False)
-class EdgeIndex:
-    """Finds the rows of edges, which lie in the order of the in-edges of the part's nodes.
-
-    Attributes:
-        indptr: [n + 1] int64, where each node's in-edges begin; empty where edges have no
-            attributes.
-        edge_ids: [e] input ids of the edges, ascending for each node; empty where edges have no
-            attributes.
-    """
-
-    indptr: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
-    edge_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
-
-    id_columns: ClassVar[int] = 2
-
-    @classmethod
-    def of(cls, in_edges: InEdges) -> EdgeIndex:
-        """Makes the index of some nodes' in-edges, which must be ascending by edge id."""
-        return cls(in_edges.indptr, in_edges.explicit_edge_ids())
-
-    def find(self, request: RowRequest) -> Tensor:
-        """Finds edges by bisection among the in-edges of their destinations.
-
-        Raises:
-            IndexError: an edge is not among the in-edges of its destination.
-        """
-        assert request.edge is not None
-        row, edge = request.node.long(), request.edge.long()
-        low, high = self.indptr[row], self.indptr[row + 1]
-        end, last = high, max(self.edge_ids.numel() - 1, 0)
-        most = int((high - low).max()) if row.numel() else 0
-        for _ in range(most.bit_length()):
-            middle = (low + high) // 2
-            below = (low < high) & (self.edge_ids[middle.clamp(max=last)] < edge)
-            low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
-        if not bool((low < end).all()) or not torch.equal(self.edge_ids[low].to(edge.dtype), edge):
-            raise IndexError(
-                "an edge was asked for that is not among the in-edges of its destination; give all ranks "
-                "parts of the same graph"
-            )
-        return low
-
-    @property
-    def arrays(self) -> dict[str, Tensor]:
-        return {"indptr": self.indptr, "edge_ids": self.edge_ids}
-
-
-# Shard ############################################################################################
-
-
-#: Names of a shard's arrays in shared memory: by group the original ids, the index and the tables.
-_ORIGINAL, _INDEX, _TABLE = "original", "index", "table"
-
-
-@dataclass(frozen=True, eq=False)
-class LocalShard:
-    """The attributes of one part.
-
-    Attributes:
-        original: by group of nodes, [n_t] ``book.id_dtype``, original ids.
-        attributes: by group and name, [rows, ...] each.
-        index: by group, the index that finds its rows.
-    """
-
-    original: dict[Group, Tensor]
-    attributes: dict[Group, dict[str, Tensor]]
-    index: dict[Group, RowIndex]
-
-    def block(self, group: Group, columns: Columns) -> RowBlock:
-        """Returns all rows of some columns, without a copy."""
-        tables = self.attributes[group]
-        original = self.original[group] if columns.original_ids else None
-        return RowBlock({name: tables[name] for name in columns.attributes}, original)
-
-    def find(self, group: Group, request: RowRequest) -> Tensor:
-        """Returns the positions of rows in the tables of a group; see `RowIndex.find`."""
-        return self.index[group].find(request)
-
-    def with_attribute(self, group: Group, name: str, table: Tensor) -> LocalShard:
-        """Returns the shard with one more attribute, without a copy."""
-        return replace(self, attributes={**self.attributes, group: {**self.attributes[group], name: table}})
-
-    def arrays(self) -> dict[str, Tensor]:
-        """Returns all arrays, under names by which `like` makes a shard of them again."""
-        found = {}
-        for at, (group, tables) in enumerate(self.attributes.items()):
-            if group in self.original:
-                found[f"{at}/{_ORIGINAL}"] = self.original[group]
-            found |= {f"{at}/{_INDEX}/{name}": array for name, array in self.index[group].arrays.items()}
-            found |= {f"{at}/{_TABLE}/{name}": table for name, table in tables.items()}
-        return found
-
-    def like(self, arrays: Mapping[str, Tensor]) -> LocalShard:
-        """Makes a shard of the same groups from its `arrays`."""
-
-        def named(at: int, what: str) -> dict[str, Tensor]:
-            prefix = f"{at}/{what}/"
-            return {
-                name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)
-            }
-
-        groups = list(enumerate(self.attributes))
-        return LocalShard(
-            {group: arrays[f"{at}/{_ORIGINAL}"] for at, group in groups if group in self.original},
-            {group: named(at, _TABLE) for at, group in groups},
-            {group: type(self.index[group])(**named(at, _INDEX)) for at, group in groups},
-        )
-
-
-def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
-    """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``).
-
-    Args:
-        part: its own tables are used where they lie, unless they are converted.
-        floats: element type of floating-point attributes; None leaves them as they are.
-    """
-
-    part.check()
-    schema = part.schema
-
-    def rows(table: Tensor) -> Tensor:
-        table = torch.as_tensor(table)
-        wanted = floats if floats is not None and table.is_floating_point() else table.dtype
-        return table.to(wanted).contiguous()
-
-    attributes = {
-        group: {name: rows(table) for name, table in part.attributes.get(group, {}).items()}
-        for group in (*schema.node_groups, *schema.edge_groups)
-    }
-    original, index = dict[Group, Tensor](), dict[Group, RowIndex]()
-    for number, group in enumerate(schema.node_groups):
-        original[group] = part.original_ids(number).to(part.book.id_dtype)
-        index[group] = NodeIndex()
-        for name, split in part.splits.get(group, {}).items():
-            attributes[group].setdefault(f"{name}_mask", _mask(len(original[group]), split))
-    for group, edges in zip(schema.edge_groups, part.relations, strict=True):
-        index[group] = EdgeIndex.of(edges) if attributes[group] else EdgeIndex()
-    return LocalShard(original, attributes, index)
-
-
-def _mask(count: int, index: Tensor) -> Tensor:
-    mask = torch.zeros(count, dtype=torch.bool)
-    mask[index] = True
-    return mask
-
-
-def share_shard(own: LocalShard, comm: Communicator) -> dict[int, LocalShard]:
-    """Copies a rank's shard to memory that its host shares. Collective.
-
-    Returns:
-        The shards of this host's ranks, by rank.
-    """
-    if len(set(comm.hosts)) == comm.size:
-        return {comm.rank: own}  # nobody has anybody to share with
-    alone = len(comm.ranks_of_host) == 1
-    shared = share_arrays(comm, {} if alone else own.arrays())
-    return {comm.rank: own} if alone else {rank: own.like(arrays) for rank, arrays in shared.items()}

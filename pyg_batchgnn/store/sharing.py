@@ -27,10 +27,7 @@ _sums: weakref.WeakKeyDictionary[InEdges, _Held[WeightSums]] = weakref.WeakKeyDi
 
 
 def shared_copy(edges: InEdges) -> InEdges:
-    """Returns edges that are held and equal to these, else these.
-
-    ``edges``: arrays that nobody else writes to.
-    """
+    """Returns held edges that are equal to these, else these, to which nobody else may write."""
     indices = edges.indices
     key = (edges.num_targets, edges.num_edges, indices.dtype, int(indices.sum()))
     held = _edges.get(key)
@@ -41,15 +38,12 @@ def shared_copy(edges: InEdges) -> InEdges:
 
 
 def shared_in_place(edges: InEdges) -> InEdges:
-    """Returns edges that are held and lie in the same memory, unchanged, else these.
-
-    ``edges``: arrays of the user's.
-    """
+    """Returns held edges that lie in the same memory, unchanged, else these of the user's."""
     return _edges.setdefault(tuple(None if one is None else _place(one) for one in _arrays(edges)), edges)
 
 
 def shared_order(name: str, edges: InEdges, time: Tensor) -> TimeOrder:
-    """Returns the time order of edges by an attribute; see `TimeOrder.of`."""
+    """Returns the time order of edges by an attribute."""
     held = _orders.setdefault(edges, weakref.WeakValueDictionary())
     order = held.get(name)
     if order is None or not torch.equal(order.by_place(time), order.time):
@@ -58,14 +52,7 @@ def shared_order(name: str, edges: InEdges, time: Tensor) -> TimeOrder:
 
 
 def shared_sums(name: str, edges: InEdges, order: TimeOrder | None, weight: Tensor) -> WeightSums:
-    """Returns the sums of the weights of edges.
-
-    Args:
-        name: the attribute of weights.
-        edges: the edges.
-        order: the time order in which weights are summed, or None.
-        weight: [E] the weights by position in ``edges``.
-    """
+    """Returns the sums of the weights of edges."""
     held = _sums.setdefault(edges, weakref.WeakValueDictionary())
     key = name, None if order is None else id(order)
     by_place = (weight if order is None else order.by_place(weight)).to(torch.float64)

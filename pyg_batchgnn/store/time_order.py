@@ -1,4 +1,4 @@
-"""The order of a relation's edges by time."""
+"""The order of a relation's edges by time, and the sums of their weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class TimeOrder:
         """Orders the edges of a relation.
 
         Args:
-            edges: the edges of the relation.
             time: [E] int64, the time of each edge, in the order of ``edges.indices``. Where nodes
                 have times, that of the source.
 
@@ -67,7 +66,7 @@ class TimeOrder:
 def first_fall(edges: InEdges, time: Tensor) -> int | None:
     """Returns the first position whose edge is older than the one before it in the same list.
 
-    ``time``: [E] int64, by position in ``edges``. The result is None if every list ascends.
+    ``time``: [E] int64, by position in ``edges``. None if every list ascends.
     """
     falls = time[1:] < time[:-1]
     starts = edges.indptr[1:-1]
@@ -104,7 +103,6 @@ class WeightSums:
         """Sums weights.
 
         Args:
-            edges: the in-edges of the targets.
             weight: [E] weights by place, finite and not negative.
 
         Raises:

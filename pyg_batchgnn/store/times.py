@@ -53,7 +53,6 @@ class Times:
         """Checks the attribute and finds out whose times it holds.
 
         Args:
-            name: the attribute's name.
             found: the attribute by group, with all rows.
             rows: the number of rows of every group of the graph or part.
 
@@ -91,7 +90,7 @@ class Times:
         return self
 
     def check_seeds(self, group: Group) -> None:
-        """Raises ValueError unless nodes of this type have times; see `of_seeds`."""
+        """Raises ValueError unless nodes of this type have times."""
         if group not in self.by_group:
             what = "edges have" if self.level is TimeLevel.EDGE else f"nodes of type {str(group)!r} have no"
             raise ValueError(
@@ -116,7 +115,6 @@ class Times:
         return tuple(orders)
 
     def _of_edges(self, graph: TypedGraph, number: int, edges: InEdges) -> Tensor | None:
-        """Returns the time of each edge of a relation, by position in its CSC, or None."""
         schema = graph.schema
         if self.level is TimeLevel.NODE:
             time = self.by_group.get(schema.node_groups[schema.source_types[number]])
@@ -128,12 +126,7 @@ class Times:
 def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *, by_target: bool) -> None:
     """Raises ValueError unless edges are sorted as the user promises.
 
-    Args:
-        name: the attribute that holds the times.
-        relation: the relation of the edges.
-        edges: the edges.
-        time: [E] int64, by position in ``edges``.
-        by_target: True if the user's list of edges is sorted by target.
+    ``by_target``: True if the user's list of edges is sorted by target.
     """
     at = first_fall(edges, time) if by_target else None
     if by_target and at is None:
@@ -171,7 +164,7 @@ def _checked(name: str, group: Group, time: Tensor, rows: int) -> Tensor:
     return time.detach().cpu().reshape(-1)
 
 
-# Existence ########################################################################################
+# Existence of nodes ###############################################################################
 
 
 #: The time of nodes that have none: before all others.
@@ -186,10 +179,6 @@ def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
     Nodes with times exist from theirs. If edges have times, a node exists from the earliest time of
     any timed edge at it, in either direction and under any relation. Nodes without a timed edge
     exist always.
-
-    Args:
-        times: the times of the graph's nodes or edges.
-        graph: the graph.
     """
     if times.level is TimeLevel.NODE:
         return times.by_group
@@ -217,9 +206,7 @@ def sum_weights(
     """Returns the prefix sums of the weights of each relation; None where edges have no weight.
 
     Args:
-        name: the attribute's name.
         found: the attribute by group, with all rows; edges are by input edge id.
-        graph: the graph.
         orders: by relation the time order, in which sums are then taken, or None.
 
     Raises:

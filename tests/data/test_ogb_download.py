@@ -12,7 +12,7 @@ from urllib.error import URLError
 import pytest
 
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError, read_ogb
-from pyg_batchgnn.data.ogb.tables import OGB_TABLES
+from pyg_batchgnn.data.ogb.facts import OGB_TABLES
 from tests.support.tiny_datasets import NODES, write_ogb_csv
 
 

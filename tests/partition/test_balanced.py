@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.partition import Multilevel
-from pyg_batchgnn.partition.limits import Goal
+from pyg_batchgnn.partition.limits import Balance
 
 
 @pytest.mark.parametrize(
@@ -24,5 +24,5 @@ def test_a_slack_is_a_finite_number_of_at_least_one(slack: float, says: str) -> 
 
 def test_no_limit_is_more_than_there_is() -> None:
     total = torch.tensor([10, 10, 10, 0])
-    goal = Goal.of(4, total, torch.tensor([1.0, 1.5, 1e300, 1e300], dtype=torch.float64))
-    assert goal.limit.tolist() == [3, 3, 10, 0]
+    balance = Balance.of(4, total, torch.tensor([1.0, 1.5, 1e300, 1e300], dtype=torch.float64))
+    assert balance.limit.tolist() == [3, 3, 10, 0]

@@ -15,7 +15,7 @@ import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, broken
 
-# File write #######################################################################################
+# Writing ##########################################################################################
 
 
 @contextlib.contextmanager
@@ -53,24 +53,14 @@ def write_bytes(stream: IO[bytes], path: Path, values: np.ndarray) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes a JSON object.
-
-    Raises:
-        DatasetError: the file cannot be written.
-    """
     with writing(path):
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-# Durable ##########################################################################################
+# Power cuts #######################################################################################
 
 
 def sync_file(path: Path) -> None:
-    """Waits until the contents of a file are on disk.
-
-    Raises:
-        DatasetError: they cannot be written, as on a full disk.
-    """
     with writing(path), path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -86,10 +76,10 @@ def sync_folder(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Waits until all files and names in a folder, and in the folders within it, are on disk.
+    """Waits until a folder's files, names and sub-folders are on disk.
 
     Raises:
-        DatasetError: as `sync_file`.
+        DatasetError: they cannot be written.
     """
     for path in folder.rglob("*"):
         if path.is_dir():
@@ -100,12 +90,12 @@ def sync_tree(folder: Path) -> None:
 
 
 def rename_whole(temporary: Path, path: Path) -> None:
-    """Gives a folder, all of which is on disk, its name for good."""
+    """Gives a folder that is on disk its name for good."""
     temporary.rename(path)
     sync_folder(path.parent)
 
 
-# Json file ########################################################################################
+# JSON #############################################################################################
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -130,7 +120,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-# Checksum #########################################################################################
+# Checksums ########################################################################################
 
 # Path, bytes, mtime and sha256 of the files that this process has hashed.
 _verified: set[tuple[str, int, int, str]] = set()
@@ -142,7 +132,6 @@ def check_sha256(path: Path, array: str, expected: str, says: str, remedy: str) 
     A file that was found right is not hashed again by this process.
 
     Args:
-        path: the file.
         array: what it holds, for the error.
         expected: 64 hexadecimal digits.
         says: what promises the checksum, for the error.
@@ -162,7 +151,6 @@ def check_sha256(path: Path, array: str, expected: str, says: str, remedy: str) 
 
 
 def file_sha256(path: Path) -> str:
-    """Returns the sha256 of a file, as 64 hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while piece := stream.read(1 << 22):

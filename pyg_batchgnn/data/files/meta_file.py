@@ -16,29 +16,20 @@ from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise
 
 @dataclass(frozen=True)
 class MetaFormat:
-    """One kind of folder that this package writes.
+    """One kind of folder that this package writes."""
 
-    Attributes:
-        name: the ``format`` in META.json.
-        versions: those that can be read.
-        writer: what writes such folders, for errors.
-        remedy: what to do where META.json is damaged.
-    """
-
-    name: str
-    versions: tuple[int, ...]
-    writer: str
-    remedy: str
+    name: str  # the ``format`` in META.json
+    versions: tuple[int, ...]  # those that can be read
+    writer: str  # what writes such folders, for errors
+    remedy: str  # what to do where META.json is damaged
 
     def is_in(self, folder: str | Path) -> bool:
-        """Returns whether a folder says that it is of this kind."""
         path = Path(folder).expanduser() / META_FILE
         return path.is_file() and read_json(path).get("format") == self.name
 
     def write(
         self, folder: Path, version: int, content: Mapping[str, Any], arrays: Mapping[str, ArrayPromise]
     ) -> None:
-        """Writes META.json: format and version, the content, and what is promised of each array."""
         promises = {name: promise.to_json() for name, promise in sorted(arrays.items())}
         write_json(
             folder / META_FILE, {"format": self.name, "version": version, **content, "arrays": promises}
@@ -77,5 +68,4 @@ class MetaFormat:
 
 
 def promises(said: Mapping[str, Any]) -> dict[str, ArrayPromise]:
-    """Returns the promises in the ``arrays`` of META.json."""
     return {name: ArrayPromise.from_json(one) for name, one in said.items()}

@@ -18,7 +18,7 @@ from torch import Tensor
 from pyg_batchgnn.data.errors import DatasetError, broken, missing
 from pyg_batchgnn.data.files.durable import check_sha256, file_sha256, write_bytes, writing
 
-# Npy read #########################################################################################
+# Reading ##########################################################################################
 
 # Python names this flag from 3.13 on. Without it Linux refuses to map privately a file larger than
 # memory.
@@ -27,23 +27,15 @@ _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """The header of a .npy file.
+    """The header of a .npy file."""
 
-    Attributes:
-        dtype: type of the elements.
-        shape: sizes.
-        fortran_order: whether the first index varies fastest.
-        offset: bytes before the first element.
-    """
-
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    fortran_order: bool
-    offset: int
+    dtype: np.dtype  # type of the elements
+    shape: tuple[int, ...]  # sizes
+    fortran_order: bool  # whether the first index varies fastest
+    offset: int  # bytes before the first element
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the elements."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -123,7 +115,7 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]
 
 
-# Npy write ########################################################################################
+# Writing ##########################################################################################
 
 
 _HEADER_BYTES = 256  # magic, length and text; room for any shape, so that it can be rewritten in place
@@ -138,13 +130,7 @@ def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 
 class NpyAppender:
-    """Writes one .npy file by appending; the number of rows is filled in when it is closed.
-
-    Args:
-        path: file to write.
-        dtype: type of the elements, to which every piece is converted.
-        row: shape of one row, () for a flat array.
-    """
+    """Writes one .npy file by appending; the number of rows is filled in when it is closed."""
 
     def __init__(self, path: Path, dtype: np.dtype | type, row: tuple[int, ...] = ()) -> None:
         self.dtype = np.dtype(dtype)
@@ -156,7 +142,6 @@ class NpyAppender:
             self._stream.write(npy_header(self.dtype, (0, *row)))
 
     def append(self, piece: np.ndarray) -> None:
-        """Appends rows: [n, *row] of any type."""
         if piece.shape[1:] != self.row:
             raise ValueError(f"a piece has rows of shape {piece.shape[1:]}, expected {self.row}")
         write_bytes(self._stream, self._path, np.asarray(piece, self.dtype))
@@ -177,12 +162,8 @@ class NpyAppender:
 class EdgeAppender:
     """Writes edge_index.npy [2, E] by appending edges.
 
-    Sources go straight to their final place; destinations, whose place depends on E, wait in a file
-    beside it and are appended when the writer is closed.
-
-    Args:
-        path: file to write.
-        dtype: int32 or int64.
+    Sources go to their place at once. Destinations, whose place depends on E, wait in a file beside
+    it until the writer is closed.
     """
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
@@ -196,7 +177,6 @@ class EdgeAppender:
             self._sources.write(npy_header(self.dtype, (2, 0)))
 
     def append(self, source: np.ndarray, destination: np.ndarray) -> None:
-        """Appends edges: source [n] and destination [n]."""
         if source.shape != destination.shape:
             raise ValueError(f"{source.shape} sources but {destination.shape} destinations")
         self.append_sources(source)
@@ -208,7 +188,6 @@ class EdgeAppender:
         self.edges += len(source)
 
     def append_destinations(self, destination: np.ndarray) -> None:
-        """Appends destinations alone."""
         write_bytes(self._destinations, self._waiting, np.asarray(destination, self.dtype))
 
     def __enter__(self) -> EdgeAppender:
@@ -227,7 +206,7 @@ class EdgeAppender:
         self._waiting.unlink(missing_ok=True)
 
 
-# Array file #######################################################################################
+# Promised files ###################################################################################
 
 
 META_FILE = "META.json"
@@ -243,21 +222,15 @@ _STORED_AS = {torch.bfloat16: torch.int16, **dict.fromkeys(_FLOAT8, torch.int8)}
 
 @dataclass(frozen=True)
 class ArrayPromise:
-    """The promise of META.json about one file.
+    """The promise of META.json about one file."""
 
-    Attributes:
-        dtype: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as
-            integers of their width.
-        shape: the sizes.
-        sha256: the checksum of the whole file, 64 hexadecimal digits.
-    """
-
+    #: the name of torch's type. Types that NumPy lacks, such as bfloat16, are stored as integers of
+    #: their width.
     dtype: str
-    shape: tuple[int, ...]
-    sha256: str
+    shape: tuple[int, ...]  # the sizes
+    sha256: str  # the checksum of the whole file, 64 hexadecimal digits
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
         return {"dtype": self.dtype, "shape": list(self.shape), "sha256": self.sha256}
 
     @classmethod
@@ -271,7 +244,7 @@ class ArrayPromise:
 
 
 def stored_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Returns the type of the elements in a file: the type itself where NumPy has it."""
+    """Returns the type of the elements in a file, which is another one where NumPy lacks it."""
     return _STORED_AS.get(dtype, dtype)
 
 

@@ -32,22 +32,16 @@ class Communities:
     """The communities as consecutive ranges of places.
 
     A place is a node's number before ids are scattered.
-
-    Attributes:
-        leaf_start: [leaves + 1] int64, first place of each leaf, ending with N.
-        group_start: [groups + 1] int64, first place of each group; a subset of `leaf_start`.
-        group_class: [groups] int64 class of each group; every class has at least one.
-        group_stride: [groups] int64, coprime to the group's size: rank r of the group is its place
-            r * stride mod size, so that hubs are not all in the group's first leaf.
     """
 
-    leaf_start: np.ndarray
-    group_start: np.ndarray
-    group_class: np.ndarray
+    leaf_start: np.ndarray  # [leaves + 1] int64, first place of each leaf, ending with N
+    group_start: np.ndarray  # [groups + 1] int64, first place of each group; a subset of `leaf_start`
+    group_class: np.ndarray  # [groups] int64 class of each group; every class has at least one
+    #: [groups] int64, coprime to the group's size: rank r of the group is its place r * stride mod
+    #: size, so that hubs are not all in the group's first leaf
     group_stride: np.ndarray
 
     def leaf_of(self, place: np.ndarray) -> np.ndarray:
-        """Returns the leaf of each place."""
         return np.searchsorted(self.leaf_start, place, side="right") - 1
 
     def group_of(self, place: np.ndarray) -> np.ndarray:
@@ -91,14 +85,15 @@ def coprime_strides(sizes: np.ndarray) -> np.ndarray:
 
 
 def _starts(random: np.random.Generator, parts: int, total: int) -> np.ndarray:
-    """Returns [parts + 1] boundaries that cut `total` into parts of lognormal sizes, each at
-    least 1."""
+    """Returns [parts + 1] bounds that cut `total` into parts of lognormal sizes, each at least
+    1.
+    """
     weight = random.lognormal(0.0, 0.6, parts)
     sizes = 1 + random.multinomial(total - parts, weight / weight.sum())
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-# Permutation ######################################################################################
+# Ids ##############################################################################################
 
 
 _ROUNDS = 4  # enough for a random-looking permutation when the round functions are random (Luby and Rackoff)
@@ -111,8 +106,7 @@ class IdPermutation:
     functions are tables of random numbers. A result outside range(n) goes through the network again
     until it is inside; since a * b - n < a, that is rare.
 
-    Args:
-        spec: gives n and the seed.
+    ``spec``: gives n and the seed.
     """
 
     def __init__(self, spec: GeneratorSpec) -> None:
@@ -124,11 +118,9 @@ class IdPermutation:
         self._right_tables = [random.integers(0, self._b, self._a, np.int32) for _ in range(_ROUNDS // 2)]
 
     def to_id(self, place: np.ndarray) -> np.ndarray:
-        """Returns the ids [n] int64 of places [n]."""
         return self._walk(place, inverse=False)
 
     def to_place(self, ids: np.ndarray) -> np.ndarray:
-        """Returns the places [n] int64 of ids [n]."""
         return self._walk(ids, inverse=True)
 
     def _walk(self, value: np.ndarray, *, inverse: bool) -> np.ndarray:
@@ -173,7 +165,6 @@ ID_BITS = 32  # an edge is a key (source << 32) | destination
 
 
 def num_blocks(spec: GeneratorSpec) -> int:
-    """Returns the number of blocks of nodes."""
     return -(-spec.nodes // BLOCK_NODES)
 
 
@@ -230,7 +221,6 @@ def _neighbours(
     place: np.ndarray,
     draws: np.ndarray,
 ) -> np.ndarray:
-    """Returns the place at the other end of every draw."""
     leaf, group = communities.leaf_of(place), communities.group_of(place)
     node = np.repeat(np.arange(len(place)), draws)
     chance = random.random(len(node))
@@ -279,10 +269,7 @@ _MOST_FILES = 256  # all are open at once, and a process may often open only 1,0
 class EdgeBuckets:
     """The temporary files of edge keys, one for each range of source ids.
 
-    Args:
-        folder: where to put them; it must exist.
-        num_nodes: number of nodes.
-        piece_nodes: sources per file; more where there would be too many files.
+    ``piece_nodes``: sources per file; more where there would be too many files.
     """
 
     def __init__(self, folder: Path, num_nodes: int, piece_nodes: int) -> None:
@@ -297,7 +284,6 @@ class EdgeBuckets:
         return len(self._paths)
 
     def add(self, keys: np.ndarray) -> None:
-        """Adds sorted uint64 keys."""
         cuts = np.append(np.searchsorted(keys, self._first_keys), len(keys))
         for file, path, start, end in zip(self._files, self._paths, cuts[:-1], cuts[1:], strict=True):
             if end > start:
@@ -342,16 +328,9 @@ class EdgeBuckets:
 
 @dataclass(frozen=True)
 class NodeBlock:
-    """The features, labels and splits of a block of consecutive node ids.
-
-    Attributes:
-        x: [n, F] features.
-        y: [n] int64 labels.
-        splits: ids, ascending int64, of the train, val and test nodes among them.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
+    x: np.ndarray  # [n, F] features
+    y: np.ndarray  # [n] int64 labels
+    #: ids, ascending int64, of the train, val and test nodes among them
     splits: tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -371,7 +350,6 @@ def class_means(spec: GeneratorSpec) -> np.ndarray:
 def make_nodes(
     spec: GeneratorSpec, communities: Communities, permutation: IdPermutation, means: np.ndarray, block: int
 ) -> NodeBlock:
-    """Draws one block of nodes."""
     random = spec.random(RandomStream.NODES, block)
     ids = np.arange(block * BLOCK_NODES, min((block + 1) * BLOCK_NODES, spec.nodes))
     community_class = communities.group_class[communities.group_of(permutation.to_place(ids))]

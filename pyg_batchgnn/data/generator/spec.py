@@ -11,7 +11,7 @@ import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError
 
-# Spec #############################################################################################
+# One type #########################################################################################
 
 
 MAX_NODES = 2**31  # two ids make one 64-bit sort key, and ids are stored as int32
@@ -132,7 +132,7 @@ class GeneratorSpec:
         return np.random.default_rng([self.seed, int(stream), block])
 
 
-# Typed spec #######################################################################################
+# Several types ####################################################################################
 
 
 @dataclass(frozen=True)

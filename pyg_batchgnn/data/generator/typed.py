@@ -97,10 +97,7 @@ def generate_typed_folder(spec: TypedGeneratorSpec, path: str | Path) -> Path:
                         rows[array] = stack.enter_context(NpyAppender(file, piece.dtype, piece.shape[1:]))
                     rows[array].append(piece)
         classes = {"author": 0, "field": 0, "institution": 0, "paper": spec.classes}
-        origin = {
-            "typed_generator": dataclasses.asdict(spec),
-            "generator_version": TYPED_GENERATOR_VERSION,
-        }
+        origin = {"typed_generator": dataclasses.asdict(spec), "generator_version": TYPED_GENERATOR_VERSION}
         promises = promises_in(folder)
         write_meta(
             folder, Meta(spec.name, spec.source, TYPED_SCHEMA, spec.num_nodes, classes, promises, origin)
@@ -109,7 +106,6 @@ def generate_typed_folder(spec: TypedGeneratorSpec, path: str | Path) -> Path:
 
 
 def _pieces(spec: TypedGeneratorSpec) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields pieces of all arrays, in order of each array."""
     groups = dict(zip(TYPED_SCHEMA.relations, TYPED_SCHEMA.edge_groups, strict=True))
     reverse_of = {drawn: reverse for reverse, drawn in _REVERSED.items()}
     for number, (relation, mean) in enumerate(_DRAWN.items()):
@@ -132,7 +128,6 @@ def _blocks(count: int) -> Iterator[range]:
 def _edges(
     spec: TypedGeneratorSpec, random: np.random.Generator, relation: Relation, block: range, mean: float
 ) -> np.ndarray:
-    """Draws the edges of a block of sources, [2, e] int32."""
     sources, targets = spec.num_nodes[relation[0]], spec.num_nodes[relation[2]]
     alpha, ids = 1.0 / (_EXPONENT - 1.0), np.arange(block.start, block.stop)
     wanted = mean * (1.0 - alpha) * (1.0 - random.random(len(ids))) ** -alpha
@@ -151,7 +146,6 @@ def _edges(
 
 
 def _nodes(spec: TypedGeneratorSpec, name: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields pieces of the attributes and splits of a type."""
     count, number = spec.num_nodes[name], TYPED_SCHEMA.type_number(name)
     group = TYPED_SCHEMA.node_groups[number]
     means = np.random.default_rng([spec.seed, 100]).standard_normal((spec.classes, spec.features))

@@ -98,10 +98,8 @@ def generate_folder(
     about twice the disk space of the finished edges.
 
     Args:
-        spec: what to make.
         path: folder to write; it must not exist, and appears only when it is complete.
         piece_nodes: sources whose edges are sorted at once. It does not change the result.
-        progress: whether to show a bar.
 
     Returns:
         The folder.

@@ -29,7 +29,6 @@ def csv_gz_pieces(
     each.
 
     Args:
-        path: the .csv.gz file.
         array: what it holds, for errors.
         dtype: int64, or a floating point type (empty fields are errors, "nan" is NaN).
         columns: columns expected; those of the first row without it.
@@ -51,7 +50,6 @@ def csv_gz_pieces(
 
 
 def _whole_lines(path: Path, array: str, piece_bytes: int) -> Iterator[bytes]:
-    """Yields decompressed text that is cut after ends of lines."""
     rest = b""
     try:
         with gzip.open(path, "rb") as stream:
@@ -70,8 +68,7 @@ def _whole_lines(path: Path, array: str, piece_bytes: int) -> Iterator[bytes]:
 def _parse(
     path: Path, array: str, text: bytes, dtype: np.dtype, columns: int | None, first_row: int
 ) -> np.ndarray:
-    """Parses whole lines into [rows, columns]; `first_row` is their number in the file, for
-    errors."""
+    """Parses whole lines into [rows, columns]; errors count rows from `first_row`."""
     characters = np.frombuffer(text, np.uint8)
     separators = characters[(characters == ord(",")) | (characters == ord("\n"))]
     ends = np.flatnonzero(separators == ord("\n"))
@@ -93,7 +90,6 @@ def _parse(
 
 
 def _first_bad_field(text: bytes, dtype: np.dtype) -> tuple[int, str]:
-    """Returns (row, text) of the first field that is not a number of this type."""
     convert = int if dtype.kind == "i" else float
     for row, line in enumerate(text.split(b"\n")):
         for field in line.split(b","):

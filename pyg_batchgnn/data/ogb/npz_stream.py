@@ -52,7 +52,6 @@ class NpzMember:
             raise broken(self.path, self.array, "is longer than its header promises", _AGAIN)
 
     def read(self) -> np.ndarray:
-        """The whole array, in memory."""
         pieces = list(self.pieces())
         flat = np.concatenate(pieces) if pieces else np.empty(0, self.header.dtype)
         return flat.reshape(self.header.shape)

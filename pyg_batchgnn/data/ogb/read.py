@@ -17,67 +17,8 @@ from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.folder import read_folder
 from pyg_batchgnn.data.meta import read_meta
 from pyg_batchgnn.data.ogb.convert import convert, raw_files, raw_sizes
-from pyg_batchgnn.data.ogb.tables import OGB_TABLES, OgbTable
+from pyg_batchgnn.data.ogb.facts import OGB_TABLES, OgbTable
 from pyg_batchgnn.data.places import DATA_VARIABLE
-
-# Download #########################################################################################
-
-
-_SILENCE_SECONDS = 60.0
-
-
-def download_ogb(table: OgbTable, root: Path) -> Path:
-    """Downloads and unpack a data set to `root`/`table.folder`; returns that folder.
-
-    Of `ogb` only `download_url` and `extract_zip` are used: its data set classes, and
-    `decide_download`, ask at the prompt before large downloads. Everything happens in a temporary
-    folder, renamed at the end.
-
-    Raises:
-        DatasetNotFoundError: `ogb` is not installed.
-        DatasetError: no network, or the download or the archive is broken.
-    """
-    place = root / table.folder
-    try:
-        from ogb.utils.url import download_url, extract_zip
-    except ImportError as error:
-        raise DatasetNotFoundError(
-            f"{place}: {table.name} is not there; pip install ogb to download it, or {_by_hand(table, place)}"
-        ) from error
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        with (
-            tempfile.TemporaryDirectory(prefix=f".{table.folder}.", suffix=".partial", dir=root) as folder,
-            _impatient_sockets(),
-        ):
-            extract_zip(download_url(table.url, folder), folder)
-            (Path(folder) / table.archive_folder).rename(place)
-    # ogb turns whatever stops a download, Ctrl-C too, into RuntimeError, and chokes with TypeError
-    # on an answer without a length.
-    except (OSError, RuntimeError, TypeError, zipfile.BadZipFile) as error:
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
-        raise DatasetError(
-            f"{place}: {table.name} could not be downloaded from {table.url} ({error}); "
-            f"check the network and the disk, or {_by_hand(table, place)}"
-        ) from error
-    return place
-
-
-def _by_hand(table: OgbTable, place: Path) -> str:
-    return f"unpack {table.url} and rename its folder {table.archive_folder} to {place}"
-
-
-@contextmanager
-def _impatient_sockets() -> Iterator[None]:
-    """Gives up on a silent network: ogb sets no time limit."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_SILENCE_SECONDS)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
 
 # Read #############################################################################################
 
@@ -141,7 +82,6 @@ def read_ogb(
 
 
 def find_ogb(name: str, root: str | Path | None = None) -> Path | None:
-    """Returns the folder of an OGB data set on disk, or None."""
     return _find(OGB_TABLES[name], _root(root))
 
 
@@ -176,3 +116,62 @@ def _make_room(target: Path) -> None:
             f"{target}: is not a converted OGB data set; remove it or choose another converted="
         )
     shutil.rmtree(target)
+
+
+# Download #########################################################################################
+
+
+_SILENCE_SECONDS = 60.0
+
+
+def download_ogb(table: OgbTable, root: Path) -> Path:
+    """Downloads and unpack a data set to `root`/`table.folder`; returns that folder.
+
+    Of `ogb` only `download_url` and `extract_zip` are used: its data set classes, and
+    `decide_download`, ask at the prompt before large downloads. Everything happens in a temporary
+    folder, renamed at the end.
+
+    Raises:
+        DatasetNotFoundError: `ogb` is not installed.
+        DatasetError: no network, or the download or the archive is broken.
+    """
+    place = root / table.folder
+    try:
+        from ogb.utils.url import download_url, extract_zip
+    except ImportError as error:
+        raise DatasetNotFoundError(
+            f"{place}: {table.name} is not there; pip install ogb to download it, or {_by_hand(table, place)}"
+        ) from error
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryDirectory(prefix=f".{table.folder}.", suffix=".partial", dir=root) as folder,
+            _impatient_sockets(),
+        ):
+            extract_zip(download_url(table.url, folder), folder)
+            (Path(folder) / table.archive_folder).rename(place)
+    # ogb turns whatever stops a download, Ctrl-C too, into RuntimeError, and chokes with TypeError
+    # on an answer without a length.
+    except (OSError, RuntimeError, TypeError, zipfile.BadZipFile) as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise DatasetError(
+            f"{place}: {table.name} could not be downloaded from {table.url} ({error}); "
+            f"check the network and the disk, or {_by_hand(table, place)}"
+        ) from error
+    return place
+
+
+def _by_hand(table: OgbTable, place: Path) -> str:
+    return f"unpack {table.url} and rename its folder {table.archive_folder} to {place}"
+
+
+@contextmanager
+def _impatient_sockets() -> Iterator[None]:
+    """Sets a time limit, which ogb does not."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_SILENCE_SECONDS)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)

@@ -34,8 +34,7 @@ _ALLOWED: list[Any] = [
 def read_split_file(path: Path) -> dict[str, np.ndarray]:
     """Reads a dict of NumPy arrays by name. torch refuses whatever else the file names.
 
-    Args:
-        path: a file of `torch.save`.
+    ``path``: a file of `torch.save`.
 
     Raises:
         DatasetNotFoundError: there is no such file.
@@ -59,6 +58,5 @@ def _is_numbers(values: Any) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Returns the line of an error that says what is wrong, without torch's advice."""
     text = str(error).rpartition("WeightsUnpickler error:")[2].strip()
     return text.splitlines()[0] if text else type(error).__name__

@@ -15,7 +15,44 @@ from pyg_batchgnn.partition.move import add_rows, group_by_range, pull, rows_per
 from pyg_batchgnn.partition.multilevel.rank_graph import Ghosts, RankGraph
 from pyg_batchgnn.partition.release import release_memory
 
-# Cluster ##########################################################################################
+# Contract #########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseLevel:
+    """A coarse graph and the way back to the finer one."""
+
+    graph: RankGraph  # the coarse graph
+    nodes: Ghosts  # the distinct coarse nodes of this rank's finer nodes
+    row: Tensor  # [n] int32, the row in ``nodes`` of each of this rank's finer nodes
+
+    def project(self, values: Tensor) -> Tensor:
+        """Returns the values of coarse nodes for this rank's finer nodes, [n]. Collective."""
+        return self.nodes.pull(self.graph.comm, values)[self.row.to(torch.int64)]
+
+
+def contract(graph: RankGraph, clusters: Clusters) -> CoarseLevel:
+    """Returns the graph whose nodes are the clusters. Collective.
+
+    It has at most half as many entries as the finer graph on each rank, or a million: the lightest
+    edges are dropped.
+    """
+    comm, nodes = graph.comm, graph.lists.num_nodes
+    names, row = ops.number_ghosts(clusters.label[:nodes].contiguous(), range(0), graph.total)
+    found, _ = Ghosts.of(comm, names, graph.bounds, torch.empty(0, dtype=torch.int64))
+    needed, used = found.needed.to(torch.int64), torch.zeros(nodes, dtype=torch.bool)
+    used[needed] = True
+    counts = comm.all_gather(used.sum().view(1), MessageKind.PARTITION).rows
+    bounds = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+    number = used.cumsum(0) - 1
+    coarse = found.pull(comm, (number + bounds[comm.rank]).to(graph.id_dtype))
+    coarse_nodes = replace(found, ids=coarse, needed=number[needed].to(torch.int32))
+    del needed, number
+    lists = gather_lists(graph, graph.with_ghosts(coarse[row.to(torch.int64)]), bounds)
+    return CoarseLevel(RankGraph.of(comm, bounds, lists, clusters.weight[used]), coarse_nodes, row)
+
+
+# Clusters #########################################################################################
 
 # Clusters over ranks, by size-constrained label propagation (Meyerhenke, Sanders and Schulz 2017).
 #
@@ -33,24 +70,14 @@ PIECES, EDGES = 16, 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """The clusters of the nodes.
-
-    Attributes:
-        label: [n + ghosts], the id of each node's cluster.
-        weight: [n, k] int32, the weights of the clusters that have the ids of own nodes.
-    """
-
-    label: Tensor
-    weight: Tensor
+    label: Tensor  # [n + ghosts], the id of each node's cluster
+    weight: Tensor  # [n, k] int32, the weights of the clusters that have the ids of own nodes
 
 
 def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
     """Returns clusters within limits. Collective.
 
-    Args:
-        graph: the graph.
-        limit: [k] int64, the largest weights of a cluster of several nodes.
-        key: the key of the random choices.
+    ``limit``: [k] int64, the largest weights of a cluster of several nodes.
     """
     found = Clusters(graph.ids(), graph.lists.node_weight.clone())
     pieces = _pieces(graph)
@@ -61,7 +88,7 @@ def find_clusters(graph: RankGraph, limit: Tensor, key: int) -> Clusters:
 
 
 def _pieces(graph: RankGraph) -> list[range]:
-    """Cuts this rank's nodes into ranges of nearly as many edges, as many on every rank."""
+    """Cuts this rank's nodes into as many ranges on every rank, of nearly as many edges."""
     indptr, edges = graph.lists.indptr, graph.lists.num_edges
     count = max(-(-every // max(EDGES, every // PIECES)) for every in graph.entries)
     marks = edges * torch.arange(count + 1) // max(count, 1)
@@ -73,7 +100,6 @@ def _pieces(graph: RankGraph) -> list[range]:
 def _move(
     graph: RankGraph, found: Clusters, limit: Tensor, nodes: range, key: int, *, together: bool
 ) -> None:
-    """Visits some of the nodes on every rank. Collective."""
     lists, others = _lists_of(graph, nodes)
     label = torch.cat([found.label[nodes.start : nodes.stop], found.label.index_select(0, others)])
     names, local = ops.number_ghosts(label, range(0), graph.total)
@@ -93,7 +119,7 @@ def _move(
 
 
 def _room_in(graph: RankGraph, found: Clusters, limit: Tensor, names: Tensor) -> Tensor:
-    """Returns this rank's part of the room that clusters have, [x, k] int64. Collective.
+    """Returns the share of this rank in the room of clusters, [x, k] int64. Collective.
 
     It works in place: there are many clusters, and each has several weights.
     """
@@ -102,12 +128,9 @@ def _room_in(graph: RankGraph, found: Clusters, limit: Tensor, names: Tensor) ->
 
 
 def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
-    """Returns the clusters that nodes left or joined, and by how much each grew, [x, k] int32.
+    """Returns the clusters that nodes left or joined, and how much each grew, [x, k] int32.
 
-    Args:
-        before, now: [n] int32, the clusters of the nodes, in [0, clusters).
-        weight: [n, k] int32, the weights of the nodes.
-        clusters: the number of clusters.
+    ``before``, ``now``: [n] int32, the clusters of the nodes, in [0, clusters).
     """
     moved = (before != now).nonzero().flatten()
     moving = weight[moved]
@@ -120,8 +143,10 @@ def _growth(before: Tensor, now: Tensor, weight: Tensor, clusters: int) -> tuple
 
 
 def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
-    """Returns the lists of some of this rank's nodes, as a graph whose ghosts are all other nodes
-    in them; and the ghosts, by their numbers in ``graph``."""
+    """Returns the lists of some of this rank's nodes as a graph, and its ghosts.
+
+    The ghosts are all other nodes in these lists, by their numbers in ``graph``.
+    """
     lists = graph.lists
     if len(nodes) == lists.num_nodes:
         return lists, torch.arange(len(nodes), lists.num_all, dtype=torch.int32)
@@ -131,112 +156,6 @@ def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
     indptr = lists.indptr[nodes.start : nodes.stop + 1] - begin
     own = lists.node_weight[nodes.start : nodes.stop]
     return WeightedGraph(indptr, local, own, weight, others.numel()), others
-
-
-# Heaviest #########################################################################################
-
-# A bounded number of edges, the heaviest, so that coarse graphs fit where finer ones did.
-#
-# DistDGL reduces coarse graphs in this way too (Zheng et al. 2020).
-
-
-#: Edges are told apart by their weights, up to _HEAVY, and by _SHADES shades that a hash of the two
-#: ends gives. The two ends of an edge find the same class for it.
-_HEAVY, _SHADES = 256, 256
-#: Classes are looked up for this many edges at a time.
-_EDGES = 1 << 16
-#: Free memory goes back to the system after this many pieces that were thinned.
-_OFTEN = 8
-
-
-class HeaviestEdges:
-    """The lists of consecutive nodes, which come in pieces.
-
-    Where there are more edges than a limit, the lightest are dropped. An edge is dropped from the
-    lists of both ends.
-
-    Attributes:
-        limit: the number of entries that are kept at most. None keeps all, on every rank.
-        least: the lowest class that is kept so far. All pieces lack the classes below it.
-    """
-
-    def __init__(self, first: int, limit: int | None) -> None:
-        self.limit, self.least = limit, 0
-        self._next = first
-        self._firsts, self._pieces = list[int](), list[MergedLists]()
-        self._counts = torch.zeros(_HEAVY * _SHADES, dtype=torch.int64)
-
-    def add(self, lists: MergedLists) -> None:
-        """Adds the lists of the next nodes."""
-        if lists.uniform:
-            lists = lists._replace(weight=torch.full_like(lists.ids, lists.uniform, dtype=torch.int32))
-        first, self._next = self._next, self._next + lists.indptr.numel() - 1
-        if self.limit is None:
-            self._pieces.append(lists)
-            return
-        if self.least > 0:
-            lists = _from_class(lists, first, self.least)
-        for edges in _pieces_of(lists):
-            self._counts += torch.bincount(_classes(lists, first, edges), minlength=self._counts.numel())
-        self._firsts.append(first)
-        self._pieces.append(lists)
-        if sum(piece.ids.numel() for piece in self._pieces) > self.limit + self.limit // 8:
-            self._drop(self._needed(self.limit))
-
-    def finish(self, comm: Communicator) -> MergedLists:
-        """Returns all lists, without the edges that any rank had to drop. Collective."""
-        if self.limit is not None:
-            self._drop(comm.max(max(self.least, self._needed(self.limit))))
-        pieces, self._pieces = self._pieces, []
-        degrees = [piece.indptr.diff() for piece in pieces]
-        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), *degrees]).cumsum(0)
-        ids, weights = [piece.ids for piece in pieces], [piece.weight for piece in pieces]
-        del pieces
-        joined = torch.cat(ids)
-        del ids
-        release_memory()
-        weight = torch.cat(weights)
-        del weights
-        release_memory()
-        uniform = int(weight[0]) if len(weight) and bool((weight == weight[0]).all()) else 0
-        return MergedLists(indptr, joined, weight, uniform)
-
-    def _needed(self, limit: int) -> int:
-        """Returns the lowest class from which on no more than the limit are left."""
-        above = self._counts.flip(0).cumsum(0).flip(0)
-        return int((above > limit).sum())
-
-    def _drop(self, least: int) -> None:
-        if least > self.least:
-            self.least = least
-            self._counts[:least] = 0
-            for at, piece in enumerate(self._pieces):
-                self._pieces[at] = _from_class(piece, self._firsts[at], least)
-                if at % _OFTEN == 0:
-                    release_memory()  # or the old pieces would stay beside the new ones
-
-
-def _pieces_of(lists: MergedLists) -> list[range]:
-    edges = lists.ids.numel()
-    return [range(begin, min(begin + _EDGES, edges)) for begin in range(0, edges, _EDGES)]
-
-
-def _classes(lists: MergedLists, first: int, edges: range) -> Tensor:
-    """Returns the classes of some edges, [x] int64: the heavier the higher."""
-    at = torch.arange(edges.start, edges.stop)
-    node = torch.searchsorted(lists.indptr, at, right=True) - 1 + first
-    other = lists.ids[edges.start : edges.stop].to(torch.int64)
-    shade = fold_key(torch.minimum(node, other), torch.maximum(node, other)) & (_SHADES - 1)
-    return (lists.weight[edges.start : edges.stop].to(torch.int64).clamp(max=_HEAVY) - 1) * _SHADES + shade
-
-
-def _from_class(lists: MergedLists, first: int, least: int) -> MergedLists:
-    """Returns the lists without the edges of lower classes."""
-    if not lists.ids.numel():
-        return lists
-    kept = torch.cat([_classes(lists, first, edges) >= least for edges in _pieces_of(lists)])
-    before = torch.cat([torch.zeros(1, dtype=torch.int64), kept.cumsum(0)])
-    return MergedLists(before[lists.indptr], lists.ids[kept], lists.weight[kept], 0)
 
 
 # Coarse lists #####################################################################################
@@ -252,23 +171,16 @@ _MUCH = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class _Chunks:
-    """The coarse nodes in chunks, each of which has some of every rank's nodes.
+    """The coarse nodes in chunks, each of which has some of every rank's nodes."""
 
-    Attributes:
-        count: the number of chunks.
-        begins: [ranks * count + 1], the first node of every rank's chunks, by rank and chunk.
-    """
-
-    count: int
-    begins: Tensor
+    count: int  # the number of chunks
+    begins: Tensor  # [ranks * count + 1], the first node of every rank's chunks, by rank and chunk
 
     def of(self, node: Tensor) -> Tensor:
-        """Returns the chunks of nodes, [n] int32."""
         at = torch.searchsorted(self.begins.to(node.dtype), node, right=True, out_int32=True) - 1
         return at % self.count
 
     def own(self, rank: int) -> list[range]:
-        """Returns the nodes of a rank's chunks."""
         begins = self.begins[rank * self.count : (rank + 1) * self.count + 1].tolist()
         return [range(*ends) for ends in pairwise(begins)]
 
@@ -276,10 +188,7 @@ class _Chunks:
 def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.MergedLists:
     """Returns the lists of this rank's coarse nodes. Collective.
 
-    Args:
-        graph: the finer graph.
-        coarse: [n + ghosts], the coarse nodes of its nodes.
-        bounds: [ranks + 1] int64, where each rank's range of coarse nodes begins.
+    ``bounds``: [ranks + 1] int64, where each rank's range of coarse nodes begins.
     """
     comm = graph.comm
     chunks = _cut_into_chunks(graph, coarse, bounds)
@@ -298,8 +207,11 @@ def gather_lists(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> ops.Merged
 
 
 def _cut_into_chunks(graph: RankGraph, coarse: Tensor, bounds: Tensor) -> _Chunks:
-    """Cuts every rank's coarse nodes where the same number of finer entries lies between. There is
-    one chunk where all edges of all ranks fit one round. Collective."""
+    """Cuts every rank's coarse nodes where the same number of finer entries lies between.
+    Collective.
+
+    There is one chunk if all edges of all ranks fit one round.
+    """
     comm, own = graph.comm, coarse[: graph.lists.num_nodes]
     edge_bytes = 3 * coarse.dtype.itemsize
     if graph.total_entries <= rows_per_round(edge_bytes, 1):
@@ -348,7 +260,7 @@ class _ClusterEdges:
 
 
 def _merge(rows: Tensor, own: range) -> ops.MergedLists:
-    """Returns the lists of the nodes ``own`` of which ``rows`` has all edges."""
+    """Merges all edges of the nodes ``own`` into lists."""
     indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
     ops.count_values(rows[:, 0].contiguous(), own.start, indptr[1:])
     torch.cumsum(indptr, 0, out=indptr)
@@ -357,44 +269,101 @@ def _merge(rows: Tensor, own: range) -> ops.MergedLists:
     return ops.merge_neighbours(indptr, ids, weight, own.start)
 
 
-# Contract #########################################################################################
+# Heaviest edges ###################################################################################
+
+# A bounded number of edges, the heaviest, so that coarse graphs fit where finer ones did.
+#
+# DistDGL reduces coarse graphs in this way too (Zheng et al. 2020).
 
 
-@dataclass(frozen=True, eq=False)
-class CoarseLevel:
-    """A coarse graph and the way back to the finer one.
+#: Edges are told apart by their weights, up to _HEAVY, and by _SHADES shades that a hash of the two
+#: ends gives. The two ends of an edge find the same class for it.
+_HEAVY, _SHADES = 256, 256
+#: Classes are looked up for this many edges at a time.
+_EDGES = 1 << 16
+#: Free memory goes back to the system after this many pieces that were thinned.
+_OFTEN = 8
 
-    Attributes:
-        graph: the coarse graph.
-        nodes: the distinct coarse nodes of this rank's finer nodes.
-        row: [n] int32, the row in ``nodes`` of each of this rank's finer nodes.
+
+class HeaviestEdges:
+    """Collects the lists of consecutive nodes, piece by piece, and keeps the heaviest edges.
+
+    Where there are more edges than ``limit``, the lightest are dropped, from the lists of both
+    ends.
     """
 
-    graph: RankGraph
-    nodes: Ghosts
-    row: Tensor
+    def __init__(self, first: int, limit: int | None) -> None:
+        self.limit, self.least = limit, 0
+        self._next = first
+        self._firsts, self._pieces = list[int](), list[MergedLists]()
+        self._counts = torch.zeros(_HEAVY * _SHADES, dtype=torch.int64)
 
-    def project(self, values: Tensor) -> Tensor:
-        """Returns values of own coarse nodes for this rank's finer nodes, [n]. Collective."""
-        return self.nodes.pull(self.graph.comm, values)[self.row.to(torch.int64)]
+    def add(self, lists: MergedLists) -> None:
+        if lists.uniform:
+            lists = lists._replace(weight=torch.full_like(lists.ids, lists.uniform, dtype=torch.int32))
+        first, self._next = self._next, self._next + lists.indptr.numel() - 1
+        if self.limit is None:
+            self._pieces.append(lists)
+            return
+        if self.least > 0:
+            lists = _from_class(lists, first, self.least)
+        for edges in _pieces_of(lists):
+            self._counts += torch.bincount(_classes(lists, first, edges), minlength=self._counts.numel())
+        self._firsts.append(first)
+        self._pieces.append(lists)
+        if sum(piece.ids.numel() for piece in self._pieces) > self.limit + self.limit // 8:
+            self._drop(self._needed(self.limit))
+
+    def finish(self, comm: Communicator) -> MergedLists:
+        """Returns all lists, without the edges that any rank had to drop. Collective."""
+        if self.limit is not None:
+            self._drop(comm.max(max(self.least, self._needed(self.limit))))
+        pieces, self._pieces = self._pieces, []
+        degrees = [piece.indptr.diff() for piece in pieces]
+        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), *degrees]).cumsum(0)
+        ids, weights = [piece.ids for piece in pieces], [piece.weight for piece in pieces]
+        del pieces
+        joined = torch.cat(ids)
+        del ids
+        release_memory()
+        weight = torch.cat(weights)
+        del weights
+        release_memory()
+        uniform = int(weight[0]) if len(weight) and bool((weight == weight[0]).all()) else 0
+        return MergedLists(indptr, joined, weight, uniform)
+
+    def _needed(self, limit: int) -> int:
+        """Returns the lowest class whose edges and heavier ones are within the limit."""
+        above = self._counts.flip(0).cumsum(0).flip(0)
+        return int((above > limit).sum())
+
+    def _drop(self, least: int) -> None:
+        if least > self.least:
+            self.least = least
+            self._counts[:least] = 0
+            for at, piece in enumerate(self._pieces):
+                self._pieces[at] = _from_class(piece, self._firsts[at], least)
+                if at % _OFTEN == 0:
+                    release_memory()  # or the old pieces would stay beside the new ones
 
 
-def contract(graph: RankGraph, clusters: Clusters) -> CoarseLevel:
-    """Returns the graph whose nodes are the clusters. Collective.
+def _pieces_of(lists: MergedLists) -> list[range]:
+    edges = lists.ids.numel()
+    return [range(begin, min(begin + _EDGES, edges)) for begin in range(0, edges, _EDGES)]
 
-    It has at most half as many entries as the finer graph on each rank, or a million: the lightest
-    edges are dropped.
-    """
-    comm, nodes = graph.comm, graph.lists.num_nodes
-    names, row = ops.number_ghosts(clusters.label[:nodes].contiguous(), range(0), graph.total)
-    found, _ = Ghosts.of(comm, names, graph.bounds, torch.empty(0, dtype=torch.int64))
-    needed, used = found.needed.to(torch.int64), torch.zeros(nodes, dtype=torch.bool)
-    used[needed] = True
-    counts = comm.all_gather(used.sum().view(1), MessageKind.PARTITION).rows
-    bounds = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
-    number = used.cumsum(0) - 1
-    coarse = found.pull(comm, (number + bounds[comm.rank]).to(graph.id_dtype))
-    coarse_nodes = replace(found, ids=coarse, needed=number[needed].to(torch.int32))
-    del needed, number
-    lists = gather_lists(graph, graph.with_ghosts(coarse[row.to(torch.int64)]), bounds)
-    return CoarseLevel(RankGraph.of(comm, bounds, lists, clusters.weight[used]), coarse_nodes, row)
+
+def _classes(lists: MergedLists, first: int, edges: range) -> Tensor:
+    """Returns the classes of some edges, [x] int64: the heavier the higher."""
+    at = torch.arange(edges.start, edges.stop)
+    node = torch.searchsorted(lists.indptr, at, right=True) - 1 + first
+    other = lists.ids[edges.start : edges.stop].to(torch.int64)
+    shade = fold_key(torch.minimum(node, other), torch.maximum(node, other)) & (_SHADES - 1)
+    return (lists.weight[edges.start : edges.stop].to(torch.int64).clamp(max=_HEAVY) - 1) * _SHADES + shade
+
+
+def _from_class(lists: MergedLists, first: int, least: int) -> MergedLists:
+    if not lists.ids.numel():
+        return lists
+    kept = torch.cat([_classes(lists, first, edges) >= least for edges in _pieces_of(lists)])
+    before = torch.cat([torch.zeros(1, dtype=torch.int64), kept.cumsum(0)])
+    return MergedLists(before[lists.indptr], lists.ids[kept], lists.weight[kept], 0)

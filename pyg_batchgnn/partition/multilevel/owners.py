@@ -17,12 +17,34 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.ops import MergedLists, WeightedGraph, fold_key
-from pyg_batchgnn.partition.limits import Goal, read_limits, warn_of_unmet
+from pyg_batchgnn.partition.limits import Balance, read_limits, warn_of_unmet
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph, gather_graph, symmetric_graph
 from pyg_batchgnn.partition.multilevel.scheme import cut_by_levels
 from pyg_batchgnn.partition.policy import Metis, TwoLevel
 from pyg_batchgnn.partition.reading import ReadingSlice
 from pyg_batchgnn.partition.release import release_memory
+
+# Owners ###########################################################################################
+
+
+def balanced_owners(
+    comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: TwoLevel, parts: int, seed: int
+) -> Tensor:
+    hosts = hosts_of_parts(comm, parts) if policy.hosts is None else policy.hosts
+    if parts % hosts:
+        raise ValueError(f"{parts} parts cannot be spread evenly over {hosts} hosts; choose a multiple")
+    release_memory()
+    limits = read_limits(comm, part, dataset, policy, parts)
+    release_memory()
+    graph = symmetric_graph(comm, part, limits.weight)
+    release_memory()
+    cut = cut_by_metis if isinstance(policy, Metis) else cut_by_levels
+    owner = cut_by_hosts(graph, limits.balance, hosts, fold_key(0, seed), cut)
+    del graph
+    release_memory()
+    warn_of_unmet(comm, limits, owner)
+    return owner
+
 
 # Hosts ############################################################################################
 
@@ -35,34 +57,27 @@ from pyg_batchgnn.partition.release import release_memory
 #: The edges that are looked at together.
 _EDGES = 1 << 20
 
-#: Cuts a graph by a goal and a key: [n] int32, the parts of this rank's nodes. Collective.
-Cut = Callable[[RankGraph, Goal, int], Tensor]
+#: Cuts a graph into balanced parts; [n] int32, the parts of this rank's nodes. Collective.
+Cut = Callable[[RankGraph, Balance, int], Tensor]
 
 
-def cut_by_hosts(graph: RankGraph, goal: Goal, hosts: int, key: int, cut: Cut) -> Tensor:
+def cut_by_hosts(graph: RankGraph, balance: Balance, hosts: int, key: int, cut: Cut) -> Tensor:
     """Returns the parts of this rank's nodes, [n] int32. Collective.
 
-    Hosts get parts in order, as many each. A host may exceed the mean by half of what a part may,
+    Hosts get equally many parts, in order. A host may exceed the mean by half of what a part may,
     so that the cut inside it has room as well.
-
-    Args:
-        graph: the graph.
-        goal: the parts of all hosts together.
-        hosts: the number of hosts; divides the number of parts.
-        key: the key of the random choices.
-        cut: the way in which a graph is cut.
     """
-    if hosts == 1 or hosts == goal.parts:
-        return cut(graph, goal, key)
-    host = cut(graph, Goal.of(hosts, goal.total, goal.slack.sqrt()), fold_key(key, hosts))
-    each, part = goal.parts // hosts, torch.empty_like(host)
+    if hosts == 1 or hosts == balance.parts:
+        return cut(graph, balance, key)
+    host = cut(graph, Balance.of(hosts, balance.total, balance.slack.sqrt()), fold_key(key, hosts))
+    each, part = balance.parts // hosts, torch.empty_like(host)
     for number in range(hosts):
         own = host == number
         inside = _graph_of(graph, own)
         release_memory()
         total = inside.lists.node_weight.sum(0, dtype=torch.int64)
         graph.comm.all_reduce(total, MessageKind.PARTITION)
-        found = cut(inside, Goal.within(each, total, goal.limit), fold_key(key, hosts + 1 + number))
+        found = cut(inside, Balance.within(each, total, balance.limit), fold_key(key, hosts + 1 + number))
         part[own] = found + number * each
         del inside
         release_memory()
@@ -83,7 +98,6 @@ def hosts_of_parts(comm: Communicator, parts: int) -> int:
 
 
 def _graph_of(graph: RankGraph, own: Tensor) -> RankGraph:
-    """Returns the graph of some nodes, [n] bool. Collective."""
     comm, lists = graph.comm, graph.lists
     counts = comm.all_gather(own.sum().view(1), MessageKind.PARTITION).rows
     bounds = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
@@ -93,12 +107,8 @@ def _graph_of(graph: RankGraph, own: Tensor) -> RankGraph:
 
 
 def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLists:
-    """Returns the lists of some nodes, [n] bool, with the neighbours that have a new number.
-
-    Args:
-        lists: the lists of all own nodes.
-        own: which of the nodes.
-        number: [n + ghosts], the new number of each node, -1 for those left out.
+    """Returns the lists of the nodes ``own`` [n] bool, by each node's new ``number``, -1 for
+    none.
     """
     degrees, ids, weights = list[Tensor](), list[Tensor](), list[Tensor]()
     marks = torch.arange(0, lists.num_edges + _EDGES, _EDGES)
@@ -121,7 +131,7 @@ def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLis
     return MergedLists(indptr, joined, torch.cat(weights), 0)
 
 
-# Metis ############################################################################################
+# METIS ############################################################################################
 
 
 #: The entries of METIS's array of options. What each is for differs between releases, so all keep
@@ -130,7 +140,7 @@ _OPTIONS = 40
 _OK = 1
 
 
-def cut_by_metis(graph: RankGraph, goal: Goal, key: int) -> Tensor:  # noqa: ARG001
+def cut_by_metis(graph: RankGraph, balance: Balance, key: int) -> Tensor:  # noqa: ARG001
     """Returns the parts of this rank's nodes as METIS finds them, [n] int32. Collective.
 
     Rank 0 holds the whole graph meanwhile. The key is not used: METIS has a seed of its own.
@@ -144,7 +154,7 @@ def cut_by_metis(graph: RankGraph, goal: Goal, key: int) -> Tensor:  # noqa: ARG
     def work() -> Tensor:
         if comm.rank != 0:
             return torch.empty(graph.total, dtype=torch.int32)
-        return _Library.load().part(whole, goal.slack, goal.parts)
+        return _Library.load().part(whole, balance.slack, balance.parts)
 
     part = comm.run_together(work, catch=(ImportError, RuntimeError))
     comm.broadcast(part, 0, MessageKind.PARTITION)
@@ -161,11 +171,7 @@ def has_metis() -> bool:
 
 
 class _Library:
-    """The shared library of METIS 5.
-
-    Attributes:
-        integer: the type of its integers, which depends on how it was built.
-    """
+    """The shared library of METIS 5. ``integer``: the type of its integers, as it was built."""
 
     def __init__(self, file: str) -> None:
         self._library = ctypes.CDLL(file)
@@ -175,11 +181,6 @@ class _Library:
 
     @classmethod
     def load(cls) -> _Library:
-        """Returns the library of the package cmeel-metis, or the system's.
-
-        Raises:
-            ImportError: there is none.
-        """
         for file in _candidates():
             # A file that cannot be loaded, or the library of another release.
             with contextlib.suppress(OSError, AttributeError):
@@ -190,7 +191,6 @@ class _Library:
         )
 
     def part(self, graph: WeightedGraph, slack: Tensor, parts: int) -> Tensor:
-        """Cuts a graph by METIS_PartGraphKway. Returns [N] int32."""
         if parts == 1 or graph.num_nodes == 0:
             return torch.zeros(graph.num_nodes, dtype=torch.int32)
         weight = graph.edge_weight
@@ -216,7 +216,7 @@ class _Library:
 
 
 def _candidates() -> Iterator[str]:
-    """Yields the files that may be the library. The search for the system's starts processes."""
+    """Yields files that may be the library. Searching the system's starts processes."""
     folder = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix" / "lib"
     for needed in folder.glob("libGKlib.*"):  # METIS needs it, and does not know where it is
         with contextlib.suppress(OSError):
@@ -228,26 +228,3 @@ def _candidates() -> Iterator[str]:
 
 def _pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:
     return None if array is None else array.ctypes.data_as(ctypes.c_void_p)
-
-
-# Owners ###########################################################################################
-
-
-def balanced_owners(
-    comm: Communicator, part: ReadingSlice, dataset: Dataset, policy: TwoLevel, parts: int, seed: int
-) -> Tensor:
-    """Returns the part of every node of the slice, [n] int32. Collective."""
-    hosts = hosts_of_parts(comm, parts) if policy.hosts is None else policy.hosts
-    if parts % hosts:
-        raise ValueError(f"{parts} parts cannot be spread evenly over {hosts} hosts; choose a multiple")
-    release_memory()
-    limits = read_limits(comm, part, dataset, policy, parts)
-    release_memory()
-    graph = symmetric_graph(comm, part, limits.weight)
-    release_memory()
-    cut = cut_by_metis if isinstance(policy, Metis) else cut_by_levels
-    owner = cut_by_hosts(graph, limits.goal, hosts, fold_key(0, seed), cut)
-    del graph
-    release_memory()
-    warn_of_unmet(comm, limits, owner)
-    return owner

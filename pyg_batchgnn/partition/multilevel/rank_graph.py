@@ -21,20 +21,12 @@ from pyg_batchgnn.partition.release import release_memory
 
 @dataclass(frozen=True, eq=False)
 class Ghosts:
-    """Ids that a rank gets the values of from their owners: the nodes of other ranks that its nodes
-    have edges to, for example.
+    """Ids of rows on other ranks that send their values, such as the neighbours of own nodes."""
 
-    Attributes:
-        ids: [ghosts], ascending.
-        owned: how many of these each rank owns.
-        needed: [m] int32, the rows of this rank that ranks have as ghosts, by rank.
-        counts: how many of these each rank has.
-    """
-
-    ids: Tensor
-    owned: list[int]
-    needed: Tensor
-    counts: list[int]
+    ids: Tensor  # [ghosts], ascending
+    owned: list[int]  # how many of these each rank owns
+    needed: Tensor  # [m] int32, the rows of this rank that ranks have as ghosts, by rank
+    counts: list[int]  # how many of these each rank has
 
     @classmethod
     def of(cls, comm: Communicator, ids: Tensor, bounds: Tensor, told: Tensor) -> tuple[Ghosts, Tensor]:
@@ -42,8 +34,6 @@ class Ghosts:
         exchange. Collective.
 
         Args:
-            comm: the communicator of all ranks.
-            ids: [ghosts], ascending.
             bounds: [ranks + 1] int64, where each rank's range of ids begins.
             told: [x] int64, any numbers; x is the same on all ranks.
 
@@ -61,22 +51,16 @@ class Ghosts:
         return cls(ids, owned.counts, needed, counts), every.view(torch.int64).view(comm.size, len(told))
 
     def pull(self, comm: Communicator, own: Tensor) -> Tensor:
-        """Returns the values of the ghosts, [ghosts, ...]. Collective.
-
-        Args:
-            comm: the communicator of all ranks.
-            own: [n, ...], the values of this rank's rows.
-        """
+        """Returns the values of the ghosts, [ghosts, ...]. Collective."""
         # Indexing would copy the numbers of the rows to int64.
         wanted = own.index_select(0, self.needed)
         return comm.exchange(wanted, self.counts, MessageKind.PARTITION).rows
 
     def refresh_and_tell(self, comm: Communicator, values: Tensor, told: Sequence[Tensor]) -> list[Tensor]:
-        """Overwrites the ghosts' values by their owners', and moves other numbers in the same
-        exchange. Collective.
+        """Overwrites the ghosts' values by their owners', and moves other numbers along.
+        Collective.
 
         Args:
-            comm: the communicator of all ranks.
             values: [n + ghosts], those of own nodes first.
             told: [x], any numbers for each rank, of the dtype of ``values``.
 
@@ -93,13 +77,7 @@ class Ghosts:
 
 
 def _joined(rows: Tensor, counts: list[int], told: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
-    """Returns what an exchange sends where each rank gets rows and then other numbers.
-
-    Args:
-        rows: [sum(counts)], the rows for rank 0 first.
-        counts: the number of rows for each rank.
-        told: [x], the other numbers for each rank, of the dtype of ``rows``.
-    """
+    """Returns what an exchange sends if each rank gets its rows and then the ``told`` numbers."""
     sent = torch.cat([one for both in zip(rows.split(counts), told, strict=True) for one in both])
     return sent, [count + len(one) for count, one in zip(counts, told, strict=True)]
 
@@ -109,33 +87,18 @@ class RankGraph:
     """A rank's share of an undirected graph with weights.
 
     The nodes of the whole graph have ids from 0 on, and each rank has a range of them.
-
-    Attributes:
-        comm: the communicator of all ranks.
-        bounds: [ranks + 1] int64, where each rank's range begins.
-        lists: the neighbours of the rank's nodes.
-        ghosts: the nodes of other ranks among them.
-        entries: the number of entries in the lists of each rank.
-        id_dtype: the dtype of ids.
     """
 
-    comm: Communicator
-    bounds: Tensor
-    lists: WeightedGraph
-    ghosts: Ghosts
-    entries: list[int]
-    id_dtype: torch.dtype
+    comm: Communicator  # the communicator of all ranks
+    bounds: Tensor  # [ranks + 1] int64, where each rank's range begins
+    lists: WeightedGraph  # the neighbours of the rank's nodes
+    ghosts: Ghosts  # the nodes of other ranks among them
+    entries: list[int]  # the number of entries in the lists of each rank
+    id_dtype: torch.dtype  # the dtype of ids
 
     @classmethod
     def of(cls, comm: Communicator, bounds: Tensor, merged: MergedLists, node_weight: Tensor) -> RankGraph:
-        """Makes a graph of lists that hold ids of the whole graph. Collective.
-
-        Args:
-            comm: the communicator of all ranks.
-            bounds: [ranks + 1] int64, where each rank's range of ids begins.
-            merged: the lists of this rank's nodes.
-            node_weight: [n, k] int32, the weights of this rank's nodes.
-        """
+        """Makes a graph of lists that hold ids of the whole graph. Collective."""
         own = range(*bounds[comm.rank : comm.rank + 2].tolist())
         ids, local = ops.number_ghosts(merged.ids, own, int(bounds[-1]))
         entries = merged.ids.numel()
@@ -147,12 +110,10 @@ class RankGraph:
 
     @property
     def first(self) -> int:
-        """The id of this rank's first node."""
         return int(self.bounds[self.comm.rank])
 
     @property
     def total(self) -> int:
-        """The number of nodes of the whole graph."""
         return int(self.bounds[-1])
 
     @property
@@ -161,15 +122,12 @@ class RankGraph:
         return sum(self.entries)
 
     def group(self, node: Tensor) -> Grouping:
-        """Groups ids [n] by the rank that has the nodes."""
         return group_by_range(node, self.bounds)
 
     def own_ids(self) -> Tensor:
-        """Returns the ids of this rank's nodes."""
         return torch.arange(self.first, self.first + self.lists.num_nodes, dtype=self.id_dtype)
 
     def ids(self) -> Tensor:
-        """Returns the ids of this rank's nodes, then those of its ghosts."""
         return torch.cat([self.own_ids(), self.ghosts.ids])
 
     def with_ghosts(self, own: Tensor) -> Tensor:
@@ -180,12 +138,9 @@ class RankGraph:
         return values
 
     def refresh_and_tell(self, values: Tensor, told: Sequence[Tensor]) -> list[Tensor]:
-        """Refreshes ghosts' values [n + ghosts] and moves other numbers, as
-        `Ghosts.refresh_and_tell`. Collective."""
         return self.ghosts.refresh_and_tell(self.comm, values, told)
 
     def remote(self, table: Tensor) -> Remote:
-        """Returns a table of which each rank has the rows of its nodes, to be pulled by id."""
         return Remote(
             self.group,
             lambda node: table.index_select(0, node.sub_(self.first)),
@@ -195,11 +150,9 @@ class RankGraph:
 
 
 def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
-    """Returns the weights of the edges, None where all weigh the same on all ranks.
+    """Returns the weights of the edges; None if all weigh the same on all ranks.
 
-    Args:
-        merged: the lists of this rank.
-        uniform: what all edges of each rank weigh, 0 where they differ, -1 without edges.
+    ``uniform``: what all edges of each rank weigh, 0 where they differ, -1 without edges.
     """
     found = set(uniform) - {-1}
     if 0 not in found and len(found) <= 1:
@@ -209,15 +162,12 @@ def _edge_weight(merged: MergedLists, uniform: Sequence[int]) -> Tensor | None:
     return merged.weight
 
 
-# Gather ###########################################################################################
+# Gathering ########################################################################################
 
 
 def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
-    """Gathers the whole graph, in one exchange. Collective.
-
-    Args:
-        graph: the graph.
-        on: the ranks that get it. The others get a graph without nodes.
+    """Gathers the whole graph on some ranks, in one exchange. Others get an empty one.
+    Collective.
     """
     lists, comm = graph.lists, graph.comm
     if comm.size == 1:
@@ -241,7 +191,7 @@ def gather_graph(graph: RankGraph, on: range) -> WeightedGraph:
     return WeightedGraph(indptr, ids, node_weight.view(-1, loads), weights[0] if weights else None)
 
 
-# Symmetrise #######################################################################################
+# Making it undirected #############################################################################
 
 # The undirected graph of a data set: all relations together, parallel edges merged into weights.
 
@@ -256,13 +206,8 @@ class _Ends(NamedTuple):
 def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor) -> RankGraph:
     """Returns the undirected graph. Collective.
 
-    Two nodes are neighbours where an edge joins them in any direction and relation. The weight is
-    the number of these edges, so that the weight of a cut is the number of stored edges cut.
-
-    Args:
-        comm: the communicator of all ranks.
-        part: the nodes that this rank has read, and their in-edges.
-        node_weight: [n, k] int32, the weights of these nodes.
+    An edge of any direction and relation makes two nodes neighbours. Its weight counts these edges,
+    so that the weight of a cut is the number of stored edges cut. ``node_weight`` is [n, k] int32.
     """
     bounds, own = part.book.part_offsets, part.book.nodes_of(part.rank)
     indptr = torch.zeros(len(own) + 1, dtype=torch.int64)
@@ -280,13 +225,7 @@ def symmetric_graph(comm: Communicator, part: ReadingSlice, node_weight: Tensor)
 
 
 def _neighbours(comm: Communicator, part: ReadingSlice, indptr: Tensor) -> Tensor:
-    """Returns the other ends of all edges of this rank's nodes, [e], by node. Collective.
-
-    Args:
-        comm: the communicator of all ranks.
-        part: the nodes that this rank has read.
-        indptr: [n + 1], where each node's edges begin.
-    """
+    """Returns the other ends of all edges of this rank's nodes, [e], by node. Collective."""
     bounds, own = part.book.part_offsets, part.book.nodes_of(part.rank)
     ids = torch.empty(int(indptr[-1]), dtype=ops.id_dtype(part.book.num_nodes))
     ops.advise_huge_pages(ids)  # written to at random
@@ -300,7 +239,6 @@ def _neighbours(comm: Communicator, part: ReadingSlice, indptr: Tensor) -> Tenso
 
 
 def _pieces(comm: Communicator, part: ReadingSlice) -> Iterator[_Ends]:
-    """Yields the ends of this rank's in-edges in rounds, as many on every rank. Collective."""
     edges, own = part.in_edges, part.book.nodes_of(part.rank)
     dtype = edges.indices.dtype
     target = part.by_list(torch.arange(own.start, own.stop, dtype=dtype))

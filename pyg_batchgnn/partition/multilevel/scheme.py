@@ -8,70 +8,61 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import fold_key
-from pyg_batchgnn.partition.limits import Goal
+from pyg_batchgnn.partition.limits import Balance
 from pyg_batchgnn.partition.move import add_rows
 from pyg_batchgnn.partition.multilevel.contract import CoarseLevel, contract, find_clusters
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph, gather_graph
 from pyg_batchgnn.partition.release import release_memory
 
-# Refine ###########################################################################################
-
-# Refinement over ranks: each rank moves its nodes in order of gain, while those of the others
-# stand still.
+# All levels #######################################################################################
 
 
-#: There are ROUNDS rounds, and at most MOST while each lowers what parts have too much.
-ROUNDS, MOST = 2, 8
+#: A coarse graph is gathered if it has at most one of _GATHERED of a rank's share of the entries of
+#: the whole graph, or FEW of them. Cutting it takes several times its memory.
+_GATHERED, FEW = 8, 1 << 20
+#: No cluster has more than one of _CLUSTERS of a part's mean weight.
+_CLUSTERS = 32
+#: Coarsening ends with a level that keeps more than this share of the nodes.
+_STALLED = 0.95
 
 
-def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) -> Tensor:
-    """Returns better parts of this rank's nodes, [n] int32. Collective.
+def cut_by_levels(graph: RankGraph, balance: Balance, key: int) -> Tensor:
+    """Coarsens, cuts, and refines on the way back; [n] int32, this rank's parts. Collective."""
+    levels = _coarsen(graph, balance, key)
+    coarsest = levels[-1].graph if levels else graph
+    found = cut_coarsest(coarsest, balance.parts, balance.limit, fold_key(key, -1))
+    for depth in range(len(levels) - 1, -1, -1):
+        finer = levels[depth - 1].graph if depth else graph
+        found = levels.pop().project(found)
+        found = refine(finer, found, balance.limit, balance.parts, fold_key(key, -2 - depth))
+    return found
 
-    Ranks move their nodes at the same time. Each may fill an equal part of the room that a part
-    has left, and empties an equal part of what it has too much.
 
-    Args:
-        graph: the graph.
-        part: [n] int32, the parts of this rank's nodes.
-        limit: [k] int64, the largest weights of a part.
-        parts: the number of parts.
-        key: the key of the random choices.
+def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
+    """Returns ever coarser graphs, the last small enough for one rank. Collective.
+
+    Several ranks never gather the graph itself.
     """
-    comm, nodes = graph.comm, graph.lists.num_nodes
-    known = torch.empty(graph.lists.num_all, dtype=part.dtype)
-    known[:nodes] = part
-    room = limit - _refresh_and_sum(graph, known, _load(graph, part, parts))
-    for number in range(MOST):
-        excess = _excess(room)
-        before = torch.div(room, comm.size, rounding_mode="floor")
-        own, drawn = before.clone(), ops.to_signed(fold_key(fold_key(key, number), comm.rank))
-        ops.improve_parts(graph.lists, known, own, limit, drawn)
-        room += _refresh_and_sum(graph, known, own - before)
-        if number + 1 >= ROUNDS and not 0 < _excess(room) < excess:
+    comm, levels = graph.comm, list[CoarseLevel]()
+    if comm.size == 1:
+        return levels
+    share = graph.total_entries // comm.size
+    most = (balance.total // (_CLUSTERS * balance.parts)).clamp(min=1)
+    now, edges = graph, share * comm.size
+    while not levels or edges > max(share // _GATHERED, FEW):
+        clusters = find_clusters(now, most, fold_key(key, len(levels)))
+        release_memory()
+        level = contract(now, clusters)
+        release_memory()
+        levels.append(level)
+        stalled = level.graph.total > _STALLED * now.total
+        now, edges = level.graph, level.graph.total_entries
+        if stalled:
             break
-    return known[:nodes].clone()
+    return levels
 
 
-def _excess(room: Tensor) -> int:
-    """Returns what parts have too much of all weights together, given their room [parts, k]."""
-    return -int(room.clamp(max=0).sum())
-
-
-def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor:
-    """Refreshes the parts of ghosts [n + ghosts] int32, and returns the sum over ranks of other
-    numbers, int64 of any shape, in the same exchange. Collective."""
-    own = numbers.flatten().view(torch.int32)
-    told = graph.refresh_and_tell(known, [own] * graph.comm.size)
-    return torch.stack(told).view(torch.int64).sum(0).view(numbers.shape)
-
-
-def _load(graph: RankGraph, part: Tensor, parts: int) -> Tensor:
-    """Returns the weights of this rank's nodes by part, [parts, k] int64."""
-    load = torch.zeros(parts, graph.lists.node_weight.size(1), dtype=torch.int64)
-    return add_rows(load, part, graph.lists.node_weight.to(torch.int64))
-
-
-# Coarsest #########################################################################################
+# The coarsest graph ###############################################################################
 
 
 #: At least TRIES ranks cut the coarsest graph, and more while all of them together look at no more
@@ -103,54 +94,55 @@ def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tenso
     return found[best][_QUALITY:].clone()
 
 
-# Scheme ###########################################################################################
+# Refinement #######################################################################################
+
+# Refinement over ranks: each rank moves its nodes in order of gain, while those of the others
+# stand still.
 
 
-#: A coarse graph is gathered if it has at most one of _GATHERED of a rank's share of the entries of
-#: the whole graph, or FEW of them. Cutting it takes several times its memory.
-_GATHERED, FEW = 8, 1 << 20
-#: No cluster has more than one of _CLUSTERS of a part's mean weight.
-_CLUSTERS = 32
-#: Coarsening ends with a level that keeps more than this share of the nodes.
-_STALLED = 0.95
+#: There are ROUNDS rounds, and at most MOST while each lowers what parts have too much.
+ROUNDS, MOST = 2, 8
 
 
-def cut_by_levels(graph: RankGraph, goal: Goal, key: int) -> Tensor:
-    """Coarsens, cuts, and refines on the way back. Collective.
+def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) -> Tensor:
+    """Returns better parts of this rank's nodes, [n] int32. Collective.
 
-    Returns:
-        [n] int32, the parts of this rank's nodes.
+    Ranks move their nodes at the same time. Each may fill an equal part of the room that a part
+    has left, and empties an equal part of what it has too much.
+
+    Args:
+        part: [n] int32, the parts of this rank's nodes.
+        limit: [k] int64, the largest weights of a part.
     """
-    levels = _coarsen(graph, goal, key)
-    coarsest = levels[-1].graph if levels else graph
-    found = cut_coarsest(coarsest, goal.parts, goal.limit, fold_key(key, -1))
-    for depth in range(len(levels) - 1, -1, -1):
-        finer = levels[depth - 1].graph if depth else graph
-        found = levels.pop().project(found)
-        found = refine(finer, found, goal.limit, goal.parts, fold_key(key, -2 - depth))
-    return found
-
-
-def _coarsen(graph: RankGraph, goal: Goal, key: int) -> list[CoarseLevel]:
-    """Returns coarser and coarser graphs, the last of which is small enough for one rank.
-    Collective.
-
-    The graph itself is never gathered where there are several ranks.
-    """
-    comm, levels = graph.comm, list[CoarseLevel]()
-    if comm.size == 1:
-        return levels
-    share = graph.total_entries // comm.size
-    most = (goal.total // (_CLUSTERS * goal.parts)).clamp(min=1)
-    now, edges = graph, share * comm.size
-    while not levels or edges > max(share // _GATHERED, FEW):
-        clusters = find_clusters(now, most, fold_key(key, len(levels)))
-        release_memory()
-        level = contract(now, clusters)
-        release_memory()
-        levels.append(level)
-        stalled = level.graph.total > _STALLED * now.total
-        now, edges = level.graph, level.graph.total_entries
-        if stalled:
+    comm, nodes = graph.comm, graph.lists.num_nodes
+    known = torch.empty(graph.lists.num_all, dtype=part.dtype)
+    known[:nodes] = part
+    room = limit - _refresh_and_sum(graph, known, _load(graph, part, parts))
+    for number in range(MOST):
+        excess = _excess(room)
+        before = torch.div(room, comm.size, rounding_mode="floor")
+        own, drawn = before.clone(), ops.to_signed(fold_key(fold_key(key, number), comm.rank))
+        ops.improve_parts(graph.lists, known, own, limit, drawn)
+        room += _refresh_and_sum(graph, known, own - before)
+        if number + 1 >= ROUNDS and not 0 < _excess(room) < excess:
             break
-    return levels
+    return known[:nodes].clone()
+
+
+def _excess(room: Tensor) -> int:
+    return -int(room.clamp(max=0).sum())
+
+
+def _refresh_and_sum(graph: RankGraph, known: Tensor, numbers: Tensor) -> Tensor:
+    """Refreshes the parts of ghosts [n + ghosts] int32, and sums numbers over ranks along with it.
+
+    Collective. The numbers are int64 of any shape.
+    """
+    own = numbers.flatten().view(torch.int32)
+    told = graph.refresh_and_tell(known, [own] * graph.comm.size)
+    return torch.stack(told).view(torch.int64).sum(0).view(numbers.shape)
+
+
+def _load(graph: RankGraph, part: Tensor, parts: int) -> Tensor:
+    load = torch.zeros(parts, graph.lists.node_weight.size(1), dtype=torch.int64)
+    return add_rows(load, part, graph.lists.node_weight.to(torch.int64))

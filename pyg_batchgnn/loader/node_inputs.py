@@ -1,4 +1,4 @@
-"""The inputs of a loader, and the numbers of its graph."""
+"""The nodes that a loader's minibatches begin with."""
 
 from __future__ import annotations
 
@@ -15,103 +15,29 @@ from pyg_batchgnn.ops import check_range, check_vector, digest_text, minibatch_k
 from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
 from pyg_batchgnn.types import Group, Schema
 
-# Places ###########################################################################################
-
-
-class Places:
-    """The positions of inputs, of which those of one type come after those of the other.
-
-    Args:
-        parts: the inputs of each type.
-    """
-
-    def __init__(self, parts: Sequence[Sized]) -> None:
-        self._ends = torch.tensor([0, *map(len, parts)]).cumsum(0)
-
-    def __len__(self) -> int:
-        return int(self._ends[-1])
-
-    def within(self, positions: Tensor) -> list[Tensor]:
-        """Returns the positions within each type's inputs, in their order.
-
-        Args:
-            positions: [n] int64.
-
-        Raises:
-            IndexError: there is no such position.
-        """
-        check_range("the minibatch", positions, len(self), "positions of the loader's inputs")
-        parts = self._ends.numel() - 1
-        if parts == 1:
-            return [positions]
-        number = self.parts_of(positions)
-        return [positions[number == one] - self._ends[one] for one in range(parts)]
-
-    def parts_of(self, positions: Tensor) -> Tensor:
-        """Returns the number of the part that each position belongs to, [n] int64."""
-        return torch.searchsorted(self._ends[1:], positions, right=True)
-
-
-@dataclass(frozen=True, eq=False)
-class OwnPositions:
-    """The positions of links that are edges of this rank, among all edges of their relation.
-
-    Attributes:
-        position: [m] int64, ascending.
-        total: the number of all links.
-        sum: the sum of the digests of all links; see `links_sum`.
-    """
-
-    position: Tensor
-    total: int
-    sum: int
-
-    def column(self, at: Tensor) -> Tensor:
-        """Returns which of this rank's links are at some positions.
-
-        Raises:
-            IndexError: a link is an edge of another rank.
-        """
-        column = torch.searchsorted(self.position, at)
-        found = torch.cat([self.position, torch.tensor([-1])])[column] == at
-        if not bool(found.all()):
-            raise IndexError(
-                f"link {int(at[~found][0])} is an edge of another rank, the owner of its target: give "
-                f"positions of this rank's own edges, or edge_label_index on every rank"
-            )
-        return column
-
-
 # Inputs ###########################################################################################
 
 
 @dataclass(frozen=True, eq=False)
 class StepInputs:
-    """The inputs of one minibatch.
+    """The inputs of one minibatch."""
 
-    Attributes:
-        seeds: the seeds, as the sampler takes them.
-        input_id: [S] int64, what PyG calls the seeds in ``input_id``.
-        time: [S] int64, the times that the user gave for the seeds; None if there are none.
-        links: the links that the seeds are ends of, by local ids.
-        internal: [S] int64, the internal ids of the seeds, by type in the order of the schema; None
-            if the sampler holds the whole graph.
-        late_negatives: how many negatives of the links are later than their link.
-    """
-
-    seeds: Seeds
-    input_id: Tensor
+    seeds: Seeds  # the seeds, as the sampler takes them
+    input_id: Tensor  # [S] int64, what PyG calls the seeds in ``input_id``
+    #: [S] int64, the times that the user gave for the seeds; None if there are none
     time: Tensor | None = None
-    links: tuple[SampledLinks, ...] = ()
+    links: tuple[SampledLinks, ...] = ()  # the links that the seeds are ends of, by local ids
+    #: [S] int64, the internal ids of the seeds, by type in the order of the schema; None if the
+    #: sampler holds the whole graph
     internal: Tensor | None = None
-    late_negatives: int = 0
+    late_negatives: int = 0  # how many negatives of the links are later than their link
 
 
 class OwnTimes(Protocol):
     """The times that nodes have themselves."""
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
-        """Returns the times of nodes of one type, [n] int64.
+        """Returns the times [n] int64 of nodes of one type.
 
         Raises:
             ValueError: nodes of this type have no time.
@@ -130,117 +56,92 @@ class GraphTimes(Protocol):
 
 
 class GraphShape(Protocol):
-    """The numbers of a graph, whose edges may be elsewhere."""
+    """The sizes of a graph, whose edges may lie on other ranks."""
 
     @property
-    def schema(self) -> Schema:
-        """The node types and the relations."""
+    def schema(self) -> Schema: ...
 
     @property
-    def num_nodes(self) -> Sequence[int]:
-        """The number of nodes of each type."""
+    def num_nodes(self) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class OwnerNodes:
-    """The nodes that some positions of a loader's input belong to, whose owner trains them.
+    """Nodes at some positions of a loader's input. Their owners train these positions."""
 
-    Attributes:
-        node_type: the name of their type.
-        node: [n] int64 ids, by position.
-        here: the positions, if nodes of other ranks are left out; None: 0, 1, ...
-    """
-
-    node_type: str
-    node: Tensor
-    here: OwnPositions | None = None
+    node_type: str  # the name of their type
+    node: Tensor  # [n] int64 ids, by position
+    here: OwnPositions | None = None  # the positions, if nodes of other ranks are left out; None: 0, 1, ..
 
 
 class Inputs(Protocol):
-    """The meaning of a loader's positions."""
+    """The nodes or links that a loader's minibatches begin with, by position."""
 
-    def __len__(self) -> int:
-        """Returns the number of positions."""
+    def __len__(self) -> int: ...
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:
-        """Returns the inputs of each minibatch of a macrobatch; collective over ranks.
-
-        Args:
-            item: the macrobatch.
-            seed: the seed of the sampler.
-        """
+        """Returns the inputs of each minibatch of a macrobatch; collective over ranks."""
 
     def settings(self) -> dict[str, Any]:
         """Returns what tells these inputs from others; JSON can hold it."""
 
     @property
-    def info(self) -> SampleInfo:
-        """The entries of PyG batches that are about the inputs."""
+    def info(self) -> SampleInfo: ...
 
     @property
     def owned_by(self) -> Sequence[OwnerNodes]:
         """The nodes that positions belong to, in their order, cut where the type changes."""
 
     @property
-    def excluding(self) -> bool:
-        """True if seeds may have excluded pairs."""
+    def excluding(self) -> bool: ...
 
 
 InputsT = TypeVar("InputsT", bound=Inputs, covariant=True)
 
 
-class InputsRequest(Protocol[InputsT]):
-    """The user's wish what a loader's minibatches begin with."""
+class InputRequest(Protocol[InputsT]):
+    """The nodes or links that a user asks a loader for."""
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> InputsT:
         """Returns the inputs, checked; collective over ranks.
 
         Args:
-            graph: the graph.
-            times: the times of its nodes or edges if sampling is temporal.
+            graph: the sizes of the graph.
+            times: its times if sampling is temporal.
             names: whether the user names node types.
 
         Raises:
-            TypeError, ValueError, IndexError: the wish does not fit the graph.
+            TypeError, ValueError, IndexError: the request does not fit the graph.
         """
 
 
-# Node inputs ######################################################################################
+# Checked nodes ####################################################################################
 
 
 @dataclass(frozen=True, eq=False)
 class TypeInputs:
-    """The input nodes of one type.
+    """The input nodes of one type."""
 
-    Attributes:
-        name: the node type.
-        node: [n] int64 node ids.
-        input_id: [n] int64; None for the positions in ``node``.
-        time: [n] int64, the times that the user gave; None if there are none.
-    """
-
-    name: str
-    node: Tensor
-    input_id: Tensor | None = None
-    time: Tensor | None = None
+    name: str  # the node type
+    node: Tensor  # [n] int64 node ids
+    input_id: Tensor | None = None  # [n] int64; None for the positions in ``node``
+    time: Tensor | None = None  # [n] int64, the times that the user gave; None if there are none
 
     def __len__(self) -> int:
         return self.node.numel()
 
     def ids(self, at: Tensor) -> Tensor:
-        """Returns what ``input_id`` of a batch holds for some positions."""
+        """Returns ``input_id`` of a batch for some positions."""
         return at if self.input_id is None else self.input_id[at]
 
 
 class NodeInputs:
-    """The input nodes of a loader: those of one type after those of the other.
+    """The input nodes of a loader, one type after the other.
 
     Args:
-        schema: the schema of the graph.
         parts: the input nodes by type, in the user's order. All have times or none.
         times: the nodes' own times, which seeds have where the user gives none; None if sampling is
             not temporal.
-        names: whether the user names node types.
     """
 
     excluding = False
@@ -270,14 +171,12 @@ class NodeInputs:
 
     @property
     def info(self) -> SampleInfo:
-        """The entries of PyG batches that are about the seeds."""
         return SeedInfo([part.name for part in self.parts])
 
     def __len__(self) -> int:
         return len(self._places)
 
     def take(self, item: WorkItem, seed: int) -> list[StepInputs]:  # noqa: ARG002
-        """Returns the inputs of each minibatch; see `Inputs`."""
         return [self.step(step) for step in item.steps]
 
     def step(self, step: SeedStep) -> StepInputs:
@@ -297,12 +196,11 @@ class NodeInputs:
 
     @property
     def owned_by(self) -> list[OwnerNodes]:
-        """The input nodes themselves."""
         return [OwnerNodes(part.name, part.node) for part in self.parts]
 
     @property
     def untimed(self) -> dict[Group, Tensor]:
-        """The input nodes that the user gave no times for, by group."""
+        """The input nodes without times of their user, by group."""
         groups = self._schema.node_groups
         parts = zip(self.types, self.parts, strict=True)
         return {groups[number]: part.node for number, part in parts if part.time is None}
@@ -320,7 +218,7 @@ class NodeInputs:
     def for_pyg(self) -> dict[str, Any]:
         """Returns the arguments of PyG's `NodeLoader` that describe the input nodes.
 
-        PyG knows seeds of one type only. Those of several stand there under the first one's name.
+        PyG knows seeds of one type only. Seeds of several types go under the first one's name.
         """
         first, nodes = self.parts[0], self.node
         given = [part.time for part in self.parts if part.time is not None]
@@ -331,7 +229,6 @@ class NodeInputs:
         }
 
     def settings(self) -> dict[str, Any]:
-        """Returns what tells these input nodes from others; JSON can hold it."""
         found: dict[str, Any] = {
             "num_seeds": len(self),
             "seeds_digest": digest_text(minibatch_key(self.node.contiguous())),
@@ -352,40 +249,29 @@ class NodeInputs:
         )
 
 
-# Input nodes ######################################################################################
+# Nodes of the user ################################################################################
 
 
 @dataclass(frozen=True, eq=False)
-class InputRequest:
-    """The user's input nodes, as given to the loader.
+class NodeRequest:
+    """The nodes that a user gave, unchecked."""
 
-    Attributes:
-        nodes: ``input_nodes``.
-        ids: ``input_id``, or None.
-        times: ``input_time``, or None.
-    """
-
-    nodes: Any
-    ids: Any = None
-    times: Any = None
+    nodes: Any  # ``input_nodes``
+    ids: Any = None  # ``input_id``, or None
+    times: Any = None  # ``input_time``, or None
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> NodeInputs:
-        """Returns the input nodes, checked; see `InputsRequest`."""
         if names is Names.TYPES:
             return typed_inputs(self, graph.schema, graph.num_nodes, times)
         return untyped_inputs(self, graph.schema, graph.num_nodes[0], times)
 
 
 def untyped_inputs(
-    request: InputRequest, schema: Schema, num_nodes: int, times: GraphTimes | None = None
+    request: NodeRequest, schema: Schema, num_nodes: int, times: GraphTimes | None = None
 ) -> NodeInputs:
     """Returns the input nodes of a homogeneous graph.
 
-    Args:
-        request: nodes are None for all, a mask or ids.
-        schema: the schema of the graph.
-        num_nodes: the number of nodes.
-        times: the nodes' own times if sampling is temporal.
+    ``request``: nodes are None for all, a mask or ids.
 
     Raises:
         TypeError, ValueError, IndexError: no node ids, or ids outside the graph.
@@ -401,16 +287,12 @@ def untyped_inputs(
 
 
 def typed_inputs(
-    request: InputRequest, schema: Schema, num_nodes: Sequence[int], times: GraphTimes | None = None
+    request: NodeRequest, schema: Schema, num_nodes: Sequence[int], times: GraphTimes | None = None
 ) -> NodeInputs:
     """Returns the input nodes of a graph with named node types.
 
-    Args:
-        request: nodes are "type", ("type", None | mask | ids), or a dict of such by type; ids and
-            times of a dict are dicts as well.
-        schema: the schema of the graph.
-        num_nodes: the number of nodes of each type.
-        times: the nodes' own times if sampling is temporal.
+    ``request``: nodes are "type", ("type", None | mask | ids), or a dict of such by type; ids and
+    times of a dict are dicts as well.
 
     Raises:
         TypeError, ValueError, IndexError: another form, an unknown type, or ids outside the graph.
@@ -467,7 +349,6 @@ def _described(nodes: Any) -> str:
 
 
 def _by_type(name: str, given: Any, by_type: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns an argument that goes with a dict of input nodes, by type."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -507,7 +388,7 @@ def _aligned(name: str, values: Tensor, count: int, what: str) -> Tensor:
 def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
     """Returns node ids, and ``input_id`` if it does not hold positions.
 
-    A mask's are the node ids, as PyG has it.
+    For a mask ``input_id`` holds the node ids, as PyG has it.
     """
     nodes = given if isinstance(given, Tensor) else torch.as_tensor(given)
     if nodes.numel() == 0 and nodes.dtype.is_floating_point:
@@ -527,3 +408,57 @@ def _node_ids(what: str, given: Any, num_nodes: int) -> tuple[Tensor, Tensor | N
     check_vector(what, ids)
     check_range(what, ids, num_nodes)
     return ids, None
+
+
+# Positions ########################################################################################
+
+
+class Places:
+    """The positions of inputs of several types, one type after the other."""
+
+    def __init__(self, parts: Sequence[Sized]) -> None:
+        self._ends = torch.tensor([0, *map(len, parts)]).cumsum(0)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def within(self, positions: Tensor) -> list[Tensor]:
+        """Returns the positions [n] within each type's inputs, in their order.
+
+        Raises:
+            IndexError: there is no such position.
+        """
+        check_range("the minibatch", positions, len(self), "positions of the loader's inputs")
+        parts = self._ends.numel() - 1
+        if parts == 1:
+            return [positions]
+        number = self.parts_of(positions)
+        return [positions[number == one] - self._ends[one] for one in range(parts)]
+
+    def parts_of(self, positions: Tensor) -> Tensor:
+        """Returns the number of the part that each position belongs to, [n] int64."""
+        return torch.searchsorted(self._ends[1:], positions, right=True)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnPositions:
+    """The positions of this rank's edges among all edges of their relation."""
+
+    position: Tensor  # [m] int64, ascending
+    total: int  # the number of all links
+    sum: int  # the sum of the digests of all links; see `links_sum`
+
+    def column(self, at: Tensor) -> Tensor:
+        """Returns which of this rank's links are at some positions.
+
+        Raises:
+            IndexError: a link is an edge of another rank.
+        """
+        column = torch.searchsorted(self.position, at)
+        found = torch.cat([self.position, torch.tensor([-1])])[column] == at
+        if not bool(found.all()):
+            raise IndexError(
+                f"link {int(at[~found][0])} is an edge of another rank, the owner of its target: give "
+                f"positions of this rank's own edges, or edge_label_index on every rank"
+            )
+        return column

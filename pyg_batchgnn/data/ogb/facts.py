@@ -30,35 +30,22 @@ class StoredLinks(enum.Enum):
 
 @dataclass(frozen=True)
 class OgbTable:
-    """One OGB data set.
+    """One OGB data set."""
 
-    Attributes:
-        name: OGB's name.
-        num_classes: number of classes C.
-        split: name of OGB's split, a folder under split/.
-        layout: CSV or binary.
-        edges: which directions the raw file holds.
-        url: archive to download.
-        archive_folder: folder inside the archive.
-        links: the form of the splits of a data set of links; None for a data set of nodes.
-        of_nodes: further files of node attributes, of whole numbers.
-        of_edges: further files of edge attributes, of whole numbers.
-    """
-
-    name: str
-    num_classes: int
-    split: str
-    layout: RawLayout
-    edges: StoredEdges
-    url: str
-    archive_folder: str
+    name: str  # OGB's name
+    num_classes: int  # number of classes C
+    split: str  # name of OGB's split, a folder under split/
+    layout: RawLayout  # CSV or binary
+    edges: StoredEdges  # which directions the raw file holds
+    url: str  # archive to download
+    archive_folder: str  # folder inside the archive
+    #: the form of the splits of a data set of links; None for a data set of nodes
     links: StoredLinks | None = None
-    of_nodes: tuple[str, ...] = ()
-    of_edges: tuple[str, ...] = ()
+    of_nodes: tuple[str, ...] = ()  # further files of node attributes, of whole numbers
+    of_edges: tuple[str, ...] = ()  # further files of edge attributes, of whole numbers
 
     @property
     def folder(self) -> str:
-        """The folder name that OGB gives the data set on disk."""
         return self.name.replace("-", "_")
 
 

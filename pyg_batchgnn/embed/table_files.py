@@ -1,4 +1,4 @@
-"""Reads tables from a folder, for any number of ranks."""
+"""Tables in files: saved and loaded by any number of ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,228 @@ from pyg_batchgnn.data.files import (
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.partition import with_files
 
-# Whole ############################################################################################
+# Loading ##########################################################################################
+
+
+#: Rows that are copied at once.
+_ROWS = 1 << 16
+
+
+def load_tables(tables: Sequence[EmbeddingTable], folder: str | Path, comm: Communicator) -> int:
+    """Reads this rank's rows from a folder that any number of ranks wrote. Collective.
+
+    Returns:
+        The number of steps that the optimizer had made.
+
+    Raises:
+        DatasetError: on every rank, where a file is damaged or missing, or of other tables.
+        AgreementError: ranks read different folders.
+    """
+    path = Path(folder).expanduser()
+    meta = with_files(comm, lambda: _checked(EmbeddingMeta.read(path), tables, path))
+    comm.check_agreement({"columns": dict(meta.columns), "steps": meta.steps, "parts": meta.parts})
+    with_files(comm, lambda: _Reader(path, meta).read_all(tables))
+    return meta.steps
+
+
+def _checked(meta: EmbeddingMeta, tables: Sequence[EmbeddingTable], path: Path) -> EmbeddingMeta:
+    columns = {str(table.group.name): table.columns for table in tables}
+    if columns != meta.columns:
+        fact = f"holds tables of {dict(meta.columns)} columns by type, but here they have {columns}"
+        raise broken(path, "columns", fact, OTHER)
+    held = len(tables[0].state)
+    if held and held != meta.state:
+        fact = f"holds {meta.state} numbers beside each weight, but the optimizer here keeps {held}"
+        raise broken(
+            path, "state", fact, "make the optimizer with the rule that the tables were trained with"
+        )
+    return meta
+
+
+class _Reader:
+    def __init__(self, path: Path, meta: EmbeddingMeta) -> None:
+        self._path, self._meta = path, meta
+
+    def read_all(self, tables: Sequence[EmbeddingTable]) -> None:
+        for table in tables:
+            if not table.state:
+                table.state = tuple(torch.empty_like(table.weight) for _ in range(self._meta.state))
+            frozen = torch.zeros(len(table.node), dtype=torch.bool)
+            found = sum(self._part(table, number, frozen) for number in range(self._meta.parts))
+            if found != len(table.node):
+                fact = f"has rows for {found} of the {len(table.node)} nodes that this rank holds"
+                raise broken(self._path, str(table.group.name), fact, "give the tables of this graph")
+            table.frozen = frozen if bool(frozen.any()) else None
+
+    def _part(self, table: EmbeddingTable, number: int, frozen: Tensor) -> int:
+        """Copies the rows that a saved part shares with this rank, and returns their number."""
+        node = self._array(table, number, "node")
+        assert node is not None
+        here, there = _common(table.node, node)
+        columns = {"weight": table.weight, "frozen": frozen}
+        columns |= {f"state{at}": state for at, state in enumerate(table.state)}
+        for name, column in columns.items():
+            saved = self._array(table, number, name)
+            if saved is None:
+                continue
+            shape = [len(node), *column.shape[1:]]
+            if list(saved.shape) != shape or saved.dtype != column.dtype:
+                fact = f"is {saved.dtype} {list(saved.shape)}, expected {column.dtype} {shape}"
+                raise broken(self._path, f"{part_name(number)}/{name}", fact, REMEDY)
+            for to, source in zip(here.split(_ROWS), there.split(_ROWS), strict=True):
+                column[to] = saved[source]
+        return len(here)
+
+    def _array(self, table: EmbeddingTable, number: int, name: str) -> Tensor | None:
+        array = f"{part_name(number)}/{attribute_array(table.group, name)}"
+        promise = self._meta.arrays.get(array)
+        if promise is None:
+            if name == "frozen":
+                return None
+            raise broken(self._path / META_FILE, array, "is not among the arrays", REMEDY)
+        return map_tensor(self._path / f"{array}.npy", array, promise)
+
+
+def _common(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the positions of the ids that two vectors share, in each of them."""
+    if torch.equal(own, theirs):
+        return torch.arange(len(own)), torch.arange(len(own))
+    ascending, order = own.sort()
+    place = torch.searchsorted(ascending, theirs)
+    hit = (place < len(own)).nonzero().view(-1)
+    hit = hit[ascending[place[hit]] == theirs[hit]]
+    return order[place[hit]], hit
+
+
+# Saving ###########################################################################################
+
+
+def save_tables(
+    tables: Sequence[EmbeddingTable],
+    num_nodes: Sequence[int],
+    steps: int,
+    folder: str | Path,
+    comm: Communicator,
+) -> Path:
+    """Writes the rows of all ranks to a new folder. Collective.
+
+    Args:
+        num_nodes: by table, the number of rows over all ranks.
+        steps: the number of steps that the optimizer has made.
+
+    Raises:
+        DatasetError: on every rank, if the folder exists or one of them cannot write.
+    """
+    path = Path(folder).expanduser()
+    temporary = path.with_name(f".{path.name}.partial")
+
+    def begin() -> None:
+        if comm.rank:
+            return
+        if path.exists():
+            raise DatasetError(f"{path}: exists already; remove it or choose another folder")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+
+    def end() -> None:
+        if comm.rank:
+            return
+        names = [str(table.group.name) for table in tables]
+        columns = {name: table.columns for name, table in zip(names, tables, strict=True)}
+        counts = dict(zip(names, num_nodes, strict=True))
+        EmbeddingMeta(columns, counts, len(tables[0].state), steps, comm.size, arrays).write(temporary)
+        sync_file(temporary / META_FILE)
+        sync_folder(temporary)
+        rename_whole(temporary, path)
+
+    try:
+        with_files(comm, begin)
+        promises = with_files(comm, lambda: dict(_write(tables, temporary, comm.rank)))
+        said = comm.all_gather_json({name: promise.to_json() for name, promise in promises.items()})
+        arrays = {name: ArrayPromise.from_json(one) for theirs in said for name, one in theirs.items()}
+        with_files(comm, end)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return path
+
+
+def _write(tables: Sequence[EmbeddingTable], folder: Path, rank: int) -> Iterator[tuple[str, ArrayPromise]]:
+    own = folder / part_name(rank)
+    for table in tables:
+        columns = {"node": table.node, "weight": table.weight}
+        columns |= {f"state{number}": state for number, state in enumerate(table.state)}
+        if table.frozen is not None:
+            columns["frozen"] = table.frozen
+        for name, column in columns.items():
+            array = attribute_array(table.group, name)
+            file = own / f"{array}.npy"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            yield f"{own.name}/{array}", write_tensor(file, column)
+    sync_tree(own)
+
+
+# META.json ########################################################################################
+
+# META.json of a folder of tables.
+#
+# A folder has META.json, and for each part its nodes, its rows and what lies beside the rows.
+# Every rank writes its own rows. Any number of ranks, under any partition of the graph, reads
+# them: rows are found by the original ids of their nodes.
+
+
+REMEDY = "restore the file or save the tables again"
+VERSION = 1
+FORMAT = MetaFormat("pyg_batchgnn.embedding", (VERSION,), "Embedding.save", REMEDY)
+OTHER = "give a folder that Embedding.save wrote for tables of these node types"
+
+
+def part_name(number: int) -> str:
+    return f"part-{number:05}"
+
+
+@dataclass(frozen=True)
+class EmbeddingMeta:
+    """The contents of META.json."""
+
+    columns: Mapping[str, int]  # the number of columns of each table, by node type
+    num_nodes: Mapping[str, int]  # the number of rows of each table, over all parts
+    state: int  # how many numbers lie beside each weight
+    steps: int  # the number of steps that the optimizer had made
+    parts: int  # the number of parts
+    arrays: Mapping[str, ArrayPromise]  # what is promised of each array, by part and name
+
+    def write(self, folder: Path) -> None:
+        content = {
+            "columns": dict(self.columns),
+            "num_nodes": dict(self.num_nodes),
+            "state": self.state,
+            "steps": self.steps,
+            "parts": self.parts,
+        }
+        FORMAT.write(folder, VERSION, content, self.arrays)
+
+    @classmethod
+    def read(cls, folder: Path) -> EmbeddingMeta:
+        """Reads and checks META.json.
+
+        Raises:
+            DatasetNotFoundError: no such file.
+            DatasetError: damaged, or of another format or version.
+        """
+        content, _ = FORMAT.read(folder)
+        with FORMAT.parsing(folder):
+            return cls(
+                columns={str(name): int(count) for name, count in content["columns"].items()},
+                num_nodes={str(name): int(count) for name, count in content["num_nodes"].items()},
+                state=int(content["state"]),
+                steps=int(content["steps"]),
+                parts=int(content["parts"]),
+                arrays=promises(content["arrays"]),
+            )
+
+
+# One file for all rows ############################################################################
 
 
 #: Bytes of rows that the first rank receives at once.
@@ -41,7 +262,7 @@ _HEADER = Header(MessageKind.EMBEDDINGS)
 
 
 def export_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communicator) -> None:
-    """Writes the rows of all nodes of a type, in the order of original ids, to a new file.
+    """Writes the rows of all nodes of a type to a new file, in the order of original ids.
     Collective.
 
     The first rank receives them in pieces and writes. Only its file system matters.
@@ -101,246 +322,3 @@ def read_table(table: EmbeddingTable, num_nodes: int, path: Path, comm: Communic
             begin += len(node)
 
     with_files(comm, read)
-
-
-# Folder meta ######################################################################################
-
-# META.json of a folder of tables.
-#
-# A folder has META.json, and for each part its nodes, its rows and what lies beside the rows.
-# Every rank writes its own rows. Any number of ranks, under any partition of the graph, reads
-# them: rows are found by the original ids of their nodes.
-
-
-REMEDY = "restore the file or save the tables again"
-VERSION = 1
-FORMAT = MetaFormat("pyg_batchgnn.embedding", (VERSION,), "Embedding.save", REMEDY)
-OTHER = "give a folder that Embedding.save wrote for tables of these node types"
-
-
-def part_name(number: int) -> str:
-    """Returns the name of the sub-folder of a part."""
-    return f"part-{number:05}"
-
-
-@dataclass(frozen=True)
-class EmbeddingMeta:
-    """The contents of META.json.
-
-    Attributes:
-        columns: the number of columns of each table, by node type.
-        num_nodes: the number of rows of each table, over all parts.
-        state: how many numbers lie beside each weight.
-        steps: the number of steps that the optimizer had made.
-        parts: the number of parts.
-        arrays: what is promised of each array, by part and name.
-    """
-
-    columns: Mapping[str, int]
-    num_nodes: Mapping[str, int]
-    state: int
-    steps: int
-    parts: int
-    arrays: Mapping[str, ArrayPromise]
-
-    def write(self, folder: Path) -> None:
-        """Writes META.json."""
-        content = {
-            "columns": dict(self.columns),
-            "num_nodes": dict(self.num_nodes),
-            "state": self.state,
-            "steps": self.steps,
-            "parts": self.parts,
-        }
-        FORMAT.write(folder, VERSION, content, self.arrays)
-
-    @classmethod
-    def read(cls, folder: Path) -> EmbeddingMeta:
-        """Reads and checks META.json.
-
-        Raises:
-            DatasetNotFoundError: no such file.
-            DatasetError: damaged, or of another format or version.
-        """
-        content, _ = FORMAT.read(folder)
-        with FORMAT.parsing(folder):
-            return cls(
-                columns={str(name): int(count) for name, count in content["columns"].items()},
-                num_nodes={str(name): int(count) for name, count in content["num_nodes"].items()},
-                state=int(content["state"]),
-                steps=int(content["steps"]),
-                parts=int(content["parts"]),
-                arrays=promises(content["arrays"]),
-            )
-
-
-# Load #############################################################################################
-
-
-#: Rows that are copied at once.
-_ROWS = 1 << 16
-
-
-def load_tables(tables: Sequence[EmbeddingTable], folder: str | Path, comm: Communicator) -> int:
-    """Reads this rank's rows from a folder that any number of ranks wrote. Collective.
-
-    Args:
-        tables: this rank's; written to.
-        folder: the same on every rank.
-        comm: of all ranks.
-
-    Returns:
-        The number of steps that the optimizer had made.
-
-    Raises:
-        DatasetError: on every rank, where a file is damaged or missing, or of other tables.
-        AgreementError: ranks read different folders.
-    """
-    path = Path(folder).expanduser()
-    meta = with_files(comm, lambda: _checked(EmbeddingMeta.read(path), tables, path))
-    comm.check_agreement({"columns": dict(meta.columns), "steps": meta.steps, "parts": meta.parts})
-    with_files(comm, lambda: _Reader(path, meta).read_all(tables))
-    return meta.steps
-
-
-def _checked(meta: EmbeddingMeta, tables: Sequence[EmbeddingTable], path: Path) -> EmbeddingMeta:
-    columns = {str(table.group.name): table.columns for table in tables}
-    if columns != meta.columns:
-        fact = f"holds tables of {dict(meta.columns)} columns by type, but here they have {columns}"
-        raise broken(path, "columns", fact, OTHER)
-    held = len(tables[0].state)
-    if held and held != meta.state:
-        fact = f"holds {meta.state} numbers beside each weight, but the optimizer here keeps {held}"
-        raise broken(
-            path, "state", fact, "make the optimizer with the rule that the tables were trained with"
-        )
-    return meta
-
-
-class _Reader:
-    """Reads the saved parts, one after the other."""
-
-    def __init__(self, path: Path, meta: EmbeddingMeta) -> None:
-        self._path, self._meta = path, meta
-
-    def read_all(self, tables: Sequence[EmbeddingTable]) -> None:
-        for table in tables:
-            if not table.state:
-                table.state = tuple(torch.empty_like(table.weight) for _ in range(self._meta.state))
-            frozen = torch.zeros(len(table.node), dtype=torch.bool)
-            found = sum(self._part(table, number, frozen) for number in range(self._meta.parts))
-            if found != len(table.node):
-                fact = f"has rows for {found} of the {len(table.node)} nodes that this rank holds"
-                raise broken(self._path, str(table.group.name), fact, "give the tables of this graph")
-            table.frozen = frozen if bool(frozen.any()) else None
-
-    def _part(self, table: EmbeddingTable, number: int, frozen: Tensor) -> int:
-        """Copies what one saved part has of a rank's rows. Returns their number."""
-        node = self._array(table, number, "node")
-        assert node is not None
-        here, there = _common(table.node, node)
-        columns = {"weight": table.weight, "frozen": frozen}
-        columns |= {f"state{at}": state for at, state in enumerate(table.state)}
-        for name, column in columns.items():
-            saved = self._array(table, number, name)
-            if saved is None:
-                continue
-            shape = [len(node), *column.shape[1:]]
-            if list(saved.shape) != shape or saved.dtype != column.dtype:
-                fact = f"is {saved.dtype} {list(saved.shape)}, expected {column.dtype} {shape}"
-                raise broken(self._path, f"{part_name(number)}/{name}", fact, REMEDY)
-            for to, source in zip(here.split(_ROWS), there.split(_ROWS), strict=True):
-                column[to] = saved[source]
-        return len(here)
-
-    def _array(self, table: EmbeddingTable, number: int, name: str) -> Tensor | None:
-        """Maps an array; None if there are no frozen rows."""
-        array = f"{part_name(number)}/{attribute_array(table.group, name)}"
-        promise = self._meta.arrays.get(array)
-        if promise is None:
-            if name == "frozen":
-                return None
-            raise broken(self._path / META_FILE, array, "is not among the arrays", REMEDY)
-        return map_tensor(self._path / f"{array}.npy", array, promise)
-
-
-def _common(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the positions of the ids that two vectors have in common, in each of them."""
-    if torch.equal(own, theirs):
-        return torch.arange(len(own)), torch.arange(len(own))
-    ascending, order = own.sort()
-    place = torch.searchsorted(ascending, theirs)
-    hit = (place < len(own)).nonzero().view(-1)
-    hit = hit[ascending[place[hit]] == theirs[hit]]
-    return order[place[hit]], hit
-
-
-# Save #############################################################################################
-
-
-def save_tables(
-    tables: Sequence[EmbeddingTable],
-    num_nodes: Sequence[int],
-    steps: int,
-    folder: str | Path,
-    comm: Communicator,
-) -> Path:
-    """Writes the rows of all ranks to a new folder. Collective.
-
-    Args:
-        tables: this rank's.
-        num_nodes: by table, the number of rows over all ranks.
-        steps: the number of steps that the optimizer has made.
-        folder: the folder to make. All ranks must see the same file system.
-        comm: of all ranks.
-
-    Raises:
-        DatasetError: on every rank, if the folder exists or one of them cannot write.
-    """
-    path = Path(folder).expanduser()
-    temporary = path.with_name(f".{path.name}.partial")
-
-    def begin() -> None:
-        if comm.rank:
-            return
-        if path.exists():
-            raise DatasetError(f"{path}: exists already; remove it or choose another folder")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-
-    def end() -> None:
-        if comm.rank:
-            return
-        names = [str(table.group.name) for table in tables]
-        columns = {name: table.columns for name, table in zip(names, tables, strict=True)}
-        counts = dict(zip(names, num_nodes, strict=True))
-        EmbeddingMeta(columns, counts, len(tables[0].state), steps, comm.size, arrays).write(temporary)
-        sync_file(temporary / META_FILE)
-        sync_folder(temporary)
-        rename_whole(temporary, path)
-
-    try:
-        with_files(comm, begin)
-        promises = with_files(comm, lambda: dict(_write(tables, temporary, comm.rank)))
-        said = comm.all_gather_json({name: promise.to_json() for name, promise in promises.items()})
-        arrays = {name: ArrayPromise.from_json(one) for theirs in said for name, one in theirs.items()}
-        with_files(comm, end)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return path
-
-
-def _write(tables: Sequence[EmbeddingTable], folder: Path, rank: int) -> Iterator[tuple[str, ArrayPromise]]:
-    own = folder / part_name(rank)
-    for table in tables:
-        columns = {"node": table.node, "weight": table.weight}
-        columns |= {f"state{number}": state for number, state in enumerate(table.state)}
-        if table.frozen is not None:
-            columns["frozen"] = table.frozen
-        for name, column in columns.items():
-            array = attribute_array(table.group, name)
-            file = own / f"{array}.npy"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            yield f"{own.name}/{array}", write_tensor(file, column)
-    sync_tree(own)

@@ -22,73 +22,49 @@ WantedRows = Sequence[Tensor]
 
 @dataclass(frozen=True, eq=False)
 class TablePlan:
-    """The rows of one table that a step reads and changes.
+    """The rows of one table that a step reads and changes."""
 
-    Attributes:
-        source: [N] int64, by node of this rank's minibatch: i for row i of this rank's table, ~i
-            for row i of those that come from other ranks, by rank.
-        asked: by rank, the number of rows that come from it.
-        sent_ptr: [sum(asked) + 1] int64, where the nodes of each such row begin in ``sent``; None
-            if each row has one node.
-        sent: [.] int64, the nodes of each row that comes from another rank. Their gradients go
-            back.
-        served: [S] int64, the rows of this rank that go to other ranks, by rank.
-        served_counts: by rank, the number of rows that go to it.
-        changes: the rows of this rank that any rank reads, and so may change.
-    """
-
+    #: [N] int64, by node of this rank's minibatch: i for row i of this rank's table, ~i for row i
+    #: of those that come from other ranks, by rank
     source: Tensor
-    asked: list[int]
+    asked: list[int]  # by rank, the number of rows that come from it
+    #: [sum(asked) + 1] int64, where the nodes of each such row begin in ``sent``; None if each row
+    #: has one node
     sent_ptr: Tensor | None
-    sent: Tensor
-    served: Tensor
-    served_counts: list[int]
-    changes: ops.RowChanges
+    sent: Tensor  # [.] int64, the nodes of each row that comes from another rank. Their gradients go back.
+    served: Tensor  # [S] int64, the rows of this rank that go to other ranks, by rank
+    served_counts: list[int]  # by rank, the number of rows that go to it
+    changes: ops.RowChanges  # the rows of this rank that any rank reads, and so may change
 
 
 @dataclass(frozen=True, eq=False)
 class StepPlan:
-    """The rows that a step reads and changes.
+    """The rows that a step reads and changes."""
 
-    Attributes:
-        header: the epoch, the macrobatch and the number of the step in it.
-        tables: by table.
-    """
-
-    header: Header
-    tables: list[TablePlan]
+    header: Header  # the epoch, the macrobatch and the number of the step in it
+    tables: list[TablePlan]  # by table
 
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """The rows of one table that a minibatch needs.
+    """The rows of one table that a minibatch needs."""
 
-    Attributes:
-        unique: [U] int64, their internal ids, ascending.
-        place: [N] int64, the position of each node's row in ``unique``.
-        ends: [R] where the rows of each rank end in ``unique``.
-    """
-
-    unique: Tensor
-    place: Tensor
-    ends: list[int]
+    unique: Tensor  # [U] int64, their internal ids, ascending
+    place: Tensor  # [N] int64, the position of each node's row in ``unique``
+    ends: list[int]  # [R] where the rows of each rank end in ``unique``
 
     def of(self, rank: int) -> slice:
-        """Returns the positions of a rank's rows."""
         return slice(self.ends[rank - 1] if rank else 0, self.ends[rank])
 
     @property
     def counts(self) -> list[int]:
-        """The number of rows of each rank."""
         return [end - begin for begin, end in zip([0, *self.ends], self.ends, strict=False)]
 
 
 class StepPlanner:
     """Plans the steps of macrobatches.
 
-    Args:
-        owners: the owners of all rows.
-        node_types: the numbers of the node types that have a table.
+    ``node_types``: the numbers of the node types that have a table.
     """
 
     def __init__(self, owners: NodeOwners, node_types: Sequence[int]) -> None:
@@ -102,8 +78,6 @@ class StepPlanner:
 
         Args:
             minibatches: what each minibatch needs, as many on every rank.
-            header: the position of the macrobatch.
-            comm: of all ranks; None in one process, where nothing is exchanged.
         """
         asked = [[self._ask(wanted[number], number) for number in self._types] for wanted in minibatches]
         served = self._exchange(asked, header, comm)
@@ -126,7 +100,7 @@ class StepPlanner:
     def _exchange(
         self, asked: Sequence[Sequence[_Asked]], header: Header, comm: Communicator | None
     ) -> list[list[list[Tensor]]]:
-        """Returns by minibatch, table and rank which rows of this rank are read there."""
+        """Returns the rows of this rank that are read, by minibatch, table and reading rank."""
         none = torch.empty(0, dtype=torch.int64)
         own, ranks = self._owners.rank, range(self._owners.book.parts)
         if comm is None:
@@ -143,8 +117,9 @@ class StepPlanner:
         ]
 
     def _message(self, asked: Sequence[_Asked], rank: int) -> Tensor:
-        """Returns the number of rows of each minibatch and table, then the rows as the owner counts
-        them; nothing if there are none."""
+        """Returns the sizes of the lists, then the rows as their owner counts them; empty if
+        none.
+        """
         counts = [one.counts[rank] for one in asked]
         if not any(counts):
             return torch.empty(0, dtype=self._wire)
@@ -153,7 +128,6 @@ class StepPlanner:
         return torch.cat([torch.tensor(counts, dtype=self._wire), *(row.to(self._wire) for row in rows)])
 
     def _read(self, message: Tensor, lists: int) -> list[Tensor]:
-        """Returns the lists of rows of a message."""
         if not message.numel():
             return [torch.empty(0, dtype=torch.int64)] * lists
         counts = message[:lists].tolist()
