@@ -229,14 +229,12 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         return self._product(self._aggregate(given, edge_weight, dtype))
 
     def _product(self, aggregated: Rows) -> Terms:
-        """Returns the product of the aggregates with bias."""
         return Terms((RowProduct(aggregated, self.lin.weight),), bias=self.bias)
 
     def _refuse_pair(self) -> ValueError:
         return refuse(self, "separate rows of sources and targets", "take SAGEConv for bipartite graphs")
 
     def _known(self, x: Aggregated, edge_weight: Tensor | None) -> Rows:
-        """Returns aggregates that were computed in advance with the degrees of the whole graph."""
         if edge_weight is not None or not self.normalize or not self.add_self_loops:
             raise refuse_aggregated(self, "they are normalised, without edge weights and with self loops")
         neighbours = x.of(self, "symmetric")

@@ -91,7 +91,6 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
         return self._terms(self._sums(given, None))
 
     def _terms(self, sums: Tensor) -> Terms:
-        """Applies the module to the sums."""
         module = self.get_submodule("nn")
         if not is_watched(module) and isinstance(module, NativePerceptron):
             return module.terms(sums)
@@ -100,7 +99,6 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
     def _finish(
         self, sums: Tensor, norm: BatchNorm | NormOnRead | None, update: Update | None, graph: LayerGraph
     ) -> Tensor | NormedRows:
-        """Applies the module to the sums, then normalisation and update."""
         if norm is None:
             return total([self._terms(sums)], None, graph, update, self.training)
         out: Tensor | NormedRows = self.nn(sums, norm)
@@ -110,12 +108,10 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
         return total([Terms(values=out)], None, graph, update, self.training)
 
     def _dtype(self) -> torch.dtype:
-        """Returns the dtype in which the module computes."""
         parameter = next((one for one in self.nn.parameters() if one.is_floating_point()), self.eps)
         return ops.compute_dtype(parameter)
 
     def _known(self, x: Aggregated) -> Tensor:
-        """Returns what `_sums` would, from aggregates that were computed in advance."""
         neighbours, own, dtype = x.of(self, "sum"), x.own_of(self), self._dtype()
         check_input(neighbours, own.size(1), dtype, "aggregates")
         table, row = (own.table, own.row) if isinstance(own, RowView) else (own, None)
@@ -257,7 +253,6 @@ class NativePerceptron(Perceptron):
         return Terms((product,), bias=last.bias)
 
     def _inner(self, input: Tensor, is_normed: bool) -> _Inner:
-        """Computes the first product with normalisation and activation."""
         first, norm = self.lins[0], self.norms[0]
         assert isinstance(first, Linear)
         if type(self.act) is torch.nn.ReLU and not is_watched(self.act):

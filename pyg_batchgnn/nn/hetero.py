@@ -209,19 +209,12 @@ def terms_by_type(
 
 
 def _rows_of(graph: LayerGraph, edges: TypedEdges, name: str) -> LayerRows:
-    """Returns the rows of a type whose own rows are not known."""
     return LayerRows(graph.num_targets, 0) if isinstance(edges, WholeGraphEdges) else edges.rows(name)
 
 
 def _input(
     relation: Relation, graph: LayerGraph, rows: Mapping[str, NodeRows], x: Mapping[str, Rows]
 ) -> ConvInput:
-    """Returns the rows and edges of a relation.
-
-    Raises:
-        KeyError: there are no rows of its sources.
-        ValueError: there are fewer rows than the layer reads.
-    """
     source, _, target = relation
     if source not in rows:
         raise KeyError(f"relation {relation} reads rows of {source!r}, but x_dict has only {sorted(x)}")
@@ -235,7 +228,6 @@ def _input(
 
 
 def _terms(conv: Any, given: ConvInput, values: Mapping[str, Tensor], relation: Relation) -> Terms:
-    """Returns the terms of a relation."""
     for name in values:
         if name != conv.edge_values:
             raise TypeError(f"the {layer_name(conv)} of {relation} takes no {name}_dict; leave it out")
@@ -324,14 +316,12 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
         return terms.joined(partial(group, aggr=self.aggr), update, self.training)
 
     def _edge_values(self, given: Mapping[str, Mapping[Relation, Tensor]]) -> dict[str, Any]:
-        """Returns values of edges by the names of the convolutions' arguments."""
         for name in given:
             if not name.endswith("_dict"):
                 raise ValueError(f"keyword arguments end with '_dict', got {name!r}; give {name}_dict")
         return {name.removesuffix("_dict"): values for name, values in given.items()}
 
     def _positional(self, given: Mapping[Relation, Tensor]) -> EdgeValues:
-        """Returns values of edges that came without a name."""
         values: dict[str, dict[Relation, Tensor]] = {}
         for relation, one in given.items():
             if relation not in self.convs:

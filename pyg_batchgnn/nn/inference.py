@@ -141,15 +141,6 @@ def _infer_steps(
     keep: int,
     inputs: ComputeInputs | None,
 ) -> list[dict[str, Tensor]]:
-    """Computes the first layers of a model, as `infer_layers` does.
-
-    Args:
-        steps: the layers to compute, possibly none.
-        relations: the relations that each layer of the model reads.
-        nodes: the nodes that this process owns.
-        keep: the number of tables to return.
-        inputs: computes the input of the first layer.
-    """
     readable = _inputs(nodes, relations[0], inputs)
     kept = [_own(readable, nodes)]
     for number, (step, read) in enumerate(zip(steps, relations, strict=False), 1):
@@ -209,7 +200,6 @@ def _by_rows(
     nodes: OwnedNodes,
     inputs: ComputeInputs,
 ) -> ReadableRows:
-    """Applies ``inputs`` to the rows of a type, some rows at a time."""
     made, begin = None, 0
     for chunk in rows[nodes.rank].split(_CHUNK):
         found = inputs({name: chunk})[name]
@@ -315,7 +305,6 @@ def infer_model(model: BasicGNN, nodes: OwnedNodes, compute: ComputeLayer) -> La
 
 
 def _only_relation(schema: Schema) -> Relation:
-    """Returns the only relation of a graph of one node type."""
     if not schema.is_plain:
         raise ValueError(
             f"the model is for one node type and one relation, but the graph has the node types "

@@ -182,7 +182,6 @@ class LayerEnd:
         return isinstance(inside, BatchNorm) or is_row_wise_norm(self.norm)
 
     def _by_modules(self, x: Tensor, act: Callable[[Tensor], Tensor] | None) -> Tensor:
-        """Applies normalisation and activation, each as a module."""
         steps: list[Callable[[Tensor], Tensor]] = [self.norm] if act is None else [self.norm, act]
         for step in reversed(steps) if self.act_first else steps:
             x = step(x)

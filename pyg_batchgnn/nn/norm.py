@@ -145,7 +145,6 @@ class BatchNorm(torch.nn.BatchNorm1d):
         return many and not watched and ops.current_products() == "native"
 
     def _takes_own(self, input: Tensor) -> bool:
-        """Returns whether the input is normalised by its own statistics."""
         return (self.training or self.running_mean is None) and input.size(0) > 1
 
     @torch.no_grad()

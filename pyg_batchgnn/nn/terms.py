@@ -145,7 +145,6 @@ def total(
 
 
 def _multiplied(products: Sequence[RowProduct], bias: Tensor | None, rows: int, **arguments: Any) -> Tensor:
-    """Returns the sum of products of the same number of groups."""
     return ops.linear(
         [one.rows for one in products],
         [one.weight for one in products],
@@ -158,7 +157,6 @@ def _multiplied(products: Sequence[RowProduct], bias: Tensor | None, rows: int, 
 
 
 def _sum(values: Sequence[Tensor]) -> Tensor:
-    """Returns the sum of matrices, in memory that is reused."""
     if len(values) == 1:
         return values[0]
     result: Tensor = _Sum.apply(*values)

@@ -480,11 +480,6 @@ class WithTargets(NamedTuple):
 
 
 class _AggregateWithTargets(torch.autograd.Function):
-    """`aggregate` and the first rows.
-
-    Their two gradients are added while the rows are written.
-    """
-
     @staticmethod
     def forward(
         ctx: Any,

@@ -40,7 +40,6 @@ class LineTable:
         )
 
     def __len__(self) -> int:
-        """Returns the number of lines in use."""
         return int(self._arrays[3][2])
 
     @property

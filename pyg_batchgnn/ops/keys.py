@@ -71,7 +71,6 @@ def _wrapped(word: Word) -> Word:
 
 
 def _shifted(word: Word, bits: int) -> Word:
-    """Shifts a word to the right and brings in zeros."""
     return (word >> bits) & (MASK64 >> bits)
 
 

@@ -39,7 +39,6 @@ def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _depends_on(ctx: Any, grads: Sequence[Any]) -> list[Tensor]:
-    """Returns the tensors with a gradient that a backward pass read."""
     read = (*grads, *getattr(ctx, "saved_tensors", ()), *getattr(ctx, "leaves", ()))
     return [one for one in read if isinstance(one, Tensor) and one.requires_grad]
 

@@ -354,7 +354,6 @@ def _check_weights(weights: Sequence[Tensor], bias: Tensor | None, dtype: torch.
 def _checked_input(
     table: Tensor, row: Tensor | None, weight: Tensor, num_rows: int, groups: int, dtype: torch.dtype
 ) -> Tensor:
-    """Returns the table, or a copy of it with contiguous rows."""
     check_on_cpu("inputs", table)
     if table.dim() != 2:
         raise ValueError(f"inputs must be [N, K], got {list(table.shape)}")

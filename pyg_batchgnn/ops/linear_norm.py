@@ -175,7 +175,6 @@ def linear_norm_on_read(
 
 
 def _folds(x: Tensor, weight: Tensor) -> bool:
-    """Returns whether the normalisation is folded into the weight."""
     return not x.requires_grad and 2 * weight.size(1) <= weight.size(0)
 
 
@@ -209,7 +208,6 @@ def _detached(column: Tensor | None) -> Tensor | None:
 def _columns(
     weight: Tensor, bias: Tensor | None, scale: Tensor | None, shift: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Returns bias, scale and shift, checked and contiguous."""
     for name, column in (("bias", bias), ("scale", scale), ("shift", shift)):
         if column is not None:
             check_float(name, column)

@@ -86,7 +86,6 @@ def batch_norm(
 
 
 def _column(name: str, column: Tensor | None, columns: int) -> Tensor | None:
-    """Returns one checked number per column, contiguous."""
     if column is None:
         return None
     check_float(name, column)

@@ -154,7 +154,6 @@ class FoldedNorm(torch.autograd.Function):
 def _sums(
     grad: Tensor, mask: Tensor, x: Tensor, weight: Tensor, center: Tensor, threads: int
 ) -> tuple[Tensor, Tensor]:
-    """Returns the gradients of the folded weight and of the shift."""
     found = LinearGrads(
         *kernels.linear_grads(
             *(grad.contiguous(), mask, 1.0, [x], [None], [weight], center, 1, False, [False], True, True),
@@ -335,7 +334,6 @@ class NormedLinear(torch.autograd.Function):
 
 
 def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """Returns the gradients of x, weight, bias, scale and shift."""
     sums = None if ctx.sums is None else ctx.sums.take(grad)
     x, weight, product, scale, shift, mean, variance, *before = ctx.saved_tensors
     norm = GradColumns(

@@ -284,7 +284,6 @@ class Relay:
 
 
 def _check_form(seeds: SampledSeeds, form: QuestionForm) -> None:
-    """Raises ValueError unless the seeds have what questions are to hold, and nothing else."""
     found = QuestionForm(
         seeds.example is not None, seeds.time is not None, form.excluding or seeds.excluded is not None
     )
@@ -299,7 +298,6 @@ def _check_words(words: Tensor, counts: Sequence[int], dtype: torch.dtype) -> No
 
 
 def _arguments(rules: SamplingRules) -> tuple[object, ...]:
-    """Returns the rules of picking in the order of the operators' arguments."""
     return (
         *(rules.hops, rules.fanouts, rules.shares, rules.replace, rules.return_edge, rules.last),
         *(rules.window, rules.induced),

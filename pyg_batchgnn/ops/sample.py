@@ -223,7 +223,6 @@ class SampledGraph:
         return known.state
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns the arrays, which another process can take."""
         return {name: value for name, value in self.__dict__.items() if name != "_held"}
 
     @cached_property

@@ -339,7 +339,6 @@ class AcceleratedModel(Accelerated, BasicGNN):
         return inferred
 
     def _takes(self, x: Any, edge_index: Any, values: EdgeValues) -> bool:
-        """Returns whether the fused loop computes the call."""
         given = [one for one in (values.weight, values.attr) if one is not None]
         return (
             is_plain(x, _dtype(self))
@@ -350,7 +349,6 @@ class AcceleratedModel(Accelerated, BasicGNN):
         )
 
     def _runs(self, values: EdgeValues) -> bool:
-        """Returns whether the fused loop takes the values of edges."""
         return (
             (values.weight is None or values.weight.dim() == 1)
             and (values.attr is None or self.convs[0].lin_edge is not None)
@@ -371,7 +369,6 @@ class AcceleratedModel(Accelerated, BasicGNN):
         return run(self, x, self._keyed(graphs)[0], values)
 
     def _of_all_rows(self, x: Tensor, edge_index: Tensor, values: EdgeValues) -> Tensor:
-        """Returns the output of every node."""
         prefixes = known_prefixes(edge_index)
         if prefixes is None or prefixes.num_nodes != x.size(0):
             graph = nn.whole_graph(edge_index, x.size(0), x.size(0))
@@ -401,7 +398,6 @@ class AcceleratedModel(Accelerated, BasicGNN):
         self._uses_all_rows = True
 
     def _of_batch(self, batch: Any, values: EdgeValues) -> Tensor:
-        """Returns the rows of the seed nodes."""
         if nn.is_sampled(batch):
             return self._of_minibatch(batch, values)
         x, edge_index = getattr(batch, "x", None), getattr(batch, "edge_index", None)
@@ -420,8 +416,6 @@ class AcceleratedModel(Accelerated, BasicGNN):
         return out if out.size(0) == seeds else ops.first_rows(out, seeds)
 
     def _of_minibatch(self, minibatch: Any, values: EdgeValues) -> Tensor:
-        """Returns the rows of the seed nodes of a native minibatch, whose features are read in
-        place."""
         if "x" not in minibatch.block:
             raise ValueError("the minibatch carries no features 'x'; give them to the loader's data")
         hops, layers = nn.num_sampled_layers(minibatch), self.num_layers
@@ -442,7 +436,6 @@ def _dtype(model: torch.nn.Module) -> torch.dtype:
 
 
 def _prefixes(x: Tensor, edge_index: Tensor, nodes: Any, edges: Any) -> PrefixEdges | None:
-    """Returns the layers of a batch with these counts, or None if they do not fit it."""
     if not isinstance(nodes, list) or not isinstance(edges, list) or sum(nodes) != x.size(0):
         return None
     known = known_prefixes(edge_index)

@@ -101,7 +101,6 @@ class AcceleratedMLP(Accelerated, torch_geometric.nn.MLP):
         return x
 
     def _is_simple(self) -> bool:
-        """Returns whether the module is products with ReLU between them, and nobody watches."""
         norms_and_activation = (*self.norms, self.act)
         return (
             type(self.act) is torch.nn.ReLU
@@ -161,7 +160,6 @@ class AcceleratedConv(Accelerated, nn.NativeConv):
         """Looks at nothing, because `takes_call` did."""
 
     def _traced(self, x: Any, edge_index: Any, arguments: Any, options: Any) -> Any:
-        """Returns the proxy of a call that ``torch.fx`` traces."""
         if is_symbolic(arguments, options):  # the layer itself is traced: PyG's code says why it cannot be
             arguments, options = (), {}
         return traced(self, (x, edge_index, *arguments), options)
@@ -255,7 +253,6 @@ class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
         third: tuple[Mapping[Any, Any], ...],
         named: Mapping[str, Mapping[Any, Any]],
     ) -> bool:
-        """Returns whether a native layer takes the edges of a relation."""
         conv, (source, _, target) = self.convs[relation], relation
         if not isinstance(conv, AcceleratedConv) or nn.is_watched(conv) or source not in x or target not in x:
             return False

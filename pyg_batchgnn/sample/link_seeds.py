@@ -233,7 +233,6 @@ class LinkEnds:
         )
 
     def _labels(self) -> Tensor | None:
-        """Returns the labels of the links, and zeros for their negatives."""
         label = self.links.label
         if self.plan is None:
             return label
@@ -273,14 +272,12 @@ def one_by_one(ends: Sequence[EndNodes]) -> PlacedNodes:
 
 
 def _internal(ends: Sequence[EndNodes], members: Sequence[int]) -> Tensor | None:
-    """Returns the internal ids of the nodes of some ends, where they are known."""
     ids = [ends[at].internal for at in members]
     known = [one for one in ids if one is not None]
     return torch.cat(known) if len(known) == len(ids) else None
 
 
 def _by_type(ends: Sequence[EndNodes]) -> dict[str, list[int]]:
-    """Returns the positions of the ends of each type; types in order of their first ends."""
     members: dict[str, list[int]] = {}
     for at, one in enumerate(ends):
         members.setdefault(one.node_type, []).append(at)
@@ -511,7 +508,6 @@ class LinkSeeder:
         return LinkDraw(links, NegativeDraw(plan, links.source, links.target, links.time, drawn))
 
     def _start(self, draws: Sequence[LinkDraw], found: Sequence[FoundLinks], key: int) -> LinkStart:
-        """Returns the seeds of one minibatch, whose ends are found."""
         links = [draw.links for draw in draws]
         firsts = [0, *itertools.accumulate(one.count for one in links)][: len(links)]
         every = [LinkEnds.of(*one) for one in zip(draws, found, firsts, strict=True)]
@@ -556,6 +552,5 @@ def _pairs_key(links: Links) -> int:
 
 
 def _times(links: Sequence[Links], number: Tensor) -> Tensor | None:
-    """Returns the time of each seed, given the number of its link in the minibatch."""
     times = [one.time for one in links if one.time is not None]
     return torch.cat(times)[number] if times else None

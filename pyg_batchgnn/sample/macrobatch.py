@@ -228,7 +228,6 @@ class Unpacker:
         )
 
     def _has_rows(self, per_hop: list[int]) -> bool:
-        """Returns whether the nodes of a type are targets of edges."""
         return self.plan.subgraph is Subgraph.INDUCED or any(per_hop[:-1])
 
     def _edges(self, arrays: Iterator[Tensor], per_hop: list[int]) -> SampledEdges:

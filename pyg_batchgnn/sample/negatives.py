@@ -423,18 +423,15 @@ class NegativeDraw:
         return source, target
 
     def _pair(self, heads: WordStreams, tails: WordStreams, which: Tensor) -> tuple[Tensor, Tensor]:
-        """Draws one candidate for each of some negatives."""
         sources, targets = (self.allowed[end][which] for end in End)
         return self.plan.sources.draw(heads, which, sources), self.plan.targets.draw(tails, which, targets)
 
     def _existing(self, pending: Tensor, source: Tensor, target: Tensor) -> Tensor:
-        """Returns which of the pending binary negatives are edges."""
         if self.plan.existing is None:
             return pending[:0]
         return pending[self.plan.existing.contain(target[pending], source[pending])]
 
     def _refuse_none(self, end: End) -> None:
-        """Raises ValueError if a negative has no node that this end can be, at any time."""
         if not self.count or bool(self.allowed[end].all()):
             return
         number = int((self.allowed[end] == 0).nonzero()[0, 0])

@@ -92,7 +92,6 @@ class RelayPart:
 def _owned_graph(
     part: Part, times: Sequence[TimeOrder | None], weights: Sequence[WeightSums | None]
 ) -> OwnedGraph:
-    """Returns the part's arrays, as far as the kernels trust them, checked."""
     schema, book = part.schema, part.book
     num_nodes = [len(book.nodes_of(part.number, number)) for number in range(book.num_types)]
     ops.check_vector("part.node", part.node, (torch.int64,))

@@ -83,7 +83,6 @@ def as_integer(value: Any) -> int | None:
 
 
 def _parts(num_neighbors: Any) -> tuple[Any, Any]:
-    """Returns the values and the default of a `NumNeighbors`, or the values alone."""
     if isinstance(num_neighbors, NumNeighbors):
         return num_neighbors.values, num_neighbors.default
     return num_neighbors, None
@@ -104,7 +103,6 @@ def _fanout(value: Any) -> Any:
 
 
 def _relation(key: Any) -> Relation:
-    """Returns the relation that a key of a dict names."""
     names = key.split("__") if isinstance(key, str) else list(key) if isinstance(key, tuple) else []
     if len(names) == 2 and not isinstance(key, str):
         names.insert(1, _DEFAULT_NAME)

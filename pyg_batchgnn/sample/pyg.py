@@ -371,7 +371,6 @@ class LinkRules:
     def _seeder(
         self, relation: Relation, neg_sampling: NegativeSampling | None, parts: PygParts
     ) -> LinkSeeder:
-        """Returns the seeder of a relation, which is kept for the next minibatch."""
         if self._parts is not parts:
             self._parts, self._kept = parts, {}
         key = relation, id(neg_sampling)
@@ -382,7 +381,6 @@ class LinkRules:
         return self._kept[key].seeder
 
     def _made(self, relation: Relation, neg_sampling: NegativeSampling | None, parts: PygParts) -> LinkSeeder:
-        """Makes the seeder of a relation."""
         graph, times = parts.graph, parts.times
         plans = {}
         if neg_sampling is not None:

@@ -113,7 +113,6 @@ def spread_by_source(
 def _held(
     comm: Communicator, held: Tensor, other: Tensor, bounds: Tensor, num_held: int, num_others: int
 ) -> ExistingPairs:
-    """Sends pairs to the ranks that answer for their held ends."""
     code = ExistingPairs.of(held, other, num_held, num_others).code
     to = torch.searchsorted(bounds, code // max(num_others, 1), right=True) - 1
     return ExistingPairs(send_rows(comm, code, to).unique(), num_others)
@@ -231,7 +230,6 @@ class RankPlanner:
         return self._avoiding(plan, orders, relation, types)
 
     def _order(self, node_type: int) -> NodeOrder | None:
-        """Returns the nodes of a type by the time from which they exist; None if always."""
         group = self._part.schema.node_groups[node_type]
         if group not in self._first:
             return None
@@ -256,7 +254,6 @@ class RankPlanner:
         relation: Relation,
         types: Sequence[int],
     ) -> RankPlan:
-        """Returns a plan with the existing pairs that this rank answers for."""
         number = self._part.schema.relation_number(relation)
         sources, targets = (
             self._numbers(node_type, orders[end]) for end, node_type in zip(End, types, strict=True)
@@ -355,7 +352,6 @@ class EdgeQuestions:
 
 
 def _questions(draw: NegativeDraw) -> Tensor:
-    """Returns the questions about the negatives of one drawing, but for their relation."""
     if draw.plan.mode is NegativeMode.TRIPLET:
         rows = torch.zeros(draw.count, len(Column), dtype=torch.int64)
         rows[:, Column.HELD] = draw.source
@@ -372,7 +368,6 @@ def _questions(draw: NegativeDraw) -> Tensor:
 
 
 def _chosen(draw: NegativeDraw, answers: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the positions of sources and of targets of one drawing, given the answers."""
     if draw.plan.mode is NegativeMode.TRIPLET:
         return draw.positive[:0], draw.found(answers[:, 1].contiguous())
     tries = answers.view(TRIES, draw.count, 2)
@@ -382,7 +377,6 @@ def _chosen(draw: NegativeDraw, answers: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pairs(plan: NegativePlan, rows: Tensor) -> Tensor:
-    """Answers questions about candidates of binary negatives."""
     assert plan.existing is not None
     found = rows[:, [Column.HELD, Column.OTHER]]
     is_edge = plan.existing.contain(*found.unbind(1))
@@ -398,7 +392,6 @@ def _pairs(plan: NegativePlan, rows: Tensor) -> Tensor:
 
 
 def _partners(plan: NegativePlan, rows: Tensor) -> Tensor:
-    """Answers questions about triplet negatives."""
     held = rows[:, Column.HELD]
     target = draw_partners(plan, WordStreams(rows[:, Column.STREAM]), held, rows[:, Column.TARGETS])
     return torch.stack([held, target], dim=1)
@@ -475,7 +468,6 @@ class RankFinder:
         return drawn
 
     def _ends(self, draw: LinkDraw, drawn: tuple[Tensor, Tensor]) -> list[_Nodes]:
-        """Returns the sources and targets of links, then the sources and targets of negatives."""
         links, schema = draw.links, self._part.schema
         types = {
             end: schema.type_number(name)
@@ -519,7 +511,6 @@ class RankFinder:
 
 
 def _free_draw(draw: NegativeDraw) -> tuple[Tensor, Tensor]:
-    """Draws negatives that may be edges, by position."""
     if draw.plan.mode is NegativeMode.BINARY:
         return draw.pairs()
     streams = draw.streams(End.TARGET)

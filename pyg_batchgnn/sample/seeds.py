@@ -302,7 +302,6 @@ def _internal_pairs(
 
 
 def _among(what: str, original: Tensor, internal: Tensor, wanted: Tensor) -> Tensor:
-    """Returns the internal ids of nodes that are seeds, [n] int64."""
     if not wanted.numel():
         return wanted
     ascending, order = original.sort()

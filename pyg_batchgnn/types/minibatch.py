@@ -429,7 +429,6 @@ class SampledMinibatch:
         return _only(self.nodes, name, instead or f"nodes_of(...).{name}", self.schema.node_types)
 
     def _only_edges(self, name: str, instead: str | None = None) -> SampledEdges:
-        """Returns the edges of the only relation, as `_only_nodes` does."""
         return _only(self.edges, name, instead or f"edges_of(...).{name}", self.schema.relations)
 
 

@@ -119,13 +119,9 @@ class LayerStack(BasicGNN):
         return index < len(self.convs) - 1 or self.jk_mode is not None
 
     def _inputs(self, x: Any, edges: Any) -> Any:  # noqa: ARG002
-        """Returns the input of a layer. A model may override it to add rows to the result of the
-        layer before."""
         return x
 
     def _compute_rows(self, index: int, x: Any, edges: Any) -> Any:
-        """Calls `compute`. A model may override it to leave a part to the layer that reads the
-        result."""
         return self.compute(index, x, edges)
 
     def _run(self, x: Any, edges: Sequence[Any], rows: int | None = None) -> ModelOutput:
@@ -248,7 +244,6 @@ class NativeModel(LayerStack):
         return end.apply(convolve, edges.dropout, lambda: self._normed(index, x, edges))
 
     def _normed(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
-        """Computes a layer with the batch normalisation and ReLU that follow it."""
         result: Tensor = self.norms[index](edges.apply(self.convs[index], x))
         return result
 
@@ -374,7 +369,6 @@ class NativeModel(LayerStack):
         return self.compute(index, x, LayerEdges(graph, None))
 
     def _edge_values(self, **values: Tensor | None) -> dict[str, Tensor]:
-        """Returns the values of edges that were given and that the convolutions take."""
         given = {name: value for name, value in values.items() if value is not None}
         for name in given:
             if not getattr(self, f"supports_{name}"):
@@ -384,7 +378,6 @@ class NativeModel(LayerStack):
     def _arguments(
         self, source: Tensor | SampledMinibatch, edge_index: Tensor | None, x: Rows | Aggregated | None
     ) -> tuple[Rows | Aggregated, Tensor | SampledMinibatch]:
-        """Returns the features and edges of the three ways to call."""
         if isinstance(source, Tensor):
             if edge_index is None or x is not None:
                 raise TypeError("a whole graph is given as model(features, edge_index)")

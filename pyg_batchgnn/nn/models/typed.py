@@ -303,7 +303,6 @@ class TypedModel(torch.nn.Module):
             )
 
     def _steps(self) -> list[LayerStep]:
-        """Returns the layers, to be computed for all nodes."""
         return [
             LayerStep({one: self.conv(index, one) for one in self.relations}, partial(self._step, index))
             for index in range(self.num_layers)
@@ -313,7 +312,6 @@ class TypedModel(torch.nn.Module):
         return self._layer(index, x, edges, None, {})
 
     def _finished(self, name: str, kept: Sequence[Mapping[str, Tensor]]) -> ModelOutput:
-        """Returns the output of a type from the rows of the last layers."""
         out = kept[-1][name]
         layers = [rows.get(name, out[:, :0]) for rows in kept]
         found = finished(layers, self._optional("jk", name), self._optional("lin", name))
@@ -322,14 +320,11 @@ class TypedModel(torch.nn.Module):
     def _layer(
         self, index: int, x: Mapping[Any, Any], edges: Any, layer: int | None, values: EdgeValues
     ) -> dict[str, Tensor]:
-        """Computes a layer with what follows it."""
         convs = {relation: self.conv(index, relation) for relation in self.relations}
         found = terms_by_type(convs, x, typed_edges(edges, layer, x), values)
         return {name: self._rows(index, name, terms) for name, terms in found.items()}
 
     def _rows(self, index: int, name: str, terms: TypeTerms) -> Tensor:
-        """Returns the rows of a type after a layer and what follows it."""
-
         def convolve(update: Update | None) -> Tensor:
             return joined(terms, self.aggr, update, self.training)
 
@@ -352,12 +347,10 @@ class TypedModel(torch.nn.Module):
         return found
 
     def _part(self, path: str, names: str | Relation) -> Any:
-        """Returns the module of a type or relation."""
         parts: Any = self.get_submodule(path)
         return parts[module_key(names)]
 
     def _optional(self, path: str, name: str) -> Any:
-        """Returns the module of a type, or None if the model has no such modules."""
         return self._part(path, name) if hasattr(self, path) else None
 
 
