@@ -28,8 +28,6 @@ from pyg_batchgnn.ops.checks import (
 from pyg_batchgnn.ops.in_edges import InEdges
 from pyg_batchgnn.ops.library import kernels
 
-# Graph ############################################################################################
-
 
 def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None) -> InEdges:
     """Sorts edges by destination, in a stable order, by counting.
@@ -179,7 +177,7 @@ def _check_nodes(nodes: Sequence[Tensor], num_nodes: int) -> None:
         check_ids("nodes", node, num_nodes)
 
 
-# Self loops #######################################################################################
+# Degrees and self loops ###########################################################################
 
 
 def degree_scale(

@@ -11,8 +11,6 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import check_vector
 from pyg_batchgnn.ops.library import MASK64, kernels, to_signed
 
-# Keys #############################################################################################
-
 
 def keyed_permutation(n: int, seed: int, epoch: int) -> Tensor:
     """Returns a permutation of range(n), [n] int64, that depends only on ``(seed, epoch)``."""
@@ -127,7 +125,7 @@ def drawn_key() -> int:
     return int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
 
 
-# Words ############################################################################################
+# Streams of words #################################################################################
 
 
 _LOW = 0xFFFFFFFF

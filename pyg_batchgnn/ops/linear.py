@@ -3,236 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_ids, check_on_cpu, check_vector
+from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_ids, check_on_cpu, check_vector
 from pyg_batchgnn.ops.library import fake, gradient, kernels
 from pyg_batchgnn.ops.norm import activate, check_drop, dropout_scale
-
-# Linear autograd ##################################################################################
-
-
-class LinearGrads(NamedTuple):
-    """The gradients of a dense layer, each of the dtype of what it belongs to.
-
-    Attributes:
-        inputs: [N, K] of each input; [0, K] where it is not wanted.
-        weights: [O, K] of each weight; no entry where they are not wanted.
-        bias: [O]; [0] where it is not wanted.
-    """
-
-    inputs: list[Tensor]
-    weights: list[Tensor]
-    bias: Tensor
-
-
-@fake("linear")
-def _fake_linear(
-    inputs: list[Tensor],
-    _rows: list[Tensor | None],
-    weights: list[Tensor],
-    _bias: Tensor | None,
-    num_rows: int,
-    _groups: int,
-    out_dtype: torch.dtype,
-    relu: bool,
-    drop: float,
-    *_: Any,
-) -> tuple[Tensor, Tensor]:
-    outputs = weights[0].size(0)
-    mask = (num_rows, (outputs + 7) // 8) if relu or drop > 0 else (0, 0)
-    y = inputs[0].new_empty((num_rows, outputs), dtype=out_dtype)
-    return y, inputs[0].new_empty(mask, dtype=torch.uint8)
-
-
-@fake("linear_grads")
-def _fake_grads(
-    _grad: Tensor,
-    _mask: Tensor,
-    _scale: float,
-    inputs: list[Tensor],
-    _rows: list[Tensor | None],
-    weights: list[Tensor],
-    _center: Tensor | None,
-    _groups: int,
-    _after_relu: bool,
-    need_input: list[bool],
-    need_weight: bool,
-    need_bias: bool,
-    _threads: int,
-) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    d_inputs = [
-        x.new_empty((x.size(0) if need else 0, x.size(1))) for x, need in zip(inputs, need_input, strict=True)
-    ]
-    d_weights = [weight.new_empty(weight.shape) for weight in weights] if need_weight else []
-    return d_inputs, d_weights, weights[0].new_empty((weights[0].size(0) if need_bias else 0,))
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    tables, rows, weights, _, _, groups, _, _, drop, _, _, after_relu, threads = inputs
-    mask = output[1]
-    ctx.mark_non_differentiable(mask)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(mask, *tables, *weights, *(row for row in rows if row is not None))
-    ctx.placed = [row is not None for row in rows]
-    ctx.groups, ctx.after_relu, ctx.threads = groups, after_relu, threads
-    ctx.scale = dropout_scale(drop) if drop > 0 else 1.0
-
-
-@gradient("linear", _save)
-def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...]:
-    count = len(ctx.placed)
-    nothing: list[Tensor | None] = [None] * count
-    # Without a missing entry torch treats a list of optional tensors as a list of tensors.
-    for_rows = nothing if all(ctx.placed) else None
-    if grad is None:
-        return (nothing, for_rows, nothing, *[None] * 10)
-    mask, *saved = ctx.saved_tensors
-    tables, weights, rest = saved[:count], saved[count : 2 * count], iter(saved[2 * count :])
-    need_input, _, need_weight, need_bias, *_ = ctx.needs_input_grad
-    need_input = list(need_input)
-    # The kernel sums the gradient of the bias while it computes those of the weights.
-    with_weights = any(need_weight) or bool(need_bias)
-    found = LinearGrads(
-        *kernels.linear_grads(
-            grad.contiguous(),
-            mask,
-            ctx.scale,
-            tables,
-            [next(rest) if placed else None for placed in ctx.placed],
-            weights,
-            None,
-            ctx.groups,
-            ctx.after_relu,
-            need_input,
-            with_weights,
-            bool(need_bias),
-            ctx.threads,
-        )
-    )
-    return (
-        [d if need else None for d, need in zip(found.inputs, need_input, strict=True)],
-        for_rows,
-        found.weights if any(need_weight) else nothing,
-        found.bias if need_bias else None,
-        *[None] * 9,
-    )
-
-
-# Products #########################################################################################
-
-# The choice of the matrix products of `ops.linear`, and their computation by torch.
-#
-# The kernels of the package are the default. The products of torch serve processors that have
-# matrix units (AMX) or vector instructions that the kernels do not know.
-
-
-ProductsName = Literal["native", "torch"]
-
-#: The rows of one product of torch. The number is fixed, so the order of sums depends on nothing
-#: else.
-BLOCK_ROWS = 8192
-
-_current: ProductsName = "native"
-
-
-def current_products() -> ProductsName:
-    """Returns the products that `ops.linear` uses now."""
-    return _current
-
-
-def set_products(name: ProductsName) -> ProductsName:
-    """Sets the products that `ops.linear` uses in this process, and returns the former ones."""
-    global _current
-    if name not in get_args(ProductsName):
-        raise ValueError(f"matrix products are 'native' or 'torch', not {name!r}")
-    before, _current = _current, name
-    return before
-
-
-def linear_by_torch(
-    tables: Sequence[Tensor],
-    rows: Sequence[Tensor | None],
-    weights: Sequence[Tensor],
-    bias: Tensor | None,
-    num_rows: int,
-    groups: int,
-    dtype: torch.dtype,
-    relu: bool,
-    drop: float,
-    key: int,
-    node: Tensor | None,
-    threads: int,
-) -> Tensor:
-    """Computes `ops.linear` from checked arguments with torch, in blocks of `BLOCK_ROWS` rows."""
-    with torch.autocast("cpu", enabled=False):
-        cast = [weight.to(dtype) for weight in weights]
-        pieces = [_pieces(table, row, num_rows) for table, row in zip(tables, rows, strict=True)]
-        blocks = [_block(block, cast, groups) for block in zip(*pieces, strict=True)]
-        y = torch.cat(blocks) if len(blocks) > 1 else blocks[0]
-        if bias is not None:
-            y = y + bias.to(dtype)
-    if not relu and drop == 0:
-        return y
-    return activate(y, relu=relu, drop=drop, key=key, node=node, threads=threads)
-
-
-def _pieces(table: Tensor, row: Tensor | None, num_rows: int) -> Sequence[Tensor]:
-    if row is None:
-        return table[:num_rows].split(BLOCK_ROWS)
-    return [table[part.long()] for part in row[:num_rows].split(BLOCK_ROWS)]
-
-
-def _block(inputs: Sequence[Tensor], weights: Sequence[Tensor], groups: int) -> Tensor:
-    dtype = weights[0].dtype
-    total: Tensor | None = None
-    for x, weight in zip(inputs, weights, strict=True):
-        # [groups, rows, K] x [groups, K, O / groups]
-        left = x.to(dtype).unflatten(1, (groups, weight.size(1))).transpose(0, 1)
-        right = weight.unflatten(0, (groups, weight.size(0) // groups)).transpose(1, 2)
-        product = left @ right
-        total = product if total is None else total + product
-    assert total is not None
-    return total.transpose(0, 1).flatten(1)
-
-
-# Precision ########################################################################################
-
-
-#: The dtypes of products and their results. Sums of bfloat16 products are float32.
-COMPUTE_DTYPES = (torch.float32, torch.bfloat16, torch.float64)
-
-
-def compute_dtype(weight: Tensor) -> torch.dtype:
-    """Returns bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``, else the dtype of the
-    weight.
-
-    Raises:
-        TypeError: autocast is to float16, or layers do not compute in the dtype of the weight.
-    """
-    # as torch's own autocast leaves float64 alone
-    if torch.is_autocast_enabled("cpu") and weight.dtype is not torch.float64:
-        dtype = torch.get_autocast_dtype("cpu")
-        if dtype is not torch.bfloat16:
-            raise TypeError(
-                f"under autocast layers compute in bfloat16, not {dtype}; use "
-                f"torch.autocast('cpu', torch.bfloat16)"
-            )
-        return dtype
-    if weight.dtype not in COMPUTE_DTYPES:
-        raise TypeError(
-            f"weights are {weight.dtype}; layers compute in float32, bfloat16 or float64, convert them"
-        )
-    return weight.dtype
-
-
-# Linear ###########################################################################################
-
-
-INPUT_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 class RowsOfTable(Protocol):
@@ -324,7 +102,7 @@ def linear(
 
 
 def _check_weights(weights: Sequence[Tensor], bias: Tensor | None, dtype: torch.dtype, groups: int) -> None:
-    if dtype not in COMPUTE_DTYPES:
+    if dtype not in FLOATS:
         raise TypeError(f"out_dtype must be float32, bfloat16 or float64, got {dtype}")
     if groups < 1:
         raise ValueError(f"groups must be positive, got {groups}")
@@ -362,7 +140,7 @@ def _checked_input(
             f"an input has {table.size(1)} columns, but its weight {list(weight.shape)} and {groups} groups "
             f"need {groups * weight.size(1)}"
         )
-    if table.dtype not in INPUT_DTYPES or (table.dtype is torch.float64) > (dtype is torch.float64):
+    if table.dtype not in TABLES or (table.dtype is torch.float64) > (dtype is torch.float64):
         raise TypeError(f"inputs of {table.dtype} cannot be multiplied in {dtype}; convert them")
     if table.requires_grad and table.dtype is torch.float16 and torch.is_grad_enabled():
         raise TypeError("float16 inputs take no gradient; use bfloat16 or float32")
@@ -381,3 +159,197 @@ def _checked_input(
             f"the table's rows are not contiguous (strides {table.stride()}); call .contiguous()"
         )
     return table.contiguous()
+
+
+def compute_dtype(weight: Tensor) -> torch.dtype:
+    """Returns bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``, else the dtype of the
+    weight.
+
+    Raises:
+        TypeError: autocast is to float16, or layers do not compute in the dtype of the weight.
+    """
+    # as torch's own autocast leaves float64 alone
+    if torch.is_autocast_enabled("cpu") and weight.dtype is not torch.float64:
+        dtype = torch.get_autocast_dtype("cpu")
+        if dtype is not torch.bfloat16:
+            raise TypeError(
+                f"under autocast layers compute in bfloat16, not {dtype}; use "
+                f"torch.autocast('cpu', torch.bfloat16)"
+            )
+        return dtype
+    if weight.dtype not in FLOATS:
+        raise TypeError(
+            f"weights are {weight.dtype}; layers compute in float32, bfloat16 or float64, convert them"
+        )
+    return weight.dtype
+
+
+# Products #########################################################################################
+
+# The choice of the matrix products of `ops.linear`, and their computation by torch.
+#
+# The kernels of the package are the default. The products of torch serve processors that have
+# matrix units (AMX) or vector instructions that the kernels do not know.
+
+
+ProductsName = Literal["native", "torch"]
+
+#: The rows of one product of torch. The number is fixed, so the order of sums depends on nothing
+#: else.
+BLOCK_ROWS = 8192
+
+_current: ProductsName = "native"
+
+
+def current_products() -> ProductsName:
+    """Returns the products that `ops.linear` uses now."""
+    return _current
+
+
+def set_products(name: ProductsName) -> ProductsName:
+    """Sets the products that `ops.linear` uses in this process, and returns the former ones."""
+    global _current
+    if name not in get_args(ProductsName):
+        raise ValueError(f"matrix products are 'native' or 'torch', not {name!r}")
+    before, _current = _current, name
+    return before
+
+
+def linear_by_torch(
+    tables: Sequence[Tensor],
+    rows: Sequence[Tensor | None],
+    weights: Sequence[Tensor],
+    bias: Tensor | None,
+    num_rows: int,
+    groups: int,
+    dtype: torch.dtype,
+    relu: bool,
+    drop: float,
+    key: int,
+    node: Tensor | None,
+    threads: int,
+) -> Tensor:
+    """Computes `ops.linear` from checked arguments with torch, in blocks of `BLOCK_ROWS` rows."""
+    with torch.autocast("cpu", enabled=False):
+        cast = [weight.to(dtype) for weight in weights]
+        pieces = [_pieces(table, row, num_rows) for table, row in zip(tables, rows, strict=True)]
+        blocks = [_block(block, cast, groups) for block in zip(*pieces, strict=True)]
+        y = torch.cat(blocks) if len(blocks) > 1 else blocks[0]
+        if bias is not None:
+            y = y + bias.to(dtype)
+    if not relu and drop == 0:
+        return y
+    return activate(y, relu=relu, drop=drop, key=key, node=node, threads=threads)
+
+
+def _pieces(table: Tensor, row: Tensor | None, num_rows: int) -> Sequence[Tensor]:
+    if row is None:
+        return table[:num_rows].split(BLOCK_ROWS)
+    return [table[part.long()] for part in row[:num_rows].split(BLOCK_ROWS)]
+
+
+def _block(inputs: Sequence[Tensor], weights: Sequence[Tensor], groups: int) -> Tensor:
+    dtype = weights[0].dtype
+    total: Tensor | None = None
+    for x, weight in zip(inputs, weights, strict=True):
+        # [groups, rows, K] x [groups, K, O / groups]
+        left = x.to(dtype).unflatten(1, (groups, weight.size(1))).transpose(0, 1)
+        right = weight.unflatten(0, (groups, weight.size(0) // groups)).transpose(1, 2)
+        product = left @ right
+        total = product if total is None else total + product
+    assert total is not None
+    return total.transpose(0, 1).flatten(1)
+
+
+# Gradients and shapes #############################################################################
+
+
+@fake("linear")
+def _fake_linear(
+    inputs: list[Tensor],
+    _rows: list[Tensor | None],
+    weights: list[Tensor],
+    _bias: Tensor | None,
+    num_rows: int,
+    _groups: int,
+    out_dtype: torch.dtype,
+    relu: bool,
+    drop: float,
+    *_: Any,
+) -> tuple[Tensor, Tensor]:
+    outputs = weights[0].size(0)
+    mask = (num_rows, (outputs + 7) // 8) if relu or drop > 0 else (0, 0)
+    y = inputs[0].new_empty((num_rows, outputs), dtype=out_dtype)
+    return y, inputs[0].new_empty(mask, dtype=torch.uint8)
+
+
+@fake("linear_grads")
+def _fake_grads(
+    _grad: Tensor,
+    _mask: Tensor,
+    _scale: float,
+    inputs: list[Tensor],
+    _rows: list[Tensor | None],
+    weights: list[Tensor],
+    _center: Tensor | None,
+    _groups: int,
+    _after_relu: bool,
+    need_input: list[bool],
+    need_weight: bool,
+    need_bias: bool,
+    _threads: int,
+) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    d_inputs = [
+        x.new_empty((x.size(0) if need else 0, x.size(1))) for x, need in zip(inputs, need_input, strict=True)
+    ]
+    d_weights = [weight.new_empty(weight.shape) for weight in weights] if need_weight else []
+    return d_inputs, d_weights, weights[0].new_empty((weights[0].size(0) if need_bias else 0,))
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    tables, rows, weights, _, _, groups, _, _, drop, _, _, after_relu, threads = inputs
+    mask = output[1]
+    ctx.mark_non_differentiable(mask)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(mask, *tables, *weights, *(row for row in rows if row is not None))
+    ctx.placed = [row is not None for row in rows]
+    ctx.groups, ctx.after_relu, ctx.threads = groups, after_relu, threads
+    ctx.scale = dropout_scale(drop) if drop > 0 else 1.0
+
+
+@gradient("linear", _save)
+def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...]:
+    count = len(ctx.placed)
+    nothing: list[Tensor | None] = [None] * count
+    # Without a missing entry torch treats a list of optional tensors as a list of tensors.
+    for_rows = nothing if all(ctx.placed) else None
+    if grad is None:
+        return (nothing, for_rows, nothing, *[None] * 10)
+    mask, *saved = ctx.saved_tensors
+    tables, weights, rest = saved[:count], saved[count : 2 * count], iter(saved[2 * count :])
+    need_input, _, need_weight, need_bias, *_ = ctx.needs_input_grad
+    need_input = list(need_input)
+    # The kernel sums the gradient of the bias while it computes those of the weights.
+    with_weights = any(need_weight) or bool(need_bias)
+    d_inputs, d_weights, d_bias = kernels.linear_grads(
+        grad.contiguous(),
+        mask,
+        ctx.scale,
+        tables,
+        [next(rest) if placed else None for placed in ctx.placed],
+        weights,
+        None,
+        ctx.groups,
+        ctx.after_relu,
+        need_input,
+        with_weights,
+        bool(need_bias),
+        ctx.threads,
+    )
+    return (
+        [d if need else None for d, need in zip(d_inputs, need_input, strict=True)],
+        for_rows,
+        d_weights if any(need_weight) else nothing,
+        d_bias if need_bias else None,
+        *[None] * 9,
+    )

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_dense, check_float
+from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_dense, check_float
 from pyg_batchgnn.ops.library import kernels
-from pyg_batchgnn.ops.linear import COMPUTE_DTYPES, INPUT_DTYPES, compute_dtype
+from pyg_batchgnn.ops.linear import compute_dtype
 from pyg_batchgnn.ops.normed_linear import FoldedNorm, GradientSums, Hidden, HiddenGradient, NormedLinear
 
 
@@ -223,7 +223,7 @@ def _contiguous(column: Tensor | None) -> Tensor | None:
 
 
 def _check(x: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
-    if dtype not in COMPUTE_DTYPES:
+    if dtype not in FLOATS:
         raise TypeError(f"out_dtype must be float32, bfloat16 or float64, got {dtype}")
     check_dense("x", x)
     check_dense("weight", weight)
@@ -232,7 +232,7 @@ def _check(x: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
     narrower = dtype is torch.float64 and weight.dtype is not torch.float64
     if weight.dtype not in (dtype, torch.float32) or narrower:
         raise TypeError(f"a weight of {weight.dtype} cannot be multiplied in {dtype}; convert it")
-    if x.dtype not in INPUT_DTYPES or (x.dtype is torch.float64) > (dtype is torch.float64):
+    if x.dtype not in TABLES or (x.dtype is torch.float64) > (dtype is torch.float64):
         raise TypeError(f"x of {x.dtype} cannot be multiplied in {dtype}; convert it")
     if x.requires_grad and x.dtype is torch.float16:
         raise TypeError("x of float16 takes no gradient; use bfloat16 or float32")

@@ -14,8 +14,6 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import check_dense, check_vector
 from pyg_batchgnn.ops.library import kernels
 
-# Memory ###########################################################################################
-
 
 def advise_huge_pages(tensor: Tensor) -> None:
     """Asks the system to use huge pages for the memory of a CPU tensor. Contents and address do not

@@ -14,8 +14,6 @@ from torch.autograd.graph import increment_version
 from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_range, check_vector
 from pyg_batchgnn.ops.library import kernels
 
-# Multilevel #######################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class WeightedGraph:

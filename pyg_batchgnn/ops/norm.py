@@ -10,8 +10,6 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import check_dense, check_float, check_matrix, check_vector
 from pyg_batchgnn.ops.library import fake, gradient, kernels
 
-# Norm #############################################################################################
-
 
 class BatchNormResult(NamedTuple):
     """The result of `batch_norm`.
@@ -25,20 +23,6 @@ class BatchNormResult(NamedTuple):
     y: Tensor
     mean: Tensor
     variance: Tensor
-
-
-class BatchNormGrads(NamedTuple):
-    """The gradients of `batch_norm`.
-
-    Attributes:
-        x: [D, C] of the dtype of x.
-        weight: [C] float64.
-        bias: [C] float64.
-    """
-
-    x: Tensor
-    weight: Tensor
-    bias: Tensor
 
 
 def batch_norm(
@@ -121,22 +105,19 @@ def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor
     if grad is None:
         return None, None, None, *nothing
     x, weight, bias, mean, variance = ctx.saved_tensors
-    found = BatchNormGrads(
-        *kernels.batch_norm_grads(
-            *(grad.contiguous(), x, weight, bias, mean, variance, ctx.eps, ctx.relu, ctx.own_statistics),
-            ctx.threads,
-        )
+    d_x, d_weight, d_bias = kernels.batch_norm_grads(  # [D, C], and [C] float64 twice
+        *(grad.contiguous(), x, weight, bias, mean, variance, ctx.eps, ctx.relu, ctx.own_statistics),
+        ctx.threads,
     )
     return (
-        found.x,
-        None if weight is None else found.weight.to(weight.dtype),
-        None if bias is None else found.bias.to(bias.dtype),
+        d_x,
+        None if weight is None else d_weight.to(weight.dtype),
+        None if bias is None else d_bias.to(bias.dtype),
         *nothing,
     )
 
 
 # Activation #######################################################################################
-
 
 #: Probabilities of dropout are rounded to multiples of 1 / LEVELS.
 LEVELS = 2**16

@@ -17,8 +17,6 @@ from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_range, check_
 from pyg_batchgnn.ops.library import kernels, to_signed
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, check_details, check_rules
 
-# Relay graph ######################################################################################
-
 
 @dataclass(frozen=True)
 class RelayBook:
@@ -128,7 +126,7 @@ def _check_relations(
             raise ValueError(f"a relation names the node type {number}, but there are {types}")
 
 
-# Relay ############################################################################################
+# The steps ########################################################################################
 
 
 class WireError(IntEnum):
@@ -253,7 +251,7 @@ class Relay:
         self._state = kernels.relay_begin(
             *(seeds.node, seeds.ptr, seeds.keys, *details),
             *(book.offsets, book.num_types, book.rank, book.source, book.target, book.num_edges),
-            *(book.wide, form.disjoint, form.timed, form.excluding, *_arguments(rules), rules.coo),
+            *(book.wide, form.disjoint, form.timed, form.excluding, *rules.arguments(), rules.coo),
             *(to_signed(seed), to_signed(epoch)),
         )
 
@@ -297,13 +295,6 @@ def _check_words(words: Tensor, counts: Sequence[int], dtype: torch.dtype) -> No
         raise ValueError(f"counts {list(counts)} do not add up to {words.numel()} words")
 
 
-def _arguments(rules: SamplingRules) -> tuple[object, ...]:
-    return (
-        *(rules.hops, rules.fanouts, rules.shares, rules.replace, rules.return_edge, rules.last),
-        *(rules.window, rules.induced),
-    )
-
-
 def relay_answer(
     owned: OwnedGraph,
     words: Tensor,
@@ -341,6 +332,6 @@ def relay_answer(
     answers, to, picks, fault = kernels.relay_answer(
         *(owned.held(), owned.node, owned.first, owned.all_nodes, owned.num_edges),
         *(words, list(counts), form.disjoint, form.timed, form.excluding),
-        *(hop, *_arguments(rules), threads),
+        *(hop, *rules.arguments(), threads),
     )
     return _fault(fault) or RelayAnswers(answers, to, picks)
