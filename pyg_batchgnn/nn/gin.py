@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -92,7 +91,7 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
 
     def _terms(self, sums: Tensor) -> Terms:
         module = self.get_submodule("nn")
-        if not is_watched(module) and isinstance(module, NativePerceptron):
+        if not is_watched(module) and isinstance(module, Perceptron):
             return module.terms(sums)
         return Terms(values=module(sums))
 
@@ -164,45 +163,6 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
         return out + ((1.0 + self.eps) * own).to(dtype)
 
 
-class Perceptron(torch.nn.Module):
-    """Two linear layers with normalisation and activation between them.
-
-    Args:
-        channels: the numbers of columns of the input, between the layers, and of the result.
-        act: the activation; None has none.
-        act_first: applies the activation before the normalisation, not after it.
-        norm: the normalisation.
-    """
-
-    linear: Callable[[int, int], torch.nn.Linear] = torch.nn.Linear
-
-    def __init__(
-        self,
-        channels: tuple[int, int, int],
-        act: torch.nn.Module | None,
-        act_first: bool,
-        norm: torch.nn.Module,
-    ) -> None:
-        super().__init__()
-        self.act = act
-        self.act_first = act_first
-        self.lins = torch.nn.ModuleList(type(self).linear(a, b) for a, b in pairwise(channels))
-        self.norms = torch.nn.ModuleList([norm])
-
-    def between(self, rows: Tensor) -> Tensor:
-        """Applies normalisation and activation."""
-        steps = [*self.norms] if self.act is None else [*self.norms, self.act]
-        for step in reversed(steps) if self.act_first else steps:
-            rows = step(rows)
-        return rows
-
-    def forward(self, input: Tensor) -> Tensor | NormedRows:
-        """Returns [D, channels[2]] from [D, channels[0]]."""
-        first, last = self.lins
-        result: Tensor = last(self.between(first(input)))
-        return result
-
-
 class _Inner(NamedTuple):
     """The input of the second product.
 
@@ -217,10 +177,15 @@ class _Inner(NamedTuple):
     is_rectified: bool
 
 
-class NativePerceptron(Perceptron):
-    """A `Perceptron` whose products, normalisation and ReLU are computed together."""
+class Perceptron(torch.nn.Module):
+    """Two linear layers with normalisation and activation between them, computed together.
 
-    linear = staticmethod(linear_of)
+    Args:
+        channels: the numbers of columns of the input, between the layers, and of the result.
+        act: the activation; None has none.
+        act_first: applies the activation before the normalisation, not after it.
+        norm: the normalisation.
+    """
 
     def __init__(
         self,
@@ -229,8 +194,12 @@ class NativePerceptron(Perceptron):
         act_first: bool,
         norm: torch.nn.Module,
     ) -> None:
+        super().__init__()
+        self.act = act
+        self.act_first = act_first
+        self.lins = torch.nn.ModuleList(linear_of(a, b) for a, b in pairwise(channels))
         relu = type(act) is torch.nn.ReLU and not act_first
-        super().__init__(channels, act, act_first, native_norm(norm, relu))
+        self.norms = torch.nn.ModuleList([native_norm(norm, relu)])
 
     def forward(self, input: Tensor, after: BatchNorm | NormOnRead | None = None) -> Tensor | NormedRows:
         """Returns [D, channels[2]] from [D, channels[0]], normalised by ``after``."""
@@ -263,4 +232,10 @@ class NativePerceptron(Perceptron):
                 return _Inner(inside.of_product(first, input), None, is_rectified=True)
             if type(norm) is torch.nn.Identity:
                 return _Inner(first.with_relu(input), None, is_rectified=True)
-        return _Inner(self.between(first(input)), None, is_rectified=False)
+        return _Inner(self._between(first(input)), None, is_rectified=False)
+
+    def _between(self, rows: Tensor) -> Tensor:
+        steps = [*self.norms] if self.act is None else [*self.norms, self.act]
+        for step in reversed(steps) if self.act_first else steps:
+            rows = step(rows)
+        return rows
