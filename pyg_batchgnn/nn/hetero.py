@@ -134,6 +134,8 @@ def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEd
 
 #: Values of edges by the name of the argument of a layer, and by relation.
 EdgeValues = Mapping[str, Mapping[Relation, Tensor]]
+#: Makes one result of those of several relations.
+Join: TypeAlias = Callable[[list[Tensor]], Tensor]
 
 
 @dataclass
@@ -150,21 +152,17 @@ class TypeTerms:
     source: NodeRows | None
     parts: list[Terms] = field(default_factory=list)
 
-    def _own(self) -> Rows | None:
-        return None if self.source is None else self.source.own()
+    def result(self, join: Join | str, update: Update | None = None, training: bool = False) -> Tensor:
+        """Returns the rows of the type after the layer, with ReLU and dropout.
 
-    def added(self, update: Update | None, training: bool) -> Tensor:
-        """Returns the sum of the relations, with ReLU and dropout in the same pass."""
-        return total(self.parts, self._own(), self.rows, update, training)
-
-    def mean(self, update: Update | None, training: bool) -> Tensor:
-        """Returns the mean of the relations, with ReLU and dropout in the same pass."""
-        parts = [part.divided(len(self.parts)) for part in self.parts]
-        return total(parts, self._own(), self.rows, update, training)
-
-    def joined(self, join: Callable[[list[Tensor]], Tensor], update: Update | None, training: bool) -> Tensor:
-        """Returns ``join`` of the results of the relations, each computed by itself."""
-        own = self._own()
+        Args:
+            join: "sum" or "mean", each one pass over all relations; or what makes one result of
+                those of the relations, each computed by itself.
+        """
+        own = None if self.source is None else self.source.own()
+        if isinstance(join, str):
+            by = len(self.parts) if join == "mean" else 1
+            return total([part.divided(by) for part in self.parts], own, self.rows, update, training)
         out = join([total([part], own, self.rows) for part in self.parts])
         return out if update is None else ops.activate(out, **update_arguments(update, self.rows, training))
 
@@ -309,11 +307,8 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
         return {name: self._result(terms, update) for name, terms in found.items()}
 
     def _result(self, terms: TypeTerms, update: Update | None) -> Tensor:
-        if self.aggr == "sum":
-            return terms.added(update, self.training)
-        if self.aggr == "mean":
-            return terms.mean(update, self.training)
-        return terms.joined(partial(group, aggr=self.aggr), update, self.training)
+        join = self.aggr if self.aggr in ("sum", "mean") else partial(group, aggr=self.aggr)
+        return terms.result(join, update, self.training)
 
     def _edge_values(self, given: Mapping[str, Mapping[Relation, Tensor]]) -> dict[str, Any]:
         for name in given:

@@ -99,22 +99,6 @@ _JOINED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 AGGREGATIONS = ("sum", "mean", *_JOINED)
 
 
-def joined(terms: TypeTerms, aggr: str, update: Update | None, training: bool) -> Tensor:
-    """Returns the rows of a type after a layer.
-
-    Args:
-        terms: the results of the relations into the type.
-        aggr: one of `AGGREGATIONS`.
-        update: what follows the layer, if it is computed with it.
-        training: whether the model is in training mode.
-    """
-    if aggr == "sum":
-        return terms.added(update, training)
-    if aggr == "mean":
-        return terms.mean(update, training)
-    return terms.joined(partial(_reduced, function=_JOINED[aggr]), update, training)
-
-
 def _reduced(relations: Sequence[Tensor], function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """Joins the results of relations by two, as PyG's `to_hetero` does."""
     queue = list(relations)
@@ -326,7 +310,9 @@ class TypedModel(torch.nn.Module):
 
     def _rows(self, index: int, name: str, terms: TypeTerms) -> Tensor:
         def convolve(update: Update | None) -> Tensor:
-            return joined(terms, self.aggr, update, self.training)
+            joined = _JOINED.get(self.aggr)
+            join = self.aggr if joined is None else partial(_reduced, function=joined)
+            return terms.result(join, update, self.training)
 
         if index == self.num_layers - 1 and self.jk_mode is None:
             return convolve(None)
