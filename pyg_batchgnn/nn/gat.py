@@ -33,9 +33,7 @@ def edge_rows(graph: LayerGraph, edge_attr: Tensor, columns: int | None) -> Tens
     """Returns the features of the edges of a layer in its order, [E, columns].
 
     Args:
-        graph: the edges of the layer.
         edge_attr: [>= E, columns] or [>= E], in the user's order.
-        columns: the number of columns that the layer takes.
 
     Raises:
         ValueError: ``edge_attr`` has another shape.
@@ -168,7 +166,6 @@ class AttentionConv(NativeConv):
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
-        """Raises ValueError if the native layer cannot stand for a layer of PyG."""
         ops.check_drop(conv.dropout)
         if isinstance(conv.fill_value, str) and conv.fill_value not in FILLS:
             remedy = f"give a number or one of {', '.join(FILLS)}"
@@ -319,7 +316,6 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         return result, slots.pyg_form(weights)
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        """Returns the terms of the rows of the targets."""
         return self._transform(self._attend(self._call_of(given, edge_attr)).out)
 
     def _initialise(self, given: ConvInput) -> None:
@@ -450,7 +446,6 @@ class ActivatedGATConv(GATConv):
         return total([Terms(values=self._values(call))], None, call.given.graph, update, self.training)
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        """Returns the terms of the rows of the targets."""
         return Terms(values=self._values(self._call_of(given, edge_attr)))
 
     def _values(self, call: AttentionCall) -> Tensor:

@@ -38,8 +38,6 @@ def edge_scores(
         target: [D, H * C].
         edge: [E, H * C], or None.
         attention: [H, C] float32 or float64, as the result.
-        graph: the edges of the layer.
-        negative_slope: the slope of the leaky ReLU below 0.
     """
     result: Tensor = _EdgeScores.apply(source, target, edge, attention, graph, negative_slope)
     return result
@@ -185,7 +183,6 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
-        """Raises ValueError if this layer cannot stand for a layer of PyG."""
         super().check(conv)
         if conv.share_weights and conv.lin_r is not conv.lin_l:
             raise refuse(conv, "share_weights with two linear layers", "give it when the layer is made")
@@ -225,7 +222,6 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         return result if weights is None else (result, call.slots.pyg_form(weights))
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        """Returns the terms of the rows of the targets."""
         return Terms(values=self._values(self._call_of(given, edge_attr), wants_weights=False)[0])
 
     def _values(self, call: AttentionCall, wants_weights: bool) -> tuple[Tensor, Tensor | None]:

@@ -38,7 +38,6 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
-        """Raises ValueError if this layer cannot stand for a layer of PyG."""
         super().check(conv)
         if not isinstance(conv.nn, torch.nn.Module):
             raise refuse(conv, f"nn={conv.nn!r}", "give it a torch.nn.Module")
@@ -86,7 +85,6 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
         return self._finish(sums, norm, update, given.graph)
 
     def terms(self, given: ConvInput) -> Terms:
-        """Returns the terms of the rows of the targets."""
         return self._terms(self._sums(given, None))
 
     def _terms(self, sums: Tensor) -> Terms:
@@ -212,7 +210,6 @@ class Perceptron(torch.nn.Module):
         return after.of_product(last, inner.rows, after_relu=inner.is_rectified, hidden=inner.hidden)
 
     def terms(self, input: Tensor) -> Terms:
-        """Returns the terms of ``self(input)``."""
         last = self.lins[1]
         assert isinstance(last, Linear)
         inner = self._inner(input, is_normed=False)

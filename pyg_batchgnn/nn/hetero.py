@@ -97,8 +97,6 @@ def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEd
 
     Args:
         edges: a minibatch with ``layer``, [2, E] by relation, or a piece of a whole graph.
-        layer: the number of the layer in the minibatch, from 1; None without a minibatch.
-        x: the rows of each type.
 
     Raises:
         TypeError: ``edges`` are neither.
@@ -175,8 +173,6 @@ def terms_by_type(
     Args:
         convs: the native convolution of each relation. Relations without edges are left out.
         x: by type, the rows of the sources; the targets are the first of them.
-        edges: the edges of the layer.
-        values: values of edges.
 
     Returns:
         The terms of each type that a relation leads to, in the order of the relations.

@@ -56,12 +56,7 @@ class LayerStep:
         return found
 
     def result_bytes(self, columns: Mapping[str, int], relations: Sequence[Relation]) -> dict[str, int]:
-        """Returns the bytes that the layer takes for each target, by node type.
-
-        Args:
-            columns: of its input, by node type.
-            relations: the relations that are computed.
-        """
+        """Returns the bytes that the layer takes for each target, by node type."""
         found: dict[str, int] = {}
         for relation in relations:
             source, _, target = relation
@@ -119,12 +114,9 @@ def infer_last_inputs(
     The last layer itself is not computed. It raises what `infer_layers` raises.
 
     Args:
-        steps: the layers from the input on.
-        nodes: the nodes that this process owns.
         node_types: the types that the last layer would compute.
         hidden_types: the types whose rows are wanted, of those that the last layer reads; all where
             None. Others are computed only if these depend on them.
-        inputs: computes the input of the first layer.
     """
     before, existing = steps[:-1], nodes.schema.relations
     relations = _relations_read(steps, existing, node_types)
@@ -344,8 +336,6 @@ def finished(
 
     Args:
         layers: [n, C] after each of the last layers, `states_kept` of them.
-        knowledge: the jumping knowledge over all layers, or None.
-        last: the last linear layer, or None.
     """
     if last is None:
         return LayerwiseOutput(layers[-1], layers[0])

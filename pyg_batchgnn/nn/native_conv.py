@@ -33,7 +33,6 @@ def layer_name(module: torch.nn.Module) -> str:
 
 
 def refuse(conv: MessagePassing, what: str, remedy: str) -> ValueError:
-    """Returns the error for a feature that PyG's layer supports."""
     return ValueError(f"pyg_batchgnn.nn.{layer_name(conv)} does not support {what}; {remedy}")
 
 
@@ -113,7 +112,8 @@ class AsMade:
 class NativeConv(MessagePassing):
     """The base of the native convolutions, which never send messages.
 
-    Each stands before PyG's class among the bases of a layer, whose attributes it reads.
+    Each stands before PyG's class among the bases of a layer, whose attributes it reads. Its method
+    ``terms`` returns the terms of a layer's result (`Terms`) from a `ConvInput` and values of edges.
 
     Attributes:
         edge_values: the name of the argument that takes values of edges; None if there is none.

@@ -108,7 +108,6 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         return total([terms], given.own_rows(), given.graph, update, self.training)
 
     def terms(self, given: ConvInput) -> Terms:
-        """Returns the terms of the rows of the targets."""
         self._initialise(given)
         check_input(given.x, self.lin_l.weight.size(1), ops.compute_dtype(self.lin_l.weight))
         neighbours = self._aggregate(given)

@@ -69,7 +69,6 @@ def aggregate(
         by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
         reduce: "sum", "mean" or "max".
         out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
-        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         [D, F].
@@ -301,8 +300,6 @@ def transpose(indptr: Tensor, indices: Tensor, num_sources: int, threads: int | 
     Args:
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, num_sources).
-        num_sources: the number of sources, N.
-        threads: the largest number of threads; torch's own number where None.
     """
     check_indptr("indptr", indptr, indices.numel())
     check_ids("indices", indices, num_sources, "sources")

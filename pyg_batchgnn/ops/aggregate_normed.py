@@ -39,11 +39,9 @@ def aggregate_normed(
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N).
         self_scale: [D], or [1] for all; constant.
-        by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
         sums: from `linear_norm_on_read`; receives the sums of the gradient, which are taken while
             it is written.
         out_dtype: float32 (where None) or bfloat16.
-        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         [D, F].

@@ -76,12 +76,10 @@ def attention(
             gradient.
         loops: replaces the edges from a node to itself by one loop for each of the first ``loops``
             targets. None takes the edges as they are.
-        negative_slope: the slope of the leaky ReLU below 0.
         drop: the probability of dropping a coefficient, below 1.
         key: the key of dropout (`attention_key`). The column of a decision is slot * heads + head,
             slots counted within the target.
         out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
-        threads: the largest number of threads; torch's own number where None.
     """
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
     targets = indptr.numel() - 1

@@ -100,12 +100,7 @@ def check_range(name: str, values: Tensor, size: int, what: str = "node ids") ->
 
 
 def too_many_nodes(count: int, processes: int = 1) -> str:
-    """Returns the reason why a node type cannot have N nodes; empty if it can.
-
-    Args:
-        count: N, the nodes of a type.
-        processes: the processes that share them.
-    """
+    """Returns the reason why a node type cannot have N nodes; empty if it can."""
     if 0 <= count < 1 << 24:  # no machine has so little memory
         return ""
     if count < 0:
@@ -119,12 +114,7 @@ def too_many_nodes(count: int, processes: int = 1) -> str:
 
 
 def check_node_count(name: str, count: int) -> None:
-    """Raises ValueError if a graph in this process cannot have that number of nodes.
-
-    Args:
-        name: the words for the number.
-        count: N, the nodes of a type.
-    """
+    """Raises ValueError if a graph in this process cannot have that number of nodes."""
     if why := too_many_nodes(count):
         raise ValueError(f"{name} is {count}, but {why}; give the number of nodes{_OF_IDS * (count > 0)}")
 
@@ -174,14 +164,7 @@ def is_ascending(values: Tensor) -> bool:
 
 
 def check_type(name: str, value: object, wanted: type | tuple[type, ...], remedy: str) -> None:
-    """Raises TypeError unless ``value`` is of the type that is wanted, or of one of the types.
-
-    Args:
-        name: the argument, as the caller wrote it.
-        value: the value that was given.
-        wanted: a type, or several.
-        remedy: what to do, the end of the message.
-    """
+    """Raises TypeError unless ``value`` is of the type that is wanted, or of one of the types."""
     if isinstance(value, wanted):
         return
     types = wanted if isinstance(wanted, tuple) else (wanted,)

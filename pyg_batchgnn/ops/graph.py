@@ -87,7 +87,6 @@ def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Ten
     Args:
         table: [N, ...] any dtype, on the CPU; rows must be contiguous, the table need not be.
         index: [M] int32 or int64 in [0, N).
-        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         [M, ...] of the table's dtype, without a gradient.
@@ -114,7 +113,6 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: i
             ``out`` need not be.
         table: [N, ...]; rows must be contiguous.
         index: [M] int32 or int64 in [0, N). None copies the first M rows in order.
-        threads: the largest number of threads; torch's own number where None.
     """
     for name, tensor in (("out", out), ("table", table)):
         check_dense(name, tensor)

@@ -98,8 +98,6 @@ def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
     other random numbers.
 
     Args:
-        seed: the seed of the run.
-        epoch: the epoch, from 0.
         minibatch: the digest of the seed nodes (`minibatch_key`).
         layer: the number of the layer; 1 is nearest the input.
     """
@@ -114,7 +112,6 @@ def part_key(key: int, part: str) -> int:
     """Returns the key for a part of a layer with a dropout of its own.
 
     Args:
-        key: the key of the layer.
         part: the name of the part; the first eight characters count.
     """
     return to_signed(fold_key(key & MASK64, int.from_bytes(part.encode()[:8], "little")))

@@ -64,7 +64,6 @@ def gradient(name: str, save: Callable[..., None]) -> Callable[[_Function], _Fun
     The results of the pass cannot be differentiated: see `first_order`.
 
     Args:
-        name: the operator.
         save: called behind the forward pass as ``save(ctx, inputs, output)``; keeps what the
             backward pass needs.
     """

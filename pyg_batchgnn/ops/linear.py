@@ -57,7 +57,6 @@ def linear(
         bias: [O] of the dtype of the weights.
         num_rows: the number of rows of the result; all rows of the first input where None.
         groups: the number of independent products side by side.
-        relu: sets negative elements to zero.
         drop: the probability of dropping an element, below 1. Kept elements are multiplied by
             `dropout_scale`.
         key: the key of dropout (`dropout_key`).
@@ -66,7 +65,6 @@ def linear(
         after_relu: the inputs are results of a ReLU. The ReLU passes on no gradient where its
             result is zero. The gradient of such an element may then be returned as zero, which is
             less work.
-        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         [num_rows, O] of ``out_dtype``, with gradients for weights, bias and the inputs that are
@@ -202,7 +200,6 @@ _current: ProductsName = "native"
 
 
 def current_products() -> ProductsName:
-    """Returns the products that `ops.linear` uses now."""
     return _current
 
 

@@ -69,15 +69,9 @@ def linear_norm(
         bias: [O] of the dtype of the weight.
         scale: [O], the weight of the normalisation; ones where None.
         shift: [O], the bias of the normalisation; zeros where None.
-        eps: added to the variance.
-        relu: sets negative results to zero.
         after_relu: x is the result of a ReLU, see `linear`.
         hidden: from `linear_norm_hidden`, if x is its result and nothing else reads x.
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weight where None.
-        threads: the largest number of threads; torch's own number where None.
-
-    Raises:
-        TypeError, ValueError: an argument has another type or shape.
     """
     dtype = out_dtype or compute_dtype(weight)
     _check(x, weight, dtype)

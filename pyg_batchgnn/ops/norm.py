@@ -49,9 +49,6 @@ def batch_norm(
         mean: [C], a constant, given together with ``variance``. If both are None, the statistics of
             x are used, with gradients through them.
         variance: [C], biased.
-        eps: added to the variance.
-        relu: sets negative results to zero.
-        threads: the largest number of threads; torch's own number where None.
 
     Raises:
         TypeError, ValueError: an argument has another type, shape or device, or only one of mean
@@ -157,18 +154,13 @@ def activate(
 
     Args:
         x: [..., C] float32, float64 or bfloat16; overwritten if it is contiguous, else copied.
-        relu: sets negative elements to zero.
         drop: the probability of zeroing an element, in [0, 1), rounded to a multiple of 2^-16.
         key: the key of the layer, see `dropout_key`.
         node: [>= rows] int64, the node of each row of x; row numbers where None. All dimensions of
             x but the last are rows.
-        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         x itself if it is contiguous.
-
-    Raises:
-        TypeError, ValueError: an argument has another type, shape or device.
     """
     check_float("x", x)
     check_drop(drop)
@@ -213,7 +205,6 @@ def mask_grad(grad: Tensor, mask: Tensor, scale: float, threads: int | None = No
         grad: [..., C] float32, float64 or bfloat16.
         mask: [rows, ceil(C / 8)] uint8, bit c % 8 of byte c / 8.
         scale: see `dropout_scale`.
-        threads: the largest number of threads; torch's own number where None.
     """
     check_float("grad", grad)
     check_dense("mask", mask)

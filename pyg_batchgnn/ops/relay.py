@@ -41,11 +41,9 @@ class RelayBook:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes of the whole graph, of all types."""
         return self.offsets[-1]
 
     def check(self) -> None:
-        """Raises ValueError unless the numbers fit together."""
         offsets, types = self.offsets, self.num_types
         if not offsets or offsets[0] != 0 or any(b < a for a, b in itertools.pairwise(offsets)):
             raise ValueError(f"the offsets of parts must ascend from 0, got {list(offsets)}")
@@ -219,9 +217,6 @@ class Relay:
         seeds: the seeds of all minibatches. Their nodes, and the ends of excluded pairs, are
             internal ids. Nodes of every type lie in the range of their type.
         book: the owners of the nodes.
-        rules: the rules of picking.
-        form: what questions hold.
-        seed, epoch: as for `sample`.
     """
 
     def __init__(
@@ -266,7 +261,6 @@ class Relay:
             own: this rank's answers to itself.
             words: [sum(counts)] the other ranks' answers, by rank.
             counts: words of each rank.
-            threads: at most this many threads.
 
         Returns:
             The first fault in the answers, after which the relay cannot go on, or None.
@@ -310,10 +304,7 @@ def relay_answer(
         owned: the in-edges to pick from.
         words: [sum(counts)] of the type of node ids, the questions by rank.
         counts: words of each rank.
-        rules: the rules of picking.
-        form: what questions hold.
         hop: the number of the hop; that after the last one is of an induced subgraph.
-        threads: at most this many threads.
 
     Returns:
         The answers, or the first fault in the questions.

@@ -92,7 +92,6 @@ def left_to_pyg(model: BasicGNN) -> str | None:
 
 
 def drops(model: BasicGNN) -> bool:
-    """Returns whether dropout takes part in a call now, between layers or of attention."""
     between = model.dropout.training and model.dropout.p > 0.0
     return between or any(conv.training and getattr(conv, "dropout", 0.0) > 0.0 for conv in model.convs)
 

@@ -258,26 +258,18 @@ def _seed_layers(prefixes: PrefixEdges, layers: int) -> list[nn.LayerGraph]:
 
 
 class AcceleratedGraphSAGE(AcceleratedModel, torch_geometric.nn.GraphSAGE):
-    """PyG's `GraphSAGE` on native layers."""
-
     stands_for = torch_geometric.nn.GraphSAGE
 
 
 class AcceleratedGCN(AcceleratedModel, torch_geometric.nn.GCN):
-    """PyG's `GCN` on native layers."""
-
     stands_for = torch_geometric.nn.GCN
 
 
 class AcceleratedGIN(AcceleratedModel, torch_geometric.nn.GIN):
-    """PyG's `GIN` on native layers."""
-
     stands_for = torch_geometric.nn.GIN
 
 
 class AcceleratedGAT(AcceleratedModel, torch_geometric.nn.GAT):
-    """PyG's `GAT` on native layers."""
-
     stands_for = torch_geometric.nn.GAT
 
 
@@ -297,7 +289,6 @@ class EdgeValues:
     attr: Tensor | None = None
 
     def of(self, graph: nn.LayerGraph) -> dict[str, Tensor]:
-        """Returns the arguments of a convolution on a layer."""
         found = {}
         if self.weight is not None:
             found["edge_weight"] = self.weight[: (graph.whole or graph).num_edges]
@@ -385,7 +376,6 @@ def with_seed_rows(
 
 
 def with_this_autocast(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """Returns a function that computes under the autocast of now."""
     dtype, enabled = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
 
     def again() -> Tensor:
@@ -433,11 +423,8 @@ def infer(model: BasicGNN, loader: Any, memory_budget: int | str | None, progres
     """Returns the output of all nodes, or None if PyG's method computes it.
 
     Args:
-        model: an accelerated model.
         loader: PyG's method takes PyG's loaders, and every loader if a part of the model is left
             to PyG.
-        memory_budget: bytes of the pieces that are computed at once; chosen where None.
-        progress: shows the progress.
 
     Raises:
         TypeError: ``loader`` is no loader.

@@ -21,7 +21,6 @@ def dgl_blocks(minibatch: SampledMinibatch, attributes: Mapping[Group, Attribute
 
     Args:
         minibatch: the minibatch, whose node ids are original ones.
-        attributes: the attributes of its nodes and edges by group.
 
     Raises:
         ImportError: DGL is not installed.

@@ -46,7 +46,6 @@ class Links:
 
     @property
     def count(self) -> int:
-        """The number of links, P."""
         return self.source.numel()
 
 
@@ -106,11 +105,6 @@ class LinkFinder(Protocol):
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:
         """Returns the ends of links; collective over ranks.
 
-        Args:
-            draws: the links of all minibatches and relations.
-            epoch: the epoch.
-            number: the macrobatch's number in the epoch.
-
         Raises:
             ValueError: a negative cannot be drawn. The message names its link.
         """
@@ -120,7 +114,6 @@ class LocalFinder:
     """A `LinkFinder` of a graph that this process holds whole. It knows original ids only."""
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:  # noqa: ARG002
-        """Returns the ends of links by original ids."""
         return [FoundLinks(self._ids(draw)) for draw in draws]
 
     def _ids(self, draw: LinkDraw) -> LinkIds:
@@ -188,8 +181,6 @@ class LinkEnds:
         """Returns the ends.
 
         Args:
-            draw: the links, and the drawing of their negatives.
-            found: the ids of all ends.
             first: the number of the first link in the minibatch.
         """
         links, negatives = draw.links, draw.negatives
@@ -304,8 +295,6 @@ class SeedEdges:
 
         Args:
             wanted: False, True, "reverse" or a dict from relations to their reverses.
-            schema: the node types and relations of the graph.
-            linked: the relations that have links.
 
         Raises:
             TypeError, ValueError: another form, or a relation whose reverse is not known.
@@ -343,8 +332,6 @@ class SeedEdges:
         """Excludes the links, and their reverses.
 
         Args:
-            schema: the node types and relations of the graph.
-            linked: the relations that have links.
             reverse: the relation in which each one's reverses lie. None: the same relation in a
                 graph of one relation, else the one whose name is the same but for "rev_" in front.
 
@@ -478,12 +465,6 @@ class LinkSeeder:
 
         Seeds are distinct and sorted by id. If every link is an example of its own, each end is a
         seed: links before their negatives, relation by relation.
-
-        Args:
-            minibatches: the links of each relation, for each minibatch.
-            seed: the seed of the sampler.
-            epoch: the epoch.
-            number: the macrobatch's number in the epoch.
 
         Raises:
             ValueError: a negative cannot be drawn. The message names its link.

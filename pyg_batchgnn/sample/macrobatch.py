@@ -47,9 +47,7 @@ def kernel_arrays(
     """Returns the arrays of the in-edges of some nodes.
 
     Args:
-        schema: the node types and the relations.
         num_nodes: the number of nodes of each type that may be targets.
-        relations: the in-edges of each relation.
         times: by relation, the order of its edges by time, or None; empty if no relation has times.
         weights: likewise the weights.
 
@@ -108,16 +106,13 @@ class MinibatchPlan(Protocol):
     """The plan by which a minibatch grows from its seeds."""
 
     @property
-    def num_hops(self) -> int:
-        """The number of hops."""
+    def num_hops(self) -> int: ...
 
     @property
-    def edge_ids(self) -> bool:
-        """True if minibatches carry the input ids of their edges."""
+    def edge_ids(self) -> bool: ...
 
     @property
-    def subgraph(self) -> Subgraph:
-        """The edges of a minibatch."""
+    def subgraph(self) -> Subgraph: ...
 
     def settings(self) -> dict[str, Any]:
         """Returns the plan as values that JSON can hold."""
@@ -138,16 +133,10 @@ class Sampler(Protocol):
     threads: int | None
 
     @property
-    def plan(self) -> MinibatchPlan:
-        """The plan by which minibatches grow."""
+    def plan(self) -> MinibatchPlan: ...
 
     def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seed nodes.
-
-        Args:
-            seeds: the seed nodes.
-            threads: overrides the sampler's number for this call.
-        """
+        """Samples one minibatch for each list of seed nodes."""
 
 
 class Unpacker:
@@ -156,9 +145,6 @@ class Unpacker:
     Types and relations that a minibatch does not reach share the same empty parts and cost nothing.
 
     Args:
-        schema: the schema of the graph.
-        plan: the plan that was sampled by.
-        layout: the form of the edges.
         disjoint: True if nodes come with the numbers of their examples.
     """
 
@@ -182,9 +168,6 @@ class Unpacker:
 
         Args:
             arrays, counts: the results of `ops.sample`.
-            seeds: the seeds of each minibatch.
-            seed: the seed that they were sampled with.
-            epoch: the epoch that they were sampled in.
         """
         following = iter(arrays)
         return [

@@ -124,8 +124,6 @@ class Minibatch(SampledMinibatch):
         """Returns a sampled minibatch with its attributes.
 
         Args:
-            sampled: the minibatch.
-            attributes: its attributes by group.
             original: [N_t] int64 by node type, the original ids of its nodes if ``sampled`` has
                 internal ones; a tensor alone is for the only type.
         """

@@ -135,10 +135,6 @@ class PygParts:
         Args:
             data: a ``Data``, a ``HeteroData``, a pair of stores, or a graph of this package.
             num_neighbors: the fanouts in one of PyG's forms.
-            replace: True if a neighbour may be picked more than once.
-            choice: the rules by which neighbours are chosen.
-            seed: the key of every random choice.
-            threads: at most this many threads work; torch's number if None.
             direction: whether the neighbours of a node are the sources of edges into it or the
                 targets of edges from it.
 
@@ -242,7 +238,6 @@ class PygHGTSampler(PygNodeSampler):
         self.form = PygForm(names_of(data), SubgraphType.induced, index_dtype(data))
 
     def sample_from_edges(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Raises NotImplementedError: sampling by budgets begins with nodes."""
         raise NotImplementedError(
             "HGT sampling begins with nodes, not with links; use PygNeighborSampler for links"
         )
@@ -313,12 +308,6 @@ class LinkRules:
         epoch: int,
     ) -> LinkStart:
         """Returns the seeds of one minibatch of links.
-
-        Args:
-            inputs: the links.
-            neg_sampling: their negatives, or None.
-            parts: the parts of the sampler.
-            epoch: the epoch.
 
         Raises:
             ValueError: a negative cannot be drawn, or would be later than its link and must not.
@@ -429,7 +418,6 @@ class PygNeighborSampler(PygNodeSampler):
 
     @classmethod
     def of(cls, parts: PygParts, num_neighbors: Any) -> PygNeighborSampler:
-        """Returns a sampler of these parts, whose fanouts were given as ``num_neighbors``."""
         made = cls.__new__(cls)
         made._begin(parts, num_neighbors)
         return made

@@ -76,7 +76,6 @@ class PygForm:
     direction: Direction = Direction.FORWARD
 
     def output(self, minibatch: SampledMinibatch) -> PygOutput:
-        """Returns a minibatch in this form."""
         made = self._plain(minibatch) if self.names is Names.NONE else self._typed(minibatch)
         if self.direction is Direction.BACKWARD:
             made = _restored(made)
@@ -184,8 +183,7 @@ def _by_seed_type(minibatch: SampledMinibatch, values: Tensor | None) -> Any:
 class SampleInfo(Protocol):
     """Adds the entries of batches that are not attributes of the graph."""
 
-    def add(self, batch: Any, out: PygOutput) -> None:
-        """Adds the ids, the counts, and what the sample began with."""
+    def add(self, batch: Any, out: PygOutput) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -199,7 +197,6 @@ class SeedInfo:
     types: Sequence[str] = ()
 
     def add(self, batch: Any, out: PygOutput) -> None:
-        """Adds the entries; see `SampleInfo`."""
         add_ids(batch, out)
         if not isinstance(out, HeteroSamplerOutput):
             _add_seeds(batch, *out.metadata[:2])
@@ -295,7 +292,6 @@ class LinkInfo:
                 _refuse_shared_entries(other, one, self.timed)
 
     def add(self, batch: Any, out: PygOutput) -> None:
-        """Adds the entries; see `SampleInfo`."""
         add_ids(batch, out)
         for relation, mode in self.relations:
             # Metadata are a dict by relation if there are several.
@@ -345,7 +341,6 @@ def pyg_batch(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeR
 
     Args:
         minibatch: the minibatch, whose node ids are original ones.
-        attributes: the attributes of its nodes and edges by group.
 
     Returns:
         A ``Data`` for a homogeneous graph, else a ``HeteroData``.

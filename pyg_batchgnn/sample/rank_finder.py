@@ -189,8 +189,6 @@ class RankPlanner:
     """Makes the plans of negatives of the links of a loader. All of it is collective.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
         first: by group of nodes, [n] int64: the time from which each own node exists, by row; None
             if links have no times.
     """
@@ -205,8 +203,6 @@ class RankPlanner:
         """Returns the rule by which the negatives of a relation are drawn, as `negative_plan` does.
 
         Args:
-            sampling: PyG's description of them.
-            relation: the relation of the links.
             time: [n] int64, the times of all its links, or None.
             avoids_edges: True if negatives must not be edges of the relation.
 
@@ -295,10 +291,6 @@ class EdgeQuestions:
     The rank that answers for a candidate's target says whether an edge joins the two. If one joins
     the last candidate, it also draws another source. A triplet's target is drawn by the rank that
     answers for its source.
-
-    Args:
-        comm: of all ranks.
-        plans: the plans of negatives by relation.
     """
 
     def __init__(self, comm: Communicator, plans: Mapping[Relation, RankPlan]) -> None:
@@ -308,17 +300,12 @@ class EdgeQuestions:
 
     @property
     def relations(self) -> list[Relation]:
-        """The relations whose negatives must not be edges."""
         return list(self._plans)
 
     def ask(
         self, draws: Sequence[tuple[Relation, NegativeDraw]], header: Header
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Draws negatives. Collective, two rounds.
-
-        Args:
-            draws: the drawings, each with the relation of its links.
-            header: of the exchanges.
 
         Returns:
             The positions of sources, none for triplets, and of targets, for each drawing.
@@ -419,8 +406,6 @@ class RankFinder:
     negatives must not be edges (kind LOOKUP). A world of one rank makes no exchange.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
         plans: the plans of negatives by relation, the same on all ranks but for what a rank answers
             for.
     """
@@ -439,7 +424,6 @@ class RankFinder:
         self._questions = EdgeQuestions(comm, self._plans)
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:
-        """Returns the ends of links by original and by internal ids; collective."""
         epoch = ops.to_signed(epoch)
         drawn = self._drawn(draws, Header(MessageKind.LOOKUP, epoch, number, 0))
         ends = [nodes for draw, pair in zip(draws, drawn, strict=True) for nodes in self._ends(draw, pair)]

@@ -61,7 +61,6 @@ class LayerEdges:
     halo: HaloPass | None = None
 
     def apply(self, conv: torch.nn.Module, x: Any, **options: Any) -> Any:
-        """Returns the result of the convolution."""
         layer = None if isinstance(self.edges, LayerGraph) else self.layer
         return conv(x, self.edges, layer, **self.values, **options)
 
@@ -151,12 +150,10 @@ class NativeModel(BasicGNN):
             self._modules["lin"] = Linear.sharing(self.get_submodule("lin"))
 
     def init_conv(self, in_channels: int, out_channels: int, **kwargs: Any) -> MessagePassing:
-        """Returns a new convolution."""
         return type(self).conv(in_channels, out_channels, **kwargs)
 
     @property
     def fuses_relu(self) -> bool:
-        """True if the activation is a ReLU that nobody watches, so that others may compute it."""
         return fuses_relu(self.act)
 
     def is_followed(self, index: int) -> bool:
@@ -166,7 +163,6 @@ class NativeModel(BasicGNN):
 
     @property
     def keeps_all_layers(self) -> bool:
-        """True if the results of all layers are read at the end."""
         return hasattr(self, "jk")
 
     def compute(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
@@ -424,7 +420,6 @@ class GAT(NativeModel):
         attention_dropout: float | None = None,
         **kwargs: Any,
     ) -> MessagePassing:
-        """Returns a new convolution."""
         heads = positive("heads", heads)
         concat = concat and not getattr(self, "_is_conv_to_out", False)
         columns = head_channels(out_channels, heads) if concat else out_channels
@@ -461,7 +456,6 @@ class ActivatedGAT(GAT):
     def init_conv(
         self, in_channels: int, out_channels: int, *, v2: bool = False, **kwargs: Any
     ) -> MessagePassing:
-        """Returns a new convolution."""
         if v2:
             raise ValueError("ActivatedGAT is a form of GAT, not of GATv2; leave v2 out, or take GAT")
         return super().init_conv(in_channels, out_channels, **kwargs)
@@ -497,7 +491,6 @@ class GIN(NativeModel):
     def init_conv(
         self, in_channels: int, out_channels: int, *, inner_channels: int | None = None, **kwargs: Any
     ) -> MessagePassing:
-        """Returns a new convolution."""
         inner = out_channels if inner_channels is None else positive("inner_channels", inner_channels)
         norm = normalization_resolver(self.norm, inner, **(self.norm_kwargs or {})) if self.norm else None
         made = Perceptron(

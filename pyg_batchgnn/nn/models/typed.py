@@ -49,8 +49,6 @@ def typed_inputs(
 
     Args:
         source, edge_index, x: as in `TypedModel.forward`.
-        relations: the relations of the model.
-        num_layers: the number of its layers.
 
     Raises:
         KeyError: a type has no features.
@@ -270,7 +268,6 @@ class TypedModel(torch.nn.Module):
         The last layer itself is not computed.
 
         Args:
-            nodes: the nodes that a process owns: ``loader.all_nodes()``.
             node_types: the types that the last layer would compute; all where None.
             inputs: as in `inference`.
             hidden_types: the types whose rows are wanted. All that the last layer reads for
