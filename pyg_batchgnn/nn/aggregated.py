@@ -89,7 +89,6 @@ class Aggregated:
 
 
 def refuse_aggregated(conv: MessagePassing, why: str) -> ValueError:
-    """Returns the error of a layer that cannot read aggregates."""
     return refuse(conv, f"aggregates made beforehand: {why}", "leave the loader's cache out")
 
 

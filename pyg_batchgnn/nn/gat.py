@@ -33,9 +33,7 @@ def edge_rows(graph: LayerGraph, edge_attr: Tensor, columns: int | None) -> Tens
     """Returns the features of the edges of a layer in its order, [E, columns].
 
     Args:
-        graph: the edges of the layer.
         edge_attr: [>= E, columns] or [>= E], in the user's order.
-        columns: the number of columns that the layer takes.
 
     Raises:
         ValueError: ``edge_attr`` has another shape.
@@ -168,7 +166,6 @@ class AttentionConv(NativeConv):
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
-        """Raises ValueError if the native layer cannot stand for a layer of PyG."""
         ops.check_drop(conv.dropout)
         if isinstance(conv.fill_value, str) and conv.fill_value not in FILLS:
             remedy = f"give a number or one of {', '.join(FILLS)}"
@@ -183,7 +180,6 @@ class AttentionConv(NativeConv):
         edge_attr: Tensor | None,
         size: tuple[int, int] | None = None,
     ) -> AttentionCall:
-        """Checks the arguments of a call and brings them to one form."""
         self.check_call()
         if isinstance(layer, Tensor):
             layer, edge_attr = None, layer
@@ -192,7 +188,6 @@ class AttentionConv(NativeConv):
         return self._call_of(conv_input(x, edge_index, layer, size), edge_attr)
 
     def _call_of(self, given: ConvInput, edge_attr: Tensor | None) -> AttentionCall:
-        """Returns the arguments of a call with what follows from them."""
         both = min(given.graph.num_sources, given.graph.num_targets)
         slots = Slots(given.graph, both if self.add_self_loops else None)
         drop = self.dropout if self.training else 0.0
@@ -321,11 +316,9 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         return result, slots.pyg_form(weights)
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        """Returns the terms of the rows of the targets."""
         return self._transform(self._attend(self._call_of(given, edge_attr)).out)
 
     def _initialise(self, given: ConvInput) -> None:
-        """Initialises weights of unknown width at the first call, as PyG does."""
         own = given.own_rows()
         for linear, rows in (
             (self.lin, given.x),
@@ -384,7 +377,6 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         return call.slots.spread(_logits(features.edges, weight), loops)
 
     def _transform(self, attended: Tensor) -> Terms:
-        """Returns the products of the heads with residual and bias."""
         weight, groups = (self.lin or self.lin_src).weight, self.heads
         if not self.concat:
             # The mean over heads is one product with all heads' columns.
@@ -454,11 +446,9 @@ class ActivatedGATConv(GATConv):
         return total([Terms(values=self._values(call))], None, call.given.graph, update, self.training)
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        """Returns the terms of the rows of the targets."""
         return Terms(values=self._values(self._call_of(given, edge_attr)))
 
     def _values(self, call: AttentionCall) -> Tensor:
-        """Returns the rows of the targets, [D, heads * out_channels or out_channels]."""
         given = call.given
         if not given.targets_in_sources or call.edge_attr is not None:
             raise refuse(self, "features of edges or inputs of two types", "take GATConv")
@@ -473,7 +463,6 @@ class ActivatedGATConv(GATConv):
         return torch.cat(heads, dim=1) if self.concat else torch.stack(heads).mean(dim=0)
 
     def _attended(self, head: int, z: Tensor, call: AttentionCall) -> Tensor:
-        """Returns the weighted sums of one head, [D, out_channels]."""
         graph = call.given.graph
         wide = torch.float64 if z.dtype == torch.float64 else torch.float32
         source, target = (one.view(self.heads, -1)[head : head + 1] for one in (self.att_src, self.att_dst))

@@ -38,16 +38,12 @@ def edge_scores(
         target: [D, H * C].
         edge: [E, H * C], or None.
         attention: [H, C] float32 or float64, as the result.
-        graph: the edges of the layer.
-        negative_slope: the slope of the leaky ReLU below 0.
     """
     result: Tensor = _EdgeScores.apply(source, target, edge, attention, graph, negative_slope)
     return result
 
 
 class _Blocks:
-    """The arguments of the leaky ReLU, computed some edges at a time."""
-
     def __init__(
         self, source: Tensor, target: Tensor, edge: Tensor | None, graph: LayerGraph, dtype: torch.dtype
     ) -> None:
@@ -60,7 +56,6 @@ class _Blocks:
         return [slice(at, min(edges, at + self._edges)) for at in range(0, edges, self._edges)]
 
     def sums(self, place: slice) -> Tensor:
-        """Returns the sums of a block, [edges, H * C]."""
         found = self._source.index_select(0, self._indices[place]).to(self._dtype)
         found += self._target.index_select(0, self._targets[place])
         if self._edge is not None:
@@ -188,7 +183,6 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
-        """Raises ValueError if this layer cannot stand for a layer of PyG."""
         super().check(conv)
         if conv.share_weights and conv.lin_r is not conv.lin_l:
             raise refuse(conv, "share_weights with two linear layers", "give it when the layer is made")
@@ -228,7 +222,6 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         return result if weights is None else (result, call.slots.pyg_form(weights))
 
     def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
-        """Returns the terms of the rows of the targets."""
         return Terms(values=self._values(self._call_of(given, edge_attr), wants_weights=False)[0])
 
     def _values(self, call: AttentionCall, wants_weights: bool) -> tuple[Tensor, Tensor | None]:
@@ -243,7 +236,6 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         return self._joined(heads, own), weights
 
     def _initialise(self, x: Rows, own: Rows) -> None:
-        """Initialises weights of unknown width at the first call, as PyG does."""
         for linear, rows in ((self.lin_l, x), (self.lin_r, own), (self.res, own)):
             set_width(linear, rows)
 
@@ -258,7 +250,6 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         return source, _product(own, self.lin_r, dtype)
 
     def _logits(self, source: Tensor, target: Tensor, call: AttentionCall) -> Tensor:
-        """Returns the scores of all slots, [slots, H]."""
         slots, wide = call.slots, torch.float64 if source.dtype == torch.float64 else torch.float32
         attention = self.att.view(self.heads, self.out_channels).to(wide)
         edges, loops = self._edge_products(call, wide)
@@ -306,7 +297,6 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         return sums, torch.cat(weights, dim=1) if wants_weights else None
 
     def _joined(self, heads: list[Tensor], own: Rows) -> Tensor:
-        """Joins the heads, and adds the residual and the bias."""
         out = torch.cat(heads, dim=1) if self.concat else torch.stack(heads).mean(dim=0)
         if self.res is not None:
             out = out + ops.linear([own], [self.res.weight], num_rows=out.size(0), out_dtype=out.dtype)

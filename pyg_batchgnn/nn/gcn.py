@@ -67,7 +67,6 @@ def unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -
     Args:
         whole: all edges of the minibatch (its first layer).
         add_loops: replaces the loops of every node by one of weight 1.
-        dtype: float32 or float64.
     """
     made = _unweighted.setdefault(whole, {})
     kind = _Kind(add_loops, dtype)
@@ -175,7 +174,6 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
-        """Raises ValueError if this layer cannot stand for a layer of PyG."""
         if conv.cached or conv._cached_edge_index is not None:
             remedy = "leave it out: a normalisation is kept as long as its minibatch or edge_index anyway"
             raise refuse(conv, "cached=True, which would apply one minibatch's degrees to all others", remedy)
@@ -216,11 +214,6 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         return total([self.terms(given, edge_weight)], None, given.graph, update, self.training)
 
     def terms(self, given: ConvInput, edge_weight: Tensor | None = None) -> Terms:
-        """Returns the terms of the rows of the targets.
-
-        Raises:
-            ValueError: sources and targets are of two types.
-        """
         if not given.targets_in_sources:
             raise self._refuse_pair()
         set_width(self.lin, given.x)
@@ -229,14 +222,12 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         return self._product(self._aggregate(given, edge_weight, dtype))
 
     def _product(self, aggregated: Rows) -> Terms:
-        """Returns the product of the aggregates with bias."""
         return Terms((RowProduct(aggregated, self.lin.weight),), bias=self.bias)
 
     def _refuse_pair(self) -> ValueError:
         return refuse(self, "separate rows of sources and targets", "take SAGEConv for bipartite graphs")
 
     def _known(self, x: Aggregated, edge_weight: Tensor | None) -> Rows:
-        """Returns aggregates that were computed in advance with the degrees of the whole graph."""
         if edge_weight is not None or not self.normalize or not self.add_self_loops:
             raise refuse_aggregated(self, "they are normalised, without edge weights and with self loops")
         neighbours = x.of(self, "symmetric")

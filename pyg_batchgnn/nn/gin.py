@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -39,7 +38,6 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
-        """Raises ValueError if this layer cannot stand for a layer of PyG."""
         super().check(conv)
         if not isinstance(conv.nn, torch.nn.Module):
             raise refuse(conv, f"nn={conv.nn!r}", "give it a torch.nn.Module")
@@ -87,20 +85,17 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
         return self._finish(sums, norm, update, given.graph)
 
     def terms(self, given: ConvInput) -> Terms:
-        """Returns the terms of the rows of the targets."""
         return self._terms(self._sums(given, None))
 
     def _terms(self, sums: Tensor) -> Terms:
-        """Applies the module to the sums."""
         module = self.get_submodule("nn")
-        if not is_watched(module) and isinstance(module, NativePerceptron):
+        if not is_watched(module) and isinstance(module, Perceptron):
             return module.terms(sums)
         return Terms(values=module(sums))
 
     def _finish(
         self, sums: Tensor, norm: BatchNorm | NormOnRead | None, update: Update | None, graph: LayerGraph
     ) -> Tensor | NormedRows:
-        """Applies the module to the sums, then normalisation and update."""
         if norm is None:
             return total([self._terms(sums)], None, graph, update, self.training)
         out: Tensor | NormedRows = self.nn(sums, norm)
@@ -110,12 +105,10 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
         return total([Terms(values=out)], None, graph, update, self.training)
 
     def _dtype(self) -> torch.dtype:
-        """Returns the dtype in which the module computes."""
         parameter = next((one for one in self.nn.parameters() if one.is_floating_point()), self.eps)
         return ops.compute_dtype(parameter)
 
     def _known(self, x: Aggregated) -> Tensor:
-        """Returns what `_sums` would, from aggregates that were computed in advance."""
         neighbours, own, dtype = x.of(self, "sum"), x.own_of(self), self._dtype()
         check_input(neighbours, own.size(1), dtype, "aggregates")
         table, row = (own.table, own.row) if isinstance(own, RowView) else (own, None)
@@ -168,45 +161,6 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
         return out + ((1.0 + self.eps) * own).to(dtype)
 
 
-class Perceptron(torch.nn.Module):
-    """Two linear layers with normalisation and activation between them.
-
-    Args:
-        channels: the numbers of columns of the input, between the layers, and of the result.
-        act: the activation; None has none.
-        act_first: applies the activation before the normalisation, not after it.
-        norm: the normalisation.
-    """
-
-    linear: Callable[[int, int], torch.nn.Linear] = torch.nn.Linear
-
-    def __init__(
-        self,
-        channels: tuple[int, int, int],
-        act: torch.nn.Module | None,
-        act_first: bool,
-        norm: torch.nn.Module,
-    ) -> None:
-        super().__init__()
-        self.act = act
-        self.act_first = act_first
-        self.lins = torch.nn.ModuleList(type(self).linear(a, b) for a, b in pairwise(channels))
-        self.norms = torch.nn.ModuleList([norm])
-
-    def between(self, rows: Tensor) -> Tensor:
-        """Applies normalisation and activation."""
-        steps = [*self.norms] if self.act is None else [*self.norms, self.act]
-        for step in reversed(steps) if self.act_first else steps:
-            rows = step(rows)
-        return rows
-
-    def forward(self, input: Tensor) -> Tensor | NormedRows:
-        """Returns [D, channels[2]] from [D, channels[0]]."""
-        first, last = self.lins
-        result: Tensor = last(self.between(first(input)))
-        return result
-
-
 class _Inner(NamedTuple):
     """The input of the second product.
 
@@ -221,10 +175,15 @@ class _Inner(NamedTuple):
     is_rectified: bool
 
 
-class NativePerceptron(Perceptron):
-    """A `Perceptron` whose products, normalisation and ReLU are computed together."""
+class Perceptron(torch.nn.Module):
+    """Two linear layers with normalisation and activation between them, computed together.
 
-    linear = staticmethod(linear_of)
+    Args:
+        channels: the numbers of columns of the input, between the layers, and of the result.
+        act: the activation; None has none.
+        act_first: applies the activation before the normalisation, not after it.
+        norm: the normalisation.
+    """
 
     def __init__(
         self,
@@ -233,8 +192,12 @@ class NativePerceptron(Perceptron):
         act_first: bool,
         norm: torch.nn.Module,
     ) -> None:
+        super().__init__()
+        self.act = act
+        self.act_first = act_first
+        self.lins = torch.nn.ModuleList(linear_of(a, b) for a, b in pairwise(channels))
         relu = type(act) is torch.nn.ReLU and not act_first
-        super().__init__(channels, act, act_first, native_norm(norm, relu))
+        self.norms = torch.nn.ModuleList([native_norm(norm, relu)])
 
     def forward(self, input: Tensor, after: BatchNorm | NormOnRead | None = None) -> Tensor | NormedRows:
         """Returns [D, channels[2]] from [D, channels[0]], normalised by ``after``."""
@@ -247,7 +210,6 @@ class NativePerceptron(Perceptron):
         return after.of_product(last, inner.rows, after_relu=inner.is_rectified, hidden=inner.hidden)
 
     def terms(self, input: Tensor) -> Terms:
-        """Returns the terms of ``self(input)``."""
         last = self.lins[1]
         assert isinstance(last, Linear)
         inner = self._inner(input, is_normed=False)
@@ -257,7 +219,6 @@ class NativePerceptron(Perceptron):
         return Terms((product,), bias=last.bias)
 
     def _inner(self, input: Tensor, is_normed: bool) -> _Inner:
-        """Computes the first product with normalisation and activation."""
         first, norm = self.lins[0], self.norms[0]
         assert isinstance(first, Linear)
         if type(self.act) is torch.nn.ReLU and not is_watched(self.act):
@@ -268,4 +229,10 @@ class NativePerceptron(Perceptron):
                 return _Inner(inside.of_product(first, input), None, is_rectified=True)
             if type(norm) is torch.nn.Identity:
                 return _Inner(first.with_relu(input), None, is_rectified=True)
-        return _Inner(self.between(first(input)), None, is_rectified=False)
+        return _Inner(self._between(first(input)), None, is_rectified=False)
+
+    def _between(self, rows: Tensor) -> Tensor:
+        steps = [*self.norms] if self.act is None else [*self.norms, self.act]
+        for step in reversed(steps) if self.act_first else steps:
+            rows = step(rows)
+        return rows

@@ -38,7 +38,6 @@ class LayerRows:
     key: int | None = None
 
     def dropout_key(self) -> int:
-        """Returns the key of the dropout after the layer, as `LayerGraph.dropout_key` does."""
         return ops.drawn_key() if self.key is None else self.key
 
 
@@ -167,8 +166,6 @@ def layer_graph(minibatch: SampledMinibatch, layer: int, relation: Relation | No
     If the edges of the minibatch are changed, the layers are made again.
 
     Args:
-        minibatch: the minibatch.
-        layer: the number of the layer, from 1.
         relation: the relation whose edges are wanted; None if there is only one.
 
     Raises:
@@ -245,10 +242,8 @@ def layer_rows(minibatch: SampledMinibatch, layer: int, name: str) -> LayerRows:
     """Returns the nodes of a type that a layer of a minibatch computes.
 
     Args:
-        minibatch: the minibatch.
         layer: the number of the layer, from 1. 0 is the layer below the lowest sampled one, which
             computes all nodes.
-        name: the node type.
 
     Raises:
         KeyError: the minibatch has no such type.
@@ -310,8 +305,6 @@ def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> Layer
 
     Args:
         edge_index: [2, E] int64 (or int32), sources above targets, checked here.
-        num_sources: the number of sources, N.
-        num_targets: the number of targets, D.
 
     Raises:
         TypeError: ``edge_index`` is not a dense integer tensor.

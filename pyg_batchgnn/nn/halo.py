@@ -57,7 +57,6 @@ class HaloPass:
         """Returns the own rows of a layer's input with the cached rows behind them.
 
         Args:
-            layer: the number of the layer.
             x: the result of the layer before for the own nodes; for layer 1 a `RowView` of the
                 attribute ``x`` of the minibatch.
         """

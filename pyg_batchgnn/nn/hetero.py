@@ -97,8 +97,6 @@ def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEd
 
     Args:
         edges: a minibatch with ``layer``, [2, E] by relation, or a piece of a whole graph.
-        layer: the number of the layer in the minibatch, from 1; None without a minibatch.
-        x: the rows of each type.
 
     Raises:
         TypeError: ``edges`` are neither.
@@ -134,6 +132,8 @@ def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEd
 
 #: Values of edges by the name of the argument of a layer, and by relation.
 EdgeValues = Mapping[str, Mapping[Relation, Tensor]]
+#: Makes one result of those of several relations.
+Join: TypeAlias = Callable[[list[Tensor]], Tensor]
 
 
 @dataclass
@@ -150,21 +150,17 @@ class TypeTerms:
     source: NodeRows | None
     parts: list[Terms] = field(default_factory=list)
 
-    def _own(self) -> Rows | None:
-        return None if self.source is None else self.source.own()
+    def result(self, join: Join | str, update: Update | None = None, training: bool = False) -> Tensor:
+        """Returns the rows of the type after the layer, with ReLU and dropout.
 
-    def added(self, update: Update | None, training: bool) -> Tensor:
-        """Returns the sum of the relations, with ReLU and dropout in the same pass."""
-        return total(self.parts, self._own(), self.rows, update, training)
-
-    def mean(self, update: Update | None, training: bool) -> Tensor:
-        """Returns the mean of the relations, with ReLU and dropout in the same pass."""
-        parts = [part.divided(len(self.parts)) for part in self.parts]
-        return total(parts, self._own(), self.rows, update, training)
-
-    def joined(self, join: Callable[[list[Tensor]], Tensor], update: Update | None, training: bool) -> Tensor:
-        """Returns ``join`` of the results of the relations, each computed by itself."""
-        own = self._own()
+        Args:
+            join: "sum" or "mean", each one pass over all relations; or what makes one result of
+                those of the relations, each computed by itself.
+        """
+        own = None if self.source is None else self.source.own()
+        if isinstance(join, str):
+            by = len(self.parts) if join == "mean" else 1
+            return total([part.divided(by) for part in self.parts], own, self.rows, update, training)
         out = join([total([part], own, self.rows) for part in self.parts])
         return out if update is None else ops.activate(out, **update_arguments(update, self.rows, training))
 
@@ -177,8 +173,6 @@ def terms_by_type(
     Args:
         convs: the native convolution of each relation. Relations without edges are left out.
         x: by type, the rows of the sources; the targets are the first of them.
-        edges: the edges of the layer.
-        values: values of edges.
 
     Returns:
         The terms of each type that a relation leads to, in the order of the relations.
@@ -209,19 +203,12 @@ def terms_by_type(
 
 
 def _rows_of(graph: LayerGraph, edges: TypedEdges, name: str) -> LayerRows:
-    """Returns the rows of a type whose own rows are not known."""
     return LayerRows(graph.num_targets, 0) if isinstance(edges, WholeGraphEdges) else edges.rows(name)
 
 
 def _input(
     relation: Relation, graph: LayerGraph, rows: Mapping[str, NodeRows], x: Mapping[str, Rows]
 ) -> ConvInput:
-    """Returns the rows and edges of a relation.
-
-    Raises:
-        KeyError: there are no rows of its sources.
-        ValueError: there are fewer rows than the layer reads.
-    """
     source, _, target = relation
     if source not in rows:
         raise KeyError(f"relation {relation} reads rows of {source!r}, but x_dict has only {sorted(x)}")
@@ -235,7 +222,6 @@ def _input(
 
 
 def _terms(conv: Any, given: ConvInput, values: Mapping[str, Tensor], relation: Relation) -> Terms:
-    """Returns the terms of a relation."""
     for name in values:
         if name != conv.edge_values:
             raise TypeError(f"the {layer_name(conv)} of {relation} takes no {name}_dict; leave it out")
@@ -317,21 +303,16 @@ class HeteroConv(torch_geometric.nn.HeteroConv):
         return {name: self._result(terms, update) for name, terms in found.items()}
 
     def _result(self, terms: TypeTerms, update: Update | None) -> Tensor:
-        if self.aggr == "sum":
-            return terms.added(update, self.training)
-        if self.aggr == "mean":
-            return terms.mean(update, self.training)
-        return terms.joined(partial(group, aggr=self.aggr), update, self.training)
+        join = self.aggr if self.aggr in ("sum", "mean") else partial(group, aggr=self.aggr)
+        return terms.result(join, update, self.training)
 
     def _edge_values(self, given: Mapping[str, Mapping[Relation, Tensor]]) -> dict[str, Any]:
-        """Returns values of edges by the names of the convolutions' arguments."""
         for name in given:
             if not name.endswith("_dict"):
                 raise ValueError(f"keyword arguments end with '_dict', got {name!r}; give {name}_dict")
         return {name.removesuffix("_dict"): values for name, values in given.items()}
 
     def _positional(self, given: Mapping[Relation, Tensor]) -> EdgeValues:
-        """Returns values of edges that came without a name."""
         values: dict[str, dict[Relation, Tensor]] = {}
         for relation, one in given.items():
             if relation not in self.convs:

@@ -56,12 +56,7 @@ class LayerStep:
         return found
 
     def result_bytes(self, columns: Mapping[str, int], relations: Sequence[Relation]) -> dict[str, int]:
-        """Returns the bytes that the layer takes for each target, by node type.
-
-        Args:
-            columns: of its input, by node type.
-            relations: the relations that are computed.
-        """
+        """Returns the bytes that the layer takes for each target, by node type."""
         found: dict[str, int] = {}
         for relation in relations:
             source, _, target = relation
@@ -119,12 +114,9 @@ def infer_last_inputs(
     The last layer itself is not computed. It raises what `infer_layers` raises.
 
     Args:
-        steps: the layers from the input on.
-        nodes: the nodes that this process owns.
         node_types: the types that the last layer would compute.
         hidden_types: the types whose rows are wanted, of those that the last layer reads; all where
             None. Others are computed only if these depend on them.
-        inputs: computes the input of the first layer.
     """
     before, existing = steps[:-1], nodes.schema.relations
     relations = _relations_read(steps, existing, node_types)
@@ -141,15 +133,6 @@ def _infer_steps(
     keep: int,
     inputs: ComputeInputs | None,
 ) -> list[dict[str, Tensor]]:
-    """Computes the first layers of a model, as `infer_layers` does.
-
-    Args:
-        steps: the layers to compute, possibly none.
-        relations: the relations that each layer of the model reads.
-        nodes: the nodes that this process owns.
-        keep: the number of tables to return.
-        inputs: computes the input of the first layer.
-    """
     readable = _inputs(nodes, relations[0], inputs)
     kept = [_own(readable, nodes)]
     for number, (step, read) in enumerate(zip(steps, relations, strict=False), 1):
@@ -209,7 +192,6 @@ def _by_rows(
     nodes: OwnedNodes,
     inputs: ComputeInputs,
 ) -> ReadableRows:
-    """Applies ``inputs`` to the rows of a type, some rows at a time."""
     made, begin = None, 0
     for chunk in rows[nodes.rank].split(_CHUNK):
         found = inputs({name: chunk})[name]
@@ -315,7 +297,6 @@ def infer_model(model: BasicGNN, nodes: OwnedNodes, compute: ComputeLayer) -> La
 
 
 def _only_relation(schema: Schema) -> Relation:
-    """Returns the only relation of a graph of one node type."""
     if not schema.is_plain:
         raise ValueError(
             f"the model is for one node type and one relation, but the graph has the node types "
@@ -355,8 +336,6 @@ def finished(
 
     Args:
         layers: [n, C] after each of the last layers, `states_kept` of them.
-        knowledge: the jumping knowledge over all layers, or None.
-        last: the last linear layer, or None.
     """
     if last is None:
         return LayerwiseOutput(layers[-1], layers[0])

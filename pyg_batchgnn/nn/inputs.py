@@ -89,7 +89,6 @@ class NormedRows:
         return self.product.size(dim)
 
     def head(self, rows: int) -> NormedRows:
-        """Returns the first ``rows`` rows."""
         return NormedRows(self.product[:rows], self.columns)
 
     def gather(self) -> Tensor:
@@ -173,7 +172,6 @@ class ConvInput:
 
     @property
     def x(self) -> Rows:
-        """[N, F], the rows of the sources."""
         return head(self.source.rows, self.graph.num_sources)
 
     @property
@@ -182,12 +180,10 @@ class ConvInput:
         return self.target is self.source
 
     def own_rows(self) -> Rows | None:
-        """Returns the rows of the targets, [D, F'], or None if there are none."""
         return None if self.target is None else self.target.own()
 
 
 def head(x: Rows, rows: int) -> Rows:
-    """Returns the first ``rows`` rows."""
     if x.size(0) == rows:
         return x
     return x.head(rows) if isinstance(x, RowView) else ops.first_rows(x, rows)

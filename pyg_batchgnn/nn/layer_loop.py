@@ -36,13 +36,7 @@ class ModelOutput(NamedTuple):
 
 
 def wrong_hops(layers: int, hops: int | None, hint: str = "") -> ValueError:
-    """Returns the error for a minibatch that was sampled for another number of layers.
-
-    Args:
-        layers: the number of layers of the model.
-        hops: the number of hops of the minibatch.
-        hint: further advice, put behind the sentence.
-    """
+    """Returns the error for a minibatch that was sampled for another number of layers."""
     return ValueError(
         f"a model of {layers} layers needs minibatches of {layers} hops, but this one has {hops}; "
         f"give the loader {layers} entries in num_neighbors{hint}"
@@ -56,8 +50,6 @@ def run_layers(
 
     Args:
         compute: computes a layer with its end, from its number (from 0) and its input.
-        layers: the number of layers, at least 1.
-        x: the input of the first layer.
         keep_all: whether the results of all layers are read at the end, as jumping knowledge does.
 
     Returns:
@@ -88,9 +80,6 @@ def model_output(
         before: the input of the last layer, or None if it is not known: then there are no hidden
             columns.
         results: the results of all layers, or of the last one alone, from `run_layers`.
-        rows: the number of rows.
-        knowledge: the jumping knowledge over all layers, or None.
-        last: the last linear layer, or None.
     """
     out = last_rows(results, rows, knowledge)
     if last is not None:
@@ -99,13 +88,11 @@ def model_output(
 
 
 def values(x: Rows | NormedRows, rows: int) -> Tensor:
-    """Returns the first rows as values."""
     first = x.head(rows) if isinstance(x, NormedRows) else head(x, rows)
     return first if isinstance(first, Tensor) else first.gather()
 
 
 def wide(x: Tensor) -> Tensor:
-    """Returns the rows in float32 if they are bfloat16."""
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
@@ -152,7 +139,6 @@ class LayerEnd:
         """Returns the rows of a layer after all steps, in as few passes as possible.
 
         Args:
-            convolve: computes the convolution, with an update in the same pass.
             dropout: returns the key of the dropout and the ids of the rows (None: row numbers).
             normed: computes the convolution with a batch normalisation and ReLU after it; by two
                 modules where None.
@@ -182,7 +168,6 @@ class LayerEnd:
         return isinstance(inside, BatchNorm) or is_row_wise_norm(self.norm)
 
     def _by_modules(self, x: Tensor, act: Callable[[Tensor], Tensor] | None) -> Tensor:
-        """Applies normalisation and activation, each as a module."""
         steps: list[Callable[[Tensor], Tensor]] = [self.norm] if act is None else [self.norm, act]
         for step in reversed(steps) if self.act_first else steps:
             x = step(x)

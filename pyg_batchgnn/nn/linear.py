@@ -24,7 +24,6 @@ class Linear(torch.nn.Linear):
 
     @classmethod
     def sharing(cls, linear: torch.nn.Linear) -> Linear:
-        """Returns a layer with the parameters of another one."""
         made = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         made.weight, made.bias = linear.weight, linear.bias
         return made
@@ -137,7 +136,6 @@ class HeteroDictLinear(torch_geometric.nn.HeteroDictLinear):
 
         Args:
             x_dict: [N, F] by type, tensors or `RowView`.
-            relu: sets negative elements to zero, in the same pass.
         """
         return {
             name: self._product(lin, x_dict[name], relu) for name, lin in self.lins.items() if name in x_dict
@@ -152,7 +150,6 @@ class HeteroDictLinear(torch_geometric.nn.HeteroDictLinear):
 
     @torch.no_grad()
     def initialize_parameters(self, module: Any, input: tuple[Mapping[str, Rows], ...]) -> None:
-        """Takes unknown numbers of columns from the rows of the first call."""
         del module
         for name, x in input[0].items():
             if name in self.lins and is_uninitialized_parameter(self.lins[name].weight):

@@ -129,10 +129,10 @@ def _rate(cases: Sequence[_Case], name: ProductsName) -> float:
     return sum(case.operations for case in cases) / seconds / 1e9
 
 
-def _best(run: Callable[[], Tensor], repeats: int = 3) -> float:
+def _best(run: Callable[[], Tensor]) -> float:
     run()
     times = []
-    for _ in range(repeats):
+    for _ in range(3):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)

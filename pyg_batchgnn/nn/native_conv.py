@@ -33,7 +33,6 @@ def layer_name(module: torch.nn.Module) -> str:
 
 
 def refuse(conv: MessagePassing, what: str, remedy: str) -> ValueError:
-    """Returns the error for a feature that PyG's layer supports."""
     return ValueError(f"pyg_batchgnn.nn.{layer_name(conv)} does not support {what}; {remedy}")
 
 
@@ -113,7 +112,8 @@ class AsMade:
 class NativeConv(MessagePassing):
     """The base of the native convolutions, which never send messages.
 
-    Each stands before PyG's class among the bases of a layer, whose attributes it reads.
+    Each stands before PyG's class among the bases of a layer, whose attributes it reads. Its method
+    ``terms`` returns the terms of a layer's result (`Terms`) from a `ConvInput` and values of edges.
 
     Attributes:
         edge_values: the name of the argument that takes values of edges; None if there is none.
@@ -130,7 +130,6 @@ class NativeConv(MessagePassing):
     _pygs_methods: ClassVar[tuple[Any, ...]]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Notes the methods of PyG's class before anybody patches them."""
         super().__init_subclass__(**options)
         pygs = next(one for one in cls.__mro__ if one.__module__.startswith("torch_geometric."))
         cls._pygs_methods = _methods(pygs)
@@ -223,24 +222,19 @@ class NativeConv(MessagePassing):
         del raise_on_error
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets an attribute, after which the layer is looked at again."""
         if name != "training":
             self.__dict__.pop(_KEY, None)
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
-        """Deletes an attribute, after which the layer is looked at again."""
         self.__dict__.pop(_KEY, None)
         super().__delattr__(name)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        """Changes the dtype or the device of parameters, after which the layer is looked at
-        again."""
         self.__dict__.pop(_KEY, None)
         return super()._apply(fn, recurse)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns the attributes that copies and files take."""
         return {name: value for name, value in super().__getstate__().items() if name != _KEY}
 
 
@@ -281,7 +275,6 @@ def fits_bias(linear: Linear) -> bool:
 
 
 def _reason_of_bias(conv: MessagePassing) -> str | None:
-    """Returns why the bias of a convolution is unusual, or None."""
     bias = getattr(conv, "bias", None)
     columns = getattr(conv, "out_channels", 1)
     widths = columns, getattr(conv, "heads", 1) * columns

@@ -52,7 +52,6 @@ class BatchNorm(torch.nn.BatchNorm1d):
 
     @classmethod
     def sharing(cls, norm: torch.nn.BatchNorm1d, relu: bool = False) -> BatchNorm:
-        """Returns a layer with the parameters and buffers of another one."""
         made = cls(
             norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats, relu,
             device="meta",
@@ -101,7 +100,6 @@ class BatchNorm(torch.nn.BatchNorm1d):
         rows.
 
         Args:
-            linear: the product before the normalisation.
             input: [D, K].
             after_relu: the input is the result of a ReLU, as in `Linear.after_relu`.
             hidden: from `hidden_of_product`, which computed the input.
@@ -145,7 +143,6 @@ class BatchNorm(torch.nn.BatchNorm1d):
         return many and not watched and ops.current_products() == "native"
 
     def _takes_own(self, input: Tensor) -> bool:
-        """Returns whether the input is normalised by its own statistics."""
         return (self.training or self.running_mean is None) and input.size(0) > 1
 
     @torch.no_grad()
@@ -255,7 +252,6 @@ def native_norm(norm: torch.nn.Module, relu: bool) -> torch.nn.Module:
 
     Args:
         norm: a module; its ``state_dict`` stays the same.
-        relu: adds a ReLU in the same pass.
     """
     if type(norm) is PygBatchNorm and type(norm.module) is torch.nn.BatchNorm1d:
         norm.module = BatchNorm.sharing(norm.module, relu)

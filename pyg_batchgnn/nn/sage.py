@@ -108,14 +108,12 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         return total([terms], given.own_rows(), given.graph, update, self.training)
 
     def terms(self, given: ConvInput) -> Terms:
-        """Returns the terms of the rows of the targets."""
         self._initialise(given)
         check_input(given.x, self.lin_l.weight.size(1), ops.compute_dtype(self.lin_l.weight))
         neighbours = self._aggregate(given)
         return self._terms(neighbours, given.own_rows() if self.root_weight else None, given.graph)
 
     def _terms(self, neighbours: Rows, own: Rows | None, targets: Targets) -> Terms:
-        """Returns the products of aggregates and own rows, with bias."""
         if own is not None:
             dtype = ops.compute_dtype(self.lin_l.weight)
             check_input(own, self.lin_r.weight.size(1), dtype, "rows of the targets")
@@ -126,13 +124,10 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         return Terms(values=F.normalize(total([terms], own, targets), p=2.0, dim=-1))
 
     def _initialise(self, given: ConvInput) -> None:
-        """Initialises weights of unknown width at the first call, as PyG does."""
         set_width(self.lin_l, given.x)
         set_width(self.lin_r if self.root_weight else None, given.own_rows())
 
     def _known(self, x: Aggregated) -> tuple[Rows, Rows | None]:
-        """Returns aggregates that were computed in advance, and the own rows, None if the layer
-        needs none."""
         reduce = self._reduction()
         if self.project or reduce == "max":
             of = "a learned projection of the sources" if self.project else "the maximum"
@@ -150,7 +145,6 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         return self.aggregations[type(self.aggr_module)]
 
     def _aggregate(self, given: ConvInput) -> Tensor:
-        """Returns the reduced rows of neighbours, [D, F]."""
         graph, reduce, dtype = given.graph, self._reduction(), ops.compute_dtype(self.lin_l.weight)
         if not (self.project and hasattr(self, "lin")):
             return given.source.aggregate(graph, reduce, dtype)

@@ -98,7 +98,6 @@ class Terms:
     values: Tensor | None = None
 
     def divided(self, by: int) -> Terms:
-        """Returns the terms of the result divided by a number."""
         if by == 1:
             return self
         return Terms(
@@ -117,11 +116,7 @@ def total(
     """Returns the sum of terms, [D, O], with ReLU and dropout in the same pass where possible.
 
     Args:
-        parts: the terms of each relation.
         own: [D, K], the own rows of the targets; None leaves their products out.
-        targets: the rows that are computed.
-        update: ReLU and dropout of the sum.
-        training: whether dropout is active.
     """
     products = [one for part in parts for one in part.products]
     roots = [part.root for part in parts if part.root is not None]
@@ -145,7 +140,6 @@ def total(
 
 
 def _multiplied(products: Sequence[RowProduct], bias: Tensor | None, rows: int, **arguments: Any) -> Tensor:
-    """Returns the sum of products of the same number of groups."""
     return ops.linear(
         [one.rows for one in products],
         [one.weight for one in products],
@@ -158,7 +152,6 @@ def _multiplied(products: Sequence[RowProduct], bias: Tensor | None, rows: int, 
 
 
 def _sum(values: Sequence[Tensor]) -> Tensor:
-    """Returns the sum of matrices, in memory that is reused."""
     if len(values) == 1:
         return values[0]
     result: Tensor = _Sum.apply(*values)

@@ -3,6 +3,8 @@
 Kernels trust their arguments. A wrong shape, dtype, stride or range could make a kernel read or
 write out of bounds, so all of these are checked here. The entries of an array are read once: what
 was found is remembered until torch writes to the array, and arrays that kernels made are known.
+
+``threads`` is everywhere the largest number of threads; torch's own number where None.
 """
 
 from pyg_batchgnn.ops.aggregate import (

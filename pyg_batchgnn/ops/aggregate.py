@@ -2,143 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector, id_dtype, remember
+from pyg_batchgnn.ops.checks import (
+    FLOATS,
+    TABLES,
+    check_dense,
+    check_ids,
+    check_indptr,
+    check_vector,
+    id_dtype,
+    remember,
+)
 from pyg_batchgnn.ops.library import fake, first_order, gradient, kernels
 from pyg_batchgnn.ops.memory import empty
-
-# Aggregate checks #################################################################################
-
-
-REDUCTIONS = ("sum", "mean", "max")
-#: The dtypes of stored rows. Results are never float16.
-FLOATS = (torch.float32, torch.float64, torch.bfloat16)
-TABLES = (*FLOATS, torch.float16)
-
-
-def check_graph(
-    x: Tensor, indptr: Tensor, indices: Tensor, row: Tensor | None, reduce: str, dtype: torch.dtype
-) -> None:
-    """Raises unless `aggregate` can read these rows along these edges."""
-    if reduce not in REDUCTIONS:
-        raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
-    check_dense("x", x)
-    if x.dim() != 2:
-        raise ValueError(f"x must be [rows, columns], got {list(x.shape)}")
-    if x.dtype not in TABLES:
-        raise TypeError(f"x must be of a floating type, got {x.dtype}; convert it with .float()")
-    if dtype not in FLOATS:
-        raise TypeError(f"results are float32, float64 or bfloat16, not {dtype}")
-    if x.dtype == torch.float64 and dtype != torch.float64:
-        raise TypeError(f"x is float64 and the result {dtype}; convert x with .to({dtype})")
-    check_vector("indices", indices)
-    check_indptr("indptr", indptr, indices.numel())
-    check_ids("indices", indices, x.size(0) if row is None else row.numel(), "sources")
-    if row is not None:
-        check_ids("row", row, x.size(0), "rows of x")
-        if x.requires_grad and torch.is_grad_enabled():
-            raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
-
-
-def rows_like(name: str, rows: Tensor, x: Tensor) -> Tensor:
-    """Returns a matrix as wide as x and of its dtype, with contiguous columns."""
-    check_dense(name, rows)
-    if rows.dim() != 2 or rows.size(1) != x.size(1) or rows.dtype != x.dtype:
-        raise ValueError(
-            f"{name} must be like x, [M, {x.size(1)}] of {x.dtype}, got {list(rows.shape)} of {rows.dtype}"
-        )
-    return rows if rows.stride(-1) == 1 else rows.contiguous()
-
-
-def check_scales(scales: dict[str, Tensor | None], reduce: str, self_input: Tensor | None) -> None:
-    """Raises unless the factors go together with the reduction and with each other."""
-    given = [name for name, scale in scales.items() if scale is not None]
-    if reduce == "max" and (given or self_input is not None):
-        raise ValueError(f"a maximum takes no weights, got {', '.join(given) or 'self_input'}")
-    self_scale = scales["self_scale"]
-    if self_input is not None and self_scale is not None and self_scale.requires_grad:
-        raise ValueError("self_scale gets no gradient together with self_input; scale self_input beforehand")
-    for name in ("source_scale", "target_scale"):
-        scale = scales[name]
-        if scale is not None and scale.requires_grad and torch.is_grad_enabled():
-            raise ValueError(f"{name} gets no gradient; give its product with edge_weight as edge_weight")
-
-
-def check_size(name: str, values: Tensor | None, least: int) -> None:
-    """Raises unless a factor is left out or is a vector of ``least`` entries or more."""
-    if values is None:
-        return
-    check_dense(name, values)
-    if values.dim() != 1 or values.numel() < least:
-        raise ValueError(f"{name} must be a vector of {least} entries or more, got {list(values.shape)}")
-
-
-# By source ########################################################################################
-
-
-class BySource(NamedTuple):
-    """The edges of a layer in a stable order by source.
-
-    Attributes:
-        ptr: [num_sources + 1] int64.
-        targets: [E] int32, the edges' targets.
-        edge: [E] of `id_dtype`, the position of each edge in the order by target.
-    """
-
-    ptr: Tensor
-    targets: Tensor
-    edge: Tensor
-
-
-def transpose(indptr: Tensor, indices: Tensor, num_sources: int, threads: int | None = None) -> BySource:
-    """Sorts the edges of a CSC graph by source.
-
-    Args:
-        indptr: [D + 1] int64, from 0 to E.
-        indices: [E] int32 or int64 in [0, num_sources).
-        num_sources: the number of sources, N.
-        threads: the largest number of threads; torch's own number where None.
-    """
-    check_indptr("indptr", indptr, indices.numel())
-    check_ids("indices", indices, num_sources, "sources")
-    targets = indptr.numel() - 1
-    found = BySource(
-        *kernels.transpose(indptr, indices, targets, num_sources, threads or torch.get_num_threads())
-    )
-    remember(found.ptr, indices.numel() + 1, ascends=True)
-    remember(found.targets, targets)
-    remember(found.edge, indices.numel())
-    return found
-
-
-def check_by_source(by_source: Sequence[Tensor], sources: int, indptr: Tensor, indices: Tensor) -> None:
-    """Raises unless ``by_source`` is empty or fits the checked edges, as `transpose` returns it."""
-    if not by_source:
-        return
-    edges = indices.numel()
-    if len(by_source) != 3 or any(part.numel() != edges for part in by_source[1:]):
-        raise ValueError(
-            f"by_source must be what transpose returned for these {edges} edges, got tensors of "
-            f"{[part.numel() for part in by_source]} entries"
-        )
-    ptr, targets, edge = by_source
-    if ptr.numel() != sources + 1:
-        raise ValueError(
-            f"by_source is of {ptr.numel() - 1} sources, but x has {sources} rows; give "
-            f"ops.transpose(indptr, indices, {sources})"
-        )
-    check_indptr("by_source[0]", ptr, edges)
-    check_vector("by_source[1]", targets, (torch.int32,))
-    check_ids("by_source[1]", targets, indptr.numel() - 1, "targets")
-    check_ids("by_source[2]", edge, edges, "edges")
-
-
-# Aggregate ########################################################################################
 
 
 def aggregate(
@@ -188,38 +69,30 @@ def aggregate(
         by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
         reduce: "sum", "mean" or "max".
         out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
-        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         [D, F].
     """
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
+    threads = threads or torch.get_num_threads()
     check_graph(x, indptr, indices, row, reduce, dtype)
-    check_by_source(by_source, x.size(0), indptr, indices)
+    sizes = (indices.numel(), x.size(0) if row is None else row.numel(), indptr.numel() - 1)
     scales = {
         "edge_weight": edge_weight,
         "source_scale": source_scale,
         "target_scale": target_scale,
         "self_scale": self_scale,
     }
-    check_scales(scales, reduce, self_input)
-    held = x.size(0) if row is None else row.numel()
-    own = held if self_input is None else self_input.size(0)
-    targets = indptr.numel() - 1
-    if edge is not None:
-        if edge.numel() != indices.numel():
-            raise ValueError(f"edge has {edge.numel()} entries for {indices.numel()} edges")
-        check_ids("edge", edge, 0 if edge_weight is None else edge_weight.numel(), "edge weights")
-    check_size("edge_weight", edge_weight, indices.numel() if edge is None else 0)
-    check_size("source_scale", source_scale, held)
-    check_size("target_scale", target_scale, targets)
-    if self_scale is not None and self_scale.numel() != 1:
-        check_size("self_scale", self_scale, min(own, targets))
+    given = {name: scale for name, scale in scales.items() if scale is not None}
+    if given or self_input is not None or edge is not None:
+        _check_factors(given, edge, self_input, reduce, *sizes)
     if self_input is not None:
-        self_input = rows_like("self_input", self_input, x)
-    if torch.is_grad_enabled() and x.requires_grad and not by_source:
-        by_source = transpose(indptr, indices, x.size(0), threads)
-    return launch(
+        self_input = _rows_like("self_input", self_input, x)
+    if by_source:
+        check_by_source(by_source, x.size(0), indptr, indices)
+    elif torch.is_grad_enabled() and x.requires_grad:
+        by_source = transposed(indptr, indices, x.size(0), threads)
+    return _launch(
         x if x.stride(-1) == 1 else x.contiguous(),
         indptr,
         indices,
@@ -229,29 +102,29 @@ def aggregate(
         by_source=by_source,
         reduce=reduce,
         out_dtype=dtype,
-        threads=threads or torch.get_num_threads(),
+        threads=threads,
         **scales,
     )
 
 
-def launch(
+def _launch(
     x: Tensor,
     indptr: Tensor,
     indices: Tensor,
     *,
     row: Tensor | None = None,
-    edge_weight: Tensor | None,
-    edge: Tensor | None,
-    source_scale: Tensor | None,
-    target_scale: Tensor | None,
-    self_input: Tensor | None,
-    self_scale: Tensor | None,
+    edge_weight: Tensor | None = None,
+    edge: Tensor | None = None,
+    source_scale: Tensor | None = None,
+    target_scale: Tensor | None = None,
+    self_input: Tensor | None = None,
+    self_scale: Tensor | None = None,
     by_source: Sequence[Tensor] = (),
     reduce: str = "sum",
     out_dtype: torch.dtype,
     threads: int,
 ) -> Tensor:
-    """Calls the operator ``aggregate`` with checked arguments."""
+    # Trusts its arguments: `aggregate` has checked them, or kernels made them.
     wide = torch.float64 if out_dtype == torch.float64 else torch.float32
 
     def widened(scale: Tensor | None) -> Tensor | None:
@@ -276,7 +149,271 @@ def launch(
     )
 
 
-# Aggregate autograd ###############################################################################
+# Sums and the rows of the targets #################################################################
+
+
+class WithTargets(NamedTuple):
+    """The result of `aggregate_with_targets`.
+
+    Attributes:
+        out: [D, F], the reduced in-edges.
+        targets: [T, F] of the dtype of ``x``, its first rows. They share the memory of ``x``.
+    """
+
+    out: Tensor
+    targets: Tensor
+
+
+class _AggregateWithTargets(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        indptr: Tensor,
+        indices: Tensor,
+        by_source: Sequence[Tensor],
+        reduce: str,
+        out_dtype: torch.dtype,
+        targets: int,
+        threads: int,
+    ) -> tuple[Tensor, Tensor]:
+        ctx.rows, ctx.x_dtype, ctx.reduce, ctx.threads = x.size(0), x.dtype, reduce, threads
+        ctx.save_for_backward(indptr, *by_source)
+        ctx.set_materialize_grads(False)
+        rows = x if x.stride(-1) == 1 else x.contiguous()
+        out = _launch(rows, indptr, indices, reduce=reduce, out_dtype=out_dtype, threads=threads)
+        return out, x[:targets]
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, grad: Tensor | None, grad_own: Tensor | None) -> tuple[Tensor | None, ...]:
+        indptr, *by_source = ctx.saved_tensors
+        if grad is None or by_source[1].numel() == 0:
+            if grad is not None and grad_own is None:
+                grad_own = grad.new_zeros(0, grad.size(1))
+            return (None if grad_own is None else padded(grad_own, ctx.rows), *[None] * 7)
+        own = None if grad_own is None else grad_own.to(grad.dtype).contiguous()
+        result = source_gradient(
+            grad.contiguous(),
+            indptr,
+            by_source,
+            ctx.x_dtype,
+            self_input=own,
+            mean=ctx.reduce == "mean",
+            threads=ctx.threads,
+        )
+        return (result, *[None] * 7)
+
+
+def aggregate_with_targets(
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    *,
+    by_source: Sequence[Tensor] = (),
+    reduce: str = "sum",
+    out_dtype: torch.dtype | None = None,
+    targets: int | None = None,
+    threads: int | None = None,
+) -> WithTargets:
+    """Computes `aggregate` of the in-edges and returns the first rows ``x[:T]`` with it.
+
+    The results are those of `aggregate` and of slicing ``x``. The two gradients of ``x`` are added
+    in the pass that writes them. The gradient of a slice would be padded with zeros and added in
+    two more passes. The other arguments are those of `aggregate`.
+
+    Args:
+        targets: T, the number of rows; that of the targets where None. With all rows of ``x`` the
+            next relation reads them, and the gradients of both are added in one pass.
+    """
+    targets = indptr.numel() - 1 if targets is None else targets
+    dtype = out_dtype or x.dtype
+    if targets > x.size(0):
+        raise ValueError(f"x has {x.size(0)} rows, but there are {targets} targets")
+    threads = threads or torch.get_num_threads()
+    if reduce == "max" or not (torch.is_grad_enabled() and x.requires_grad):
+        out = aggregate(
+            x, indptr, indices, by_source=by_source, reduce=reduce, out_dtype=dtype, threads=threads
+        )
+        return WithTargets(out, x if targets == x.size(0) else x[:targets])
+    check_graph(x, indptr, indices, None, reduce, dtype)
+    if by_source:
+        check_by_source(by_source, x.size(0), indptr, indices)
+    else:
+        by_source = transposed(indptr, indices, x.size(0), threads)
+    return WithTargets(
+        *_AggregateWithTargets.apply(x, indptr, indices, tuple(by_source), reduce, dtype, targets, threads)
+    )
+
+
+def first_rows(x: Tensor, rows: int) -> Tensor:
+    """Returns ``x[:rows]``, a view."""
+    if rows == x.size(0) or not (torch.is_grad_enabled() and x.requires_grad):
+        return x[:rows]
+    result: Tensor = _FirstRows.apply(x, rows)
+    return result
+
+
+def padded(grad: Tensor, rows: int) -> Tensor:
+    """Returns the gradient of first rows as that of all rows: zeros follow."""
+    given = grad.size(0)
+    if given == rows:
+        return grad
+    out = empty((rows, grad.size(1)), grad.dtype)
+    out[:given] = grad
+    out[given:].zero_()
+    return out
+
+
+class _FirstRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rows: int) -> Tensor:
+        ctx.rows = x.size(0)
+        return x[:rows]
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return padded(grads[0], ctx.rows), None
+
+
+# Edges by source ##################################################################################
+
+
+class BySource(NamedTuple):
+    """The edges of a layer in a stable order by source.
+
+    Attributes:
+        ptr: [num_sources + 1] int64.
+        targets: [E] int32, the edges' targets.
+        edge: [E] of `id_dtype`, the position of each edge in the order by target.
+    """
+
+    ptr: Tensor
+    targets: Tensor
+    edge: Tensor
+
+
+def transpose(indptr: Tensor, indices: Tensor, num_sources: int, threads: int | None = None) -> BySource:
+    """Sorts the edges of a CSC graph by source.
+
+    Args:
+        indptr: [D + 1] int64, from 0 to E.
+        indices: [E] int32 or int64 in [0, num_sources).
+    """
+    check_indptr("indptr", indptr, indices.numel())
+    check_ids("indices", indices, num_sources, "sources")
+    return transposed(indptr, indices, num_sources, threads or torch.get_num_threads())
+
+
+def transposed(indptr: Tensor, indices: Tensor, num_sources: int, threads: int) -> BySource:
+    """Does what `transpose` does, for arrays that are checked."""
+    targets = indptr.numel() - 1
+    found = BySource(*kernels.transpose(indptr, indices, targets, num_sources, threads))
+    remember(found.ptr, indices.numel() + 1, ascends=True)
+    remember(found.targets, targets)
+    remember(found.edge, indices.numel())
+    return found
+
+
+def check_by_source(by_source: Sequence[Tensor], sources: int, indptr: Tensor, indices: Tensor) -> None:
+    """Raises unless ``by_source`` fits the checked edges, as `transpose` returns it."""
+    edges = indices.numel()
+    if len(by_source) != 3 or any(part.numel() != edges for part in by_source[1:]):
+        raise ValueError(
+            f"by_source must be what transpose returned for these {edges} edges, got tensors of "
+            f"{[part.numel() for part in by_source]} entries"
+        )
+    ptr, targets, edge = by_source
+    if ptr.numel() != sources + 1:
+        raise ValueError(
+            f"by_source is of {ptr.numel() - 1} sources, but x has {sources} rows; give "
+            f"ops.transpose(indptr, indices, {sources})"
+        )
+    check_indptr("by_source[0]", ptr, edges)
+    check_vector("by_source[1]", targets, (torch.int32,))
+    check_ids("by_source[1]", targets, indptr.numel() - 1, "targets")
+    check_ids("by_source[2]", edge, edges, "edges")
+
+
+# Checks ###########################################################################################
+
+
+REDUCTIONS = ("sum", "mean", "max")
+
+
+def check_graph(
+    x: Tensor, indptr: Tensor, indices: Tensor, row: Tensor | None, reduce: str, dtype: torch.dtype
+) -> None:
+    """Raises unless `aggregate` can read these rows along these edges."""
+    if reduce not in REDUCTIONS:
+        raise ValueError(f"reduce must be one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+    check_dense("x", x)
+    if x.dim() != 2:
+        raise ValueError(f"x must be [rows, columns], got {list(x.shape)}")
+    if x.dtype not in TABLES:
+        raise TypeError(f"x must be of a floating type, got {x.dtype}; convert it with .float()")
+    if dtype not in FLOATS:
+        raise TypeError(f"results are float32, float64 or bfloat16, not {dtype}")
+    if x.dtype == torch.float64 and dtype != torch.float64:
+        raise TypeError(f"x is float64 and the result {dtype}; convert x with .to({dtype})")
+    check_vector("indices", indices)
+    check_indptr("indptr", indptr, indices.numel())
+    check_ids("indices", indices, x.size(0) if row is None else row.numel(), "sources")
+    if row is not None:
+        check_ids("row", row, x.size(0), "rows of x")
+        if x.requires_grad and torch.is_grad_enabled():
+            raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
+
+
+def _rows_like(name: str, rows: Tensor, x: Tensor) -> Tensor:
+    check_dense(name, rows)
+    if rows.dim() != 2 or rows.size(1) != x.size(1) or rows.dtype != x.dtype:
+        raise ValueError(
+            f"{name} must be like x, [M, {x.size(1)}] of {x.dtype}, got {list(rows.shape)} of {rows.dtype}"
+        )
+    return rows if rows.stride(-1) == 1 else rows.contiguous()
+
+
+def _check_factors(
+    scales: Mapping[str, Tensor],
+    edge: Tensor | None,
+    self_input: Tensor | None,
+    reduce: str,
+    edges: int,
+    sources: int,
+    targets: int,
+) -> None:
+    if reduce == "max" and (scales or self_input is not None):
+        raise ValueError(f"a maximum takes no weights, got {', '.join(scales) or 'self_input'}")
+    self_scale = scales.get("self_scale")
+    if self_input is not None and self_scale is not None and self_scale.requires_grad:
+        raise ValueError("self_scale gets no gradient together with self_input; scale self_input beforehand")
+    if edge is not None:
+        if edge.numel() != edges:
+            raise ValueError(f"edge has {edge.numel()} entries for {edges} edges")
+        weights = scales["edge_weight"].numel() if "edge_weight" in scales else 0
+        check_ids("edge", edge, weights, "edge weights")
+    own = sources if self_input is None else self_input.size(0)
+    least = {
+        "edge_weight": edges if edge is None else 0,
+        "source_scale": sources,
+        "target_scale": targets,
+        "self_scale": min(own, targets),
+    }
+    for name, scale in scales.items():
+        if name in ("source_scale", "target_scale") and scale.requires_grad and torch.is_grad_enabled():
+            raise ValueError(f"{name} gets no gradient; give its product with edge_weight as edge_weight")
+        if name == "self_scale" and scale.numel() == 1:
+            continue
+        check_dense(name, scale)
+        if scale.dim() != 1 or scale.numel() < least[name]:
+            raise ValueError(
+                f"{name} must be a vector of {least[name]} entries or more, got {list(scale.shape)}"
+            )
+
+
+# Gradients and shapes #############################################################################
 
 # The shapes of aggregation's results, and the gradients of `aggregate`.
 #
@@ -309,7 +446,7 @@ def source_gradient(
         target_scale = degree if target_scale is None else degree * target_scale
     weight_at = None if edge_weight is None else place if edge is None else edge.index_select(0, place)
     # In a graph of two node types a target that is not a source has no row for its own part.
-    result = launch(
+    result = _launch(
         grad,
         ptr,
         targets,
@@ -428,135 +565,3 @@ def _fake_degree_scale(
     indptr: Tensor, num_nodes: int, _loops: int, _root: bool, dtype: torch.dtype
 ) -> Tensor:
     return indptr.new_empty((num_nodes,), dtype=dtype)
-
-
-# First rows #######################################################################################
-
-
-def first_rows(x: Tensor, rows: int) -> Tensor:
-    """Returns ``x[:rows]``, a view."""
-    if rows == x.size(0) or not (torch.is_grad_enabled() and x.requires_grad):
-        return x[:rows]
-    result: Tensor = _FirstRows.apply(x, rows)
-    return result
-
-
-def padded(grad: Tensor, rows: int) -> Tensor:
-    """Returns the gradient of first rows as that of all rows: zeros follow."""
-    given = grad.size(0)
-    if given == rows:
-        return grad
-    out = empty((rows, grad.size(1)), grad.dtype)
-    out[:given] = grad
-    out[given:].zero_()
-    return out
-
-
-class _FirstRows(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, rows: int) -> Tensor:
-        ctx.rows = x.size(0)
-        return x[:rows]
-
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return padded(grads[0], ctx.rows), None
-
-
-# Aggregate with targets ###########################################################################
-
-
-class WithTargets(NamedTuple):
-    """The result of `aggregate_with_targets`.
-
-    Attributes:
-        out: [D, F], the reduced in-edges.
-        targets: [T, F] of the dtype of ``x``, its first rows. They share the memory of ``x``.
-    """
-
-    out: Tensor
-    targets: Tensor
-
-
-class _AggregateWithTargets(torch.autograd.Function):
-    """`aggregate` and the first rows.
-
-    Their two gradients are added while the rows are written.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        indptr: Tensor,
-        indices: Tensor,
-        by_source: Sequence[Tensor],
-        reduce: str,
-        out_dtype: torch.dtype,
-        targets: int,
-        threads: int,
-    ) -> tuple[Tensor, Tensor]:
-        ctx.rows, ctx.x_dtype, ctx.reduce, ctx.threads = x.size(0), x.dtype, reduce, threads
-        ctx.save_for_backward(indptr, *by_source)
-        ctx.set_materialize_grads(False)
-        out = aggregate(x, indptr, indices, reduce=reduce, out_dtype=out_dtype, threads=threads)
-        return out, x[:targets]
-
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, grad: Tensor | None, grad_own: Tensor | None) -> tuple[Tensor | None, ...]:
-        indptr, *by_source = ctx.saved_tensors
-        if grad is None or by_source[1].numel() == 0:
-            if grad is not None and grad_own is None:
-                grad_own = grad.new_zeros(0, grad.size(1))
-            return (None if grad_own is None else padded(grad_own, ctx.rows), *[None] * 7)
-        own = None if grad_own is None else grad_own.to(grad.dtype).contiguous()
-        result = source_gradient(
-            grad.contiguous(),
-            indptr,
-            by_source,
-            ctx.x_dtype,
-            self_input=own,
-            mean=ctx.reduce == "mean",
-            threads=ctx.threads,
-        )
-        return (result, *[None] * 7)
-
-
-def aggregate_with_targets(
-    x: Tensor,
-    indptr: Tensor,
-    indices: Tensor,
-    *,
-    by_source: Sequence[Tensor] = (),
-    reduce: str = "sum",
-    out_dtype: torch.dtype | None = None,
-    targets: int | None = None,
-    threads: int | None = None,
-) -> WithTargets:
-    """Computes `aggregate` of the in-edges and returns the first rows ``x[:T]`` with it.
-
-    The results are those of `aggregate` and of slicing ``x``. The two gradients of ``x`` are added
-    in the pass that writes them. The gradient of a slice would be padded with zeros and added in
-    two more passes. The other arguments are those of `aggregate`.
-
-    Args:
-        targets: T, the number of rows; that of the targets where None. With all rows of ``x`` the
-            next relation reads them, and the gradients of both are added in one pass.
-    """
-    targets = indptr.numel() - 1 if targets is None else targets
-    dtype = out_dtype or x.dtype
-    if targets > x.size(0):
-        raise ValueError(f"x has {x.size(0)} rows, but there are {targets} targets")
-    threads = threads or torch.get_num_threads()
-    if reduce == "max" or not (torch.is_grad_enabled() and x.requires_grad):
-        out = aggregate(
-            x, indptr, indices, by_source=by_source, reduce=reduce, out_dtype=dtype, threads=threads
-        )
-        return WithTargets(out, x if targets == x.size(0) else x[:targets])
-    by_source = by_source or transpose(indptr, indices, x.size(0), threads)
-    check_by_source(by_source, x.size(0), indptr, indices)
-    return WithTargets(
-        *_AggregateWithTargets.apply(x, indptr, indices, tuple(by_source), reduce, dtype, targets, threads)
-    )

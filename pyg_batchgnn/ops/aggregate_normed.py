@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, source_gradient, transpose
+from pyg_batchgnn.ops.aggregate import check_by_source, check_graph, source_gradient, transposed
 from pyg_batchgnn.ops.checks import check_dense
 from pyg_batchgnn.ops.library import fake, first_order, kernels
 from pyg_batchgnn.ops.normed_linear import GradientSums
@@ -39,11 +39,9 @@ def aggregate_normed(
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N).
         self_scale: [D], or [1] for all; constant.
-        by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
         sums: from `linear_norm_on_read`; receives the sums of the gradient, which are taken while
             it is written.
         out_dtype: float32 (where None) or bfloat16.
-        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         [D, F].
@@ -69,9 +67,10 @@ def aggregate_normed(
     if self_scale.dim() != 1 or self_scale.numel() not in (1, targets):
         raise ValueError(f"self_scale must have {targets} entries, or one, got {list(self_scale.shape)}")
     rows = product.contiguous()
-    if torch.is_grad_enabled() and product.requires_grad and not by_source:
-        by_source = transpose(indptr, indices, product.size(0), count)
-    check_by_source(by_source, product.size(0), indptr, indices)
+    if by_source:
+        check_by_source(by_source, product.size(0), indptr, indices)
+    elif torch.is_grad_enabled() and product.requires_grad:
+        by_source = transposed(indptr, indices, product.size(0), count)
     scale = self_scale.to(torch.float32).contiguous()
     out: Tensor = _AggregateNormed.apply(
         rows, columns.contiguous(), indptr, indices, scale, tuple(by_source), sums, dtype, count

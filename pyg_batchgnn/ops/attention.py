@@ -8,152 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.aggregate import check_by_source
-from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector
+from pyg_batchgnn.ops.aggregate import check_by_source, check_graph
+from pyg_batchgnn.ops.checks import check_dense, check_indptr, check_vector
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import fake, gradient, kernels
 from pyg_batchgnn.ops.norm import check_drop, dropout_scale
-
-# Attention autograd ###############################################################################
-
-
-class AttentionGrads(NamedTuple):
-    """The gradients of `attention`.
-
-    Attributes:
-        source_weight: [heads, K].
-        target_weight: [heads, K].
-        target_logits: [D, heads].
-        edge_logits: [slots, heads]; [0, heads] where it is not wanted.
-        x: [N, K]; [0, K] where it is not wanted.
-    """
-
-    source_weight: Tensor
-    target_weight: Tensor
-    target_logits: Tensor
-    edge_logits: Tensor
-    x: Tensor
-
-
-@fake("attention")
-def _fake_attention(
-    x: Tensor,
-    _row: Tensor | None,
-    _indptr: Tensor,
-    indices: Tensor,
-    source_weight: Tensor,
-    _target_weight: Tensor | None,
-    _target_logits: Tensor | None,
-    _edge_logits: Tensor | None,
-    _node: Tensor | None,
-    _by_source: Sequence[Tensor],
-    num_targets: int,
-    num_loops: int,
-    _negative_slope: float,
-    _drop: float,
-    _key: int,
-    out_dtype: torch.dtype,
-    _threads: int,
-) -> tuple[Tensor, Tensor]:
-    heads, columns = source_weight.shape
-    slots = indices.size(0) + max(num_loops, 0)
-    out = x.new_empty((num_targets, heads * columns), dtype=out_dtype)
-    return out, source_weight.new_empty((slots, heads))
-
-
-@fake("attention_grads")
-def _fake_grads(
-    _grad: Tensor,
-    _grad_coefficient: Tensor | None,
-    coefficient: Tensor,
-    x: Tensor,
-    _row: Tensor | None,
-    _indptr: Tensor,
-    _indices: Tensor,
-    source_weight: Tensor,
-    _target_weight: Tensor | None,
-    _node: Tensor | None,
-    by_source: Sequence[Tensor],
-    num_targets: int,
-    _num_loops: int,
-    _negative_slope: float,
-    _drop: float,
-    _key: int,
-    need_edge_logits: bool,
-    _threads: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    heads = source_weight.size(0)
-    return (
-        torch.empty_like(source_weight),
-        torch.empty_like(source_weight),
-        source_weight.new_empty((num_targets, heads)),
-        source_weight.new_empty((coefficient.size(0) if need_edge_logits else 0, heads)),
-        x.new_empty((x.size(0) if by_source else 0, x.size(1))),
-    )
-
-
-@fake("attention_keep")
-def _fake_keep(
-    indptr: Tensor, _node: Tensor | None, _targets: int, _loops: int, heads: int, *_: Any
-) -> Tensor:
-    slots = torch.library.get_ctx().new_dynamic_size()
-    return indptr.new_empty((slots, heads), dtype=torch.uint8)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, row, indptr, indices, source_weight, target_weight, _, _, node, by_source, *numbers = inputs
-    ctx.save_for_backward(output[1], x, row, indptr, indices, source_weight, target_weight, node, *by_source)
-    ctx.numbers = numbers
-    ctx.set_materialize_grads(False)
-
-
-@gradient("attention", _save)
-def _backward(ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None) -> tuple[Any, ...]:
-    coefficient, x, row, indptr, indices, source_weight, target_weight, node, *by_source = ctx.saved_tensors
-    targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
-    needs = ctx.needs_input_grad
-    if grad is None:
-        grad = x.new_zeros((targets, source_weight.numel()), dtype=out_dtype)
-    found = AttentionGrads(
-        *kernels.attention_grads(
-            grad.contiguous(),
-            None if grad_coefficient is None else grad_coefficient.contiguous(),
-            coefficient,
-            x,
-            row,
-            indptr,
-            indices,
-            source_weight,
-            target_weight,
-            node,
-            by_source if needs[0] else [],
-            targets,
-            loops,
-            negative_slope,
-            drop,
-            key,
-            needs[7],
-            threads,
-        )
-    )
-    return (
-        found.x if needs[0] else None,
-        *(None, None, None),
-        found.source_weight if needs[4] else None,
-        found.target_weight if needs[5] else None,
-        found.target_logits if needs[6] else None,
-        found.edge_logits if needs[7] else None,
-        None,
-        [None] * len(by_source),
-        *([None] * len(ctx.numbers)),
-    )
-
-
-# Attention ########################################################################################
-
-
-FLOATS = (torch.float32, torch.float64, torch.bfloat16)
-TABLES = (*FLOATS, torch.float16)
 
 
 class Attention(NamedTuple):
@@ -217,12 +76,10 @@ def attention(
             gradient.
         loops: replaces the edges from a node to itself by one loop for each of the first ``loops``
             targets. None takes the edges as they are.
-        negative_slope: the slope of the leaky ReLU below 0.
         drop: the probability of dropping a coefficient, below 1.
         key: the key of dropout (`attention_key`). The column of a decision is slot * heads + head,
             slots counted within the target.
         out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
-        threads: the largest number of threads; torch's own number where None.
     """
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
     targets = indptr.numel() - 1
@@ -312,27 +169,14 @@ def _check_input(
     by_source: Sequence[Tensor],
     dtype: torch.dtype,
 ) -> None:
-    check_dense("x", x)
-    if x.dim() != 2 or (x.numel() and x.stride(1) != 1):
-        raise ValueError(
-            f"x must be a matrix, columns contiguous, got {list(x.shape)} with strides {x.stride()}"
-        )
-    if x.dtype not in TABLES:
-        raise TypeError(f"x must be of a floating type, got {x.dtype}; convert it with .float()")
-    if dtype not in FLOATS:
-        raise TypeError(f"results are float32, float64 or bfloat16, not {dtype}")
-    if (x.dtype == torch.float64) != (dtype == torch.float64):
+    check_graph(x, indptr, indices, row, "sum", dtype)
+    if x.numel() and x.stride(1) != 1:
+        raise ValueError(f"x must be a matrix, columns contiguous, got strides {x.stride()}")
+    if dtype == torch.float64 and x.dtype != dtype:
         raise TypeError(f"x is {x.dtype} and the result {dtype}; convert x with .to({dtype})")
-    check_vector("indices", indices)
-    check_indptr("indptr", indptr, indices.numel())
-    check_ids("indices", indices, x.size(0) if row is None else row.numel(), "sources")
-    if row is not None:
-        check_ids("row", row, x.size(0), "rows of x")
     _check_node(node, indptr.numel() - 1)
     if not (x.requires_grad and torch.is_grad_enabled()):
         return
-    if row is not None:
-        raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
     if x.dtype == torch.float16:
         raise TypeError("float16 rows get no gradient; convert them with .float()")
     if len(by_source) != 3 or by_source[0].numel() != x.size(0) + 1:
@@ -370,3 +214,119 @@ def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, int], dty
             f"{name} must be contiguous of shape {list(shape)}, got {list(tensor.shape)} with strides "
             f"{tensor.stride()}"
         )
+
+
+# Gradients and shapes #############################################################################
+
+
+@fake("attention")
+def _fake_attention(
+    x: Tensor,
+    _row: Tensor | None,
+    _indptr: Tensor,
+    indices: Tensor,
+    source_weight: Tensor,
+    _target_weight: Tensor | None,
+    _target_logits: Tensor | None,
+    _edge_logits: Tensor | None,
+    _node: Tensor | None,
+    _by_source: Sequence[Tensor],
+    num_targets: int,
+    num_loops: int,
+    _negative_slope: float,
+    _drop: float,
+    _key: int,
+    out_dtype: torch.dtype,
+    _threads: int,
+) -> tuple[Tensor, Tensor]:
+    heads, columns = source_weight.shape
+    slots = indices.size(0) + max(num_loops, 0)
+    out = x.new_empty((num_targets, heads * columns), dtype=out_dtype)
+    return out, source_weight.new_empty((slots, heads))
+
+
+@fake("attention_grads")
+def _fake_grads(
+    _grad: Tensor,
+    _grad_coefficient: Tensor | None,
+    coefficient: Tensor,
+    x: Tensor,
+    _row: Tensor | None,
+    _indptr: Tensor,
+    _indices: Tensor,
+    source_weight: Tensor,
+    _target_weight: Tensor | None,
+    _node: Tensor | None,
+    by_source: Sequence[Tensor],
+    num_targets: int,
+    _num_loops: int,
+    _negative_slope: float,
+    _drop: float,
+    _key: int,
+    need_edge_logits: bool,
+    _threads: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    heads = source_weight.size(0)
+    return (
+        torch.empty_like(source_weight),
+        torch.empty_like(source_weight),
+        source_weight.new_empty((num_targets, heads)),
+        source_weight.new_empty((coefficient.size(0) if need_edge_logits else 0, heads)),
+        x.new_empty((x.size(0) if by_source else 0, x.size(1))),
+    )
+
+
+@fake("attention_keep")
+def _fake_keep(
+    indptr: Tensor, _node: Tensor | None, _targets: int, _loops: int, heads: int, *_: Any
+) -> Tensor:
+    slots = torch.library.get_ctx().new_dynamic_size()
+    return indptr.new_empty((slots, heads), dtype=torch.uint8)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    x, row, indptr, indices, source_weight, target_weight, _, _, node, by_source, *numbers = inputs
+    ctx.save_for_backward(output[1], x, row, indptr, indices, source_weight, target_weight, node, *by_source)
+    ctx.numbers = numbers
+    ctx.set_materialize_grads(False)
+
+
+@gradient("attention", _save)
+def _backward(ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None) -> tuple[Any, ...]:
+    coefficient, x, row, indptr, indices, source_weight, target_weight, node, *by_source = ctx.saved_tensors
+    targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
+    needs = ctx.needs_input_grad
+    if grad is None:
+        grad = x.new_zeros((targets, source_weight.numel()), dtype=out_dtype)
+    # [heads, K] twice, [D, heads], [slots, heads], [N, K]; without rows where they are not wanted.
+    d_source_weight, d_target_weight, d_target_logits, d_edge_logits, d_x = kernels.attention_grads(
+        grad.contiguous(),
+        None if grad_coefficient is None else grad_coefficient.contiguous(),
+        coefficient,
+        x,
+        row,
+        indptr,
+        indices,
+        source_weight,
+        target_weight,
+        node,
+        by_source if needs[0] else [],
+        targets,
+        loops,
+        negative_slope,
+        drop,
+        key,
+        needs[7],
+        threads,
+    )
+    return (
+        d_x if needs[0] else None,
+        *(None, None, None),
+        d_source_weight if needs[4] else None,
+        d_target_weight if needs[5] else None,
+        d_target_logits if needs[6] else None,
+        d_edge_logits if needs[7] else None,
+        None,
+        [None] * len(by_source),
+        *([None] * len(ctx.numbers)),
+    )

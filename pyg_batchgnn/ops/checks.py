@@ -16,7 +16,170 @@ from torch.compiler import is_compiling
 
 from pyg_batchgnn.ops.library import kernels
 
-# Known ############################################################################################
+INTEGERS = (torch.int32, torch.int64)
+#: The most nodes that a node type may have.
+MOST_NODES = 1 << 40
+#: The remedy for ids that are no positions of nodes, such as hashes.
+MAP_IDS = (
+    "ids are the positions 0 to N - 1: map yours by values, ids = torch.unique(ids, return_inverse=True), or "
+    "numpy.unique likewise, over all ids of the type"
+)
+_OF_IDS = f", not an id: {MAP_IDS}"
+#: The dtypes that layers compute in. Sums of bfloat16 products are float32.
+FLOATS = (torch.float32, torch.float64, torch.bfloat16)
+#: The dtypes of stored rows.
+TABLES = (*FLOATS, torch.float16)
+
+
+def fits_int32(count: int) -> bool:
+    """Returns whether the ids 0 to ``count`` - 1 fit int32."""
+    return count <= 1 << 31
+
+
+def id_dtype(count: int) -> torch.dtype:
+    """The narrower of int32 and int64 that the ids 0 to ``count`` - 1 fit."""
+    return torch.int32 if fits_int32(count) else torch.int64
+
+
+def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTEGERS) -> None:
+    """Raises unless ``tensor`` is a contiguous one-dimensional CPU tensor of one of ``dtypes``."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; use torch.as_tensor")
+    if tensor.dtype not in dtypes:
+        wanted = " or ".join(str(dtype) for dtype in dtypes)
+        raise TypeError(f"{name} must be {wanted}, got {tensor.dtype}; convert it with .to({dtypes[-1]})")
+    if tensor.dim() != 1:
+        raise ValueError(f"{name} must have one dimension, got shape {list(tensor.shape)}")
+    if tensor.device.type != "cpu":
+        raise ValueError(f"{name} is on {tensor.device}; the operators run on the CPU, move it with .cpu()")
+    if not tensor.is_contiguous():
+        raise ValueError(f"{name} is not contiguous (stride {tensor.stride(0)}); call .contiguous()")
+
+
+def check_dense(name: str, tensor: Tensor) -> None:
+    """Raises unless ``tensor`` is a dense CPU tensor of any type, in no transform of torch.func."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; use torch.as_tensor")
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        raise ValueError(
+            f"{name} is {tensor.layout} on {tensor.device}; the operators take dense CPU tensors"
+        )
+    refuse_transformed(name, tensor)
+
+
+def check_on_cpu(name: str, tensor: Tensor) -> None:
+    """Raises unless ``tensor`` is dense and on the CPU, or on the device "meta" for its shape
+    alone."""
+    if not isinstance(tensor, Tensor) or tensor.device.type != "meta":
+        check_dense(name, tensor)
+
+
+def check_float(name: str, tensor: Tensor) -> None:
+    """Raises unless ``tensor`` is a CPU tensor of a dtype of `FLOATS`."""
+    check_dense(name, tensor)
+    if tensor.dtype not in FLOATS:
+        raise TypeError(
+            f"{name} must be float32, float64 or bfloat16, got {tensor.dtype}; convert it with .float()"
+        )
+
+
+def check_matrix(name: str, tensor: Tensor) -> None:
+    """Raises unless ``tensor`` is a two-dimensional CPU tensor of a dtype of `FLOATS`."""
+    check_float(name, tensor)
+    if tensor.dim() != 2:
+        raise ValueError(f"{name} must have two dimensions, got shape {list(tensor.shape)}")
+
+
+def check_range(name: str, values: Tensor, size: int, what: str = "node ids") -> None:
+    """Raises IndexError unless every entry of the checked vector ``values`` is in [0, size)."""
+    low, high = extent(values)
+    if values.numel() and (low < 0 or high >= size):
+        bad = low if low < 0 else high
+        remedy = f"; {MAP_IDS}" if what == "node ids" and bad >= 1 << 32 else ""
+        raise IndexError(f"{name} holds {bad}, but {what} go from 0 to {size - 1} here{remedy}")
+
+
+def too_many_nodes(count: int, processes: int = 1) -> str:
+    """Returns the reason why a node type cannot have N nodes; empty if it can."""
+    if 0 <= count < 1 << 24:  # no machine has so little memory
+        return ""
+    if count < 0:
+        return "it must not be negative"
+    if count > MOST_NODES:
+        return "a node type has at most 2**40 nodes"
+    need, have = 8 * (count + 1) / processes / 2**30, psutil.virtual_memory().total / 2**30
+    if need <= have:
+        return ""
+    return f"8 bytes for each of them are {need:,.0f} GiB, and this machine has {have:,.0f} GiB of memory"
+
+
+def check_node_count(name: str, count: int) -> None:
+    """Raises ValueError if a graph in this process cannot have that number of nodes."""
+    if why := too_many_nodes(count):
+        raise ValueError(f"{name} is {count}, but {why}; give the number of nodes{_OF_IDS * (count > 0)}")
+
+
+def check_ids(name: str, values: Tensor, size: int, what: str = "node ids") -> None:
+    """Raises unless ``values`` is an integer vector (`check_vector`) with entries in [0, size).
+
+    The entries are read once for as long as nothing is written to the tensor.
+    """
+    record = _record(values)
+    if record is not None and record.bound <= size:
+        return
+    check_vector(name, values)
+    check_range(name, values, size, what)
+    remember(values, size)
+
+
+def check_indptr(name: str, indptr: Tensor, entries: int) -> None:
+    """Raises unless an int64 vector ascends from 0 to ``entries``, as in a CSC graph.
+
+    The entries are read once for as long as nothing is written to the tensor.
+    """
+    if is_known_indptr(indptr, entries):
+        return
+    check_vector(name, indptr, (torch.int64,))
+    if indptr.numel() == 0 or int(indptr[0]) != 0 or int(indptr[-1]) != entries:
+        ends = f"{int(indptr[0])} to {int(indptr[-1])}" if indptr.numel() else "nowhere"
+        raise ValueError(f"{name} must go from 0 to the number of indices ({entries}), but goes from {ends}")
+    if not is_ascending(indptr):
+        at = int((indptr[1:] < indptr[:-1]).nonzero()[0])
+        raise ValueError(
+            f"{name} must ascend, but entry {at + 1} ({int(indptr[at + 1])}) is below {int(indptr[at])}"
+        )
+    remember(indptr, entries + 1, ascends=True)
+
+
+def extent(values: Tensor, threads: int | None = None) -> tuple[int, int]:
+    """Returns the smallest and the largest entry of an integer vector, (0, -1) if it is empty."""
+    check_vector("values", values)
+    return kernels.extent(values, threads or torch.get_num_threads())
+
+
+def is_ascending(values: Tensor) -> bool:
+    """Returns whether no entry of an int32 or int64 vector is smaller than the one before it."""
+    check_vector("values", values)
+    return kernels.is_ascending(values)
+
+
+def check_type(name: str, value: object, wanted: type | tuple[type, ...], remedy: str) -> None:
+    """Raises TypeError unless ``value`` is of the type that is wanted, or of one of the types."""
+    if isinstance(value, wanted):
+        return
+    types = wanted if isinstance(wanted, tuple) else (wanted,)
+    names = " or ".join(map(with_article, types))
+    raise TypeError(f"{name} must be {names}, got {type(value).__name__}; {remedy}")
+
+
+def with_article(kind: type) -> str:
+    """Returns the name of a type with its article, as it is spoken: an InEdges, an HGTPlan."""
+    name = kind.__name__
+    is_spelled = name[:2].isupper()  # letter by letter
+    return f"{'an' if name[0] in ('AEFHILMNORSX' if is_spelled else 'AEIOU') else 'a'} {name}"
+
+
+# What is known of entries #########################################################################
 
 # The vectors whose entries are known to be in range, so that operators check each of them once.
 #
@@ -125,7 +288,7 @@ def _record(values: Tensor) -> _Record | None:
     return record
 
 
-# Transforms #######################################################################################
+# Transforms of torch.func #########################################################################
 
 
 def is_transforming() -> bool:
@@ -151,187 +314,3 @@ def refuse_transformed(name: str, tensor: Tensor) -> None:
             f"{name} is transformed by torch.func or differentiated in forward mode, which native layers do "
             f"not support; use PyG's layers there, or torch.autograd for first derivatives"
         )
-
-
-# Checks ###########################################################################################
-
-
-INTEGERS = (torch.int32, torch.int64)
-#: The most nodes that a node type may have.
-MOST_NODES = 1 << 40
-#: The remedy for ids that are no positions of nodes, such as hashes.
-MAP_IDS = (
-    "ids are the positions 0 to N - 1: map yours by values, ids = torch.unique(ids, return_inverse=True), or "
-    "numpy.unique likewise, over all ids of the type"
-)
-_OF_IDS = f", not an id: {MAP_IDS}"
-#: The dtypes that layers compute in.
-FLOATS = (torch.float32, torch.float64, torch.bfloat16)
-
-
-def fits_int32(count: int) -> bool:
-    """Returns whether the ids 0 to ``count`` - 1 fit int32."""
-    return count <= 1 << 31
-
-
-def id_dtype(count: int) -> torch.dtype:
-    """The narrower of int32 and int64 that the ids 0 to ``count`` - 1 fit."""
-    return torch.int32 if fits_int32(count) else torch.int64
-
-
-def check_vector(name: str, tensor: Tensor, dtypes: Sequence[torch.dtype] = INTEGERS) -> None:
-    """Raises unless ``tensor`` is a contiguous one-dimensional CPU tensor of one of ``dtypes``."""
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; use torch.as_tensor")
-    if tensor.dtype not in dtypes:
-        wanted = " or ".join(str(dtype) for dtype in dtypes)
-        raise TypeError(f"{name} must be {wanted}, got {tensor.dtype}; convert it with .to({dtypes[-1]})")
-    if tensor.dim() != 1:
-        raise ValueError(f"{name} must have one dimension, got shape {list(tensor.shape)}")
-    if tensor.device.type != "cpu":
-        raise ValueError(f"{name} is on {tensor.device}; the operators run on the CPU, move it with .cpu()")
-    if not tensor.is_contiguous():
-        raise ValueError(f"{name} is not contiguous (stride {tensor.stride(0)}); call .contiguous()")
-
-
-def check_dense(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is a dense CPU tensor of any type, in no transform of torch.func."""
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; use torch.as_tensor")
-    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
-        raise ValueError(
-            f"{name} is {tensor.layout} on {tensor.device}; the operators take dense CPU tensors"
-        )
-    refuse_transformed(name, tensor)
-
-
-def check_on_cpu(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is dense and on the CPU, or on the device "meta" for its shape
-    alone."""
-    if not isinstance(tensor, Tensor) or tensor.device.type != "meta":
-        check_dense(name, tensor)
-
-
-def check_float(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is a CPU tensor of a dtype of `FLOATS`."""
-    check_dense(name, tensor)
-    if tensor.dtype not in FLOATS:
-        raise TypeError(
-            f"{name} must be float32, float64 or bfloat16, got {tensor.dtype}; convert it with .float()"
-        )
-
-
-def check_matrix(name: str, tensor: Tensor) -> None:
-    """Raises unless ``tensor`` is a two-dimensional CPU tensor of a dtype of `FLOATS`."""
-    check_float(name, tensor)
-    if tensor.dim() != 2:
-        raise ValueError(f"{name} must have two dimensions, got shape {list(tensor.shape)}")
-
-
-def check_range(name: str, values: Tensor, size: int, what: str = "node ids") -> None:
-    """Raises IndexError unless every entry of the checked vector ``values`` is in [0, size)."""
-    low, high = extent(values)
-    if values.numel() and (low < 0 or high >= size):
-        bad = low if low < 0 else high
-        remedy = f"; {MAP_IDS}" if what == "node ids" and bad >= 1 << 32 else ""
-        raise IndexError(f"{name} holds {bad}, but {what} go from 0 to {size - 1} here{remedy}")
-
-
-def too_many_nodes(count: int, processes: int = 1) -> str:
-    """Returns the reason why a node type cannot have N nodes; empty if it can.
-
-    Args:
-        count: N, the nodes of a type.
-        processes: the processes that share them.
-    """
-    if 0 <= count < 1 << 24:  # no machine has so little memory
-        return ""
-    if count < 0:
-        return "it must not be negative"
-    if count > MOST_NODES:
-        return "a node type has at most 2**40 nodes"
-    need, have = 8 * (count + 1) / processes / 2**30, psutil.virtual_memory().total / 2**30
-    if need <= have:
-        return ""
-    return f"8 bytes for each of them are {need:,.0f} GiB, and this machine has {have:,.0f} GiB of memory"
-
-
-def check_node_count(name: str, count: int) -> None:
-    """Raises ValueError if a graph in this process cannot have that number of nodes.
-
-    Args:
-        name: the words for the number.
-        count: N, the nodes of a type.
-    """
-    if why := too_many_nodes(count):
-        raise ValueError(f"{name} is {count}, but {why}; give the number of nodes{_OF_IDS * (count > 0)}")
-
-
-def check_ids(name: str, values: Tensor, size: int, what: str = "node ids") -> None:
-    """Raises unless ``values`` is an integer vector (`check_vector`) with entries in [0, size).
-
-    The entries are read once for as long as nothing is written to the tensor.
-    """
-    check_vector(name, values)
-    known = known_bound(values)
-    if known is not None and known <= size:
-        return
-    check_range(name, values, size, what)
-    remember(values, size)
-
-
-def check_indptr(name: str, indptr: Tensor, entries: int) -> None:
-    """Raises unless an int64 vector ascends from 0 to ``entries``, as in a CSC graph.
-
-    The entries are read once for as long as nothing is written to the tensor.
-    """
-    check_vector(name, indptr, (torch.int64,))
-    if is_known_indptr(indptr, entries):
-        return
-    if indptr.numel() == 0 or int(indptr[0]) != 0 or int(indptr[-1]) != entries:
-        ends = f"{int(indptr[0])} to {int(indptr[-1])}" if indptr.numel() else "nowhere"
-        raise ValueError(f"{name} must go from 0 to the number of indices ({entries}), but goes from {ends}")
-    if not is_ascending(indptr):
-        at = int((indptr[1:] < indptr[:-1]).nonzero()[0])
-        raise ValueError(
-            f"{name} must ascend, but entry {at + 1} ({int(indptr[at + 1])}) is below {int(indptr[at])}"
-        )
-    remember(indptr, entries + 1, ascends=True)
-
-
-def extent(values: Tensor, threads: int | None = None) -> tuple[int, int]:
-    """Returns the smallest and the largest entry of an integer vector, (0, -1) if it is empty."""
-    check_vector("values", values)
-    return kernels.extent(values, threads or torch.get_num_threads())
-
-
-def is_ascending(values: Tensor) -> bool:
-    """Returns whether no entry of an int32 or int64 vector is smaller than the one before it."""
-    check_vector("values", values)
-    return kernels.is_ascending(values)
-
-
-# Types ############################################################################################
-
-
-def check_type(name: str, value: object, wanted: type | tuple[type, ...], remedy: str) -> None:
-    """Raises TypeError unless ``value`` is of the type that is wanted, or of one of the types.
-
-    Args:
-        name: the argument, as the caller wrote it.
-        value: the value that was given.
-        wanted: a type, or several.
-        remedy: what to do, the end of the message.
-    """
-    if isinstance(value, wanted):
-        return
-    types = wanted if isinstance(wanted, tuple) else (wanted,)
-    names = " or ".join(map(with_article, types))
-    raise TypeError(f"{name} must be {names}, got {type(value).__name__}; {remedy}")
-
-
-def with_article(kind: type) -> str:
-    """Returns the name of a type with its article, as it is spoken: an InEdges, an HGTPlan."""
-    name = kind.__name__
-    is_spelled = name[:2].isupper()  # letter by letter
-    return f"{'an' if name[0] in ('AEFHILMNORSX' if is_spelled else 'AEIOU') else 'a'} {name}"

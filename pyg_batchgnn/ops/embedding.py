@@ -19,8 +19,6 @@ ROW_DTYPES = (torch.float32, torch.float64)
 
 
 class RowRule(enum.IntEnum):
-    """The rules by which rows are updated."""
-
     SGD = 0
     ADAGRAD = 1
     ADAM = 2
@@ -102,9 +100,6 @@ def fill_uniform(rows: Tensor, node: Tensor, key: int, bound: float, threads: in
     Args:
         rows: [n, F] float32 or float64, written to.
         node: [n] int64, the original ids of the nodes.
-        key: 64 bits.
-        bound: the largest absolute value.
-        threads: the largest number of threads; torch's own number where None.
     """
     _check_rows("rows", rows)
     check_vector("node", node, (torch.int64,))
@@ -121,7 +116,6 @@ def gather_either(near: Tensor, far: Tensor, source: Tensor, threads: int | None
         near: [n, F] float32 or float64.
         far: [m, F] of the same type.
         source: [N] int64, i for row i of ``near`` and ~i for row i of ``far``.
-        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         [N, F].

@@ -28,8 +28,6 @@ from pyg_batchgnn.ops.checks import (
 from pyg_batchgnn.ops.in_edges import InEdges
 from pyg_batchgnn.ops.library import kernels
 
-# Graph ############################################################################################
-
 
 def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None) -> InEdges:
     """Sorts edges by destination, in a stable order, by counting.
@@ -89,7 +87,6 @@ def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Ten
     Args:
         table: [N, ...] any dtype, on the CPU; rows must be contiguous, the table need not be.
         index: [M] int32 or int64 in [0, N).
-        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         [M, ...] of the table's dtype, without a gradient.
@@ -116,7 +113,6 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: i
             ``out`` need not be.
         table: [N, ...]; rows must be contiguous.
         index: [M] int32 or int64 in [0, N). None copies the first M rows in order.
-        threads: the largest number of threads; torch's own number where None.
     """
     for name, tensor in (("out", out), ("table", table)):
         check_dense(name, tensor)
@@ -179,7 +175,7 @@ def _check_nodes(nodes: Sequence[Tensor], num_nodes: int) -> None:
         check_ids("nodes", node, num_nodes)
 
 
-# Self loops #######################################################################################
+# Degrees and self loops ###########################################################################
 
 
 def degree_scale(

@@ -22,9 +22,6 @@ class LineTable:
     """The lines of a cache, and which node each of them has.
 
     The oldest line makes room for a new node where all lines are in use.
-
-    Args:
-        lines: the number of lines, at least 0.
     """
 
     def __init__(self, lines: int) -> None:
@@ -40,12 +37,10 @@ class LineTable:
         )
 
     def __len__(self) -> int:
-        """Returns the number of lines in use."""
         return int(self._arrays[3][2])
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the table."""
         return sum(array.nbytes for array in self._arrays)
 
     def search(self, node: Tensor, since: int, threads: int | None = None) -> Tensor:
@@ -55,8 +50,6 @@ class LineTable:
 
         Args:
             node: [n] int64.
-            since: a step.
-            threads: at most this many threads; torch's number if None.
         """
         check_vector("node", node, (torch.int64,))
         return kernels.history_search(*self._arrays, node, since, threads or torch.get_num_threads())
@@ -100,7 +93,6 @@ def put_lines(table: Tensor, line: Tensor, rows: Tensor, threads: int | None = N
         table: [lines, F] contiguous.
         line: [n] int32; no line comes twice.
         rows: [n, F] contiguous, of the dtype of the table.
-        threads: at most this many threads; torch's number if None.
     """
     for name, tensor in (("table", table), ("rows", rows)):
         check_dense(name, tensor)
@@ -137,7 +129,6 @@ def halo_layer(
         own_rows: the own nodes that are inputs of the layer.
         cached: [H] int32, for each halo node that is an input the place of its row among the cached
             rows, or -1 if it has none.
-        threads: at most this many threads; torch's number if None.
 
     Returns:
         The edges that are left. Sources are rows, the cached ones behind the ``own_rows``.
@@ -222,8 +213,6 @@ def choose_pushed(
         row: [n] int64 rows of the part; -1 leaves a node out.
         name: [n] int64 original ids.
         most: nodes for each peer; None for all.
-        key: signed 64 bits.
-        threads: at most this many threads; torch's number if None.
     """
     halo.check()
     for what, values in (("row", row), ("name", name)):

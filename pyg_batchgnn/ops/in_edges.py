@@ -79,7 +79,6 @@ class InEdges:
 
     @property
     def num_edges(self) -> int:
-        """The number of edges."""
         return self.indices.numel()
 
     @property

@@ -11,8 +11,6 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import check_vector
 from pyg_batchgnn.ops.library import MASK64, kernels, to_signed
 
-# Keys #############################################################################################
-
 
 def keyed_permutation(n: int, seed: int, epoch: int) -> Tensor:
     """Returns a permutation of range(n), [n] int64, that depends only on ``(seed, epoch)``."""
@@ -71,7 +69,6 @@ def _wrapped(word: Word) -> Word:
 
 
 def _shifted(word: Word, bits: int) -> Word:
-    """Shifts a word to the right and brings in zeros."""
     return (word >> bits) & (MASK64 >> bits)
 
 
@@ -101,8 +98,6 @@ def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
     other random numbers.
 
     Args:
-        seed: the seed of the run.
-        epoch: the epoch, from 0.
         minibatch: the digest of the seed nodes (`minibatch_key`).
         layer: the number of the layer; 1 is nearest the input.
     """
@@ -117,7 +112,6 @@ def part_key(key: int, part: str) -> int:
     """Returns the key for a part of a layer with a dropout of its own.
 
     Args:
-        key: the key of the layer.
         part: the name of the part; the first eight characters count.
     """
     return to_signed(fold_key(key & MASK64, int.from_bytes(part.encode()[:8], "little")))
@@ -128,7 +122,7 @@ def drawn_key() -> int:
     return int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
 
 
-# Words ############################################################################################
+# Streams of words #################################################################################
 
 
 _LOW = 0xFFFFFFFF

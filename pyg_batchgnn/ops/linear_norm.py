@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_dense, check_float
+from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_dense, check_float
 from pyg_batchgnn.ops.library import kernels
-from pyg_batchgnn.ops.linear import COMPUTE_DTYPES, INPUT_DTYPES, compute_dtype
+from pyg_batchgnn.ops.linear import compute_dtype
 from pyg_batchgnn.ops.normed_linear import FoldedNorm, GradientSums, Hidden, HiddenGradient, NormedLinear
 
 
@@ -69,15 +69,9 @@ def linear_norm(
         bias: [O] of the dtype of the weight.
         scale: [O], the weight of the normalisation; ones where None.
         shift: [O], the bias of the normalisation; zeros where None.
-        eps: added to the variance.
-        relu: sets negative results to zero.
         after_relu: x is the result of a ReLU, see `linear`.
         hidden: from `linear_norm_hidden`, if x is its result and nothing else reads x.
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weight where None.
-        threads: the largest number of threads; torch's own number where None.
-
-    Raises:
-        TypeError, ValueError: an argument has another type or shape.
     """
     dtype = out_dtype or compute_dtype(weight)
     _check(x, weight, dtype)
@@ -175,7 +169,6 @@ def linear_norm_on_read(
 
 
 def _folds(x: Tensor, weight: Tensor) -> bool:
-    """Returns whether the normalisation is folded into the weight."""
     return not x.requires_grad and 2 * weight.size(1) <= weight.size(0)
 
 
@@ -209,7 +202,6 @@ def _detached(column: Tensor | None) -> Tensor | None:
 def _columns(
     weight: Tensor, bias: Tensor | None, scale: Tensor | None, shift: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Returns bias, scale and shift, checked and contiguous."""
     for name, column in (("bias", bias), ("scale", scale), ("shift", shift)):
         if column is not None:
             check_float(name, column)
@@ -225,7 +217,7 @@ def _contiguous(column: Tensor | None) -> Tensor | None:
 
 
 def _check(x: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
-    if dtype not in COMPUTE_DTYPES:
+    if dtype not in FLOATS:
         raise TypeError(f"out_dtype must be float32, bfloat16 or float64, got {dtype}")
     check_dense("x", x)
     check_dense("weight", weight)
@@ -234,7 +226,7 @@ def _check(x: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
     narrower = dtype is torch.float64 and weight.dtype is not torch.float64
     if weight.dtype not in (dtype, torch.float32) or narrower:
         raise TypeError(f"a weight of {weight.dtype} cannot be multiplied in {dtype}; convert it")
-    if x.dtype not in INPUT_DTYPES or (x.dtype is torch.float64) > (dtype is torch.float64):
+    if x.dtype not in TABLES or (x.dtype is torch.float64) > (dtype is torch.float64):
         raise TypeError(f"x of {x.dtype} cannot be multiplied in {dtype}; convert it")
     if x.requires_grad and x.dtype is torch.float16:
         raise TypeError("x of float16 takes no gradient; use bfloat16 or float32")

@@ -14,8 +14,6 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import check_dense, check_vector
 from pyg_batchgnn.ops.library import kernels
 
-# Memory ###########################################################################################
-
 
 def advise_huge_pages(tensor: Tensor) -> None:
     """Asks the system to use huge pages for the memory of a CPU tensor. Contents and address do not
@@ -82,9 +80,6 @@ class Turns:
     Args:
         own: [1] int32, in memory that the other processes map as well. Only this process writes it.
         others: [1] int32 each, the words of the other processes.
-
-    Raises:
-        TypeError, ValueError: a word is something else.
     """
 
     def __init__(self, own: Tensor, others: Sequence[Tensor]) -> None:
@@ -107,7 +102,6 @@ class Turns:
 
         Args:
             turn: as in `announce`. No process may be 2^31 turns from it.
-            seconds: the longest wait.
 
         Returns:
             Whether all have announced it.

@@ -14,8 +14,6 @@ from torch.autograd.graph import increment_version
 from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_range, check_vector
 from pyg_batchgnn.ops.library import kernels
 
-# Multilevel #######################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class WeightedGraph:
@@ -37,21 +35,17 @@ class WeightedGraph:
 
     @property
     def num_nodes(self) -> int:
-        """The number of own nodes."""
         return self.indptr.numel() - 1
 
     @property
     def num_all(self) -> int:
-        """The number of own nodes and ghosts."""
         return self.num_nodes + self.num_ghosts
 
     @property
     def num_edges(self) -> int:
-        """The number of entries of the own nodes' lists."""
         return self.indices.numel()
 
     def check(self) -> None:
-        """Raises unless the arrays fit together."""
         check_vector("indices", self.indices, (torch.int32,))
         check_indptr("indptr", self.indptr, self.num_edges)
         check_ids("indices", self.indices, self.num_all)
@@ -87,7 +81,6 @@ def cluster_nodes(
     """Moves each own node to the cluster with room that most of its edges lead to.
 
     Args:
-        graph: the graph.
         label: [n + ghosts] int32, the cluster of each node in [0, clusters); written for own nodes.
         room: [clusters, k] int64, what each cluster may still grow by; written to.
         key: signed 64 bits; decides between equally good clusters.
@@ -109,7 +102,6 @@ def contract_clusters(
     """Returns the edges between clusters, [x, 3] int32: cluster, other cluster, weight.
 
     Args:
-        graph: the graph.
         label: [n + ghosts] int32, the cluster of each node.
         start: [clusters + 1] int64, where the own nodes of each cluster begin in ``member``.
         member: [n] int32, the own nodes by cluster; None where they are in that order.
@@ -137,7 +129,6 @@ def improve_parts(graph: WeightedGraph, part: Tensor, room: Tensor, limit: Tenso
     to the part that most of their edges lead to.
 
     Args:
-        graph: the graph.
         part: [n + ghosts] int32, written for own nodes.
         room: [parts, k] int64, what each part may still grow by, negative where a limit is
             exceeded; written to.
@@ -155,8 +146,6 @@ def solve_partition(graph: WeightedGraph, parts: int, limit: Tensor, key: int) -
     """Cuts a graph that one process holds into parts: the whole multilevel scheme.
 
     Args:
-        graph: a graph without ghosts.
-        parts: the number of parts.
         limit: [k] int64, the largest weights of a part.
         key: signed 64 bits, the key of the random choices.
     """
@@ -270,8 +259,6 @@ def number_ghosts(ids: Tensor, own: range, total: int) -> tuple[Tensor, Tensor]:
 
     Args:
         ids: [e] int32 or int64 ids in [0, total).
-        own: the ids of the own nodes.
-        total: the number of nodes of all processes.
 
     Returns:
         The ids of the ghosts, ascending; and [e] int32, the number of each entry.

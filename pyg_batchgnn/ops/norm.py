@@ -10,8 +10,6 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import check_dense, check_float, check_matrix, check_vector
 from pyg_batchgnn.ops.library import fake, gradient, kernels
 
-# Norm #############################################################################################
-
 
 class BatchNormResult(NamedTuple):
     """The result of `batch_norm`.
@@ -25,20 +23,6 @@ class BatchNormResult(NamedTuple):
     y: Tensor
     mean: Tensor
     variance: Tensor
-
-
-class BatchNormGrads(NamedTuple):
-    """The gradients of `batch_norm`.
-
-    Attributes:
-        x: [D, C] of the dtype of x.
-        weight: [C] float64.
-        bias: [C] float64.
-    """
-
-    x: Tensor
-    weight: Tensor
-    bias: Tensor
 
 
 def batch_norm(
@@ -65,9 +49,6 @@ def batch_norm(
         mean: [C], a constant, given together with ``variance``. If both are None, the statistics of
             x are used, with gradients through them.
         variance: [C], biased.
-        eps: added to the variance.
-        relu: sets negative results to zero.
-        threads: the largest number of threads; torch's own number where None.
 
     Raises:
         TypeError, ValueError: an argument has another type, shape or device, or only one of mean
@@ -86,7 +67,6 @@ def batch_norm(
 
 
 def _column(name: str, column: Tensor | None, columns: int) -> Tensor | None:
-    """Returns one checked number per column, contiguous."""
     if column is None:
         return None
     check_float(name, column)
@@ -122,22 +102,19 @@ def _gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor
     if grad is None:
         return None, None, None, *nothing
     x, weight, bias, mean, variance = ctx.saved_tensors
-    found = BatchNormGrads(
-        *kernels.batch_norm_grads(
-            *(grad.contiguous(), x, weight, bias, mean, variance, ctx.eps, ctx.relu, ctx.own_statistics),
-            ctx.threads,
-        )
+    d_x, d_weight, d_bias = kernels.batch_norm_grads(  # [D, C], and [C] float64 twice
+        *(grad.contiguous(), x, weight, bias, mean, variance, ctx.eps, ctx.relu, ctx.own_statistics),
+        ctx.threads,
     )
     return (
-        found.x,
-        None if weight is None else found.weight.to(weight.dtype),
-        None if bias is None else found.bias.to(bias.dtype),
+        d_x,
+        None if weight is None else d_weight.to(weight.dtype),
+        None if bias is None else d_bias.to(bias.dtype),
         *nothing,
     )
 
 
 # Activation #######################################################################################
-
 
 #: Probabilities of dropout are rounded to multiples of 1 / LEVELS.
 LEVELS = 2**16
@@ -177,18 +154,13 @@ def activate(
 
     Args:
         x: [..., C] float32, float64 or bfloat16; overwritten if it is contiguous, else copied.
-        relu: sets negative elements to zero.
         drop: the probability of zeroing an element, in [0, 1), rounded to a multiple of 2^-16.
         key: the key of the layer, see `dropout_key`.
         node: [>= rows] int64, the node of each row of x; row numbers where None. All dimensions of
             x but the last are rows.
-        threads: the largest number of threads; torch's own number where None.
 
     Returns:
         x itself if it is contiguous.
-
-    Raises:
-        TypeError, ValueError: an argument has another type, shape or device.
     """
     check_float("x", x)
     check_drop(drop)
@@ -233,7 +205,6 @@ def mask_grad(grad: Tensor, mask: Tensor, scale: float, threads: int | None = No
         grad: [..., C] float32, float64 or bfloat16.
         mask: [rows, ceil(C / 8)] uint8, bit c % 8 of byte c / 8.
         scale: see `dropout_scale`.
-        threads: the largest number of threads; torch's own number where None.
     """
     check_float("grad", grad)
     check_dense("mask", mask)

@@ -12,10 +12,96 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.library import fake, first_order, kernels
-from pyg_batchgnn.ops.linear import LinearGrads
-from pyg_batchgnn.ops.norm import BatchNormResult
 
-# Folded norm ######################################################################################
+
+class NormedLinear(torch.autograd.Function):
+    """`linear_norm` of rows with a gradient or with many columns.
+
+    With ``sums`` the product is returned and its reader computes the normalised values. The
+    gradient that arrives here is that of the values all the same. The reader may store its column
+    sums in ``sums``.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        scale: Tensor | None,
+        shift: Tensor | None,
+        eps: float,
+        relu: bool,
+        after_relu: bool,
+        dtype: torch.dtype,
+        threads: int,
+        hidden: Hidden | None = None,
+        sums: GradientSums | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        own = weight.contiguous()
+        if sums is None:
+            product, mean, variance = _product(x, own, bias, dtype, after_relu, threads)
+            y, mean, variance = kernels.batch_norm(product, scale, shift, mean, variance, eps, relu, threads)
+        else:
+            y, mean, variance = kernels.linear_moments(x, own, bias, dtype, threads)
+            product = y
+        before = () if hidden is None else (hidden.x, hidden.center)
+        ctx.save_for_backward(x, own, product, scale, shift, mean, variance, *before)
+        ctx.hidden = None if hidden is None else hidden.gradient
+        ctx.bias = None if bias is None else bias.dtype
+        ctx.eps, ctx.relu, ctx.after_relu, ctx.threads, ctx.sums = eps, relu, after_relu, threads, sums
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(mean, variance)
+        return y, mean, variance
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grads[0] is None:
+            return (None,) * 12
+        return *_gradients(ctx, grads[0].contiguous()), *[None] * 7
+
+
+def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    sums = None if ctx.sums is None else ctx.sums.take(grad)
+    x, weight, product, scale, shift, mean, variance, *before = ctx.saved_tensors
+    # `GradientColumns` in csrc/kernels/nn/norm.h, and the gradients of scale and shift.
+    columns, d_scale, d_shift = kernels.batch_norm_grad_columns(
+        grad, product, scale, shift, mean, variance, sums, ctx.eps, ctx.relu, ctx.threads
+    )
+    need_input = ctx.needs_input_grad[0]
+    if before and need_input:
+        d_weight, d_folded, d_shift_before = kernels.linear_grads_before(
+            grad, product, columns, ctx.relu, x, weight, *before, ctx.threads
+        )
+        d_x = ctx.hidden.leave(x, d_folded, d_shift_before)
+    else:
+        d_x, d_weight = kernels.linear_grads_normed(
+            grad, product, columns, ctx.relu, x, weight, ctx.after_relu, need_input, ctx.threads
+        )
+    return (
+        d_x if need_input else None,
+        d_weight,
+        None if ctx.bias is None else torch.zeros(weight.size(0), dtype=ctx.bias),
+        None if scale is None else d_scale.to(scale.dtype),
+        None if shift is None else d_shift.to(shift.dtype),
+    )
+
+
+def _product(
+    x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, after_relu: bool, threads: int
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Returns the product with the mean and the variance of its columns; without them if the
+    product is rounded."""
+    if dtype is not torch.bfloat16:
+        return kernels.linear_moments(x, weight, bias, dtype, threads)
+    product, _ = kernels.linear(
+        [x], [None], [weight], bias, x.size(0), 1, dtype, False, 0.0, 0, None, after_relu, threads
+    )
+    return product, None, None
+
+
+# Normalisation folded into the weight #############################################################
 
 # Products whose normalisation is folded into the weight: `linear_norm` of rows without a gradient.
 #
@@ -79,26 +165,6 @@ class Hidden(NamedTuple):
     gradient: HiddenGradient
 
 
-class Folded(NamedTuple):
-    """A weight with the normalisation of its product folded in.
-
-    Attributes:
-        weight: [O, K] of the weight's dtype, the folded weight.
-        constant: [O], what is added to the folded product.
-        mean: [O] float64 of the unfolded product's columns, without the bias.
-        variance: [O] float64, biased.
-        center: [K] float64, the mean of the columns of x.
-        spread: [O, K] float64, the weight times the covariance of the columns of x.
-    """
-
-    weight: Tensor
-    constant: Tensor
-    mean: Tensor
-    variance: Tensor
-    center: Tensor
-    spread: Tensor
-
-
 class FoldedNorm(torch.autograd.Function):
     """`linear_norm` of rows without a gradient. It also returns the mean of their columns."""
 
@@ -117,19 +183,22 @@ class FoldedNorm(torch.autograd.Function):
         hidden: HiddenGradient | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         own = weight.contiguous()
-        folded = Folded(*kernels.fold_norm(x, own, scale, shift, eps, dtype, threads))
-        y, mask = kernels.linear(
-            *([x], [None], [folded.weight], folded.constant, x.size(0), 1, dtype, relu),
-            *(0.0, 0, None, False, threads),
+        # The folded weight and bias, the mean (without the bias) and variance of the product, the
+        # mean of the columns of x, and the weight times their covariance.
+        folded, constant, mean, variance, center, spread = kernels.fold_norm(
+            x, own, scale, shift, eps, dtype, threads
         )
-        ctx.save_for_backward(x, own, scale, mask, folded.variance, folded.center, folded.spread)
+        y, mask = kernels.linear(
+            [x], [None], [folded], constant, x.size(0), 1, dtype, relu, 0.0, 0, None, False, threads
+        )
+        ctx.save_for_backward(x, own, scale, mask, variance, center, spread)
         ctx.eps, ctx.threads, ctx.hidden = eps, threads, hidden
         ctx.bias = None if bias is None else bias.dtype
         ctx.shift = None if shift is None else shift.dtype
-        mean = folded.mean if bias is None else folded.mean + bias.double()
-        ctx.mark_non_differentiable(mean, folded.variance, folded.center)
+        mean = mean if bias is None else mean + bias.double()
+        ctx.mark_non_differentiable(mean, variance, center)
         ctx.set_materialize_grads(False)
-        return y, mean, folded.variance, folded.center
+        return y, mean, variance, center
 
     @staticmethod
     @first_order
@@ -154,43 +223,10 @@ class FoldedNorm(torch.autograd.Function):
 def _sums(
     grad: Tensor, mask: Tensor, x: Tensor, weight: Tensor, center: Tensor, threads: int
 ) -> tuple[Tensor, Tensor]:
-    """Returns the gradients of the folded weight and of the shift."""
-    found = LinearGrads(
-        *kernels.linear_grads(
-            *(grad.contiguous(), mask, 1.0, [x], [None], [weight], center, 1, False, [False], True, True),
-            threads,
-        )
+    _, (d_weight,), d_bias = kernels.linear_grads(
+        grad.contiguous(), mask, 1.0, [x], [None], [weight], center, 1, False, [False], True, True, threads
     )
-    return found.weights[0], found.bias
-
-
-# Shapes ###########################################################################################
-
-
-@fake("fold_norm")
-def _fake_fold(x: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, ...]:
-    outputs, columns = weight.shape
-
-    def wide(*shape: int) -> Tensor:
-        return x.new_empty(shape, dtype=torch.float64)
-
-    constant = weight.new_empty((outputs,))
-    return (
-        torch.empty_like(weight),
-        constant,
-        wide(outputs),
-        wide(outputs),
-        wide(columns),
-        wide(outputs, columns),
-    )
-
-
-@fake("fold_norm_grads")
-def _fake_folded_grads(_: Tensor, weight: Tensor, *__: Any) -> tuple[Tensor, Tensor]:
-    return weight.new_empty(weight.shape), weight.new_empty((weight.size(0),), dtype=torch.float64)
-
-
-# Gradient sums ####################################################################################
+    return d_weight, d_bias
 
 
 class GradientSums:
@@ -221,161 +257,6 @@ class GradientSums:
             return None
         written, version, sums = left
         return sums if grad is written and grad._version == version else None
-
-
-# Normed linear ####################################################################################
-
-
-class Product(NamedTuple):
-    """A product and, unless it is rounded, the statistics of its columns.
-
-    Attributes:
-        y: [D, O].
-        mean: [O] float64; None where it is taken later.
-        variance: [O] float64, biased; None where it is taken later.
-    """
-
-    y: Tensor
-    mean: Tensor | None
-    variance: Tensor | None
-
-
-class LinearMoments(NamedTuple):
-    """A product with the statistics of its columns, taken in the same pass.
-
-    Attributes:
-        y: [D, O].
-        mean: [O] float64.
-        variance: [O] float64, biased.
-    """
-
-    y: Tensor
-    mean: Tensor
-    variance: Tensor
-
-
-class GradColumns(NamedTuple):
-    """The columns that the gradient of a normalisation is computed from.
-
-    Attributes:
-        columns: [5, O] float32, or float64 if the rows are; see `GradientColumns` in
-            csrc/kernels/nn/norm.h.
-        weight: [O] float64, the gradient of the normalisation's weight.
-        bias: [O] float64, that of its bias.
-    """
-
-    columns: Tensor
-    weight: Tensor
-    bias: Tensor
-
-
-class GradsBefore(NamedTuple):
-    """The gradients of a product's weight and of the layer before it.
-
-    Attributes:
-        weight: [O, H], of the product's weight.
-        folded: [H, K], of the folded weight of the layer before.
-        shift: [H], of that layer's shift.
-    """
-
-    weight: Tensor
-    folded: Tensor
-    shift: Tensor
-
-
-class NormedLinear(torch.autograd.Function):
-    """`linear_norm` of rows with a gradient or with many columns.
-
-    With ``sums`` the product is returned and its reader computes the normalised values. The
-    gradient that arrives here is that of the values all the same. The reader may store its column
-    sums in ``sums``.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        scale: Tensor | None,
-        shift: Tensor | None,
-        eps: float,
-        relu: bool,
-        after_relu: bool,
-        dtype: torch.dtype,
-        threads: int,
-        hidden: Hidden | None = None,
-        sums: GradientSums | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        own = weight.contiguous()
-        if sums is None:
-            found = _product(x, own, bias, dtype, after_relu, threads)
-            product = found.y
-            y, mean, variance = BatchNormResult(
-                *kernels.batch_norm(product, scale, shift, found.mean, found.variance, eps, relu, threads)
-            )
-        else:
-            y, mean, variance = LinearMoments(*kernels.linear_moments(x, own, bias, dtype, threads))
-            product = y
-        before = () if hidden is None else (hidden.x, hidden.center)
-        ctx.save_for_backward(x, own, product, scale, shift, mean, variance, *before)
-        ctx.hidden = None if hidden is None else hidden.gradient
-        ctx.bias = None if bias is None else bias.dtype
-        ctx.eps, ctx.relu, ctx.after_relu, ctx.threads, ctx.sums = eps, relu, after_relu, threads, sums
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(mean, variance)
-        return y, mean, variance
-
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        if grads[0] is None:
-            return (None,) * 12
-        return *_gradients(ctx, grads[0].contiguous()), *[None] * 7
-
-
-def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """Returns the gradients of x, weight, bias, scale and shift."""
-    sums = None if ctx.sums is None else ctx.sums.take(grad)
-    x, weight, product, scale, shift, mean, variance, *before = ctx.saved_tensors
-    norm = GradColumns(
-        *kernels.batch_norm_grad_columns(
-            grad, product, scale, shift, mean, variance, sums, ctx.eps, ctx.relu, ctx.threads
-        )
-    )
-    need_input = ctx.needs_input_grad[0]
-    if before and need_input:
-        found = GradsBefore(
-            *kernels.linear_grads_before(
-                grad, product, norm.columns, ctx.relu, x, weight, *before, ctx.threads
-            )
-        )
-        d_weight = found.weight
-        d_x = ctx.hidden.leave(x, found.folded, found.shift)
-    else:
-        d_x, d_weight = kernels.linear_grads_normed(
-            grad, product, norm.columns, ctx.relu, x, weight, ctx.after_relu, need_input, ctx.threads
-        )
-    return (
-        d_x if need_input else None,
-        d_weight,
-        None if ctx.bias is None else torch.zeros(weight.size(0), dtype=ctx.bias),
-        None if scale is None else norm.weight.to(scale.dtype),
-        None if shift is None else norm.bias.to(shift.dtype),
-    )
-
-
-def _product(
-    x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, after_relu: bool, threads: int
-) -> Product:
-    """Returns the product with the statistics of its columns; without them if the product is
-    rounded."""
-    if dtype is not torch.bfloat16:
-        return Product(*kernels.linear_moments(x, weight, bias, dtype, threads))
-    product, _ = kernels.linear(
-        [x], [None], [weight], bias, x.size(0), 1, dtype, False, 0.0, 0, None, after_relu, threads
-    )
-    return Product(product, None, None)
 
 
 # Shapes ###########################################################################################
@@ -434,3 +315,26 @@ def _fake_before(
 ) -> tuple[Tensor, Tensor, Tensor]:
     width = hidden.size(1)
     return weight.new_empty(weight.shape), weight.new_empty((width, x.size(1))), weight.new_empty((width,))
+
+
+@fake("fold_norm")
+def _fake_fold(x: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    outputs, columns = weight.shape
+
+    def wide(*shape: int) -> Tensor:
+        return x.new_empty(shape, dtype=torch.float64)
+
+    constant = weight.new_empty((outputs,))
+    return (
+        torch.empty_like(weight),
+        constant,
+        wide(outputs),
+        wide(outputs),
+        wide(columns),
+        wide(outputs, columns),
+    )
+
+
+@fake("fold_norm_grads")
+def _fake_folded_grads(_: Tensor, weight: Tensor, *__: Any) -> tuple[Tensor, Tensor]:
+    return weight.new_empty(weight.shape), weight.new_empty((weight.size(0),), dtype=torch.float64)

@@ -21,7 +21,6 @@ def group_by_owner(owner: Tensor, groups: int) -> tuple[Tensor | None, Tensor]:
 
     Args:
         owner: [n] int32 or int64, the group of each row, in [0, groups).
-        groups: the number of groups.
 
     Returns:
         order [n] int32, the rows by group, or None if they are in that order; counts [groups]
@@ -144,7 +143,6 @@ def assign_nodes(
         found: int32, the owners of the sources of ``rows`` outside the slice, in order.
         rows: the rows of the slice to assign.
         load: [k, parts] float64, the estimated loads of every part; written to.
-        rules: the rules of the choice.
     """
     check_vector("indices", indices)
     check_indptr("indptr", indptr, indices.numel())

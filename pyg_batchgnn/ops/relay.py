@@ -17,8 +17,6 @@ from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_range, check_
 from pyg_batchgnn.ops.library import kernels, to_signed
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, check_details, check_rules
 
-# Relay graph ######################################################################################
-
 
 @dataclass(frozen=True)
 class RelayBook:
@@ -43,11 +41,9 @@ class RelayBook:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes of the whole graph, of all types."""
         return self.offsets[-1]
 
     def check(self) -> None:
-        """Raises ValueError unless the numbers fit together."""
         offsets, types = self.offsets, self.num_types
         if not offsets or offsets[0] != 0 or any(b < a for a, b in itertools.pairwise(offsets)):
             raise ValueError(f"the offsets of parts must ascend from 0, got {list(offsets)}")
@@ -128,7 +124,7 @@ def _check_relations(
             raise ValueError(f"a relation names the node type {number}, but there are {types}")
 
 
-# Relay ############################################################################################
+# The steps ########################################################################################
 
 
 class WireError(IntEnum):
@@ -221,9 +217,6 @@ class Relay:
         seeds: the seeds of all minibatches. Their nodes, and the ends of excluded pairs, are
             internal ids. Nodes of every type lie in the range of their type.
         book: the owners of the nodes.
-        rules: the rules of picking.
-        form: what questions hold.
-        seed, epoch: as for `sample`.
     """
 
     def __init__(
@@ -253,7 +246,7 @@ class Relay:
         self._state = kernels.relay_begin(
             *(seeds.node, seeds.ptr, seeds.keys, *details),
             *(book.offsets, book.num_types, book.rank, book.source, book.target, book.num_edges),
-            *(book.wide, form.disjoint, form.timed, form.excluding, *_arguments(rules), rules.coo),
+            *(book.wide, form.disjoint, form.timed, form.excluding, *rules.arguments(), rules.coo),
             *(to_signed(seed), to_signed(epoch)),
         )
 
@@ -268,7 +261,6 @@ class Relay:
             own: this rank's answers to itself.
             words: [sum(counts)] the other ranks' answers, by rank.
             counts: words of each rank.
-            threads: at most this many threads.
 
         Returns:
             The first fault in the answers, after which the relay cannot go on, or None.
@@ -284,7 +276,6 @@ class Relay:
 
 
 def _check_form(seeds: SampledSeeds, form: QuestionForm) -> None:
-    """Raises ValueError unless the seeds have what questions are to hold, and nothing else."""
     found = QuestionForm(
         seeds.example is not None, seeds.time is not None, form.excluding or seeds.excluded is not None
     )
@@ -296,14 +287,6 @@ def _check_words(words: Tensor, counts: Sequence[int], dtype: torch.dtype) -> No
     check_vector("words", words, (dtype,))
     if any(count < 0 for count in counts) or sum(counts) != words.numel():
         raise ValueError(f"counts {list(counts)} do not add up to {words.numel()} words")
-
-
-def _arguments(rules: SamplingRules) -> tuple[object, ...]:
-    """Returns the rules of picking in the order of the operators' arguments."""
-    return (
-        *(rules.hops, rules.fanouts, rules.shares, rules.replace, rules.return_edge, rules.last),
-        *(rules.window, rules.induced),
-    )
 
 
 def relay_answer(
@@ -321,10 +304,7 @@ def relay_answer(
         owned: the in-edges to pick from.
         words: [sum(counts)] of the type of node ids, the questions by rank.
         counts: words of each rank.
-        rules: the rules of picking.
-        form: what questions hold.
         hop: the number of the hop; that after the last one is of an induced subgraph.
-        threads: at most this many threads.
 
     Returns:
         The answers, or the first fault in the questions.
@@ -343,6 +323,6 @@ def relay_answer(
     answers, to, picks, fault = kernels.relay_answer(
         *(owned.held(), owned.node, owned.first, owned.all_nodes, owned.num_edges),
         *(words, list(counts), form.disjoint, form.timed, form.excluding),
-        *(hop, *_arguments(rules), threads),
+        *(hop, *rules.arguments(), threads),
     )
     return _fault(fault) or RelayAnswers(answers, to, picks)

@@ -92,7 +92,6 @@ def left_to_pyg(model: BasicGNN) -> str | None:
 
 
 def drops(model: BasicGNN) -> bool:
-    """Returns whether dropout takes part in a call now, between layers or of attention."""
     between = model.dropout.training and model.dropout.p > 0.0
     return between or any(conv.training and getattr(conv, "dropout", 0.0) > 0.0 for conv in model.convs)
 
@@ -104,7 +103,6 @@ def takes_row_statistics(model: BasicGNN) -> bool:
 
 
 def _is_ours(conv: torch.nn.Module) -> bool:
-    """Returns whether a convolution is native, with what it holds."""
     if type(conv) is AcceleratedGINConv:
         drops = conv.nn.training and any(conv.nn.dropout) if type(conv.nn) is AcceleratedMLP else True
         return not drops and conv.nn.plain_last and not nn.is_watched(conv.nn)
@@ -112,17 +110,14 @@ def _is_ours(conv: torch.nn.Module) -> bool:
 
 
 def _perceptrons(model: BasicGNN) -> list[AcceleratedMLP]:
-    """Returns the perceptrons inside the layers of a `GIN`."""
     found = (getattr(conv, "nn", None) for conv in model.convs)
     return [one for one in found if isinstance(one, AcceleratedMLP)]
 
 
 def _norms(model: BasicGNN) -> list[torch.nn.Module]:
-    """Returns the norms between the layers and inside them."""
     inside = (norm for perceptron in _perceptrons(model) for norm in perceptron.norms)
     return [_inner(norm) for norm in (*model.norms, *inside)]
 
 
 def _inner(norm: torch.nn.Module) -> torch.nn.Module:
-    """Returns torch's module inside PyG's `BatchNorm`, and any other norm itself."""
     return norm.get_submodule("module") if type(norm) is torch_geometric.nn.BatchNorm else norm

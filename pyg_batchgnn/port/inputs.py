@@ -40,7 +40,6 @@ class Accelerated:
 
 
 def is_symbolic(*given: Any) -> bool:
-    """Returns whether ``torch.fx`` traces the call."""
     return any(isinstance(one, Proxy) for one in given)
 
 
@@ -61,7 +60,6 @@ def is_plain(x: Any, dtype: torch.dtype | None = None) -> bool:
     """Returns whether ``x`` is a dense [rows, columns] tensor on the CPU that native layers read.
 
     Args:
-        x: the argument of a module.
         dtype: the dtype of the module's parameters; None if it has none.
     """
     return (
@@ -80,7 +78,6 @@ def _autocasts(x: Tensor) -> bool:
 
 
 def are_plain_edges(edge_index: Any) -> bool:
-    """Returns whether edges are a dense [2, E] tensor on the CPU."""
     return (
         isinstance(edge_index, Tensor)
         and edge_index.layout is _strided

@@ -28,202 +28,6 @@ from pyg_batchgnn.port.inputs import (
 )
 from pyg_batchgnn.port.prefixes import PrefixEdges, known_prefixes, sorted_prefixes, with_drawn_keys
 
-# The loop over the layers #########################################################################
-
-
-@dataclass(frozen=True)
-class EdgeValues:
-    """Weights or features of the edges, in the order of ``edge_index``.
-
-    Attributes:
-        weight: [E], for GCN.
-        attr: [E, edge_dim], for GAT.
-    """
-
-    weight: Tensor | None = None
-    attr: Tensor | None = None
-
-    def of(self, graph: nn.LayerGraph) -> dict[str, Tensor]:
-        """Returns the arguments of a convolution on a layer."""
-        found = {}
-        if self.weight is not None:
-            found["edge_weight"] = self.weight[: (graph.whole or graph).num_edges]
-        if self.attr is not None:
-            found["edge_attr"] = self.attr[: graph.num_edges]
-        return found
-
-
-def run(
-    model: BasicGNN, x: Tensor | nn.RowView, graphs: Sequence[nn.LayerGraph], values: EdgeValues
-) -> Tensor:
-    """Returns the model's output for the targets of the last layer.
-
-    Args:
-        model: a model for which `can_run` is true.
-        x: the rows of the sources of the first layer.
-        graphs: the edges of each layer. The targets of one are the sources of the next.
-        values: of all edges.
-    """
-
-    def compute(index: int, rows: Tensor | nn.RowView) -> Tensor:
-        return compute_layer(model, index, rows, graphs[index], values.of(graphs[index]))
-
-    knowledge = getattr(model, "jk", None)
-    _, results = run_layers(compute, len(graphs), x, keep_all=knowledge is not None)
-    out = last_rows(results, graphs[-1].num_targets, knowledge)
-    return model.lin(out) if hasattr(model, "lin") else out
-
-
-def compute_layer(
-    model: BasicGNN,
-    index: int,
-    x: Tensor | nn.RowView,
-    graph: nn.LayerGraph,
-    values: Mapping[str, Tensor] = MappingProxyType({}),
-) -> Tensor:
-    """Returns the rows of layer ``index``, counted from 0, with what follows it.
-
-    Norms, activations and dropouts of other classes than torch's own are called as they are.
-    ``values`` are arguments of the convolution.
-    """
-    conv = model.convs[index]
-
-    def convolve(update: nn.Update | None) -> Tensor:
-        rows: Tensor = conv(x, graph, **({} if update is None else {"update": update}), **values)
-        return rows
-
-    if index == model.num_layers - 1 and model.jk_mode is None:
-        return convolve(None)
-    is_torchs = type(model.dropout) is torch.nn.Dropout
-    drop = model.dropout.p if is_torchs and model.dropout.training else 0.0
-    end = LayerEnd(model.norms[index], model.act, model.act_first, drop, conv.training)
-    out = end.apply(convolve, lambda: (graph.dropout_key(), graph.node))
-    return out if is_torchs else model.dropout(out)
-
-
-# Outputs of all nodes of a batch whose gradient comes from the seed nodes alone ###################
-#
-# Most scripts compute the output of every node of a batch and keep the rows of the seeds. The rows
-# of the seeds are computed with what the backward pass needs. The other rows are values only. If a
-# gradient of other rows arrives, the layers are computed once more for it.
-
-
-def with_seed_rows(
-    values: Tensor,
-    seeds: Tensor,
-    leaves: Sequence[Tensor],
-    again: Callable[[], Tensor],
-    used: Callable[[], None],
-) -> Tensor:
-    """Puts the rows of the seeds above the values of the other rows.
-
-    Args:
-        values: [N, C], without a gradient; overwritten.
-        seeds: [S, C], the rows of the seeds, with their gradient.
-        leaves: the tensors that take a gradient from the other rows.
-        again: computes all rows once more, with gradients of the leaves.
-        used: is called if a gradient of other rows arrived.
-
-    Returns:
-        [N, C], in the memory of ``values``.
-    """
-    result: Tensor = _SeedRows.apply(values, seeds, again, used, *leaves)
-    return result
-
-
-def with_this_autocast(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """Returns a function that computes under the autocast of now."""
-    dtype, enabled = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
-
-    def again() -> Tensor:
-        with torch.autocast("cpu", dtype, enabled=enabled):
-            return compute()
-
-    return again
-
-
-class _SeedRows(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        values: Tensor,
-        seeds: Tensor,
-        again: Callable[[], Tensor],
-        used: Callable[[], None],
-        *leaves: Tensor,
-    ) -> Tensor:
-        values[: seeds.size(0)] = seeds
-        ctx.mark_dirty(values)
-        ctx.count, ctx.again, ctx.used, ctx.leaves = seeds.size(0), again, used, leaves
-        return values
-
-    @staticmethod
-    @ops.first_order
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        (grad,) = grads
-        seeds, rest = grad[: ctx.count], grad[ctx.count :]
-        nothing = (None,) * len(ctx.leaves)
-        if not rest.any():
-            return None, seeds, None, None, *nothing
-        ctx.used()
-        with torch.enable_grad():
-            out = ctx.again()
-        others = torch.cat([torch.zeros_like(seeds), rest])
-        found = torch.autograd.grad(out, ctx.leaves, others, allow_unused=True)
-        return None, seeds, None, None, *found
-
-
-# The inference of all nodes #######################################################################
-
-
-def infer(model: BasicGNN, loader: Any, memory_budget: int | str | None, progress: bool) -> Tensor | None:
-    """Returns the output of all nodes, or None if PyG's method computes it.
-
-    Args:
-        model: an accelerated model.
-        loader: PyG's method takes PyG's loaders, and every loader if a part of the model is left
-            to PyG.
-        memory_budget: bytes of the pieces that are computed at once; chosen where None.
-        progress: shows the progress.
-
-    Raises:
-        TypeError: ``loader`` is no loader.
-        ValueError: a module looks at all rows of a call, or PyG's method cannot use the loader.
-    """
-    if not hasattr(loader, "all_nodes"):
-        if not isinstance(loader, NeighborLoader):
-            raise TypeError(
-                f"inference takes a MacrobatchNeighborLoader or PyG's NeighborLoader, got "
-                f"{type(loader).__name__}"
-            )
-        return None
-    nn.check_row_wise(model.modules())
-    left = left_to_pyg(model)
-    if left is not None:
-        _check_for_pyg(model, loader, left)
-        return None
-    nodes = nn.nodes_of(loader, memory_budget, progress)
-    return nn.infer_model(model, nodes, functools.partial(compute_layer, model)).rows
-
-
-def _check_for_pyg(model: BasicGNN, loader: NeighborLoader, left: str) -> None:
-    """Refuses what PyG's ``inference`` cannot compute; it only asserts what it needs."""
-    hops, seeds, nodes = len(loader.node_sampler.num_neighbors), len(loader.dataset), loader.data.num_nodes
-    if model.jk_mode not in (None, "last"):
-        raise ValueError(
-            f"{left}, and PyG's inference knows no jk={model.jk_mode!r}; call the model on the whole graph"
-        )
-    if hops != 1 or seeds != nodes:
-        raise ValueError(
-            f"{left}, and PyG's inference needs a loader of all {nodes} nodes and of one hop, but this one "
-            f"has {seeds} seed nodes and {hops} hops; give it num_neighbors=[-1] and input_nodes=None"
-        )
-    if model.training:
-        raise ValueError(f"{left}, and PyG's inference needs evaluation mode; call model.eval() before")
-
-
-# Models ###########################################################################################
-
 
 class AcceleratedModel(Accelerated, BasicGNN):
     """A model of PyG that `accelerate` made native.
@@ -339,7 +143,6 @@ class AcceleratedModel(Accelerated, BasicGNN):
         return inferred
 
     def _takes(self, x: Any, edge_index: Any, values: EdgeValues) -> bool:
-        """Returns whether the fused loop computes the call."""
         given = [one for one in (values.weight, values.attr) if one is not None]
         return (
             is_plain(x, _dtype(self))
@@ -350,7 +153,6 @@ class AcceleratedModel(Accelerated, BasicGNN):
         )
 
     def _runs(self, values: EdgeValues) -> bool:
-        """Returns whether the fused loop takes the values of edges."""
         return (
             (values.weight is None or values.weight.dim() == 1)
             and (values.attr is None or self.convs[0].lin_edge is not None)
@@ -371,7 +173,6 @@ class AcceleratedModel(Accelerated, BasicGNN):
         return run(self, x, self._keyed(graphs)[0], values)
 
     def _of_all_rows(self, x: Tensor, edge_index: Tensor, values: EdgeValues) -> Tensor:
-        """Returns the output of every node."""
         prefixes = known_prefixes(edge_index)
         if prefixes is None or prefixes.num_nodes != x.size(0):
             graph = nn.whole_graph(edge_index, x.size(0), x.size(0))
@@ -401,7 +202,6 @@ class AcceleratedModel(Accelerated, BasicGNN):
         self._uses_all_rows = True
 
     def _of_batch(self, batch: Any, values: EdgeValues) -> Tensor:
-        """Returns the rows of the seed nodes."""
         if nn.is_sampled(batch):
             return self._of_minibatch(batch, values)
         x, edge_index = getattr(batch, "x", None), getattr(batch, "edge_index", None)
@@ -420,8 +220,6 @@ class AcceleratedModel(Accelerated, BasicGNN):
         return out if out.size(0) == seeds else ops.first_rows(out, seeds)
 
     def _of_minibatch(self, minibatch: Any, values: EdgeValues) -> Tensor:
-        """Returns the rows of the seed nodes of a native minibatch, whose features are read in
-        place."""
         if "x" not in minibatch.block:
             raise ValueError("the minibatch carries no features 'x'; give them to the loader's data")
         hops, layers = nn.num_sampled_layers(minibatch), self.num_layers
@@ -442,7 +240,6 @@ def _dtype(model: torch.nn.Module) -> torch.dtype:
 
 
 def _prefixes(x: Tensor, edge_index: Tensor, nodes: Any, edges: Any) -> PrefixEdges | None:
-    """Returns the layers of a batch with these counts, or None if they do not fit it."""
     if not isinstance(nodes, list) or not isinstance(edges, list) or sum(nodes) != x.size(0):
         return None
     known = known_prefixes(edge_index)
@@ -461,24 +258,205 @@ def _seed_layers(prefixes: PrefixEdges, layers: int) -> list[nn.LayerGraph]:
 
 
 class AcceleratedGraphSAGE(AcceleratedModel, torch_geometric.nn.GraphSAGE):
-    """PyG's `GraphSAGE` on native layers."""
-
     stands_for = torch_geometric.nn.GraphSAGE
 
 
 class AcceleratedGCN(AcceleratedModel, torch_geometric.nn.GCN):
-    """PyG's `GCN` on native layers."""
-
     stands_for = torch_geometric.nn.GCN
 
 
 class AcceleratedGIN(AcceleratedModel, torch_geometric.nn.GIN):
-    """PyG's `GIN` on native layers."""
-
     stands_for = torch_geometric.nn.GIN
 
 
 class AcceleratedGAT(AcceleratedModel, torch_geometric.nn.GAT):
-    """PyG's `GAT` on native layers."""
-
     stands_for = torch_geometric.nn.GAT
+
+
+# The loop over the layers #########################################################################
+
+
+@dataclass(frozen=True)
+class EdgeValues:
+    """Weights or features of the edges, in the order of ``edge_index``.
+
+    Attributes:
+        weight: [E], for GCN.
+        attr: [E, edge_dim], for GAT.
+    """
+
+    weight: Tensor | None = None
+    attr: Tensor | None = None
+
+    def of(self, graph: nn.LayerGraph) -> dict[str, Tensor]:
+        found = {}
+        if self.weight is not None:
+            found["edge_weight"] = self.weight[: (graph.whole or graph).num_edges]
+        if self.attr is not None:
+            found["edge_attr"] = self.attr[: graph.num_edges]
+        return found
+
+
+def run(
+    model: BasicGNN, x: Tensor | nn.RowView, graphs: Sequence[nn.LayerGraph], values: EdgeValues
+) -> Tensor:
+    """Returns the model's output for the targets of the last layer.
+
+    Args:
+        model: a model for which `can_run` is true.
+        x: the rows of the sources of the first layer.
+        graphs: the edges of each layer. The targets of one are the sources of the next.
+        values: of all edges.
+    """
+
+    def compute(index: int, rows: Tensor | nn.RowView) -> Tensor:
+        return compute_layer(model, index, rows, graphs[index], values.of(graphs[index]))
+
+    knowledge = getattr(model, "jk", None)
+    _, results = run_layers(compute, len(graphs), x, keep_all=knowledge is not None)
+    out = last_rows(results, graphs[-1].num_targets, knowledge)
+    return model.lin(out) if hasattr(model, "lin") else out
+
+
+def compute_layer(
+    model: BasicGNN,
+    index: int,
+    x: Tensor | nn.RowView,
+    graph: nn.LayerGraph,
+    values: Mapping[str, Tensor] = MappingProxyType({}),
+) -> Tensor:
+    """Returns the rows of layer ``index``, counted from 0, with what follows it.
+
+    Norms, activations and dropouts of other classes than torch's own are called as they are.
+    ``values`` are arguments of the convolution.
+    """
+    conv = model.convs[index]
+
+    def convolve(update: nn.Update | None) -> Tensor:
+        rows: Tensor = conv(x, graph, **({} if update is None else {"update": update}), **values)
+        return rows
+
+    if index == model.num_layers - 1 and model.jk_mode is None:
+        return convolve(None)
+    is_torchs = type(model.dropout) is torch.nn.Dropout
+    drop = model.dropout.p if is_torchs and model.dropout.training else 0.0
+    end = LayerEnd(model.norms[index], model.act, model.act_first, drop, conv.training)
+    out = end.apply(convolve, lambda: (graph.dropout_key(), graph.node))
+    return out if is_torchs else model.dropout(out)
+
+
+# Outputs of all nodes of a batch whose gradient comes from the seed nodes alone ###################
+#
+# Most scripts compute the output of every node of a batch and keep the rows of the seeds. The rows
+# of the seeds are computed with what the backward pass needs. The other rows are values only. If a
+# gradient of other rows arrives, the layers are computed once more for it.
+
+
+def with_seed_rows(
+    values: Tensor,
+    seeds: Tensor,
+    leaves: Sequence[Tensor],
+    again: Callable[[], Tensor],
+    used: Callable[[], None],
+) -> Tensor:
+    """Puts the rows of the seeds above the values of the other rows.
+
+    Args:
+        values: [N, C], without a gradient; overwritten.
+        seeds: [S, C], the rows of the seeds, with their gradient.
+        leaves: the tensors that take a gradient from the other rows.
+        again: computes all rows once more, with gradients of the leaves.
+        used: is called if a gradient of other rows arrived.
+
+    Returns:
+        [N, C], in the memory of ``values``.
+    """
+    result: Tensor = _SeedRows.apply(values, seeds, again, used, *leaves)
+    return result
+
+
+def with_this_autocast(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    dtype, enabled = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
+
+    def again() -> Tensor:
+        with torch.autocast("cpu", dtype, enabled=enabled):
+            return compute()
+
+    return again
+
+
+class _SeedRows(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        values: Tensor,
+        seeds: Tensor,
+        again: Callable[[], Tensor],
+        used: Callable[[], None],
+        *leaves: Tensor,
+    ) -> Tensor:
+        values[: seeds.size(0)] = seeds
+        ctx.mark_dirty(values)
+        ctx.count, ctx.again, ctx.used, ctx.leaves = seeds.size(0), again, used, leaves
+        return values
+
+    @staticmethod
+    @ops.first_order
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        (grad,) = grads
+        seeds, rest = grad[: ctx.count], grad[ctx.count :]
+        nothing = (None,) * len(ctx.leaves)
+        if not rest.any():
+            return None, seeds, None, None, *nothing
+        ctx.used()
+        with torch.enable_grad():
+            out = ctx.again()
+        others = torch.cat([torch.zeros_like(seeds), rest])
+        found = torch.autograd.grad(out, ctx.leaves, others, allow_unused=True)
+        return None, seeds, None, None, *found
+
+
+# The inference of all nodes #######################################################################
+
+
+def infer(model: BasicGNN, loader: Any, memory_budget: int | str | None, progress: bool) -> Tensor | None:
+    """Returns the output of all nodes, or None if PyG's method computes it.
+
+    Args:
+        loader: PyG's method takes PyG's loaders, and every loader if a part of the model is left
+            to PyG.
+
+    Raises:
+        TypeError: ``loader`` is no loader.
+        ValueError: a module looks at all rows of a call, or PyG's method cannot use the loader.
+    """
+    if not hasattr(loader, "all_nodes"):
+        if not isinstance(loader, NeighborLoader):
+            raise TypeError(
+                f"inference takes a MacrobatchNeighborLoader or PyG's NeighborLoader, got "
+                f"{type(loader).__name__}"
+            )
+        return None
+    nn.check_row_wise(model.modules())
+    left = left_to_pyg(model)
+    if left is not None:
+        _check_for_pyg(model, loader, left)
+        return None
+    nodes = nn.nodes_of(loader, memory_budget, progress)
+    return nn.infer_model(model, nodes, functools.partial(compute_layer, model)).rows
+
+
+def _check_for_pyg(model: BasicGNN, loader: NeighborLoader, left: str) -> None:
+    """Refuses what PyG's ``inference`` cannot compute; it only asserts what it needs."""
+    hops, seeds, nodes = len(loader.node_sampler.num_neighbors), len(loader.dataset), loader.data.num_nodes
+    if model.jk_mode not in (None, "last"):
+        raise ValueError(
+            f"{left}, and PyG's inference knows no jk={model.jk_mode!r}; call the model on the whole graph"
+        )
+    if hops != 1 or seeds != nodes:
+        raise ValueError(
+            f"{left}, and PyG's inference needs a loader of all {nodes} nodes and of one hop, but this one "
+            f"has {seeds} seed nodes and {hops} hops; give it num_neighbors=[-1] and input_nodes=None"
+        )
+    if model.training:
+        raise ValueError(f"{left}, and PyG's inference needs evaluation mode; call model.eval() before")

@@ -18,13 +18,10 @@ from pyg_batchgnn.port.prefixes import layer_edges
 
 
 class AcceleratedBatchNorm1d(Accelerated, nn.BatchNorm):
-    """A ``torch.nn.BatchNorm1d`` that `accelerate` made native."""
-
     stands_for = torch.nn.BatchNorm1d
     relu = False
 
     def forward(self, input: Tensor) -> Tensor:
-        """Returns what torch's module does."""
         if is_symbolic(input):
             return traced(self, (input,))
         dtype = None if self.weight is None else self.weight.dtype
@@ -43,12 +40,9 @@ class AcceleratedBatchNorm1d(Accelerated, nn.BatchNorm):
 
 
 class AcceleratedReLU(Accelerated, nn.ReLU):
-    """A ``torch.nn.ReLU`` that `accelerate` made native."""
-
     stands_for = torch.nn.ReLU
 
     def forward(self, input: Tensor) -> Tensor:
-        """Returns what torch's module does."""
         if is_symbolic(input):
             return traced(self, (input,))
         if is_traced() or not is_plain(input):
@@ -57,12 +51,9 @@ class AcceleratedReLU(Accelerated, nn.ReLU):
 
 
 class AcceleratedDropout(Accelerated, nn.Dropout):
-    """A ``torch.nn.Dropout`` that `accelerate` made native."""
-
     stands_for = torch.nn.Dropout
 
     def forward(self, input: Tensor, key: int | None = None, node: Tensor | None = None) -> Tensor:
-        """Returns what torch's module does, with the same law."""
         if is_symbolic(input):
             return traced(self, (input,))
         if is_traced() or not is_plain(input) or not is_probability(self.p):
@@ -76,7 +67,6 @@ class AcceleratedTrim(Accelerated, TrimToLayer):
     stands_for = TrimToLayer
 
     def forward(self, *given: Any) -> Any:
-        """Returns what PyG's module does."""
         return traced(self, given) if is_symbolic(*given) else super().forward(*given)
 
 
@@ -86,7 +76,6 @@ class AcceleratedMLP(Accelerated, torch_geometric.nn.MLP):
     stands_for = torch_geometric.nn.MLP
 
     def forward(self, x: Tensor, *arguments: Any, **options: Any) -> Any:
-        """Returns what PyG's module does."""
         simple = not (arguments or options) and self._is_simple()
         if not simple or not is_plain(x, self.lins[0].weight.dtype):
             return super().forward(x, *arguments, **options)
@@ -101,7 +90,6 @@ class AcceleratedMLP(Accelerated, torch_geometric.nn.MLP):
         return x
 
     def _is_simple(self) -> bool:
-        """Returns whether the module is products with ReLU between them, and nobody watches."""
         norms_and_activation = (*self.norms, self.act)
         return (
             type(self.act) is torch.nn.ReLU
@@ -122,7 +110,6 @@ def _is_watched_linear(lin: torch.nn.Module) -> bool:
 
 
 def is_probability(p: float) -> bool:
-    """Returns whether the operators take ``p``; torch's dropout also takes 1."""
     try:
         ops.check_drop(p)
     except ValueError:
@@ -140,7 +127,6 @@ class AcceleratedConv(Accelerated, nn.NativeConv):
     stands_for: ClassVar[type[MessagePassing]]
 
     def forward(self, x: Any, edge_index: Any, *arguments: Any, **options: Any) -> Any:
-        """Returns what PyG's layer does for the same arguments."""
         if not isinstance(x, Tensor) and is_symbolic(x):
             return self._traced(x, edge_index, arguments, options)
         values = arguments[0] if arguments else options.get(str(self.edge_values)) if options else None
@@ -153,7 +139,6 @@ class AcceleratedConv(Accelerated, nn.NativeConv):
         return super().forward(x, edge_index, *arguments, **options)
 
     def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
-        """Returns whether the native layer takes a call, with values of edges."""
         del values
         return takes(self, x, edge_index)
 
@@ -161,21 +146,16 @@ class AcceleratedConv(Accelerated, nn.NativeConv):
         """Looks at nothing, because `takes_call` did."""
 
     def _traced(self, x: Any, edge_index: Any, arguments: Any, options: Any) -> Any:
-        """Returns the proxy of a call that ``torch.fx`` traces."""
         if is_symbolic(arguments, options):  # the layer itself is traced: PyG's code says why it cannot be
             arguments, options = (), {}
         return traced(self, (x, edge_index, *arguments), options)
 
 
 class AcceleratedSAGEConv(AcceleratedConv, nn.SAGEConv):
-    """PyG's `SAGEConv` on a native layer."""
-
     stands_for = torch_geometric.nn.SAGEConv
 
 
 class AcceleratedGCNConv(AcceleratedConv, nn.GCNConv):
-    """PyG's `GCNConv` on a native layer."""
-
     stands_for = torch_geometric.nn.GCNConv
 
     def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
@@ -184,14 +164,10 @@ class AcceleratedGCNConv(AcceleratedConv, nn.GCNConv):
 
 
 class AcceleratedGINConv(AcceleratedConv, nn.GINConv):
-    """PyG's `GINConv` on a native layer."""
-
     stands_for = torch_geometric.nn.GINConv
 
 
 class AcceleratedGATConv(AcceleratedConv, nn.GATConv):
-    """PyG's `GATConv` on a native layer."""
-
     stands_for = torch_geometric.nn.GATConv
 
     def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
@@ -199,8 +175,6 @@ class AcceleratedGATConv(AcceleratedConv, nn.GATConv):
 
 
 class AcceleratedGATv2Conv(AcceleratedConv, nn.GATv2Conv):
-    """PyG's `GATv2Conv` on a native layer."""
-
     stands_for = torch_geometric.nn.GATv2Conv
 
 
@@ -214,7 +188,6 @@ class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
     stands_for = torch_geometric.nn.HeteroConv
 
     def forward(self, *args_dict: Any, **kwargs_dict: Any) -> dict[str, Tensor]:
-        """Returns what PyG's layer does for the same arguments."""
         found: dict[str, Tensor]
         if is_symbolic(args_dict):  # the layer itself is traced: PyG's code says why it cannot be
             found = torch_geometric.nn.HeteroConv.forward(self, *args_dict)
@@ -255,7 +228,6 @@ class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
         third: tuple[Mapping[Any, Any], ...],
         named: Mapping[str, Mapping[Any, Any]],
     ) -> bool:
-        """Returns whether a native layer takes the edges of a relation."""
         conv, (source, _, target) = self.convs[relation], relation
         if not isinstance(conv, AcceleratedConv) or nn.is_watched(conv) or source not in x or target not in x:
             return False

@@ -19,8 +19,6 @@ class PrefixEdges:
 
     Args:
         in_edges: the in-edges of the expanded nodes, in the order of ``edge_index``.
-        nodes_per_hop: the number of seeds, then of the nodes discovered at each hop.
-        edges_per_hop: the number of edges of each hop.
         sample: the sample of the edges if a loader of this process made it, else None. Dropout is
             then keyed by it.
     """
@@ -40,16 +38,13 @@ class PrefixEdges:
 
     @property
     def hops(self) -> int:
-        """The number of hops."""
         return len(self.edges_per_hop)
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes, N."""
         return sum(self.nodes_per_hop)
 
     def edges(self, hops: int) -> int:
-        """Returns the number of edges of the first ``hops`` hops."""
         return LayerHops(hops).edges(self.edges_per_hop, self.in_edges.num_edges)
 
     def targets(self, hops: int) -> int:

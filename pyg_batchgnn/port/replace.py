@@ -211,7 +211,6 @@ def accelerate(model: Model, report: Callable[[AccelerationReport], None] = log_
 
 
 def _visit(module: torch.nn.Module, name: str, places: Counter[int], report: AccelerationReport) -> None:
-    """Replaces a module and those inside it."""
     kind = type(module)
     if concerns(module) and kind not in NATIVE.values():
         why = reason_against(module, places[id(module)])

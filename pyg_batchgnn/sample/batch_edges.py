@@ -38,7 +38,6 @@ class HandedOut:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes, N."""
         return self.node.numel()
 
 

@@ -21,7 +21,6 @@ def dgl_blocks(minibatch: SampledMinibatch, attributes: Mapping[Group, Attribute
 
     Args:
         minibatch: the minibatch, whose node ids are original ones.
-        attributes: the attributes of its nodes and edges by group.
 
     Raises:
         ImportError: DGL is not installed.
@@ -48,7 +47,6 @@ def _dgl() -> Any:
 
 
 def _block(dgl: Any, minibatch: SampledMinibatch, indices: list[torch.Tensor], prefix: LayerHops) -> Any:
-    """Returns the block of one layer."""
     schema = minibatch.schema
     targets = [prefix.targets(nodes.nodes_per_hop) for nodes in minibatch.nodes]
     sources = [prefix.sources(nodes.nodes_per_hop) for nodes in minibatch.nodes]
@@ -88,7 +86,6 @@ def _block(dgl: Any, minibatch: SampledMinibatch, indices: list[torch.Tensor], p
 def _put_nodes(
     minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows], blocks: list[Any]
 ) -> None:
-    """Puts attributes at the sources of the first block and at the targets of the last."""
     for group, name in zip(minibatch.schema.node_groups, _type_names(minibatch), strict=True):
         rows = attributes.get(group)
         for attribute in () if rows is None else rows.tables:
@@ -101,7 +98,6 @@ def _put_nodes(
 def _put_edges(
     minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows], blocks: list[Any]
 ) -> None:
-    """Puts attributes at the edges of every block."""
     for group, name in zip(minibatch.schema.edge_groups, _relation_names(minibatch), strict=True):
         rows = attributes.get(group)
         for attribute in () if rows is None else rows.tables:
@@ -112,12 +108,10 @@ def _put_edges(
 
 
 def _type_names(minibatch: SampledMinibatch) -> tuple[str, ...]:
-    """Returns DGL's names of the node types."""
     return minibatch.schema.node_types if minibatch.schema.has_names else ("_N",)
 
 
 def _relation_names(minibatch: SampledMinibatch) -> tuple[Any, ...]:
-    """Returns DGL's names of the relations."""
     return minibatch.schema.relations if minibatch.schema.has_names else (("_N", "_E", "_N"),)
 
 

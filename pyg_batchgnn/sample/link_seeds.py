@@ -46,7 +46,6 @@ class Links:
 
     @property
     def count(self) -> int:
-        """The number of links, P."""
         return self.source.numel()
 
 
@@ -106,11 +105,6 @@ class LinkFinder(Protocol):
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:
         """Returns the ends of links; collective over ranks.
 
-        Args:
-            draws: the links of all minibatches and relations.
-            epoch: the epoch.
-            number: the macrobatch's number in the epoch.
-
         Raises:
             ValueError: a negative cannot be drawn. The message names its link.
         """
@@ -120,7 +114,6 @@ class LocalFinder:
     """A `LinkFinder` of a graph that this process holds whole. It knows original ids only."""
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:  # noqa: ARG002
-        """Returns the ends of links by original ids."""
         return [FoundLinks(self._ids(draw)) for draw in draws]
 
     def _ids(self, draw: LinkDraw) -> LinkIds:
@@ -188,8 +181,6 @@ class LinkEnds:
         """Returns the ends.
 
         Args:
-            draw: the links, and the drawing of their negatives.
-            found: the ids of all ends.
             first: the number of the first link in the minibatch.
         """
         links, negatives = draw.links, draw.negatives
@@ -233,7 +224,6 @@ class LinkEnds:
         )
 
     def _labels(self) -> Tensor | None:
-        """Returns the labels of the links, and zeros for their negatives."""
         label = self.links.label
         if self.plan is None:
             return label
@@ -273,14 +263,12 @@ def one_by_one(ends: Sequence[EndNodes]) -> PlacedNodes:
 
 
 def _internal(ends: Sequence[EndNodes], members: Sequence[int]) -> Tensor | None:
-    """Returns the internal ids of the nodes of some ends, where they are known."""
     ids = [ends[at].internal for at in members]
     known = [one for one in ids if one is not None]
     return torch.cat(known) if len(known) == len(ids) else None
 
 
 def _by_type(ends: Sequence[EndNodes]) -> dict[str, list[int]]:
-    """Returns the positions of the ends of each type; types in order of their first ends."""
     members: dict[str, list[int]] = {}
     for at, one in enumerate(ends):
         members.setdefault(one.node_type, []).append(at)
@@ -307,8 +295,6 @@ class SeedEdges:
 
         Args:
             wanted: False, True, "reverse" or a dict from relations to their reverses.
-            schema: the node types and relations of the graph.
-            linked: the relations that have links.
 
         Raises:
             TypeError, ValueError: another form, or a relation whose reverse is not known.
@@ -346,8 +332,6 @@ class SeedEdges:
         """Excludes the links, and their reverses.
 
         Args:
-            schema: the node types and relations of the graph.
-            linked: the relations that have links.
             reverse: the relation in which each one's reverses lie. None: the same relation in a
                 graph of one relation, else the one whose name is the same but for "rev_" in front.
 
@@ -482,12 +466,6 @@ class LinkSeeder:
         Seeds are distinct and sorted by id. If every link is an example of its own, each end is a
         seed: links before their negatives, relation by relation.
 
-        Args:
-            minibatches: the links of each relation, for each minibatch.
-            seed: the seed of the sampler.
-            epoch: the epoch.
-            number: the macrobatch's number in the epoch.
-
         Raises:
             ValueError: a negative cannot be drawn. The message names its link.
         """
@@ -511,7 +489,6 @@ class LinkSeeder:
         return LinkDraw(links, NegativeDraw(plan, links.source, links.target, links.time, drawn))
 
     def _start(self, draws: Sequence[LinkDraw], found: Sequence[FoundLinks], key: int) -> LinkStart:
-        """Returns the seeds of one minibatch, whose ends are found."""
         links = [draw.links for draw in draws]
         firsts = [0, *itertools.accumulate(one.count for one in links)][: len(links)]
         every = [LinkEnds.of(*one) for one in zip(draws, found, firsts, strict=True)]
@@ -556,6 +533,5 @@ def _pairs_key(links: Links) -> int:
 
 
 def _times(links: Sequence[Links], number: Tensor) -> Tensor | None:
-    """Returns the time of each seed, given the number of its link in the minibatch."""
     times = [one.time for one in links if one.time is not None]
     return torch.cat(times)[number] if times else None

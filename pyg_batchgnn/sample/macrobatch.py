@@ -37,13 +37,6 @@ def typed_of(graph: CscGraph | TypedGraph) -> TypedGraph:
     return graph.typed if isinstance(graph, CscGraph) else graph
 
 
-def kernel_graph(
-    graph: TypedGraph, times: Sequence[TimeOrder | None] = (), weights: Sequence[WeightSums | None] = ()
-) -> ops.SampledGraph:
-    """Returns the arrays of a whole graph, with `kernel_arrays`."""
-    return kernel_arrays(graph.schema, graph.num_nodes, graph.relations, times, weights)
-
-
 def kernel_arrays(
     schema: Schema,
     num_nodes: Sequence[int],
@@ -54,9 +47,7 @@ def kernel_arrays(
     """Returns the arrays of the in-edges of some nodes.
 
     Args:
-        schema: the node types and the relations.
         num_nodes: the number of nodes of each type that may be targets.
-        relations: the in-edges of each relation.
         times: by relation, the order of its edges by time, or None; empty if no relation has times.
         weights: likewise the weights.
 
@@ -115,16 +106,13 @@ class MinibatchPlan(Protocol):
     """The plan by which a minibatch grows from its seeds."""
 
     @property
-    def num_hops(self) -> int:
-        """The number of hops."""
+    def num_hops(self) -> int: ...
 
     @property
-    def edge_ids(self) -> bool:
-        """True if minibatches carry the input ids of their edges."""
+    def edge_ids(self) -> bool: ...
 
     @property
-    def subgraph(self) -> Subgraph:
-        """The edges of a minibatch."""
+    def subgraph(self) -> Subgraph: ...
 
     def settings(self) -> dict[str, Any]:
         """Returns the plan as values that JSON can hold."""
@@ -145,16 +133,10 @@ class Sampler(Protocol):
     threads: int | None
 
     @property
-    def plan(self) -> MinibatchPlan:
-        """The plan by which minibatches grow."""
+    def plan(self) -> MinibatchPlan: ...
 
     def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seed nodes.
-
-        Args:
-            seeds: the seed nodes.
-            threads: overrides the sampler's number for this call.
-        """
+        """Samples one minibatch for each list of seed nodes."""
 
 
 class Unpacker:
@@ -163,9 +145,6 @@ class Unpacker:
     Types and relations that a minibatch does not reach share the same empty parts and cost nothing.
 
     Args:
-        schema: the schema of the graph.
-        plan: the plan that was sampled by.
-        layout: the form of the edges.
         disjoint: True if nodes come with the numbers of their examples.
     """
 
@@ -189,9 +168,6 @@ class Unpacker:
 
         Args:
             arrays, counts: the results of `ops.sample`.
-            seeds: the seeds of each minibatch.
-            seed: the seed that they were sampled with.
-            epoch: the epoch that they were sampled in.
         """
         following = iter(arrays)
         return [
@@ -228,7 +204,6 @@ class Unpacker:
         )
 
     def _has_rows(self, per_hop: list[int]) -> bool:
-        """Returns whether the nodes of a type are targets of edges."""
         return self.plan.subgraph is Subgraph.INDUCED or any(per_hop[:-1])
 
     def _edges(self, arrays: Iterator[Tensor], per_hop: list[int]) -> SampledEdges:
@@ -241,7 +216,60 @@ class Unpacker:
         return SampledEdges(indptr, edges[0], edge, per_hop, edges)
 
 
-class MacrobatchSampler:
+class _GraphSampler:
+    def __init__(
+        self,
+        graph: CscGraph | TypedGraph,
+        plan: Any,
+        seed: int,
+        threads: int | None,
+        layout: Layout,
+        times: Sequence[TimeOrder | None] = (),
+        weights: Sequence[WeightSums | None] = (),
+    ) -> None:
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be at least 1, got {threads}")
+        self.graph, self.typed, self.plan = graph, typed_of(graph), plan
+        self.seed, self.threads, self.layout = seed, threads, layout
+        self.times, self.weights = times, weights
+        self.schema = schema = self.typed.schema
+        self._timed = any(one is not None for one in times)
+        self._disjoint = self._timed or getattr(plan, "disjoint", False)
+        self._arrays = kernel_arrays(schema, self.typed.num_nodes, self.typed.relations, times, weights)
+        self._rules = plan.rules(schema, layout is Layout.COO)
+        self._unpacker = Unpacker(schema, plan, layout, self._disjoint)
+
+    def sample(
+        self, seed_lists: Sequence[Tensor | Seeds], epoch: int, threads: int | None = None
+    ) -> list[SampledMinibatch]:
+        """Samples one minibatch for each list of seeds.
+
+        Args:
+            seed_lists: the seeds of each minibatch; in a graph of one node type [S_b] int64 node
+                ids do. Duplicates and empty lists are allowed.
+            epoch: any integer, taken modulo 2**64.
+            threads: overrides the sampler's own number for this call.
+
+        Raises:
+            TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the
+                graph.
+        """
+        seeds = [checked_seeds(self.typed, number, one) for number, one in enumerate(seed_lists)]
+        if not seeds:
+            return []
+        gathered = gather_seeds(seeds, self._disjoint, self._timed)
+        threads = threads or self.threads or torch.get_num_threads()
+        arrays, counts = self._sample(gathered, epoch, threads)
+        return self._unpacker.minibatches(arrays, counts, seeds, self.seed, epoch)
+
+    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
+        return self.sample(seeds.original, seeds.epoch, threads)
+
+    def _sample(self, seeds: ops.SampledSeeds, epoch: int, threads: int) -> tuple[Sequence[Tensor], Tensor]:
+        raise NotImplementedError
+
+
+class MacrobatchSampler(_GraphSampler):
     """Samples minibatches, each a pure function of (graph, plan, seed, epoch, its seeds).
 
     Args:
@@ -272,24 +300,8 @@ class MacrobatchSampler:
         times: Sequence[TimeOrder | None] = (),
         weights: Sequence[WeightSums | None] = (),
     ) -> None:
-        typed = typed_of(graph)
         ops.check_type("plan", plan, SamplingPlan, "make one with SamplingPlan(fanouts)")
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads must be at least 1, got {threads}")
-        self.graph = graph
-        self.plan = plan
-        self.seed = seed
-        self.threads = threads
-        self.layout = layout
-        self.times = times
-        self.weights = weights
-        self.typed = typed
-        self.schema = typed.schema
-        self._timed = any(one is not None for one in times)
-        self._disjoint = plan.disjoint or self._timed
-        self._arrays = kernel_graph(typed, times, weights)
-        self._rules = plan.rules(typed.schema, layout is Layout.COO)
-        self._unpacker = Unpacker(typed.schema, plan, layout, self._disjoint)
+        super().__init__(graph, plan, seed, threads, layout, times, weights)
 
     def with_plan(self, plan: SamplingPlan, layout: Layout) -> MacrobatchSampler:
         """Returns a sampler of the same graph with another plan and layout."""
@@ -297,40 +309,11 @@ class MacrobatchSampler:
             self.graph, plan, self.seed, self.threads, layout, times=self.times, weights=self.weights
         )
 
-    def sample(
-        self, seed_lists: Sequence[Tensor | Seeds], epoch: int, threads: int | None = None
-    ) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds.
-
-        Args:
-            seed_lists: the seeds of each minibatch; in a graph of one node type [S_b] int64 node
-                ids do. Duplicates and empty lists are allowed.
-            epoch: any integer, taken modulo 2**64.
-            threads: overrides the sampler's own number for this call.
-
-        Raises:
-            TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the
-                graph.
-        """
-        seeds = [checked_seeds(self.typed, number, one) for number, one in enumerate(seed_lists)]
-        if not seeds:
-            return []
-        arrays, counts = ops.sample(
-            self._arrays,
-            gather_seeds(seeds, self._disjoint, self._timed),
-            self._rules,
-            self.seed,
-            epoch,
-            threads or self.threads or torch.get_num_threads(),
-        )
-        return self._unpacker.minibatches(arrays, counts, seeds, self.seed, epoch)
-
-    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds; see `Sampler`."""
-        return self.sample(seeds.original, seeds.epoch, threads)
+    def _sample(self, seeds: ops.SampledSeeds, epoch: int, threads: int) -> tuple[Sequence[Tensor], Tensor]:
+        return ops.sample(self._arrays, seeds, self._rules, self.seed, epoch, threads)
 
 
-class HGTSampler:
+class HGTSampler(_GraphSampler):
     """Samples minibatches, each a pure function of (graph, plan, seed, epoch, its seeds).
 
     Every hop samples a number of nodes of each type among the neighbours of those that are sampled,
@@ -357,45 +340,14 @@ class HGTSampler:
         threads: int | None = None,
         layout: Layout = Layout.COO,
     ) -> None:
-        typed = typed_of(graph)
         ops.check_type("plan", plan, HGTPlan, "make one with HGTPlan.from_pyg(num_samples, node_types)")
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads must be at least 1, got {threads}")
-        self.graph, self.plan = graph, plan
-        self.seed, self.threads, self.layout = seed, threads, layout
-        self.typed, self.schema = typed, typed.schema
-        self._arrays = kernel_graph(typed)
-        self._rules = plan.rules(typed.schema, layout is Layout.COO)
-        self._unpacker = Unpacker(typed.schema, plan, layout, disjoint=False)
+        super().__init__(graph, plan, seed, threads, layout)
 
     def with_plan(self, plan: HGTPlan, layout: Layout) -> HGTSampler:
         """Returns a sampler of the same graph with another plan and layout."""
         return HGTSampler(self.graph, plan, self.seed, self.threads, layout)
 
-    def sample(
-        self, seed_lists: Sequence[Tensor | Seeds], epoch: int, threads: int | None = None
-    ) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds, as `MacrobatchSampler.sample` does.
-
-        Raises:
-            TypeError, ValueError, IndexError: seeds of another dtype or shape, outside the graph,
-                or with pairs to be excluded.
-        """
-        seeds = [checked_seeds(self.typed, number, one) for number, one in enumerate(seed_lists)]
-        if any(one.excluded for one in seeds):
+    def _sample(self, seeds: ops.SampledSeeds, epoch: int, threads: int) -> tuple[Sequence[Tensor], Tensor]:
+        if seeds.excluded is not None:
             raise ValueError("sampling by budgets does not exclude pairs of nodes; use MacrobatchSampler")
-        if not seeds:
-            return []
-        arrays, counts = ops.sample_by_budgets(
-            self._arrays,
-            gather_seeds(seeds, disjoint=False, timed=False),
-            self._rules,
-            self.seed,
-            epoch,
-            threads or self.threads or torch.get_num_threads(),
-        )
-        return self._unpacker.minibatches(arrays, counts, seeds, self.seed, epoch)
-
-    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds; see `Sampler`."""
-        return self.sample(seeds.original, seeds.epoch, threads)
+        return ops.sample_by_budgets(self._arrays, seeds, self._rules, self.seed, epoch, threads)

@@ -102,46 +102,6 @@ class MinibatchLayer:
         return _gathered(self.edges, name, self.edge_index.size(1), f"edges of {self.relation}")
 
 
-def minibatch_layer(
-    minibatch: SampledMinibatch,
-    attributes: Mapping[Group, AttributeRows],
-    number: int,
-    relation: Relation | None = None,
-) -> MinibatchLayer:
-    """Returns a layer of a minibatch, as `Minibatch.layer` says."""
-    schema = minibatch.schema
-    if relation is None and schema.num_relations != 1:
-        raise ValueError(f"say which relation, minibatch.layer({number}, relation): {list(schema.relations)}")
-    at = 0 if relation is None else schema.relation_number(relation)
-    prefix, edges = LayerHops.of(minibatch.num_layers, number), minibatch.edges[at]
-    source, target = schema.source_types[at], schema.target_types[at]
-    targets = prefix.targets(minibatch.nodes[target].nodes_per_hop)
-    return MinibatchLayer(
-        schema.relations[at],
-        num_sources=prefix.sources(minibatch.nodes[source].nodes_per_hop),
-        num_targets=targets,
-        edge_index=_edge_index(edges, targets, prefix.edges(edges.edges_per_hop, edges.num_edges)),
-        sources=attributes.get(schema.node_groups[source]),
-        targets=attributes.get(schema.node_groups[target]),
-        edges=attributes.get(schema.edge_groups[at]),
-    )
-
-
-def _edge_index(edges: SampledEdges, targets: int, count: int) -> Tensor:
-    """Returns the first ``count`` edges, which lead to the first ``targets`` nodes."""
-    if edges.coo is not None:
-        return edges.coo[:, :count]
-    ends = torch.repeat_interleave(torch.arange(targets), edges.indptr[: targets + 1].diff())
-    return torch.stack([edges.indices[:count].long(), ends])
-
-
-def _gathered(held: AttributeRows | None, name: str, count: int, what: str) -> Tensor:
-    if held is None or name not in held.tables:
-        known = "none" if held is None else sorted(held.tables)
-        raise KeyError(f"the {what} carry no attribute {name!r} (carried: {known})")
-    return held.gather(name, count)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Minibatch(SampledMinibatch):
     """A sampled minibatch with the attributes of its nodes and edges.
@@ -164,8 +124,6 @@ class Minibatch(SampledMinibatch):
         """Returns a sampled minibatch with its attributes.
 
         Args:
-            sampled: the minibatch.
-            attributes: its attributes by group.
             original: [N_t] int64 by node type, the original ids of its nodes if ``sampled`` has
                 internal ones; a tensor alone is for the only type.
         """
@@ -300,7 +258,24 @@ class Minibatch(SampledMinibatch):
             KeyError: the graph has no such relation.
             ValueError: there is no such layer, or there are several relations.
         """
-        return minibatch_layer(self, self.attributes, number, relation)
+        schema, held = self.schema, self.attributes
+        if relation is None and schema.num_relations != 1:
+            raise ValueError(
+                f"say which relation, minibatch.layer({number}, relation): {list(schema.relations)}"
+            )
+        at = 0 if relation is None else schema.relation_number(relation)
+        prefix, edges = LayerHops.of(self.num_layers, number), self.edges[at]
+        source, target = schema.source_types[at], schema.target_types[at]
+        targets = prefix.targets(self.nodes[target].nodes_per_hop)
+        return MinibatchLayer(
+            schema.relations[at],
+            num_sources=prefix.sources(self.nodes[source].nodes_per_hop),
+            num_targets=targets,
+            edge_index=_edge_index(edges, targets, prefix.edges(edges.edges_per_hop, edges.num_edges)),
+            sources=held.get(schema.node_groups[source]),
+            targets=held.get(schema.node_groups[target]),
+            edges=held.get(schema.edge_groups[at]),
+        )
 
     def to_data(self) -> Data | HeteroData:
         """Returns the batch that a loader with ``export="pyg"`` makes, with copies of attributes.
@@ -344,3 +319,18 @@ _EMPTY: Mapping[str, Tensor] = {}
 
 def _tables(rows: AttributeRows | None) -> Mapping[str, Tensor]:
     return _EMPTY if rows is None else rows.tables
+
+
+def _edge_index(edges: SampledEdges, targets: int, count: int) -> Tensor:
+    """Returns the first ``count`` edges, which lead to the first ``targets`` nodes."""
+    if edges.coo is not None:
+        return edges.coo[:, :count]
+    ends = torch.repeat_interleave(torch.arange(targets), edges.indptr[: targets + 1].diff())
+    return torch.stack([edges.indices[:count].long(), ends])
+
+
+def _gathered(held: AttributeRows | None, name: str, count: int, what: str) -> Tensor:
+    if held is None or name not in held.tables:
+        known = "none" if held is None else sorted(held.tables)
+        raise KeyError(f"the {what} carry no attribute {name!r} (carried: {known})")
+    return held.gather(name, count)

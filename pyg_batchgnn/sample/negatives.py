@@ -94,7 +94,6 @@ class NegativePlan:
 
     @property
     def drawn(self) -> dict[End, NodePool]:
-        """The pools of the ends that are drawn."""
         targets = {End.TARGET: self.targets}
         return targets if self.mode is NegativeMode.TRIPLET else {End.SOURCE: self.sources, **targets}
 
@@ -159,9 +158,6 @@ def negative_key(seed: int, epoch: int, minibatch: int, relation: int | None) ->
     """Returns the key of the negatives of a minibatch.
 
     Args:
-        seed: the seed of the sampler.
-        epoch: the epoch.
-        minibatch: the minibatch's key.
         relation: the digest of the relation's names; None in a graph of one type and one relation.
     """
     key = 0
@@ -180,9 +176,6 @@ def negative_plan(
     """Returns the rule by which the negatives of a relation are drawn.
 
     Args:
-        sampling: PyG's description of them.
-        relation: the relation of the links.
-        graph: the graph.
         times: by node type, the time from which each node exists; None if links have no times.
         avoids_edges: True if negatives must not be edges of the relation.
 
@@ -209,11 +202,6 @@ def negative_plan(
 def end_weights(sampling: NegativeSampling, relation: Relation, counts: Sequence[int]) -> list[Tensor | None]:
     """Returns the weights of the nodes that sources and targets of negatives are drawn from.
 
-    Args:
-        sampling: PyG's description of the negatives.
-        relation: the relation of the links.
-        counts: the numbers of nodes of the types of its ends.
-
     Raises:
         TypeError, ValueError: weights that cannot be.
     """
@@ -222,7 +210,6 @@ def end_weights(sampling: NegativeSampling, relation: Relation, counts: Sequence
 
 
 def check_relation(relation: Relation, schema: Schema) -> None:
-    """Raises ValueError unless the graph has the relation whose edges are avoided."""
     if relation not in schema.relations:
         raise ValueError(
             f"exclude_existing=True avoids edges of {relation}, which the graph does not have; it has "
@@ -258,7 +245,6 @@ def draw_partners(plan: NegativePlan, streams: WordStreams, source: Tensor, allo
     """Draws a target for each of some sources, which are the held ends of the existing pairs.
 
     Args:
-        plan: the rule.
         streams: [n] streams of the targets.
         source: [n] int64, their ids.
         allowed: [n] int64, how many targets are allowed for each.
@@ -319,13 +305,11 @@ class NegativeDraw:
     """The drawing of the negatives of one minibatch and one relation.
 
     Args:
-        plan: the rule.
         source, target: [P] int64, the ends of its links.
         time: [P] int64, the time of each link, or None.
         key: the key of the draws (`negative_key`).
 
     Attributes:
-        plan: the rule.
         positive: [N] int64, the number of the link that each negative belongs to.
         source: [N] int64, the source of this link.
         allowed: by end that is drawn, [N] int64: how many nodes are allowed, at least one.
@@ -358,7 +342,6 @@ class NegativeDraw:
 
     @property
     def count(self) -> int:
-        """The number of negatives, N."""
         return self.positive.numel()
 
     def streams(self, end: End) -> WordStreams:
@@ -423,18 +406,15 @@ class NegativeDraw:
         return source, target
 
     def _pair(self, heads: WordStreams, tails: WordStreams, which: Tensor) -> tuple[Tensor, Tensor]:
-        """Draws one candidate for each of some negatives."""
         sources, targets = (self.allowed[end][which] for end in End)
         return self.plan.sources.draw(heads, which, sources), self.plan.targets.draw(tails, which, targets)
 
     def _existing(self, pending: Tensor, source: Tensor, target: Tensor) -> Tensor:
-        """Returns which of the pending binary negatives are edges."""
         if self.plan.existing is None:
             return pending[:0]
         return pending[self.plan.existing.contain(target[pending], source[pending])]
 
     def _refuse_none(self, end: End) -> None:
-        """Raises ValueError if a negative has no node that this end can be, at any time."""
         if not self.count or bool(self.allowed[end].all()):
             return
         number = int((self.allowed[end] == 0).nonzero()[0, 0])

@@ -103,7 +103,6 @@ class NodePool:
         """Returns the pool of the nodes 0, 1, ..., by (time, id).
 
         Args:
-            num_nodes: the number of nodes, N.
             time: [N] int64, from when each node is allowed; None: always.
             weight: [N] weights of any floating point type, or None.
         """
@@ -115,7 +114,6 @@ class NodePool:
 
     @cached_property
     def sums(self) -> BlockSums | None:
-        """The prefix sums of the weights."""
         return None if self.weight is None else BlockSums.of(self.weight)
 
     @cached_property
@@ -133,7 +131,6 @@ class NodePool:
 
         Args:
             time: [count] int64, the time of each draw, or None.
-            count: the number of draws.
         """
         if self.moment is None or time is None:
             found = torch.full((count,), self.num_nodes)
@@ -147,7 +144,6 @@ class NodePool:
         """Returns one position for each of some streams.
 
         Args:
-            streams: the streams of words.
             which: [w] int64, positions of the streams.
             allowed: [w] int64, at least 1: what `allowed` returned.
         """
@@ -156,19 +152,15 @@ class NodePool:
         return self.sums.find(streams.uniform(which) * self.sums.before(allowed), allowed)
 
     def node(self, position: Tensor) -> Tensor:
-        """Returns the nodes at some positions."""
         return position if self.order is None else self.order[position]
 
     def position(self, node: Tensor) -> Tensor:
-        """Returns the positions of some nodes."""
         return node if self._positions is None else self._positions[node]
 
     def draw_outside(self, streams: WordStreams, which: int, allowed: int, taken: Tensor) -> int | None:
         """Returns a position that is not taken, or None if there is none.
 
         Args:
-            streams: the streams of words.
-            which: the position of the stream.
             allowed: how many nodes are allowed.
             taken: [n] int64, distinct positions in ascending order.
         """

@@ -33,13 +33,9 @@ class RelayPart:
     """A rank's side of the relays of a sampler, without the exchanges.
 
     Args:
-        part: this rank's part.
-        plan: fanouts and the rules of picking.
-        layout: form of the edges.
         times: by relation, the time order of the part's own edges, or None; see
             `PartitionedSampler`.
         weights: by relation, the weights of the part's own edges, or None.
-        excluding: True if seeds may have excluded pairs.
     """
 
     def __init__(
@@ -81,7 +77,6 @@ class RelayPart:
     def answer(
         self, words: Tensor, counts: Sequence[int], hop: int, threads: int
     ) -> RelayAnswers | RelayFault:
-        """Answers the questions of a relay, with `ops.relay_answer`."""
         return relay_answer(self._owned, words, counts, self._rules, self.form, hop, threads)
 
     def finish(self, relay: Relay, seeds: Sequence[Seeds], seed: int, epoch: int) -> list[SampledMinibatch]:
@@ -92,7 +87,6 @@ class RelayPart:
 def _owned_graph(
     part: Part, times: Sequence[TimeOrder | None], weights: Sequence[WeightSums | None]
 ) -> OwnedGraph:
-    """Returns the part's arrays, as far as the kernels trust them, checked."""
     schema, book = part.schema, part.book
     num_nodes = [len(book.nodes_of(part.number, number)) for number in range(book.num_types)]
     ops.check_vector("part.node", part.node, (torch.int64,))
@@ -211,7 +205,6 @@ class PartitionedSampler:
         return self._relays.finish(relay, named, self.seed, epoch)
 
     def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
-        """Samples one minibatch for each list of seeds; collective, see `Sampler`."""
         if seeds.internal is None:
             raise ValueError("a partitioned graph is sampled by internal ids; give the seeds' internal ids")
         return self.sample(seeds.internal, seeds.original, seeds.epoch, seeds.number, threads)

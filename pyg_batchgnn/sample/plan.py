@@ -43,7 +43,6 @@ def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tu
         num_neighbors: a list, which holds for every relation; a dict of lists by relation, whose
             keys are tuples of three names or of two (the name "to" is added), or texts like
             "paper__to__paper"; or a `NumNeighbors`.
-        relations: the relations of the graph.
 
     Raises:
         TypeError: another form.
@@ -83,7 +82,6 @@ def as_integer(value: Any) -> int | None:
 
 
 def _parts(num_neighbors: Any) -> tuple[Any, Any]:
-    """Returns the values and the default of a `NumNeighbors`, or the values alone."""
     if isinstance(num_neighbors, NumNeighbors):
         return num_neighbors.values, num_neighbors.default
     return num_neighbors, None
@@ -104,7 +102,6 @@ def _fanout(value: Any) -> Any:
 
 
 def _relation(key: Any) -> Relation:
-    """Returns the relation that a key of a dict names."""
     names = key.split("__") if isinstance(key, str) else list(key) if isinstance(key, tuple) else []
     if len(names) == 2 and not isinstance(key, str):
         names.insert(1, _DEFAULT_NAME)
@@ -209,7 +206,6 @@ class SamplingPlan:
         return len(self.fanouts)
 
     def fanouts_of(self, relation: Relation) -> Fanouts:
-        """Returns the fanouts of a relation by hop."""
         return dict(self.by_relation).get(relation, self.fanouts)
 
     def without_last_hop(self) -> SamplingPlan:
@@ -227,7 +223,6 @@ class SamplingPlan:
         return dataclasses.replace(self, fanouts=self.fanouts[:-1], by_relation=own)
 
     def settings(self) -> dict[str, Any]:
-        """Returns the plan as values that JSON can hold."""
         return {
             "fanouts": list(self.fanouts),
             "fanouts_by_relation": [[list(name), list(own)] for name, own in self.by_relation],
@@ -247,7 +242,6 @@ class SamplingPlan:
         """Returns the plan for a graph, in the form that the kernel takes.
 
         Args:
-            schema: the schema of the graph.
             coo: True for edges as in PyG's ``edge_index``.
 
         Raises:
@@ -282,8 +276,6 @@ class SamplingPlan:
 
         Args:
             num_neighbors: a list, a dict by relation, or a `NumNeighbors`.
-            replace: True if a neighbour may be picked more than once.
-            schema: the schema of the graph.
             rules: other fields of the plan.
 
         Raises:
@@ -410,13 +402,7 @@ class NeighborChoice:
             object.__setattr__(self, "time_window", checked_time_window(self.time_window))
 
     def plan(self, num_neighbors: Any, replace: bool, schema: Schema) -> SamplingPlan:
-        """Returns the plan that these rules make for a graph.
-
-        Args:
-            num_neighbors: the fanouts in one of PyG's forms.
-            replace: True if a neighbour may be picked more than once.
-            schema: the schema of the graph.
-        """
+        """Returns the plan that these rules make for a graph."""
         is_induced = self.subgraph is SubgraphType.induced
         return SamplingPlan.from_pyg(
             num_neighbors,
@@ -490,7 +476,6 @@ class HGTPlan:
 
     @property
     def subgraph(self) -> Subgraph:
-        """The edges of a minibatch: those between its nodes."""
         return Subgraph.INDUCED
 
     @classmethod
@@ -501,8 +486,6 @@ class HGTPlan:
 
         Args:
             num_samples: a list for all node types, or a dict of lists by node type.
-            node_types: the node types of the graph.
-            neighbor_cap: see the attribute.
 
         Raises:
             TypeError: another form.
@@ -523,10 +506,6 @@ class HGTPlan:
     def rules(self, schema: Schema, coo: bool) -> ops.BudgetRules:
         """Returns the plan for a graph, in the form that the kernel takes.
 
-        Args:
-            schema: the schema of the graph, whose node types are those of the plan.
-            coo: True for edges as in PyG's ``edge_index``.
-
         Raises:
             ValueError: the plan is for other node types.
         """
@@ -546,12 +525,10 @@ class HGTPlan:
         )
 
     def settings(self) -> dict[str, Any]:
-        """Returns the plan as values that JSON can hold."""
         samples = [[name, list(hops)] for name, hops in self.samples]
         return {"num_samples": samples, "neighbor_cap": self.neighbor_cap}
 
     def summary(self) -> str:
-        """Returns the nodes per hop in one line, by node type."""
         hops = {name: list(numbers) for name, numbers in self.samples}
         return f"num_samples={hops}"
 
@@ -580,7 +557,6 @@ def taken_probability(degree: Tensor, fanout: Fanout, replacement: Replacement) 
     Args:
         degree: [n] floating point, the number of in-edges of each node.
         fanout: the number of neighbours to pick, -1 for all, or a share of them.
-        replacement: whether a neighbour may be picked more than once.
 
     Returns:
         [n], of the same type.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -48,35 +47,21 @@ class PygNodeSampler(BaseSampler):
     """A sampler of macrobatches as PyG's `BaseSampler`.
 
     Samples also depend on ``epoch``, which PyG's loaders do not know of.
+
+    Attributes:
+        macrobatch: the sampler that this one stands around.
+        form: the form of the samples.
+        graph: the graph as the user knows it, with types.
+        choice: the rules by which neighbours are chosen, beside the plan.
+        times: the times of the graph if sampling is temporal.
     """
 
+    macrobatch: Any
+    form: PygForm
+    graph: TypedGraph
+    choice: NeighborChoice
+    times: Times | None
     _epoch: int | Callable[[], int] = 0
-
-    @property
-    @abstractmethod
-    def macrobatch(self) -> Any:
-        """The sampler that this one stands around."""
-
-    @property
-    @abstractmethod
-    def form(self) -> PygForm:
-        """The form of the samples."""
-
-    @property
-    def choice(self) -> NeighborChoice:
-        """The rules by which neighbours are chosen, beside the plan."""
-        return NeighborChoice()
-
-    @property
-    def times(self) -> Times | None:
-        """The times of the graph if sampling is temporal."""
-        return None
-
-    @property
-    def graph(self) -> TypedGraph:
-        """The graph, with types."""
-        graph: TypedGraph = self.macrobatch.typed
-        return graph
 
     @property
     def epoch(self) -> int:
@@ -150,10 +135,6 @@ class PygParts:
         Args:
             data: a ``Data``, a ``HeteroData``, a pair of stores, or a graph of this package.
             num_neighbors: the fanouts in one of PyG's forms.
-            replace: True if a neighbour may be picked more than once.
-            choice: the rules by which neighbours are chosen.
-            seed: the key of every random choice.
-            threads: at most this many threads work; torch's number if None.
             direction: whether the neighbours of a node are the sources of edges into it or the
                 targets of edges from it.
 
@@ -232,10 +213,9 @@ class PygHGTSampler(PygNodeSampler):
             those that count are drawn once per minibatch. None for no cap.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
-        epoch: the epoch, or a function that returns it.
 
     Samples also depend on ``epoch``, which PyG's loaders do not know of. Assign it between epochs,
-    or give a function.
+    also a function that returns it.
 
     Raises:
         TypeError, ValueError, IndexError: arguments that do not fit the graph.
@@ -251,26 +231,13 @@ class PygHGTSampler(PygNodeSampler):
         neighbor_cap: int | None = NEIGHBOR_CAP,
         seed: int = 0,
         threads: int | None = None,
-        epoch: int | Callable[[], int] = 0,
     ) -> None:
-        graph = graph_of(data)
-        plan = HGTPlan.from_pyg(num_samples, graph.schema.node_types, neighbor_cap)
-        self._macrobatch = HGTSampler(graph, plan, seed, threads)
-        self._form = PygForm(names_of(data), SubgraphType.induced, index_dtype(data))
-        self.epoch = epoch
-
-    @property
-    def macrobatch(self) -> HGTSampler:
-        """The sampler that this one stands around."""
-        return self._macrobatch
-
-    @property
-    def form(self) -> PygForm:
-        """The form of the samples."""
-        return self._form
+        self.graph, self.choice, self.times = graph_of(data), NeighborChoice(), None
+        plan = HGTPlan.from_pyg(num_samples, self.graph.schema.node_types, neighbor_cap)
+        self.macrobatch = HGTSampler(self.graph, plan, seed, threads)
+        self.form = PygForm(names_of(data), SubgraphType.induced, index_dtype(data))
 
     def sample_from_edges(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Raises NotImplementedError: sampling by budgets begins with nodes."""
         raise NotImplementedError(
             "HGT sampling begins with nodes, not with links; use PygNeighborSampler for links"
         )
@@ -342,12 +309,6 @@ class LinkRules:
     ) -> LinkStart:
         """Returns the seeds of one minibatch of links.
 
-        Args:
-            inputs: the links.
-            neg_sampling: their negatives, or None.
-            parts: the parts of the sampler.
-            epoch: the epoch.
-
         Raises:
             ValueError: a negative cannot be drawn, or would be later than its link and must not.
                 The message names its link.
@@ -371,7 +332,6 @@ class LinkRules:
     def _seeder(
         self, relation: Relation, neg_sampling: NegativeSampling | None, parts: PygParts
     ) -> LinkSeeder:
-        """Returns the seeder of a relation, which is kept for the next minibatch."""
         if self._parts is not parts:
             self._parts, self._kept = parts, {}
         key = relation, id(neg_sampling)
@@ -382,7 +342,6 @@ class LinkRules:
         return self._kept[key].seeder
 
     def _made(self, relation: Relation, neg_sampling: NegativeSampling | None, parts: PygParts) -> LinkSeeder:
-        """Makes the seeder of a relation."""
         graph, times = parts.graph, parts.times
         plans = {}
         if neg_sampling is not None:
@@ -459,39 +418,18 @@ class PygNeighborSampler(PygNodeSampler):
 
     @classmethod
     def of(cls, parts: PygParts, num_neighbors: Any) -> PygNeighborSampler:
-        """Returns a sampler of these parts, whose fanouts were given as ``num_neighbors``."""
         made = cls.__new__(cls)
         made._begin(parts, num_neighbors)
         return made
 
     def _begin(self, parts: PygParts, num_neighbors: Any) -> None:
+        self.links = LinkRules()
+        self._take(parts, num_neighbors)
+
+    def _take(self, parts: PygParts, num_neighbors: Any) -> None:
         self._parts, self._num_neighbors = parts, _as_pyg(num_neighbors)
-        self._links = LinkRules()
-
-    @property
-    def macrobatch(self) -> MacrobatchSampler:
-        """The sampler that this one stands around."""
-        return self._parts.macrobatch
-
-    @property
-    def form(self) -> PygForm:
-        """The form of the samples."""
-        return self._parts.form
-
-    @property
-    def choice(self) -> NeighborChoice:
-        """The rules by which neighbours are chosen."""
-        return self._parts.choice
-
-    @property
-    def times(self) -> Times | None:
-        """The times of the graph if sampling is temporal."""
-        return self._parts.times
-
-    @property
-    def graph(self) -> TypedGraph:
-        """The graph as the user knows it, with types."""
-        return self._parts.graph
+        self.macrobatch, self.form, self.graph = parts.macrobatch, parts.form, parts.graph
+        self.choice, self.times = parts.choice, parts.times
 
     @property
     def num_neighbors(self) -> NumNeighbors:
@@ -507,8 +445,8 @@ class PygNeighborSampler(PygNodeSampler):
             made.schema,
         )
         plan = dataclasses.replace(made.plan, fanouts=own.fanouts, by_relation=own.by_relation)
-        self._parts = dataclasses.replace(self._parts, macrobatch=made.with_plan(plan, made.layout))
-        self._num_neighbors = _as_pyg(num_neighbors)
+        parts = dataclasses.replace(self._parts, macrobatch=made.with_plan(plan, made.layout))
+        self._take(parts, num_neighbors)
 
     def sample_from_edges(
         self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
@@ -521,14 +459,9 @@ class PygNeighborSampler(PygNodeSampler):
         Raises:
             ValueError: a negative cannot be drawn. The message names its link.
         """
-        start = self._links.start(inputs, neg_sampling, self._parts, self.epoch)
+        start = self.links.start(inputs, neg_sampling, self._parts, self.epoch)
         (minibatch,) = self.macrobatch.sample([start.seeds], self.epoch)
         return self.form.output(dataclasses.replace(minibatch, links=start.links))
-
-    @property
-    def links(self) -> LinkRules:
-        """The rules by which links are sampled."""
-        return self._links
 
 
 class PygLinkSampler(PygNeighborSampler):
@@ -555,7 +488,7 @@ class PygLinkSampler(PygNeighborSampler):
     ) -> None:
         super().__init__(data, num_neighbors, **kwargs)
         late = LateNegatives.parse(late_negatives)
-        self._links = LinkRules(exclude_existing, exclude_seed_edges, late)
+        self.links = LinkRules(exclude_existing, exclude_seed_edges, late)
 
 
 def _as_pyg(num_neighbors: Any) -> NumNeighbors:

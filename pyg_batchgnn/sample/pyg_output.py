@@ -76,7 +76,6 @@ class PygForm:
     direction: Direction = Direction.FORWARD
 
     def output(self, minibatch: SampledMinibatch) -> PygOutput:
-        """Returns a minibatch in this form."""
         made = self._plain(minibatch) if self.names is Names.NONE else self._typed(minibatch)
         if self.direction is Direction.BACKWARD:
             made = _restored(made)
@@ -136,14 +135,12 @@ class PygForm:
 
 
 def _backward(names: Any) -> tuple[str, ...]:
-    """Returns the reverse of an edge type: a tuple of names, or PyG's string of them."""
     if isinstance(names, str):
         return tuple(reversed(names.to_tuple() if hasattr(names, "to_tuple") else names.split("__")))
     return tuple(reversed(names))
 
 
 def _restored(made: PygOutput) -> PygOutput:
-    """Returns a sample of reversed edges with the edges and relations as the user knows them."""
     if isinstance(made, SamplerOutput):
         return replace(made, row=made.col, col=made.row)
 
@@ -176,7 +173,6 @@ def _metadata(minibatch: SampledMinibatch) -> Any:
 
 
 def _by_seed_type(minibatch: SampledMinibatch, values: Tensor | None) -> Any:
-    """Returns the values of the seeds, as a dict by type if there are several types."""
     if values is None or len(minibatch.seed_types) == 1:
         return values
     counts = [minibatch.nodes[number].nodes_per_hop[0] for number in minibatch.seed_types]
@@ -187,8 +183,7 @@ def _by_seed_type(minibatch: SampledMinibatch, values: Tensor | None) -> Any:
 class SampleInfo(Protocol):
     """Adds the entries of batches that are not attributes of the graph."""
 
-    def add(self, batch: Any, out: PygOutput) -> None:
-        """Adds the ids, the counts, and what the sample began with."""
+    def add(self, batch: Any, out: PygOutput) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -202,7 +197,6 @@ class SeedInfo:
     types: Sequence[str] = ()
 
     def add(self, batch: Any, out: PygOutput) -> None:
-        """Adds the entries; see `SampleInfo`."""
         add_ids(batch, out)
         if not isinstance(out, HeteroSamplerOutput):
             _add_seeds(batch, *out.metadata[:2])
@@ -298,7 +292,6 @@ class LinkInfo:
                 _refuse_shared_entries(other, one, self.timed)
 
     def add(self, batch: Any, out: PygOutput) -> None:
-        """Adds the entries; see `SampleInfo`."""
         add_ids(batch, out)
         for relation, mode in self.relations:
             # Metadata are a dict by relation if there are several.
@@ -337,7 +330,6 @@ def _refuse_shared_entries(one: Relation, other: Relation, timed: bool) -> None:
 
 
 def _remove(batch: Any, link: Any, relation: Relation) -> None:
-    """Removes attributes of the base data that say what triplets say otherwise."""
     if link is batch or relation in batch.edge_types:
         for name in ("edge_label_index", "edge_label_time"):
             if name in link:
@@ -349,7 +341,6 @@ def pyg_batch(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeR
 
     Args:
         minibatch: the minibatch, whose node ids are original ones.
-        attributes: the attributes of its nodes and edges by group.
 
     Returns:
         A ``Data`` for a homogeneous graph, else a ``HeteroData``.
@@ -380,7 +371,6 @@ def pyg_batch(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeR
 
 
 def _put(store: Any, rows: AttributeRows | None, count: int, kind: str) -> None:
-    """Copies the attributes of nodes or edges into their store."""
     for name in () if rows is None else rows.tables:
         assert rows is not None
         value = rows.gather(name)
@@ -392,7 +382,6 @@ def _put(store: Any, rows: AttributeRows | None, count: int, kind: str) -> None:
 
 
 def _info(minibatch: SampledMinibatch) -> SampleInfo:
-    """Returns what adds the entries about seeds or about links."""
     if not minibatch.links:
         return SeedInfo([minibatch.schema.node_types[number] for number in minibatch.seed_types])
     modes = [

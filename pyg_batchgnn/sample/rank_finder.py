@@ -113,7 +113,6 @@ def spread_by_source(
 def _held(
     comm: Communicator, held: Tensor, other: Tensor, bounds: Tensor, num_held: int, num_others: int
 ) -> ExistingPairs:
-    """Sends pairs to the ranks that answer for their held ends."""
     code = ExistingPairs.of(held, other, num_held, num_others).code
     to = torch.searchsorted(bounds, code // max(num_others, 1), right=True) - 1
     return ExistingPairs(send_rows(comm, code, to).unique(), num_others)
@@ -190,8 +189,6 @@ class RankPlanner:
     """Makes the plans of negatives of the links of a loader. All of it is collective.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
         first: by group of nodes, [n] int64: the time from which each own node exists, by row; None
             if links have no times.
     """
@@ -206,8 +203,6 @@ class RankPlanner:
         """Returns the rule by which the negatives of a relation are drawn, as `negative_plan` does.
 
         Args:
-            sampling: PyG's description of them.
-            relation: the relation of the links.
             time: [n] int64, the times of all its links, or None.
             avoids_edges: True if negatives must not be edges of the relation.
 
@@ -231,7 +226,6 @@ class RankPlanner:
         return self._avoiding(plan, orders, relation, types)
 
     def _order(self, node_type: int) -> NodeOrder | None:
-        """Returns the nodes of a type by the time from which they exist; None if always."""
         group = self._part.schema.node_groups[node_type]
         if group not in self._first:
             return None
@@ -256,7 +250,6 @@ class RankPlanner:
         relation: Relation,
         types: Sequence[int],
     ) -> RankPlan:
-        """Returns a plan with the existing pairs that this rank answers for."""
         number = self._part.schema.relation_number(relation)
         sources, targets = (
             self._numbers(node_type, orders[end]) for end, node_type in zip(End, types, strict=True)
@@ -298,10 +291,6 @@ class EdgeQuestions:
     The rank that answers for a candidate's target says whether an edge joins the two. If one joins
     the last candidate, it also draws another source. A triplet's target is drawn by the rank that
     answers for its source.
-
-    Args:
-        comm: of all ranks.
-        plans: the plans of negatives by relation.
     """
 
     def __init__(self, comm: Communicator, plans: Mapping[Relation, RankPlan]) -> None:
@@ -311,17 +300,12 @@ class EdgeQuestions:
 
     @property
     def relations(self) -> list[Relation]:
-        """The relations whose negatives must not be edges."""
         return list(self._plans)
 
     def ask(
         self, draws: Sequence[tuple[Relation, NegativeDraw]], header: Header
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Draws negatives. Collective, two rounds.
-
-        Args:
-            draws: the drawings, each with the relation of its links.
-            header: of the exchanges.
 
         Returns:
             The positions of sources, none for triplets, and of targets, for each drawing.
@@ -355,7 +339,6 @@ class EdgeQuestions:
 
 
 def _questions(draw: NegativeDraw) -> Tensor:
-    """Returns the questions about the negatives of one drawing, but for their relation."""
     if draw.plan.mode is NegativeMode.TRIPLET:
         rows = torch.zeros(draw.count, len(Column), dtype=torch.int64)
         rows[:, Column.HELD] = draw.source
@@ -372,7 +355,6 @@ def _questions(draw: NegativeDraw) -> Tensor:
 
 
 def _chosen(draw: NegativeDraw, answers: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the positions of sources and of targets of one drawing, given the answers."""
     if draw.plan.mode is NegativeMode.TRIPLET:
         return draw.positive[:0], draw.found(answers[:, 1].contiguous())
     tries = answers.view(TRIES, draw.count, 2)
@@ -382,7 +364,6 @@ def _chosen(draw: NegativeDraw, answers: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pairs(plan: NegativePlan, rows: Tensor) -> Tensor:
-    """Answers questions about candidates of binary negatives."""
     assert plan.existing is not None
     found = rows[:, [Column.HELD, Column.OTHER]]
     is_edge = plan.existing.contain(*found.unbind(1))
@@ -398,7 +379,6 @@ def _pairs(plan: NegativePlan, rows: Tensor) -> Tensor:
 
 
 def _partners(plan: NegativePlan, rows: Tensor) -> Tensor:
-    """Answers questions about triplet negatives."""
     held = rows[:, Column.HELD]
     target = draw_partners(plan, WordStreams(rows[:, Column.STREAM]), held, rows[:, Column.TARGETS])
     return torch.stack([held, target], dim=1)
@@ -426,8 +406,6 @@ class RankFinder:
     negatives must not be edges (kind LOOKUP). A world of one rank makes no exchange.
 
     Args:
-        part: this rank's.
-        comm: of all ranks.
         plans: the plans of negatives by relation, the same on all ranks but for what a rank answers
             for.
     """
@@ -446,7 +424,6 @@ class RankFinder:
         self._questions = EdgeQuestions(comm, self._plans)
 
     def find(self, draws: Sequence[LinkDraw], epoch: int, number: int) -> list[FoundLinks]:
-        """Returns the ends of links by original and by internal ids; collective."""
         epoch = ops.to_signed(epoch)
         drawn = self._drawn(draws, Header(MessageKind.LOOKUP, epoch, number, 0))
         ends = [nodes for draw, pair in zip(draws, drawn, strict=True) for nodes in self._ends(draw, pair)]
@@ -475,7 +452,6 @@ class RankFinder:
         return drawn
 
     def _ends(self, draw: LinkDraw, drawn: tuple[Tensor, Tensor]) -> list[_Nodes]:
-        """Returns the sources and targets of links, then the sources and targets of negatives."""
         links, schema = draw.links, self._part.schema
         types = {
             end: schema.type_number(name)
@@ -519,7 +495,6 @@ class RankFinder:
 
 
 def _free_draw(draw: NegativeDraw) -> tuple[Tensor, Tensor]:
-    """Draws negatives that may be edges, by position."""
     if draw.plan.mode is NegativeMode.BINARY:
         return draw.pairs()
     streams = draw.streams(End.TARGET)

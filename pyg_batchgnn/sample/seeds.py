@@ -69,11 +69,9 @@ class Seeds:
         """Returns the seeds given by the name of their types.
 
         Args:
-            schema: the schema of the graph.
             nodes: [S_t] int64 node ids by name of the type. Types that are missing have no seeds.
             key: the digest of the seeds; None: that of the node ids (`seeds_key`).
             time, example: see the attributes; in the order of ``nodes``.
-            excluded: by relation, the pairs whose edges must not be used.
         """
         by_type = [_NONE] * schema.num_types
         for name, ids in nodes.items():
@@ -92,7 +90,6 @@ class Seeds:
 
     @cached_property
     def count(self) -> int:
-        """The number of seeds of all types."""
         return sum(ids.numel() for ids in self.nodes)
 
 
@@ -104,7 +101,6 @@ def seeds_key(schema: Schema, nodes: Sequence[Tensor]) -> int:
     So the key does not depend on the order of the types.
 
     Args:
-        schema: the schema of the graph.
         nodes: [S_t] int64 by node type.
     """
     if schema.num_types == 1:
@@ -258,10 +254,8 @@ def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> S
     The ends of excluded pairs are found among the seeds.
 
     Args:
-        number: the number of the minibatch, for errors.
         seeds: the seeds by original id.
         internal: [S] int64, their internal ids, by type in the order of the schema.
-        part: this rank's.
 
     Raises:
         TypeError, ValueError, IndexError: the internal ids are of another dtype or number, or not
@@ -302,7 +296,6 @@ def _internal_pairs(
 
 
 def _among(what: str, original: Tensor, internal: Tensor, wanted: Tensor) -> Tensor:
-    """Returns the internal ids of nodes that are seeds, [n] int64."""
     if not wanted.numel():
         return wanted
     ascending, order = original.sort()

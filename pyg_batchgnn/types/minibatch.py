@@ -98,7 +98,6 @@ class SampledNodes:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the tensors."""
         return self.node.nbytes + (0 if self.example is None else self.example.nbytes)
 
 
@@ -143,7 +142,6 @@ class SampledEdges:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the tensors."""
         edges = self.indices if self.coo is None else self.coo
         return sum(one.nbytes for one in (self.indptr, edges, self.edge) if one is not None)
 
@@ -211,7 +209,6 @@ class ByNumber(Sequence[_Part]):
     same object, and take no time.
 
     Args:
-        length: the number of types or relations.
         reached: by number, in ascending order, the parts that the minibatch reaches.
         rest: every other part; ignored if there is none.
     """
@@ -223,7 +220,6 @@ class ByNumber(Sequence[_Part]):
 
     @classmethod
     def of(cls, parts: Sequence[_Part]) -> ByNumber[_Part]:
-        """Returns the parts of a list that has all of them."""
         return parts if isinstance(parts, ByNumber) else cls(len(parts), dict(enumerate(parts)))
 
     def __len__(self) -> int:
@@ -429,7 +425,6 @@ class SampledMinibatch:
         return _only(self.nodes, name, instead or f"nodes_of(...).{name}", self.schema.node_types)
 
     def _only_edges(self, name: str, instead: str | None = None) -> SampledEdges:
-        """Returns the edges of the only relation, as `_only_nodes` does."""
         return _only(self.edges, name, instead or f"edges_of(...).{name}", self.schema.relations)
 
 

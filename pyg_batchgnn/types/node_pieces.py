@@ -34,7 +34,6 @@ class NodePieceRows:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes, s."""
         return len(self.table) if self.order is None else len(self.order)
 
 

@@ -110,7 +110,6 @@ class Schema:
                     )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain JSON values."""
         return {
             "node_types": list(self.node_types),
             "relations": [list(relation) for relation in self.relations],

@@ -1,6 +1,5 @@
 """The models SAGE, GCN, GIN and GAT of their papers, built from native layers."""
 
-from pyg_batchgnn.nn.gin import Perceptron
 from pyg_batchgnn.nn.layer_loop import (
     LayerEnd,
     ModelOutput,
@@ -15,10 +14,7 @@ from pyg_batchgnn.nn.models.native import (
     GIN,
     SAGE,
     ActivatedGAT,
-    GATStack,
-    GINStack,
     LayerEdges,
-    LayerStack,
     NativeModel,
 )
 from pyg_batchgnn.nn.models.typed import TypedModel, to_hetero
@@ -29,14 +25,10 @@ __all__ = [
     "GIN",
     "SAGE",
     "ActivatedGAT",
-    "GATStack",
-    "GINStack",
     "LayerEdges",
     "LayerEnd",
-    "LayerStack",
     "ModelOutput",
     "NativeModel",
-    "Perceptron",
     "TypedModel",
     "is_row_wise_norm",
     "last_rows",

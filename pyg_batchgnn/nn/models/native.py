@@ -19,7 +19,7 @@ from pyg_batchgnn.nn.aggregated import Aggregated, aggregated_of
 from pyg_batchgnn.nn.gat import ActivatedGATConv, GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
-from pyg_batchgnn.nn.gin import GINConv, NativePerceptron, Perceptron
+from pyg_batchgnn.nn.gin import GINConv, Perceptron
 from pyg_batchgnn.nn.graph import LayerGraph, all_nodes, has_halo, is_sampled, layer_graph, num_sampled_layers
 from pyg_batchgnn.nn.halo import HaloPass
 from pyg_batchgnn.nn.inference import HasNodes, check_cpu, infer_model, nodes_of
@@ -43,10 +43,50 @@ from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
 _JK_MODES = ("last", "cat", "max", "lstm")
 
 
-class LayerStack(BasicGNN):
-    """PyG's `BasicGNN` whose layers compute only the rows that are read.
+@dataclass(frozen=True)
+class LayerEdges:
+    """The edges of one layer of a model, as its convolution takes them.
 
-    The constructor and the ``state_dict`` are PyG's. A subclass says how one layer is computed.
+    Attributes:
+        edges: a minibatch, a `LayerGraph`, or [2, E] int64 with sources above targets.
+        layer: the number of the layer in the minibatch, 0 if its input is `Aggregated`; None
+            without a minibatch.
+        values: the convolution's arguments of one value per edge.
+        halo: the pass that the rows of halo nodes come from, or None without halo nodes.
+    """
+
+    edges: Edges
+    layer: int | None
+    values: Mapping[str, Tensor] = field(default_factory=dict)
+    halo: HaloPass | None = None
+
+    def apply(self, conv: torch.nn.Module, x: Any, **options: Any) -> Any:
+        layer = None if isinstance(self.edges, LayerGraph) else self.layer
+        return conv(x, self.edges, layer, **self.values, **options)
+
+    def inputs(self, x: Any) -> Any:
+        """Returns the input of the layer: the result of the one before, with rows of halo nodes."""
+        return x if self.halo is None or self.layer is None else self.halo.inputs(self.layer, x)
+
+    def dropout(self) -> tuple[int, Tensor | None]:
+        """Returns the key of the layer's dropout, and the original ids of its targets (None: row
+        numbers)."""
+        if isinstance(self.edges, Tensor):
+            return ops.drawn_key(), None
+        graph = self.edges
+        if not isinstance(graph, LayerGraph):
+            graph = layer_graph(graph, self.layer) if self.layer else all_nodes(graph)
+        return graph.dropout_key(), graph.node
+
+
+class NativeModel(BasicGNN):
+    """A graph neural network of native convolutions, with the arguments and the ``state_dict`` of
+    PyG's model.
+
+    ReLU, dropout and batch normalisation are fused with the products. Other activations and
+    normalisations are the modules of torch and PyG. A subclass may override `compute` to change
+    what follows a convolution. A minibatch with one hop less than there are layers is accepted if
+    it carries the aggregates of the first layer (`Aggregated`).
 
     Args:
         in_channels: the number of columns of the features; -1 takes it from the first call.
@@ -104,132 +144,26 @@ class LayerStack(BasicGNN):
                 jk,
                 **kwargs,
             )
+        for normalisation in self.norms:
+            native_norm(normalisation, relu=self.fuses_relu and not self.act_first)
+        if self.jk_mode is not None:
+            self._modules["lin"] = Linear.sharing(self.get_submodule("lin"))
 
     def init_conv(self, in_channels: int, out_channels: int, **kwargs: Any) -> MessagePassing:
-        """Returns a new convolution."""
         return type(self).conv(in_channels, out_channels, **kwargs)
 
-    def compute(self, index: int, x: Any, edges: Any) -> Any:
-        """Computes layer ``index`` (from 0) and what follows it, from its input and its edges."""
-        raise NotImplementedError
+    @property
+    def fuses_relu(self) -> bool:
+        return fuses_relu(self.act)
 
     def is_followed(self, index: int) -> bool:
         """Returns whether normalisation, activation and dropout follow a convolution: all but the
         last, and that too if there is jumping knowledge."""
         return index < len(self.convs) - 1 or self.jk_mode is not None
 
-    def _inputs(self, x: Any, edges: Any) -> Any:  # noqa: ARG002
-        """Returns the input of a layer. A model may override it to add rows to the result of the
-        layer before."""
-        return x
-
-    def _compute_rows(self, index: int, x: Any, edges: Any) -> Any:
-        """Calls `compute`. A model may override it to leave a part to the layer that reads the
-        result."""
-        return self.compute(index, x, edges)
-
-    def _run(self, x: Any, edges: Sequence[Any], rows: int | None = None) -> ModelOutput:
-        """Computes all layers.
-
-        Args:
-            x: the input of the first layer.
-            edges: of each layer, the one next to the input first.
-            rows: the number of first rows that are wanted; all that the last layer computes if
-                None.
-        """
-
-        def compute(index: int, before: Any) -> Any:
-            return self._compute_rows(index, self._inputs(before, edges[index]), edges[index])
-
-        before, results = run_layers(compute, len(edges), x, keep_all=self.keeps_all_layers)
-        rows = results[-1].size(0) if rows is None else rows
-        return model_output(before, results, rows, *(self._modules.get(name) for name in ("jk", "lin")))
-
     @property
     def keeps_all_layers(self) -> bool:
-        """True if the results of all layers are read at the end."""
         return hasattr(self, "jk")
-
-
-@contextlib.contextmanager
-def _unknown_names_refused(model: str, given: Mapping[str, Any]) -> Iterator[None]:
-    """Says that a model has no such argument where the base class of PyG's layers complains."""
-    try:
-        yield
-    except TypeError as error:
-        found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        if found is None or found[1] not in given:
-            raise
-        raise TypeError(
-            f"{model} has no argument {found[1]!r}; its arguments are PyG's: "
-            f"{model}(in_channels, hidden_channels, num_layers, out_channels, ...)"
-        ) from None
-
-
-def _check_modules(act: Any, norm: Any, jk: Any) -> None:
-    """Checks what may be given by name. PyG refuses names that it does not know."""
-    if act is not None and not isinstance(act, str) and (isinstance(act, type) or not callable(act)):
-        raise TypeError(f"act must be a name of torch.nn, a module or None, got {act!r}")
-    if norm is not None and not isinstance(norm, (str, torch.nn.Module)):
-        raise TypeError(f"norm must be a name of torch_geometric.nn.norm, a module or None, got {norm!r}")
-    if jk is not None and jk not in _JK_MODES:
-        raise ValueError(f"jk must be None or one of {', '.join(_JK_MODES)}, got {jk!r}")
-
-
-@dataclass(frozen=True)
-class LayerEdges:
-    """The edges of one layer of a model, as its convolution takes them.
-
-    Attributes:
-        edges: a minibatch, a `LayerGraph`, or [2, E] int64 with sources above targets.
-        layer: the number of the layer in the minibatch, 0 if its input is `Aggregated`; None
-            without a minibatch.
-        values: the convolution's arguments of one value per edge.
-        halo: the pass that the rows of halo nodes come from, or None without halo nodes.
-    """
-
-    edges: Edges
-    layer: int | None
-    values: Mapping[str, Tensor] = field(default_factory=dict)
-    halo: HaloPass | None = None
-
-    def apply(self, conv: torch.nn.Module, x: Any, **options: Any) -> Any:
-        """Returns the result of the convolution."""
-        layer = None if isinstance(self.edges, LayerGraph) else self.layer
-        return conv(x, self.edges, layer, **self.values, **options)
-
-    def dropout(self) -> tuple[int, Tensor | None]:
-        """Returns the key of the layer's dropout, and the original ids of its targets (None: row
-        numbers)."""
-        if isinstance(self.edges, Tensor):
-            return ops.drawn_key(), None
-        graph = self.edges
-        if not isinstance(graph, LayerGraph):
-            graph = layer_graph(graph, self.layer) if self.layer else all_nodes(graph)
-        return graph.dropout_key(), graph.node
-
-
-class NativeModel(LayerStack):
-    """A graph neural network of native convolutions, with the arguments and the ``state_dict`` of
-    PyG's model.
-
-    ReLU, dropout and batch normalisation are fused with the products. Other activations and
-    normalisations are the modules of torch and PyG. A subclass may override `compute` to change
-    what follows a convolution. A minibatch with one hop less than there are layers is accepted if
-    it carries the aggregates of the first layer (`Aggregated`).
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for norm in self.norms:
-            native_norm(norm, relu=self.fuses_relu and not self.act_first)
-        if self.jk_mode is not None:
-            self._modules["lin"] = Linear.sharing(self.get_submodule("lin"))
-
-    @property
-    def fuses_relu(self) -> bool:
-        """True if the activation is a ReLU that nobody watches, so that others may compute it."""
-        return fuses_relu(self.act)
 
     def compute(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
         """Computes layer ``index`` (from 0), with the normalisation, activation and dropout that
@@ -248,7 +182,6 @@ class NativeModel(LayerStack):
         return end.apply(convolve, edges.dropout, lambda: self._normed(index, x, edges))
 
     def _normed(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
-        """Computes a layer with the batch normalisation and ReLU that follow it."""
         result: Tensor = self.norms[index](edges.apply(self.convs[index], x))
         return result
 
@@ -277,6 +210,22 @@ class NativeModel(LayerStack):
             None if isinstance(edges, Tensor) else edges.nodes_per_hop[0],
         )
 
+    def _run(self, x: Any, edges: Sequence[LayerEdges], rows: int | None = None) -> ModelOutput:
+        # edges: of each layer, the one next to the input first; rows: all of the last layer if None
+
+        def compute(index: int, before: Any) -> Any:
+            return self._compute_rows(index, edges[index].inputs(before), edges[index])
+
+        before, results = run_layers(compute, len(edges), x, keep_all=self.keeps_all_layers)
+        rows = results[-1].size(0) if rows is None else rows
+        return model_output(before, results, rows, *(self._modules.get(name) for name in ("jk", "lin")))
+
+    def _compute_rows(
+        self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges
+    ) -> Tensor | NormedRows:
+        # GIN leaves a part to the layer that reads the result.
+        return self.compute(index, x, edges)
+
     def _run_with_halo(self, rows: Any, edges: Any, values: Mapping[str, Tensor]) -> ModelOutput:
         halo, layers = HaloPass(edges), range(1, len(self.convs) + 1)
         graphs = [halo.graph(layer) for layer in layers]
@@ -286,12 +235,6 @@ class NativeModel(LayerStack):
         output = self._run(rows, of_layers)
         halo.finish()
         return output
-
-    def _inputs(self, x: Any, edges: LayerEdges) -> Any:
-        if edges.halo is None:
-            return x
-        assert edges.layer is not None
-        return edges.halo.inputs(edges.layer, x)
 
     def forward(
         self,
@@ -374,7 +317,6 @@ class NativeModel(LayerStack):
         return self.compute(index, x, LayerEdges(graph, None))
 
     def _edge_values(self, **values: Tensor | None) -> dict[str, Tensor]:
-        """Returns the values of edges that were given and that the convolutions take."""
         given = {name: value for name, value in values.items() if value is not None}
         for name in given:
             if not getattr(self, f"supports_{name}"):
@@ -384,7 +326,6 @@ class NativeModel(LayerStack):
     def _arguments(
         self, source: Tensor | SampledMinibatch, edge_index: Tensor | None, x: Rows | Aggregated | None
     ) -> tuple[Rows | Aggregated, Tensor | SampledMinibatch]:
-        """Returns the features and edges of the three ways to call."""
         if isinstance(source, Tensor):
             if edge_index is None or x is not None:
                 raise TypeError("a whole graph is given as model(features, edge_index)")
@@ -423,11 +364,36 @@ class NativeModel(LayerStack):
         )
 
 
-class GATStack(LayerStack):
-    """The layers of GAT. Heads are concatenated, but averaged in a last layer that has no linear
-    layer behind it.
+@contextlib.contextmanager
+def _unknown_names_refused(model: str, given: Mapping[str, Any]) -> Iterator[None]:
+    """Says that a model has no such argument where the base class of PyG's layers complains."""
+    try:
+        yield
+    except TypeError as error:
+        found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if found is None or found[1] not in given:
+            raise
+        raise TypeError(
+            f"{model} has no argument {found[1]!r}; its arguments are PyG's: "
+            f"{model}(in_channels, hidden_channels, num_layers, out_channels, ...)"
+        ) from None
 
-    The arguments are those of `LayerStack`, and:
+
+def _check_modules(act: Any, norm: Any, jk: Any) -> None:
+    """Checks what may be given by name. PyG refuses names that it does not know."""
+    if act is not None and not isinstance(act, str) and (isinstance(act, type) or not callable(act)):
+        raise TypeError(f"act must be a name of torch.nn, a module or None, got {act!r}")
+    if norm is not None and not isinstance(norm, (str, torch.nn.Module)):
+        raise TypeError(f"norm must be a name of torch_geometric.nn.norm, a module or None, got {norm!r}")
+    if jk is not None and jk not in _JK_MODES:
+        raise ValueError(f"jk must be None or one of {', '.join(_JK_MODES)}, got {jk!r}")
+
+
+class GAT(NativeModel):
+    """PyG's `GAT` on native layers: the same arguments and ``state_dict``.
+
+    Heads are concatenated, but averaged in a last layer that has no linear layer behind it. The
+    arguments are those of `NativeModel`, and:
 
     Args:
         v2: takes the attention of GATv2 (Brody, Alon and Yahav 2022).
@@ -440,8 +406,7 @@ class GATStack(LayerStack):
         ValueError: the columns of a layer are not a multiple of ``heads``.
     """
 
-    #: The class of the convolutions of GATv2.
-    conv_v2: ClassVar[Callable[..., MessagePassing]]
+    conv: ClassVar[Callable[..., MessagePassing]] = GATConv
     supports_edge_attr = True
 
     def init_conv(
@@ -455,14 +420,13 @@ class GATStack(LayerStack):
         attention_dropout: float | None = None,
         **kwargs: Any,
     ) -> MessagePassing:
-        """Returns a new convolution."""
         heads = positive("heads", heads)
         concat = concat and not getattr(self, "_is_conv_to_out", False)
         columns = head_channels(out_channels, heads) if concat else out_channels
         drop = self.dropout.p
         if attention_dropout is not None:
             drop = probability("attention_dropout", attention_dropout)
-        conv = type(self).conv_v2 if v2 else type(self).conv
+        conv = GATv2Conv if v2 else type(self).conv
         return conv(in_channels, columns, heads=heads, concat=concat, dropout=drop, **kwargs)
 
 
@@ -480,13 +444,6 @@ def head_channels(columns: int, heads: int) -> int:
     return columns // heads
 
 
-class GAT(GATStack, NativeModel):
-    """PyG's `GAT` on native layers: the same arguments (`GATStack`) and ``state_dict``."""
-
-    conv: ClassVar[Callable[..., MessagePassing]] = GATConv
-    conv_v2 = GATv2Conv
-
-
 class ActivatedGAT(GAT):
     """The GAT of DistGNN-MB (section 2): bias and ReLU come before the attention.
 
@@ -499,64 +456,51 @@ class ActivatedGAT(GAT):
     def init_conv(
         self, in_channels: int, out_channels: int, *, v2: bool = False, **kwargs: Any
     ) -> MessagePassing:
-        """Returns a new convolution."""
         if v2:
             raise ValueError("ActivatedGAT is a form of GAT, not of GATv2; leave v2 out, or take GAT")
         return super().init_conv(in_channels, out_channels, **kwargs)
 
 
 class GCN(NativeModel):
-    """PyG's `GCN` on native layers: the same arguments (`LayerStack`) and ``state_dict``."""
+    """PyG's `GCN` on native layers: the same arguments and ``state_dict``."""
 
     conv = GCNConv
     supports_edge_weight = True
 
 
 class SAGE(NativeModel):
-    """PyG's `GraphSAGE` on native layers: the same arguments (`LayerStack`) and ``state_dict``."""
+    """PyG's `GraphSAGE` on native layers: the same arguments and ``state_dict``."""
 
     conv = SAGEConv
 
 
-class GINStack(LayerStack):
-    """The layers of GIN, each with a perceptron of two linear layers.
+class GIN(NativeModel):
+    """PyG's `GIN` on native layers: the same arguments and ``state_dict``.
 
-    A normalisation that is given by name is also inside the perceptrons. The arguments are those
-    of `LayerStack`, and:
+    A normalisation that is given by name is also inside the perceptrons. Its statistics cover
+    exactly the rows of each layer. The model of the paper has ``norm="batch_norm"``. The arguments
+    are those of `NativeModel`, and:
 
     Args:
         inner_channels: the number of columns inside the perceptrons; that of their result where
             None, as in PyG.
     """
 
-    #: The class of the perceptrons.
-    perceptron: ClassVar[Callable[..., Perceptron]]
+    conv = GINConv
 
     def init_conv(
         self, in_channels: int, out_channels: int, *, inner_channels: int | None = None, **kwargs: Any
     ) -> MessagePassing:
-        """Returns a new convolution."""
         inner = out_channels if inner_channels is None else positive("inner_channels", inner_channels)
         norm = normalization_resolver(self.norm, inner, **(self.norm_kwargs or {})) if self.norm else None
-        made = type(self).perceptron(
+        made = Perceptron(
             (in_channels, inner, out_channels), self.act, self.act_first, norm or torch.nn.Identity()
         )
-        return type(self).conv(made, **kwargs)
-
-
-class GIN(GINStack, NativeModel):
-    """PyG's `GIN` on native layers: the same arguments (`GINStack`) and ``state_dict``.
-
-    Statistics of a normalisation cover exactly the rows of each layer. The model of the paper has
-    ``norm="batch_norm"``.
-    """
-
-    conv = GINConv
-    perceptron = NativePerceptron
+        return GINConv(made, **kwargs)
 
     def _normed(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
         conv, norm = self.convs[index], fused_norm(self.norms[index])
-        if norm is None or type(conv.nn) is not NativePerceptron:
+        if norm is None or type(conv.nn) is not Perceptron:
             return super()._normed(index, x, edges)
         result: Tensor = edges.apply(conv, x, norm=norm)
         return result
@@ -583,6 +527,6 @@ class GIN(GINStack, NativeModel):
         if not self.fuses_relu or fused_norm(self.norms[index]) is None:
             return False
         here, there = self.convs[index], self.convs[index + 1]
-        ours = type(here) is GINConv and type(there) is GINConv and type(here.nn) is NativePerceptron
+        ours = type(here) is GINConv and type(there) is GINConv and type(here.nn) is Perceptron
         modules = (here, here.get_submodule("nn"), there) if ours else ()
         return ours and not any(is_watched(one) for one in modules)

@@ -49,8 +49,6 @@ def typed_inputs(
 
     Args:
         source, edge_index, x: as in `TypedModel.forward`.
-        relations: the relations of the model.
-        num_layers: the number of its layers.
 
     Raises:
         KeyError: a type has no features.
@@ -97,22 +95,6 @@ _JOINED: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 #: The names of the aggregations.
 AGGREGATIONS = ("sum", "mean", *_JOINED)
-
-
-def joined(terms: TypeTerms, aggr: str, update: Update | None, training: bool) -> Tensor:
-    """Returns the rows of a type after a layer.
-
-    Args:
-        terms: the results of the relations into the type.
-        aggr: one of `AGGREGATIONS`.
-        update: what follows the layer, if it is computed with it.
-        training: whether the model is in training mode.
-    """
-    if aggr == "sum":
-        return terms.added(update, training)
-    if aggr == "mean":
-        return terms.mean(update, training)
-    return terms.joined(partial(_reduced, function=_JOINED[aggr]), update, training)
 
 
 def _reduced(relations: Sequence[Tensor], function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -286,7 +268,6 @@ class TypedModel(torch.nn.Module):
         The last layer itself is not computed.
 
         Args:
-            nodes: the nodes that a process owns: ``loader.all_nodes()``.
             node_types: the types that the last layer would compute; all where None.
             inputs: as in `inference`.
             hidden_types: the types whose rows are wanted. All that the last layer reads for
@@ -303,7 +284,6 @@ class TypedModel(torch.nn.Module):
             )
 
     def _steps(self) -> list[LayerStep]:
-        """Returns the layers, to be computed for all nodes."""
         return [
             LayerStep({one: self.conv(index, one) for one in self.relations}, partial(self._step, index))
             for index in range(self.num_layers)
@@ -313,7 +293,6 @@ class TypedModel(torch.nn.Module):
         return self._layer(index, x, edges, None, {})
 
     def _finished(self, name: str, kept: Sequence[Mapping[str, Tensor]]) -> ModelOutput:
-        """Returns the output of a type from the rows of the last layers."""
         out = kept[-1][name]
         layers = [rows.get(name, out[:, :0]) for rows in kept]
         found = finished(layers, self._optional("jk", name), self._optional("lin", name))
@@ -322,16 +301,15 @@ class TypedModel(torch.nn.Module):
     def _layer(
         self, index: int, x: Mapping[Any, Any], edges: Any, layer: int | None, values: EdgeValues
     ) -> dict[str, Tensor]:
-        """Computes a layer with what follows it."""
         convs = {relation: self.conv(index, relation) for relation in self.relations}
         found = terms_by_type(convs, x, typed_edges(edges, layer, x), values)
         return {name: self._rows(index, name, terms) for name, terms in found.items()}
 
     def _rows(self, index: int, name: str, terms: TypeTerms) -> Tensor:
-        """Returns the rows of a type after a layer and what follows it."""
-
         def convolve(update: Update | None) -> Tensor:
-            return joined(terms, self.aggr, update, self.training)
+            joined = _JOINED.get(self.aggr)
+            join = self.aggr if joined is None else partial(_reduced, function=joined)
+            return terms.result(join, update, self.training)
 
         if index == self.num_layers - 1 and self.jk_mode is None:
             return convolve(None)
@@ -352,12 +330,10 @@ class TypedModel(torch.nn.Module):
         return found
 
     def _part(self, path: str, names: str | Relation) -> Any:
-        """Returns the module of a type or relation."""
         parts: Any = self.get_submodule(path)
         return parts[module_key(names)]
 
     def _optional(self, path: str, name: str) -> Any:
-        """Returns the module of a type, or None if the model has no such modules."""
         return self._part(path, name) if hasattr(self, path) else None
 
 
