@@ -1,6 +1,6 @@
 """The compiled operators, as torch knows them.
 
-csrc/bindings/operators.cpp lists their names and schemas. Each is called by a wrapper in a module
+The files of csrc/bindings list their names and schemas. Each is called by a wrapper in a module
 of this package, which checks the arguments and names the results. The same module (or, for a long
 one, its neighbour NAME_autograd.py) registers with torch the shapes of the results and the
 gradients.

@@ -5,7 +5,6 @@
 #include <iostream>
 #include <vector>
 
-#include "kernels/nn/covariance.h"
 #include "kernels/nn/folded_norm.h"
 
 namespace {

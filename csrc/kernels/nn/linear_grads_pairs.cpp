@@ -2,15 +2,12 @@
 // with a non-zero gradient in that column. A row of an input's gradient is a sum of rows of the
 // weight. The rows are listed once per block and added two at a time.
 
-#include "kernels/nn/linear_grads_pairs.h"
-
 #include <algorithm>
 
 #include "kernels/allocation.h"
-#include "kernels/nn/linear_normed.h"
+#include "kernels/nn/linear.h"
+#include "kernels/nn/linear_blocks.h"
 #include "kernels/nn/linear_operands.h"
-#include "kernels/nn/linear_parts.h"
-#include "kernels/nn/pair_lists.h"
 #include "kernels/parallel.h"
 
 namespace pyg_batchgnn {

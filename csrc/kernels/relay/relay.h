@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "kernels/object_pool.h"
-#include "kernels/relay/answer_shape.h"
-#include "kernels/relay/fault.h"
-#include "kernels/relay/question.h"
-#include "kernels/sample/growth.h"
+#include "kernels/relay/messages.h"
+#include "kernels/sample/minibatch.h"
 #include "kernels/sample/pick.h"
-#include "kernels/sample/seed_lists.h"
+#include "kernels/sample/plan.h"
 
 namespace pyg_batchgnn {
 
@@ -61,19 +59,19 @@ struct Replies {
 // the threads, are small enough for a cache, and are filled again in every hop.
 //
 // `Naming` is SharedNodes or, in disjoint sampling, DisjointNodes.
-template <class Index, class Local, class Naming>
+template <class Index, class Naming>
 class Relay {
  public:
   // The nodes of `seeds`, and the ends of their excluded pairs, are ids by part. The relay keeps no
   // pointer to them. `shape` is the same on all ranks.
-  Relay(Plan plan, Layout layout, Book book, const SeedLists& seeds, const QuestionShape& shape);
+  Relay(Plan plan, Book book, const SeedLists& seeds, const QuestionShape& shape);
 
   Questions<Index> ask(int64_t threads);
 
   // After a fault the relay cannot go on. Throws as sample_minibatch does.
   Fault merge(const Replies& replies, int64_t threads, ObjectPool<Scratch<Index>>& scratches);
 
-  std::vector<SampledMinibatch<Local>> take();
+  std::vector<SampledMinibatch> take();
 
  private:
   using Id = std::conditional_t<Naming::kDisjoint, uint64_t, MapId<Index>>;
@@ -83,7 +81,7 @@ class Relay {
         : growth(static_cast<size_t>(book.types), book.relations(), plan.hops) {}
 
     uint64_t key = 0;
-    Growth<Local, Id, Naming> growth;
+    Growth<Id, Naming> growth;
     std::vector<int64_t> latest;  // the time of each example's seed
     Seeds excluded{};             // of the seeds only the excluded pairs
     Fault fault{};                // of the answers of the hop
@@ -141,7 +139,6 @@ class Relay {
   void induce(size_t b);
 
   const Plan plan_;
-  const Layout layout_;
   const Book book_;
   const QuestionShape shape_;
   const Naming naming_;            // of nodes of all types: ids by part are of all types
