@@ -76,9 +76,9 @@ Tensor aggregate_normed(const Tensor& x, const Tensor& columns, const Tensor& in
   return out;
 }
 
-std::tuple<Tensor, Tensor> aggregate_normed_grads(const Tensor& grad, const Tensor& source_ptr,
-                                                  const Tensor& targets, const Tensor& self_scale,
-                                                  const Tensor& x, const Tensor& columns, int64_t threads) {
+TwoTensors aggregate_normed_grads(const Tensor& grad, const Tensor& source_ptr, const Tensor& targets,
+                                  const Tensor& self_scale, const Tensor& x, const Tensor& columns,
+                                  int64_t threads) {
   Tensor out = new_tensor({x.size(0), x.size(1)}, ScalarType::Float);
   Tensor sums = new_tensor({2, x.size(1)}, ScalarType::Double);
   pyg_batchgnn::aggregate({.indptr = data<int64_t>(source_ptr),
@@ -97,11 +97,10 @@ std::tuple<Tensor, Tensor> aggregate_normed_grads(const Tensor& grad, const Tens
   return {out, sums};
 }
 
-std::tuple<Tensor, Tensor> aggregate_weight_grads(const Tensor& grad, const Tensor& x, const Tensor& indptr,
-                                                  const Tensor& indices, const OptionalTensor& row,
-                                                  const OptionalTensor& source_scale,
-                                                  const OptionalTensor& target_scale, bool mean,
-                                                  bool need_edge, int64_t self_size, int64_t threads) {
+TwoTensors aggregate_weight_grads(const Tensor& grad, const Tensor& x, const Tensor& indptr,
+                                  const Tensor& indices, const OptionalTensor& row,
+                                  const OptionalTensor& source_scale, const OptionalTensor& target_scale,
+                                  bool mean, bool need_edge, int64_t self_size, int64_t threads) {
   const EdgeDots job{.indptr = data<int64_t>(indptr),
                      .indices = integers(indices),
                      .targets = indptr.numel() - 1,
@@ -132,8 +131,8 @@ Tensor aggregate_max_grads(const Tensor& grad, const Tensor& out, const Tensor& 
   return result;
 }
 
-std::tuple<Tensor, Tensor, Tensor> transpose(const Tensor& indptr, const Tensor& indices, int64_t num_targets,
-                                             int64_t num_sources, int64_t threads) {
+ThreeTensors transpose(const Tensor& indptr, const Tensor& indices, int64_t num_targets, int64_t num_sources,
+                       int64_t threads) {
   const int64_t edges = indices.numel();
   Buffer<int64_t> ptr;
   Buffer<int32_t> targets;
@@ -165,7 +164,7 @@ int64_t count_self_loops(const Tensor& indptr, const Tensor& indices) {
   return count_loops(data<int64_t>(indptr), integers(indices), indptr.numel() - 1);
 }
 
-std::tuple<Tensor, Tensor, Tensor> drop_self_loops(const Tensor& indptr, const Tensor& indices) {
+ThreeTensors drop_self_loops(const Tensor& indptr, const Tensor& indices) {
   const int64_t nodes = indptr.numel() - 1;
   const int64_t edges = indices.numel() - count_self_loops(indptr, indices);
   Buffer<int64_t> new_indptr, kept;

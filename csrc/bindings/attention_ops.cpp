@@ -19,13 +19,12 @@ AttentionEdges edges_of(const Tensor& indptr, const Tensor& indices, int64_t tar
 
 namespace operators {
 
-std::tuple<Tensor, Tensor> attention(const Tensor& x, const OptionalTensor& row, const Tensor& indptr,
-                                     const Tensor& indices, const Tensor& source_weight,
-                                     const OptionalTensor& target_weight, const OptionalTensor& target_logits,
-                                     const OptionalTensor& edge_logits, const OptionalTensor& node,
-                                     const std::vector<Tensor>& /*by_source*/, int64_t num_targets,
-                                     int64_t num_loops, double negative_slope, double drop, int64_t key,
-                                     ScalarType out_dtype, int64_t threads) {
+TwoTensors attention(const Tensor& x, const OptionalTensor& row, const Tensor& indptr, const Tensor& indices,
+                     const Tensor& source_weight, const OptionalTensor& target_weight,
+                     const OptionalTensor& target_logits, const OptionalTensor& edge_logits,
+                     const OptionalTensor& node, const std::vector<Tensor>& /*by_source*/,
+                     int64_t num_targets, int64_t num_loops, double negative_slope, double drop, int64_t key,
+                     ScalarType out_dtype, int64_t threads) {
   const int64_t heads = source_weight.size(0), columns = x.size(1);
   const AttentionInput input{edges_of(indptr, indices, num_targets, num_loops),
                              rows_of(x, row),

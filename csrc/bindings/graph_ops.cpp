@@ -13,8 +13,7 @@ namespace {
 ObjectPool<NodeSet>& node_sets() { return process_pool<NodeSet>(); }
 
 template <class In, class Index, class EdgeId>
-std::tuple<Tensor, Tensor, Tensor> build(const In* sources, const In* destinations, int64_t edges,
-                                         int64_t nodes) {
+ThreeTensors build(const In* sources, const In* destinations, int64_t edges, int64_t nodes) {
   Buffer<int64_t> indptr;
   Buffer<Index> indices;
   Buffer<EdgeId> edge_ids;
@@ -27,7 +26,7 @@ std::tuple<Tensor, Tensor, Tensor> build(const In* sources, const In* destinatio
 }
 
 template <class In, class Index>
-std::tuple<Tensor, Tensor, Tensor> build_for_edges(const Tensor& edge_index, int64_t nodes) {
+ThreeTensors build_for_edges(const Tensor& edge_index, int64_t nodes) {
   const int64_t edges = edge_index.size(1);
   const In* sources = data<In>(edge_index);
   const In* destinations = sources + edge_index.stride(0);
@@ -50,7 +49,7 @@ void collect(NodeSet& set, const std::vector<Tensor>& nodes, int64_t num_nodes) 
 
 namespace operators {
 
-std::tuple<Tensor, Tensor, Tensor> build_csc(const Tensor& edge_index, int64_t num_nodes) {
+ThreeTensors build_csc(const Tensor& edge_index, int64_t num_nodes) {
   return with_integer(edge_index, [&](auto in) {
     using In = decltype(in);
     return fits_int32(num_nodes) ? build_for_edges<In, int32_t>(edge_index, num_nodes)

@@ -45,9 +45,8 @@ void history_put_(const Tensor& table, const Tensor& line, const Tensor& rows, i
             threads);
 }
 
-std::tuple<Tensor, Tensor, Tensor> history_layer(const Tensor& indptr, const Tensor& source,
-                                                 const Tensor& cached, int64_t targets, int64_t own_nodes,
-                                                 int64_t own_rows, int64_t threads) {
+ThreeTensors history_layer(const Tensor& indptr, const Tensor& source, const Tensor& cached, int64_t targets,
+                           int64_t own_nodes, int64_t own_rows, int64_t threads) {
   const HaloLayer layer{data<int64_t>(indptr), data<int32_t>(source), targets, own_nodes, own_rows,
                         data<int32_t>(cached), cached.numel()};
   Buffer<int64_t> begins, place;

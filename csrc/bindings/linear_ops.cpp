@@ -32,11 +32,10 @@ std::vector<LinearWeight> weights_of(const std::vector<Tensor>& tensors) {
 
 namespace operators {
 
-std::tuple<Tensor, Tensor> linear(const std::vector<Tensor>& inputs, const std::vector<OptionalTensor>& rows,
-                                  const std::vector<Tensor>& weights, const OptionalTensor& bias,
-                                  int64_t num_rows, int64_t groups, ScalarType out_dtype, bool relu,
-                                  double drop, int64_t key, const OptionalTensor& node,
-                                  bool /* of the gradients */, int64_t threads) {
+TwoTensors linear(const std::vector<Tensor>& inputs, const std::vector<OptionalTensor>& rows,
+                  const std::vector<Tensor>& weights, const OptionalTensor& bias, int64_t num_rows,
+                  int64_t groups, ScalarType out_dtype, bool relu, double drop, int64_t key,
+                  const OptionalTensor& node, bool /* of the gradients */, int64_t threads) {
   const LinearShape shape{num_rows, weights[0].size(0), groups, element_of(out_dtype)};
   const bool masked = relu || drop > 0;
   Tensor y = new_tensor({num_rows, shape.outputs}, out_dtype);
@@ -51,18 +50,12 @@ std::tuple<Tensor, Tensor> linear(const std::vector<Tensor>& inputs, const std::
                             static_cast<uint64_t>(key),
                             data_or_null<int64_t>(node)};
   const LinearOutput output{y.mutable_data_ptr(), masked ? bits : nullptr};
-  if (shape.compute == Element::kFloat64) {
-    pyg_batchgnn::linear<double>(shape, inputs_of(inputs, rows), weights_of(weights), update, output,
-                                 threads);
-  } else {
-    pyg_batchgnn::linear<float>(shape, inputs_of(inputs, rows), weights_of(weights), update, output, threads);
-  }
+  pyg_batchgnn::linear(shape, inputs_of(inputs, rows), weights_of(weights), update, output, threads);
   return {std::move(y), std::move(mask)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> linear_moments(const Tensor& x, const Tensor& weight,
-                                                  const OptionalTensor& bias, ScalarType out_dtype,
-                                                  int64_t threads) {
+ThreeTensors linear_moments(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+                            ScalarType out_dtype, int64_t threads) {
   const LinearShape shape{x.size(0), weight.size(0), 1, element_of(out_dtype)};
   Tensor y = new_tensor({shape.rows, shape.outputs}, out_dtype);
   Column mean(shape.outputs), variance(shape.outputs);
@@ -70,11 +63,7 @@ std::tuple<Tensor, Tensor, Tensor> linear_moments(const Tensor& x, const Tensor&
       pointer(bias), bias ? element_of(bias->scalar_type()) : Element::kFloat32, false, 0.0, 0, nullptr};
   const LinearOutput output{y.mutable_data_ptr(), nullptr, {mean.data(), variance.data()}};
   const std::vector<LinearInput> inputs = inputs_of({x}, {std::nullopt});
-  if (shape.compute == Element::kFloat64) {
-    pyg_batchgnn::linear<double>(shape, inputs, weights_of({weight}), update, output, threads);
-  } else {
-    pyg_batchgnn::linear<float>(shape, inputs, weights_of({weight}), update, output, threads);
-  }
+  pyg_batchgnn::linear(shape, inputs, weights_of({weight}), update, output, threads);
   const double rows = static_cast<double>(std::max<int64_t>(1, shape.rows));
   for (int64_t o = 0; o < shape.outputs; ++o) variance.data()[o] /= rows;
   return {std::move(y), std::move(mean).tensor(), std::move(variance).tensor()};
@@ -104,11 +93,7 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> gradients_of(
   }
   Tensor bias_grad = new_tensor({need_bias ? shape.outputs : 0}, weights[0].scalar_type());
   if (need_bias) wanted.bias = bias_grad.mutable_data_ptr();
-  if (shape.compute == Element::kFloat64) {
-    pyg_batchgnn::linear_grads<double>(shape, from, weights_of(weights), gradient, wanted, threads);
-  } else {
-    pyg_batchgnn::linear_grads<float>(shape, from, weights_of(weights), gradient, wanted, threads);
-  }
+  pyg_batchgnn::linear_grads(shape, from, weights_of(weights), gradient, wanted, threads);
   return {std::move(input_grads), std::move(weight_grads), std::move(bias_grad)};
 }
 
@@ -128,10 +113,9 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_grads(
   return gradients_of(shape, gradient, from, inputs, weights, need_input, need_weight, need_bias, threads);
 }
 
-std::tuple<Tensor, Tensor> linear_grads_normed(const Tensor& grad, const Tensor& normed,
-                                               const Tensor& columns, bool relu, const Tensor& input,
-                                               const Tensor& weight, bool after_relu, bool need_input,
-                                               int64_t threads) {
+TwoTensors linear_grads_normed(const Tensor& grad, const Tensor& normed, const Tensor& columns, bool relu,
+                               const Tensor& input, const Tensor& weight, bool after_relu, bool need_input,
+                               int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), 1, element_of(grad.scalar_type())};
   std::vector<LinearInput> from = inputs_of({input}, {std::nullopt});
   from.front().after_relu = after_relu;
@@ -142,10 +126,9 @@ std::tuple<Tensor, Tensor> linear_grads_normed(const Tensor& grad, const Tensor&
   return {std::move(d_input.front()), std::move(d_weight.front())};
 }
 
-std::tuple<Tensor, Tensor, Tensor> linear_grads_before(const Tensor& grad, const Tensor& normed,
-                                                       const Tensor& columns, bool relu, const Tensor& hidden,
-                                                       const Tensor& weight, const Tensor& x,
-                                                       const Tensor& center, int64_t threads) {
+ThreeTensors linear_grads_before(const Tensor& grad, const Tensor& normed, const Tensor& columns, bool relu,
+                                 const Tensor& hidden, const Tensor& weight, const Tensor& x,
+                                 const Tensor& center, int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), 1, element_of(grad.scalar_type())};
   std::vector<LinearInput> from = inputs_of({hidden, x}, {std::nullopt, std::nullopt});
   from.front().after_relu = true;
@@ -160,11 +143,7 @@ std::tuple<Tensor, Tensor, Tensor> linear_grads_before(const Tensor& grad, const
   const LinearWanted wanted{{nullptr}, {d_weight.mutable_data_ptr()}, nullptr, &before};
   const NormedRows norm{normed.const_data_ptr(), columns.const_data_ptr(), relu};
   const LinearGradient gradient{grad.const_data_ptr(), shape.compute, nullptr, 1.0, &norm};
-  if (shape.compute == Element::kFloat64) {
-    pyg_batchgnn::linear_grads<double>(shape, from, weights_of({weight}), gradient, wanted, threads);
-  } else {
-    pyg_batchgnn::linear_grads<float>(shape, from, weights_of({weight}), gradient, wanted, threads);
-  }
+  pyg_batchgnn::linear_grads(shape, from, weights_of({weight}), gradient, wanted, threads);
   return {std::move(d_weight), std::move(d_first), std::move(d_shift)};
 }
 

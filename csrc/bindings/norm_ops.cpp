@@ -22,6 +22,21 @@ Column inverse_deviation(const Column& variance, int64_t columns, double eps) {
   return inverse;
 }
 
+// The numbers of a normalisation, and what kernels read of them.
+struct NormColumns {
+  Column mean, inverse;
+  std::optional<Column> scale, shift;
+
+  NormColumns(Column means, const Column& variance, const OptionalTensor& weight, const OptionalTensor& bias,
+              int64_t columns, double eps)
+      : mean(std::move(means)),
+        inverse(inverse_deviation(variance, columns, eps)),
+        scale(copy_of(weight)),
+        shift(copy_of(bias)) {}
+
+  Normalisation get() const { return {mean.data(), inverse.data(), pointer(scale), pointer(shift)}; }
+};
+
 // Returns the mean and the biased variance of the columns of x.
 std::tuple<Column, Column> own_statistics(const Tensor& x, int64_t threads) {
   const int64_t columns = x.size(1);
@@ -76,52 +91,40 @@ Tensor constant_of(const Tensor& folded, const std::optional<Column>& shift, con
 
 namespace operators {
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const OptionalTensor& weight,
-                                              const OptionalTensor& bias, const OptionalTensor& mean,
-                                              const OptionalTensor& variance, double eps, bool relu,
-                                              int64_t threads) {
+ThreeTensors batch_norm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                        const OptionalTensor& mean, const OptionalTensor& variance, double eps, bool relu,
+                        int64_t threads) {
   auto [means, variances] =
       mean.has_value() ? std::tuple(copy_of(*mean), copy_of(*variance)) : own_statistics(x, threads);
-  const Column inverse = inverse_deviation(variances, x.size(1), eps);
-  const auto scale = copy_of(weight), shift = copy_of(bias);
-  const Normalisation by{means.data(), inverse.data(), pointer(scale), pointer(shift)};
+  NormColumns by(std::move(means), variances, weight, bias, x.size(1), eps);
   Tensor y = new_tensor_like(x);
   with_float(x, [&](auto type) {
     using T = decltype(type);
-    pyg_batchgnn::batch_norm(rows_of<T>(x), by, epilogue_of(relu), threads, mutable_data<T>(y));
+    pyg_batchgnn::batch_norm(rows_of<T>(x), by.get(), epilogue_of(relu), threads, mutable_data<T>(y));
   });
-  return {std::move(y), std::move(means).tensor(), std::move(variances).tensor()};
+  return {std::move(y), std::move(by.mean).tensor(), std::move(variances).tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm_grads(const Tensor& grad, const Tensor& x,
-                                                    const OptionalTensor& weight, const OptionalTensor& bias,
-                                                    const Tensor& mean, const Tensor& variance, double eps,
-                                                    bool relu, bool own_statistics, int64_t threads) {
-  const Column means = copy_of(mean);
-  const Column inverse = inverse_deviation(copy_of(variance), x.size(1), eps);
-  const auto scale = copy_of(weight), shift = copy_of(bias);
-  const Normalisation by{means.data(), inverse.data(), pointer(scale), pointer(shift)};
+ThreeTensors batch_norm_grads(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
+                              const OptionalTensor& bias, const Tensor& mean, const Tensor& variance,
+                              double eps, bool relu, bool own_statistics, int64_t threads) {
+  const NormColumns by(copy_of(mean), copy_of(variance), weight, bias, x.size(1), eps);
   const Statistics statistics = own_statistics ? Statistics::kOwn : Statistics::kGiven;
   Column d_weight(x.size(1)), d_bias(x.size(1));
   Tensor d_x = new_tensor_like(x);
   with_float(x, [&](auto type) {
     using T = decltype(type);
-    pyg_batchgnn::batch_norm_grads(rows_of<T>(x), data<T>(grad), by, epilogue_of(relu), statistics, threads,
-                                   mutable_data<T>(d_x), d_weight.data(), d_bias.data());
+    pyg_batchgnn::batch_norm_grads(rows_of<T>(x), data<T>(grad), by.get(), epilogue_of(relu), statistics,
+                                   threads, mutable_data<T>(d_x), d_weight.data(), d_bias.data());
   });
   return {std::move(d_x), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm_grad_columns(const Tensor& grad, const Tensor& x,
-                                                           const OptionalTensor& weight,
-                                                           const OptionalTensor& bias, const Tensor& mean,
-                                                           const Tensor& variance, const OptionalTensor& sums,
-                                                           double eps, bool relu, int64_t threads) {
+ThreeTensors batch_norm_grad_columns(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
+                                     const OptionalTensor& bias, const Tensor& mean, const Tensor& variance,
+                                     const OptionalTensor& sums, double eps, bool relu, int64_t threads) {
   const int64_t columns = x.size(1);
-  const Column means = copy_of(mean);
-  const Column inverse = inverse_deviation(copy_of(variance), columns, eps);
-  const auto scale = copy_of(weight), shift = copy_of(bias);
-  const Normalisation by{means.data(), inverse.data(), pointer(scale), pointer(shift)};
+  const NormColumns by(copy_of(mean), copy_of(variance), weight, bias, columns, eps);
   Column d_weight(columns), d_bias(columns);
   OptionalTensor of;
   with_float(x, [&](auto type) {
@@ -129,7 +132,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_grad_columns(const Tensor& grad, c
     using A = Wide<T>;
     Buffer<A> values;
     const GradientColumns<A> out{values.reserve(GradientColumns<A>::kRows * columns + 1), columns};
-    pyg_batchgnn::batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), data_or_null<double>(sums), by,
+    pyg_batchgnn::batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), data_or_null<double>(sums), by.get(),
                                           epilogue_of(relu), Statistics::kOwn, threads, out, d_weight.data(),
                                           d_bias.data());
     of = adopt(std::move(values), {GradientColumns<A>::kRows, columns});
@@ -140,12 +143,9 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_grad_columns(const Tensor& grad, c
 Tensor batch_norm_columns(const OptionalTensor& weight, const OptionalTensor& bias, const Tensor& mean,
                           const Tensor& variance, double eps) {
   const int64_t columns = mean.size(0);
-  const Column means = copy_of(mean);
-  const Column inverse = inverse_deviation(copy_of(variance), columns, eps);
-  const auto scale = copy_of(weight), shift = copy_of(bias);
+  const NormColumns by(copy_of(mean), copy_of(variance), weight, bias, columns, eps);
   Buffer<float> values;
-  affine_columns({means.data(), inverse.data(), pointer(scale), pointer(shift)}, columns,
-                 values.reserve(3 * columns + 1));
+  affine_columns(by.get(), columns, values.reserve(3 * columns + 1));
   return adopt(std::move(values), {3, columns});
 }
 
@@ -183,11 +183,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm(const Tenso
   spread.reserve(outputs * columns + 1);
   const LinearInput input{
       x.const_data_ptr(), element_of(x.scalar_type()), x.stride(0), nullptr, false, columns};
-  if (x.scalar_type() == ScalarType::Double) {
-    column_covariance<double>(input, x.size(0), threads, x_mean.data(), covariance.data());
-  } else {
-    column_covariance<float>(input, x.size(0), threads, x_mean.data(), covariance.data());
-  }
+  column_covariance(input, x.size(0), threads, x_mean.data(), covariance.data());
   const Column values = copy_of(weight);
   const auto scales = copy_of(scale), shifts = copy_of(shift);
   const FoldedNorm norm = norm_of(weight, values, scales, eps);
@@ -200,9 +196,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm(const Tenso
           std::move(x_mean).tensor(), adopt(std::move(spread), {outputs, columns})};
 }
 
-std::tuple<Tensor, Tensor> fold_norm_grads(const Tensor& d_folded, const Tensor& weight,
-                                           const OptionalTensor& scale, const Tensor& variance,
-                                           const Tensor& spread, double eps) {
+TwoTensors fold_norm_grads(const Tensor& d_folded, const Tensor& weight, const OptionalTensor& scale,
+                           const Tensor& variance, const Tensor& spread, double eps) {
   const Column values = copy_of(weight), gradient = copy_of(d_folded);
   const auto scales = copy_of(scale);
   Column d_weight(weight.numel()), d_scale(weight.size(0));

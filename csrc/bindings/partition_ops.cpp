@@ -12,7 +12,7 @@ namespace {
 
 // Returns the order of the rows, empty if they are in that order, and the rows of each group.
 template <class Group>
-std::tuple<Tensor, Tensor> grouped(const Group* group, int64_t rows, int64_t groups) {
+TwoTensors grouped(const Group* group, int64_t rows, int64_t groups) {
   Buffer<int32_t> order;
   Buffer<int64_t> counts;
   const bool ordered = group_rows(group, rows, groups, order.reserve(rows + 1), counts.reserve(groups));
@@ -55,12 +55,12 @@ WeightedGraph graph_of(const Tensor& indptr, const Tensor& indices, const Option
 
 namespace operators {
 
-std::tuple<Tensor, Tensor> group_by_owner(const Tensor& owner, int64_t groups) {
+TwoTensors group_by_owner(const Tensor& owner, int64_t groups) {
   return with_integer(owner,
                       [&](auto type) { return grouped(data<decltype(type)>(owner), owner.numel(), groups); });
 }
 
-std::tuple<Tensor, Tensor> group_by_range(const Tensor& values, const Tensor& bounds) {
+TwoTensors group_by_range(const Tensor& values, const Tensor& bounds) {
   const int64_t rows = values.numel(), groups = bounds.numel() - 1;
   Buffer<int32_t> group;
   with_integer(values, [&](auto type) {

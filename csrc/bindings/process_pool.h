@@ -11,8 +11,8 @@
 
 namespace pyg_batchgnn {
 
-// What clears a pool. Entries are never removed. A lock of the list would stay locked in a child that
-// is forked meanwhile.
+// What clears a pool. Entries are never removed. A lock of the list would stay locked in a child
+// that is forked meanwhile.
 struct PoolClearer {
   void (*clear)();
   PoolClearer* next;

@@ -16,7 +16,7 @@ class AnyRelay {
   virtual ~AnyRelay() = default;
   virtual std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, Tensor> ask(int64_t threads) = 0;
   virtual Fault merge(const Replies& replies, int64_t threads) = 0;
-  virtual std::tuple<std::vector<Tensor>, Tensor> take() = 0;
+  virtual Minibatches take() = 0;
 };
 
 template <class Index, class Naming>
@@ -38,7 +38,7 @@ class RelayOf : public AnyRelay {
     return relay_.merge(replies, threads, scratches<Index>());
   }
 
-  std::tuple<std::vector<Tensor>, Tensor> take() override {
+  Minibatches take() override {
     std::vector<SampledMinibatch> sampled = relay_.take();
     run_tasks(static_cast<int64_t>(sampled.size()), threads_,
               [&](int64_t b, int64_t) { form_.apply(&sampled[static_cast<size_t>(b)]); });
@@ -116,9 +116,7 @@ std::tuple<int64_t, int64_t, int64_t> relay_merge(const Tensor& state, const Ten
   return {static_cast<int64_t>(fault.error), fault.peer, fault.value};
 }
 
-std::tuple<std::vector<Tensor>, Tensor> relay_take(const Tensor& state) {
-  return held<AnyRelay>(state).take();
-}
+Minibatches relay_take(const Tensor& state) { return held<AnyRelay>(state).take(); }
 
 }  // namespace operators
 constexpr Operator kOperators[] = {

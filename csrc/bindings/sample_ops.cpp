@@ -12,8 +12,8 @@ namespace {
 
 // Threads work on different minibatches (BatchGNN, appendix D.3).
 template <class Index>
-std::tuple<std::vector<Tensor>, Tensor> sample_all(const TypedGraph<Index>& graph, const Plan& plan,
-                                                   const SeedLists& lists, bool coo, int64_t threads) {
+Minibatches sample_all(const TypedGraph<Index>& graph, const Plan& plan, const SeedLists& lists, bool coo,
+                       int64_t threads) {
   return sample_each(lists, {coo, plan.edge_ids}, threads, [&](const Seeds& seeds) {
     const auto scratch = scratches<Index>().borrow();
     return sample_minibatch(graph, plan, seeds, *scratch);
@@ -26,8 +26,8 @@ ObjectPool<HgtScratch<Index>>& hgt_scratches() {
 }
 
 template <class Index>
-std::tuple<std::vector<Tensor>, Tensor> sample_all(const TypedGraph<Index>& graph, const HgtPlan& plan,
-                                                   const SeedLists& lists, bool coo, int64_t threads) {
+Minibatches sample_all(const TypedGraph<Index>& graph, const HgtPlan& plan, const SeedLists& lists, bool coo,
+                       int64_t threads) {
   return sample_each(lists, {coo, plan.edge_ids}, threads, [&](const Seeds& seeds) {
     const auto scratch = hgt_scratches<Index>().borrow();
     return pyg_batchgnn::sample_hgt(graph, plan, seeds, *scratch);
@@ -46,11 +46,11 @@ Tensor sampled_graph(std::vector<int64_t> num_nodes, std::vector<Tensor> indptr,
   return hold(std::make_unique<HeldGraph>(std::move(num_nodes), arrays));
 }
 
-std::tuple<std::vector<Tensor>, Tensor> sample(
-    const Tensor& graph, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
-    const OptionalTensor& example, const OptionalTensor& time, const OptionalTensor& excluded, int64_t hops,
-    std::vector<int64_t> fanouts, const OptionalTensor& shares, bool replace, bool return_edge, bool last,
-    int64_t window, bool induced, bool coo, int64_t seed, int64_t epoch, int64_t threads) {
+Minibatches sample(const Tensor& graph, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
+                   const OptionalTensor& example, const OptionalTensor& time, const OptionalTensor& excluded,
+                   int64_t hops, std::vector<int64_t> fanouts, const OptionalTensor& shares, bool replace,
+                   bool return_edge, bool last, int64_t window, bool induced, bool coo, int64_t seed,
+                   int64_t epoch, int64_t threads) {
   const Plan plan =
       plan_of({hops, std::move(fanouts), shares, replace, return_edge, last, window, induced}, seed, epoch);
   const auto& whole = held<HeldGraph>(graph);
@@ -71,12 +71,10 @@ int64_t minibatch_key(const Tensor& seeds) {
   return static_cast<int64_t>(pyg_batchgnn::minibatch_key(data<int64_t>(seeds), seeds.numel()));
 }
 
-std::tuple<std::vector<Tensor>, Tensor> sample_hgt(const Tensor& graph, const Tensor& seeds,
-                                                   const Tensor& seed_ptr, const Tensor& keys, int64_t hops,
-                                                   std::vector<int64_t> samples,
-                                                   std::vector<int64_t> type_digest, int64_t cap,
-                                                   bool return_edge, bool coo, int64_t seed, int64_t epoch,
-                                                   int64_t threads) {
+Minibatches sample_hgt(const Tensor& graph, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
+                       int64_t hops, std::vector<int64_t> samples, std::vector<int64_t> type_digest,
+                       int64_t cap, bool return_edge, bool coo, int64_t seed, int64_t epoch,
+                       int64_t threads) {
   HgtPlan plan{std::move(samples),
                hops,
                cap,

@@ -161,71 +161,46 @@ struct EdgeForm {
   }
 };
 
-// Collects the arrays of minibatches: for each type that has nodes, `node` and in disjoint sampling
-// `example`; then for each relation into a type with expanded nodes, `indptr`, `edges` and, if they
-// are wanted, `edge`.
-class ArrayList {
- public:
-  explicit ArrayList(EdgeForm form) : form_(form) {}
+// The arrays and the counts of minibatches of the same graph, as operators return them. Arrays are
+// for each type that has nodes, `node` and in disjoint sampling `example`; then for each relation
+// into a type with expanded nodes, `indptr`, `edges` and, if they are wanted, `edge`. Counts are,
+// for each minibatch, the nodes of each type by hop, then the edges of each relation by hop.
+using Minibatches = std::tuple<std::vector<Tensor>, Tensor>;
 
-  void add(Buffer<int64_t> ids, int64_t count) { arrays_.push_back(adopt(std::move(ids), {count})); }
-
-  void add(SampledEdges edges) {
-    if (edges.targets == 0) return;
-    add(std::move(edges.indptr), edges.targets + 1);
-    arrays_.push_back(form_.coo ? adopt(std::move(edges.coo), {2, edges.count})
-                                : adopt(std::move(edges.source), {edges.count}));
-    if (form_.edge_ids) add(std::move(edges.edge), edges.count);
-  }
-
-  std::vector<Tensor> take() { return std::move(arrays_); }
-
- private:
-  EdgeForm form_;
-  std::vector<Tensor> arrays_;
-};
-
-// Collects the counts of minibatches: the nodes of each type by hop, then the edges of each
-// relation by hop.
-class CountTable {
- public:
-  CountTable(size_t minibatches, size_t columns)
-      : sizes_{static_cast<int64_t>(minibatches), static_cast<int64_t>(columns)},
-        next_(counts_.reserve(static_cast<int64_t>(minibatches * columns) + 1)) {}
-
-  void add(const std::vector<int64_t>& counts) { next_ = std::copy(counts.begin(), counts.end(), next_); }
-  Tensor take() { return adopt(std::move(counts_), sizes_); }
-
- private:
-  std::vector<int64_t> sizes_;
-  Buffer<int64_t> counts_;
-  int64_t* next_;
-};
-
-// Returns the arrays and the counts of minibatches of the same graph, after EdgeForm::apply.
-inline std::tuple<std::vector<Tensor>, Tensor> collect(std::vector<SampledMinibatch> sampled, EdgeForm form) {
-  ArrayList arrays(form);
-  const size_t columns =
-      sampled.empty() ? 0 : sampled[0].nodes_per_hop.size() + sampled[0].edges_per_hop.size();
-  CountTable counts(sampled.size(), columns);
+// Takes minibatches after EdgeForm::apply.
+inline Minibatches collect(std::vector<SampledMinibatch> sampled, EdgeForm form) {
+  std::vector<Tensor> arrays;
+  std::vector<int64_t> all_counts;
+  const auto add = [&](Buffer<int64_t> ids, int64_t count) {
+    arrays.push_back(adopt(std::move(ids), {count}));
+  };
   for (SampledMinibatch& one : sampled) {
-    counts.add(one.nodes_per_hop);
-    counts.add(one.edges_per_hop);
+    for (const auto* counts : {&one.nodes_per_hop, &one.edges_per_hop}) {
+      all_counts.insert(all_counts.end(), counts->begin(), counts->end());
+    }
     for (SampledNodes& nodes : one.nodes) {
       if (nodes.count == 0) continue;
-      arrays.add(std::move(nodes.node), nodes.count);
-      if (nodes.example.data() != nullptr) arrays.add(std::move(nodes.example), nodes.count);
+      add(std::move(nodes.node), nodes.count);
+      if (nodes.example.data() != nullptr) add(std::move(nodes.example), nodes.count);
     }
-    for (SampledEdges& edges : one.edges) arrays.add(std::move(edges));
+    for (SampledEdges& edges : one.edges) {
+      if (edges.targets == 0) continue;
+      add(std::move(edges.indptr), edges.targets + 1);
+      arrays.push_back(form.coo ? adopt(std::move(edges.coo), {2, edges.count})
+                                : adopt(std::move(edges.source), {edges.count}));
+      if (form.edge_ids) add(std::move(edges.edge), edges.count);
+    }
   }
-  return {arrays.take(), counts.take()};
+  const auto rows = static_cast<int64_t>(sampled.size()), count = static_cast<int64_t>(all_counts.size());
+  Buffer<int64_t> counts;
+  std::copy(all_counts.begin(), all_counts.end(), counts.reserve(count + 1));
+  return {std::move(arrays), adopt(std::move(counts), {rows, rows == 0 ? 0 : count / rows})};
 }
 
 // Samples each minibatch with sample(seeds). Threads work on different minibatches (BatchGNN,
 // appendix D.3).
 template <class Sample>
-std::tuple<std::vector<Tensor>, Tensor> sample_each(const SeedLists& lists, EdgeForm form, int64_t threads,
-                                                    const Sample& sample) {
+Minibatches sample_each(const SeedLists& lists, EdgeForm form, int64_t threads, const Sample& sample) {
   std::vector<SampledMinibatch> sampled(static_cast<size_t>(lists.minibatches));
   run_tasks(lists.minibatches, threads, [&](int64_t task, int64_t) {
     std::vector<int64_t> begins;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace pyg_batchgnn {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 using OptionalTensor = std::optional<Tensor>;
+using TwoTensors = std::tuple<Tensor, Tensor>;
+using ThreeTensors = std::tuple<Tensor, Tensor, Tensor>;
 
 // Returns whether int32 holds the ids 0 to count - 1.
 constexpr bool fits_int32(int64_t count) { return count <= int64_t{1} << 31; }

@@ -12,7 +12,6 @@
 #include "ccl/group.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 // The pauses between two polls: short while an answer is near, longer while a peer is far behind.

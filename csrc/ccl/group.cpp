@@ -14,7 +14,6 @@
 #include "ccl/library.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 // oneCCL's rendezvous over torch's store. It needs no server, port or interface of its own.

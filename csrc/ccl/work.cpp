@@ -7,7 +7,6 @@
 #include <thread>
 
 namespace pyg_batchgnn {
-
 namespace {
 
 using Future = c10::ivalue::Future;

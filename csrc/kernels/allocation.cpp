@@ -14,7 +14,6 @@
 #include <vector>
 
 namespace pyg_batchgnn {
-
 namespace {
 
 constexpr size_t kPage = 4096, kHugePage = size_t{2} << 20;

@@ -127,8 +127,8 @@ void transpose_at_once(const int64_t* indptr, const Index* indices, int64_t targ
       [&](int64_t slot) { out.touch(slot); }, [&](int64_t e, int64_t slot) { out.put(slot, target(e), e); });
 }
 
-// Threads first move blocks of edges into buckets of neighbouring sources, then sort the buckets. So
-// they read every edge once, and what they write to at random lies in their caches.
+// Threads first move blocks of edges into buckets of neighbouring sources, then sort the buckets.
+// What they write to at random lies in their caches.
 template <class Index, class EdgeId>
 void transpose_by_buckets(const int64_t* indptr, const Index* indices, int64_t targets, int64_t threads,
                           int64_t blocks, const BySource<EdgeId>& out) {

@@ -9,7 +9,6 @@
 #include "kernels/simd/embedding_rows.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 constexpr int64_t kGrain = 1 << 14;  // fewer numbers do not pay for a thread

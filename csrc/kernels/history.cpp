@@ -11,7 +11,6 @@
 #include "kernels/random.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 constexpr int64_t kSearchGrain = 4096;   // nodes, about a tenth of a millisecond of cache misses

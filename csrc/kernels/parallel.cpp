@@ -8,7 +8,6 @@
 #include <vector>
 
 namespace pyg_batchgnn {
-
 namespace {
 
 std::atomic<ThreadPool> offered{nullptr};

@@ -11,7 +11,6 @@
 #include "kernels/simd/sum_rows.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 // Returns the first row whose work begins at or after `work`. The work of a row is the number of
@@ -440,20 +439,6 @@ A dot(const In* x, const Grad* grad, int64_t columns) {
   return sum;
 }
 
-// Calls body with values of the types of x and of the gradient.
-template <class Body>
-void with_types(const EdgeDots& job, const Body& body) {
-  with_element(job.x.element, [&](auto in) {
-    if (job.grad.element == Element::kFloat64) {
-      body(in, double{});
-    } else if (job.grad.element == Element::kBFloat16) {
-      body(in, Bfloat16{});
-    } else {
-      body(in, float{});
-    }
-  });
-}
-
 template <class In, class Grad>
 struct RowDots {
   const EdgeDots& job;
@@ -472,7 +457,7 @@ A entry(const void* scale, int64_t i) {
 }  // namespace
 
 void edge_dots(const EdgeDots& job, void* out, int64_t threads) {
-  with_types(job, [&](auto in, auto above) {
+  with_elements(job.x.element, job.grad.element, [&](auto in, auto above) {
     using A = Wide<decltype(above)>;
     const RowDots<decltype(in), decltype(above)> rows{job};
     for_rows(job.indptr, job.targets, threads, [&](int64_t i) {
@@ -488,7 +473,7 @@ void edge_dots(const EdgeDots& job, void* out, int64_t threads) {
 
 void self_dots(const EdgeDots& job, bool each, void* out, int64_t threads) {
   const int64_t blocks = (job.targets + kBlock - 1) / kBlock;
-  with_types(job, [&](auto in, auto above) {
+  with_elements(job.x.element, job.grad.element, [&](auto in, auto above) {
     using A = Wide<decltype(above)>;
     const RowDots<decltype(in), decltype(above)> rows{job};
     Buffer<A> buffer;

@@ -8,10 +8,9 @@
 #include "kernels/allocation.h"
 #include "kernels/nn/linear_blocks.h"
 #include "kernels/parallel.h"
-#include "kernels/simd/covariance.h"
+#include "kernels/simd/norm.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 constexpr int64_t kChunkRows = 512;  // rows that are summed in T about their own mean; chunks are
@@ -127,11 +126,8 @@ class Chunk {
   BlockPrefetch next_;
 };
 
-}  // namespace
-
 template <class T>
-void column_covariance(const LinearInput& x, int64_t rows, int64_t threads, double* mean,
-                       double* covariance) {
+void covariance_as(const LinearInput& x, int64_t rows, int64_t threads, double* mean, double* covariance) {
   const int64_t columns = x.columns, size = columns * (columns + 1);
   const int64_t width = product_kernels<T>().width;
   const Halves halves{columns, columns / width * width};
@@ -163,8 +159,13 @@ void column_covariance(const LinearInput& x, int64_t rows, int64_t threads, doub
   }
 }
 
-template void column_covariance<float>(const LinearInput&, int64_t, int64_t, double*, double*);
-template void column_covariance<double>(const LinearInput&, int64_t, int64_t, double*, double*);
+}  // namespace
+
+void column_covariance(const LinearInput& x, int64_t rows, int64_t threads, double* mean,
+                       double* covariance) {
+  const bool is_double = x.element == Element::kFloat64;
+  (is_double ? covariance_as<double> : covariance_as<float>)(x, rows, threads, mean, covariance);
+}
 
 namespace {
 

@@ -34,9 +34,8 @@ void fold_norm_grads(const FoldedNorm& norm, const double* variance, const doubl
 // The covariance of the columns of a matrix. It gives mean and variance of the columns of any
 // product without computing the product.
 
-// Computes `mean` [columns] and `covariance` [columns, columns] about it, divided by `rows`, in T;
+// Computes `mean` [columns] and `covariance` [columns, columns] about it, divided by `rows`;
 // zeros without rows. The bits do not depend on the number of threads.
-template <class T>
 void column_covariance(const LinearInput& x, int64_t rows, int64_t threads, double* mean, double* covariance);
 
 }  // namespace pyg_batchgnn

@@ -11,10 +11,9 @@
 #include "kernels/nn/linear_operands.h"
 #include "kernels/nn/norm.h"
 #include "kernels/parallel.h"
-#include "kernels/simd/covariance.h"
+#include "kernels/simd/norm.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 // The moments of the columns of a product, taken block by block while a block lies in the cache.
@@ -481,21 +480,16 @@ void run(const LinearShape& shape, const std::vector<LinearInput>& inputs,
 
 }  // namespace
 
-template <>
-void linear<float>(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-                   const std::vector<LinearWeight>& weights, const LinearUpdate& update,
-                   const LinearOutput& output, int64_t threads) {
+void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+            const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
+            int64_t threads) {
+  if (shape.compute == Element::kFloat64) {
+    return run<Elements<double>>(shape, inputs, weights, update, output, threads);
+  }
   if (shape.compute == Element::kBFloat16 && pair_kernel() != nullptr) {
     return run<Pairs>(shape, inputs, weights, update, output, threads);
   }
   run<Elements<float>>(shape, inputs, weights, update, output, threads);
-}
-
-template <>
-void linear<double>(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-                    const std::vector<LinearWeight>& weights, const LinearUpdate& update,
-                    const LinearOutput& output, int64_t threads) {
-  run<Elements<double>>(shape, inputs, weights, update, output, threads);
 }
 
 }  // namespace pyg_batchgnn

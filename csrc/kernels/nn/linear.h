@@ -63,7 +63,6 @@ struct LinearOutput {
   ColumnMoments moments{};
 };
 
-template <class T>
 void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
             const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
             int64_t threads);
@@ -102,7 +101,6 @@ struct LinearWanted {
   const LinearBefore* before = nullptr;
 };
 
-template <class T>
 void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs,
                   const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
                   const LinearWanted& wanted, int64_t threads);

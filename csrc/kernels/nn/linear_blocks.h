@@ -116,6 +116,26 @@ void add_up(const Parts& parts, T* sums, int64_t elements, int64_t threads) {
   });
 }
 
+// Computes the gradients of a layer: `backward` adds the sums of parts of the rows, which are then
+// added up and written.
+template <class T, class Backward>
+void sum_parts(const Backward& backward, int64_t rows, const std::vector<LinearWeight>& weights,
+               int64_t threads) {
+  const Parts parts(rows);
+  const int64_t elements = backward.part_elements();
+  Buffer<T> sums;
+  sums.reserve(parts.count * elements);
+  std::vector<typename Backward::Scratch> scratch(
+      static_cast<size_t>(std::clamp<int64_t>(threads, 1, parts.count)));
+  for (auto& one : scratch) backward.prepare(one);
+  run_tasks(parts.count, threads, [&](int64_t part, int64_t slot) {
+    backward.part(parts.begin(part), parts.begin(part + 1), sums.data() + part * elements,
+                  scratch[static_cast<size_t>(slot)]);
+  });
+  add_up(parts, sums.data(), elements, threads);
+  backward.write(sums.data(), weights);
+}
+
 // The gradient of a layer's result, computed from that of its normalised rows when it is read.
 
 // Computes one row.

@@ -11,10 +11,8 @@
 #include "kernels/allocation.h"
 #include "kernels/nn/linear.h"
 #include "kernels/nn/linear_blocks.h"
-#include "kernels/parallel.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 // Products of blocks in the caches with any number of rows, by the loop for many or for few zeros.
@@ -435,7 +433,7 @@ class Backward {
     kernels_.fence();
   }
 
-  void write(const T* sums, const std::vector<LinearWeight>& weights, Element bias_element) const {
+  void write(const T* sums, const std::vector<LinearWeight>& weights) const {
     for (size_t t = 0; t < wanted_.weights.size(); ++t) {
       write_weight_grad(t, sums, weights[t].element);
       sums += sum_elements(t);
@@ -444,7 +442,8 @@ class Backward {
       before_->write(sums);
       sums += before_->elements();
     }
-    if (wanted_.bias != nullptr) kernels_.write(sums, shape_.outputs, bias_element, wanted_.bias);
+    if (wanted_.bias == nullptr) return;
+    kernels_.write(sums, shape_.outputs, weights.front().element, wanted_.bias);
   }
 
  private:
@@ -567,34 +566,18 @@ class Backward {
 
 }  // namespace
 
-template <class T>
 void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs,
                   const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
                   const LinearWanted& wanted, int64_t threads) {
+  if (shape.compute == Element::kFloat64) {
+    const Backward<double> backward(shape, inputs, weights, gradient, wanted);
+    return sum_parts<double>(backward, shape.rows, weights, threads);
+  }
   if (has_pair_grads(shape.compute)) {
     return linear_grads_pairs(shape, inputs, weights, gradient, wanted, threads);
   }
-  const Backward<T> backward(shape, inputs, weights, gradient, wanted);
-  const Parts parts(shape.rows);
-  const int64_t elements = backward.part_elements();
-  Buffer<T> sums;
-  sums.reserve(parts.count * elements);
-  std::vector<typename Backward<T>::Scratch> scratch(
-      static_cast<size_t>(std::clamp<int64_t>(threads, 1, parts.count)));
-  for (auto& one : scratch) backward.prepare(one);
-  run_tasks(parts.count, threads, [&](int64_t part, int64_t slot) {
-    backward.part(parts.begin(part), parts.begin(part + 1), sums.data() + part * elements,
-                  scratch[static_cast<size_t>(slot)]);
-  });
-  add_up(parts, sums.data(), elements, threads);
-  backward.write(sums.data(), weights, weights.front().element);
+  const Backward<float> backward(shape, inputs, weights, gradient, wanted);
+  sum_parts<float>(backward, shape.rows, weights, threads);
 }
-
-template void linear_grads<float>(const LinearShape&, const std::vector<LinearInput>&,
-                                  const std::vector<LinearWeight>&, const LinearGradient&,
-                                  const LinearWanted&, int64_t);
-template void linear_grads<double>(const LinearShape&, const std::vector<LinearInput>&,
-                                   const std::vector<LinearWeight>&, const LinearGradient&,
-                                   const LinearWanted&, int64_t);
 
 }  // namespace pyg_batchgnn

@@ -7,7 +7,6 @@
 #include "kernels/simd/norm.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 constexpr int64_t kChunkRows = 256;         // rows summed in the narrow type

@@ -12,7 +12,6 @@
 #include "kernels/partition/multilevel/weighted_graph.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 constexpr int64_t kFewGroups = 16;  // up to here comparisons cost less than the branches of a

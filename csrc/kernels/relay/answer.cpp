@@ -15,7 +15,6 @@
 #include "kernels/sample/rules.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 // The questions to an owner, read and checked.

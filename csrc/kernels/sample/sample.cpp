@@ -13,7 +13,6 @@
 #include "kernels/sample/rules.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 // The traversal: hop by hop, relation by relation, from the seeds against the edges.

@@ -642,42 +642,18 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
 // By type #########################################################################################
 
 void forward_block(Element type, const AttentionForward& task, const AttentionBlock& block) {
-  switch (type) {
-    case Element::kFloat32:
-      return forward_targets<float>(task, block);
-    case Element::kFloat16:
-      return forward_targets<Half>(task, block);
-    case Element::kBFloat16:
-      return forward_targets<Bfloat16>(task, block);
-    case Element::kFloat64:
-      return forward_targets<double>(task, block);
-  }
+  with_element(type, [&](auto row) { forward_targets<decltype(row)>(task, block); });
 }
 
 void backward_block(Element type, const AttentionBackward& task, const AttentionBlock& block) {
-  switch (type) {
-    case Element::kFloat32:
-      return backward_targets<float>(task, block);
-    case Element::kFloat16:
-      return backward_targets<Half>(task, block);
-    case Element::kBFloat16:
-      return backward_targets<Bfloat16>(task, block);
-    case Element::kFloat64:
-      return backward_targets<double>(task, block);
-  }
+  with_element(type, [&](auto row) { backward_targets<decltype(row)>(task, block); });
 }
 
 void input_grad_block(const AttentionInputGrad& task, const AttentionSources& block) {
-  switch (task.grad_type) {
-    case Element::kFloat32:
-      return input_grads<float>(task, block);
-    case Element::kBFloat16:
-      return input_grads<Bfloat16>(task, block);
-    case Element::kFloat64:
-      return input_grads<double>(task, block);
-    case Element::kFloat16:  // never written
-      return;
-  }
+  with_element(task.grad_type, [&](auto grad) {
+    // Gradients of float16 are never written.
+    if constexpr (!std::is_same_v<decltype(grad), Half>) input_grads<decltype(grad)>(task, block);
+  });
 }
 
 constexpr AttentionKernels kAttentionKernels{&forward_block, &backward_block, &input_grad_block};

@@ -48,6 +48,26 @@ void select_scaled(const T* x, const uint8_t* pass, Wide<T> scale, int64_t colum
   PYG_BATCHGNN_DISPATCH(select_scaled(x, pass, scale, columns, y))
 }
 
+template <class T>
+void row_mean(const StridedRows<T>& x, T* mean) {
+  PYG_BATCHGNN_DISPATCH(row_mean(x, mean))
+}
+
+template <class T>
+void center_rows(const StridedRows<T>& x, const T* mean, T* out, int64_t stride) {
+  PYG_BATCHGNN_DISPATCH(center_rows(x, mean, out, stride))
+}
+
+template <class T>
+void shifted_sums(const StridedRows<T>& x, const T* shift, const T* center, T* sum, T* square) {
+  PYG_BATCHGNN_DISPATCH(shifted_sums(x, shift, center, sum, square))
+}
+
+template <class T>
+void add_products(const T* from, double by, const double* gap, int64_t count, double* to) {
+  PYG_BATCHGNN_DISPATCH(add_products(from, by, gap, count, to))
+}
+
 // Packs eight bytes of 0 or 1 into the bits of one byte: the product moves byte i to bit 56 + i,
 // without collisions.
 constexpr uint64_t kGatherBits = 0x0102040810204080u;
@@ -78,6 +98,14 @@ void unpack_bits(const uint8_t* bits, int64_t columns, uint8_t* pass) {
   template void relu_passes(const T*, int64_t, uint8_t*);                                                 \
   template void select_scaled(const T*, const uint8_t*, Wide<T>, int64_t, T*);
 
+#define PYG_BATCHGNN_MOMENTS(T)                                                  \
+  template void row_mean(const StridedRows<T>&, T*);                             \
+  template void center_rows(const StridedRows<T>&, const T*, T*, int64_t);       \
+  template void shifted_sums(const StridedRows<T>&, const T*, const T*, T*, T*); \
+  template void add_products(const T*, double, const double*, int64_t, double*);
+
+PYG_BATCHGNN_MOMENTS(float)
+PYG_BATCHGNN_MOMENTS(double)
 PYG_BATCHGNN_INSTANTIATE(float)
 PYG_BATCHGNN_INSTANTIATE(double)
 PYG_BATCHGNN_INSTANTIATE(Bfloat16)

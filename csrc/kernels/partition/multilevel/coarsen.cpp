@@ -6,7 +6,6 @@
 #include "kernels/partition/multilevel/weighted_graph.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 constexpr int32_t kNone = -1;

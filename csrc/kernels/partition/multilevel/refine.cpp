@@ -5,7 +5,6 @@
 #include "kernels/partition/multilevel/node_heap.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 constexpr int32_t kNone = -1;

@@ -10,7 +10,6 @@
 #include "kernels/partition/multilevel/weighted_graph.h"
 
 namespace pyg_batchgnn {
-
 namespace {
 
 constexpr int64_t kTries = 16;
