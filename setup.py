@@ -33,7 +33,7 @@ def _extension() -> CppExtension:
         define_macros=[("TORCH_TARGET_VERSION", "0x020b000000000000")],
         # -g1: stacks and profiles show lines. Python's own -g takes a quarter longer to compile.
         extra_compile_args=["-std=c++20", "-O3", "-g1", "-fvisibility=hidden", *WARNINGS, *STRICT, *NATIVE],
-        extra_link_args=["-Wl,--as-needed"],
+        extra_link_args=["-Wl,--as-needed", "-Wl,--compress-debug-sections=zlib"],
     )
     system = [flag for folder in extension.include_dirs for flag in ("-isystem", folder)]
     extension.extra_compile_args += system

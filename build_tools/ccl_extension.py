@@ -11,17 +11,10 @@ from torch.utils.cpp_extension import CppExtension
 
 SOURCES = [
     "csrc/ccl/backend.cpp",
-    "csrc/ccl/dtypes.cpp",
+    "csrc/ccl/collectives.cpp",
     "csrc/ccl/engine.cpp",
-    "csrc/ccl/exchanges.cpp",
-    "csrc/ccl/exit.cpp",
-    "csrc/ccl/gathers.cpp",
     "csrc/ccl/group.cpp",
     "csrc/ccl/module.cpp",
-    "csrc/ccl/point_to_point.cpp",
-    "csrc/ccl/reductions.cpp",
-    "csrc/ccl/store_kvs.cpp",
-    "csrc/ccl/task.cpp",
     "csrc/ccl/work.cpp",
 ]
 _HEADER = Path("oneapi/ccl.hpp")

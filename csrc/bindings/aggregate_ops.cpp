@@ -1,30 +1,14 @@
 #include <string>
 
-#include "bindings/elements.h"
 #include "bindings/operators.h"
+#include "bindings/tensors.h"
+#include "kernels/csc.h"
 #include "kernels/nn/aggregate.h"
-#include "kernels/nn/degrees.h"
-#include "kernels/nn/edge_dots.h"
-#include "kernels/nn/max.h"
-#include "kernels/nn/transpose.h"
 
 namespace pyg_batchgnn {
 namespace {
 
-using Optional = std::optional<Tensor>;
-
-Matrix matrix(const Tensor& tensor) {
-  return {tensor.const_data_ptr(), element_of(tensor.scalar_type()), tensor.stride(0)};
-}
-
-Integers integers(const Tensor& tensor) { return {tensor.const_data_ptr(), is_wide(tensor)}; }
-Integers integers(const Optional& tensor) { return tensor.has_value() ? integers(*tensor) : Integers{}; }
-
-const void* pointer(const Optional& tensor) {
-  return tensor.has_value() ? tensor->const_data_ptr() : nullptr;
-}
-
-MaxJob max_job(const Tensor& x, const Tensor& indptr, const Tensor& indices, const Optional& row) {
+MaxJob max_job(const Tensor& x, const Tensor& indptr, const Tensor& indices, const OptionalTensor& row) {
   return {data<int64_t>(indptr), integers(indices), indptr.numel() - 1, x.size(1), matrix(x), integers(row)};
 }
 
@@ -36,9 +20,10 @@ ScalarType scale_type(ScalarType dtype) {
 
 namespace operators {
 
-Tensor aggregate(const Tensor& x, const Tensor& indptr, const Tensor& indices, const Optional& row,
-                 const Optional& edge_weight, const Optional& edge, const Optional& source_scale,
-                 const Optional& target_scale, const Optional& self_input, const Optional& self_scale,
+Tensor aggregate(const Tensor& x, const Tensor& indptr, const Tensor& indices, const OptionalTensor& row,
+                 const OptionalTensor& edge_weight, const OptionalTensor& edge,
+                 const OptionalTensor& source_scale, const OptionalTensor& target_scale,
+                 const OptionalTensor& self_input, const OptionalTensor& self_scale,
                  std::vector<Tensor> /*by source, for the gradient*/, int64_t num_targets, std::string reduce,
                  ScalarType out_dtype, int64_t threads) {
   Tensor out = new_tensor({num_targets, x.size(1)}, out_dtype);
@@ -91,33 +76,31 @@ Tensor aggregate_normed(const Tensor& x, const Tensor& columns, const Tensor& in
   return out;
 }
 
-std::tuple<Tensor, Tensor> aggregate_normed_grads(const Tensor& grad, const Tensor& source_ptr,
-                                                  const Tensor& targets, const Tensor& self_scale,
-                                                  const Tensor& x, const Tensor& columns, int64_t threads) {
+TwoTensors aggregate_normed_grads(const Tensor& grad, const Tensor& source_ptr, const Tensor& targets,
+                                  const Tensor& self_scale, const Tensor& x, const Tensor& columns,
+                                  int64_t threads) {
   Tensor out = new_tensor({x.size(0), x.size(1)}, ScalarType::Float);
   Tensor sums = new_tensor({2, x.size(1)}, ScalarType::Double);
-  pyg_batchgnn::aggregate(
-      {.indptr = data<int64_t>(source_ptr),
-       .indices = integers(targets),
-       .targets = x.size(0),
-       .columns = x.size(1),
-       .x = matrix(grad),
-       .self = matrix(grad),
-       .self_rows = std::min(x.size(0), grad.size(0)),
-       .self_scale = self_scale.const_data_ptr(),
-       .self_scale_each = self_scale.numel() != 1,
-       .gradient = {data<float>(x), data<float>(columns), static_cast<double*>(sums.mutable_data_ptr())},
-       .out = out.mutable_data_ptr(),
-       .out_element = Element::kFloat32},
-      threads);
+  pyg_batchgnn::aggregate({.indptr = data<int64_t>(source_ptr),
+                           .indices = integers(targets),
+                           .targets = x.size(0),
+                           .columns = x.size(1),
+                           .x = matrix(grad),
+                           .self = matrix(grad),
+                           .self_rows = std::min(x.size(0), grad.size(0)),
+                           .self_scale = self_scale.const_data_ptr(),
+                           .self_scale_each = self_scale.numel() != 1,
+                           .gradient = {data<float>(x), data<float>(columns), mutable_data<double>(sums)},
+                           .out = out.mutable_data_ptr(),
+                           .out_element = Element::kFloat32},
+                          threads);
   return {out, sums};
 }
 
-std::tuple<Tensor, Tensor> aggregate_weight_grads(const Tensor& grad, const Tensor& x, const Tensor& indptr,
-                                                  const Tensor& indices, const Optional& row,
-                                                  const Optional& source_scale, const Optional& target_scale,
-                                                  bool mean, bool need_edge, int64_t self_size,
-                                                  int64_t threads) {
+TwoTensors aggregate_weight_grads(const Tensor& grad, const Tensor& x, const Tensor& indptr,
+                                  const Tensor& indices, const OptionalTensor& row,
+                                  const OptionalTensor& source_scale, const OptionalTensor& target_scale,
+                                  bool mean, bool need_edge, int64_t self_size, int64_t threads) {
   const EdgeDots job{.indptr = data<int64_t>(indptr),
                      .indices = integers(indices),
                      .targets = indptr.numel() - 1,
@@ -148,8 +131,8 @@ Tensor aggregate_max_grads(const Tensor& grad, const Tensor& out, const Tensor& 
   return result;
 }
 
-std::tuple<Tensor, Tensor, Tensor> transpose(const Tensor& indptr, const Tensor& indices, int64_t num_targets,
-                                             int64_t num_sources, int64_t threads) {
+ThreeTensors transpose(const Tensor& indptr, const Tensor& indices, int64_t num_targets, int64_t num_sources,
+                       int64_t threads) {
   const int64_t edges = indices.numel();
   Buffer<int64_t> ptr;
   Buffer<int32_t> targets;
@@ -169,10 +152,10 @@ Tensor degree_scale(const Tensor& indptr, int64_t num_nodes, int64_t loops, bool
   const int64_t targets = indptr.numel() - 1;
   if (dtype == ScalarType::Double) {
     pyg_batchgnn::degree_scale(data<int64_t>(indptr), targets, num_nodes, loops, root,
-                               static_cast<double*>(scale.mutable_data_ptr()));
+                               mutable_data<double>(scale));
   } else {
     pyg_batchgnn::degree_scale(data<int64_t>(indptr), targets, num_nodes, loops, root,
-                               static_cast<float*>(scale.mutable_data_ptr()));
+                               mutable_data<float>(scale));
   }
   return scale;
 }
@@ -181,7 +164,7 @@ int64_t count_self_loops(const Tensor& indptr, const Tensor& indices) {
   return count_loops(data<int64_t>(indptr), integers(indices), indptr.numel() - 1);
 }
 
-std::tuple<Tensor, Tensor, Tensor> drop_self_loops(const Tensor& indptr, const Tensor& indices) {
+ThreeTensors drop_self_loops(const Tensor& indptr, const Tensor& indices) {
   const int64_t nodes = indptr.numel() - 1;
   const int64_t edges = indices.numel() - count_self_loops(indptr, indices);
   Buffer<int64_t> new_indptr, kept;
@@ -193,4 +176,34 @@ std::tuple<Tensor, Tensor, Tensor> drop_self_loops(const Tensor& indptr, const T
 }
 
 }  // namespace operators
+constexpr Operator kOperators[] = {
+    OPERATOR(aggregate,
+             "(Tensor x, Tensor indptr, Tensor indices, Tensor? row, Tensor? edge_weight, Tensor? edge, "
+             "Tensor? source_scale, Tensor? target_scale, Tensor? self_input, Tensor? self_scale, Tensor[] "
+             "by_source, int num_targets, str reduce, ScalarType out_dtype, int threads) -> Tensor"),
+    OPERATOR(aggregate_normed,
+             "(Tensor x, Tensor columns, Tensor indptr, Tensor indices, Tensor self_scale, int num_targets, "
+             "ScalarType out_dtype, int threads) -> Tensor"),
+    OPERATOR(aggregate_normed_grads,
+             "(Tensor grad, Tensor source_ptr, Tensor targets, Tensor self_scale, Tensor x, Tensor columns, "
+             "int threads) -> (Tensor values, Tensor sums)"),
+    OPERATOR(
+        aggregate_weight_grads,
+        "(Tensor grad, Tensor x, Tensor indptr, Tensor indices, Tensor? row, Tensor? source_scale, Tensor? "
+        "target_scale, bool mean, bool need_edge, int self_size, int threads) -> (Tensor edge, Tensor self)"),
+    OPERATOR(aggregate_max_grads,
+             "(Tensor grad, Tensor out, Tensor x, Tensor indptr, Tensor indices, Tensor source_ptr, Tensor "
+             "targets, int threads) -> Tensor"),
+    OPERATOR(transpose,
+             "(Tensor indptr, Tensor indices, int num_targets, int num_sources, int threads) -> (Tensor ptr, "
+             "Tensor targets, Tensor edge)"),
+    OPERATOR(degree_scale,
+             "(Tensor indptr, int num_nodes, int loops, bool root, ScalarType dtype) -> Tensor"),
+    OPERATOR(count_self_loops, "(Tensor indptr, Tensor indices) -> int"),
+    OPERATOR(drop_self_loops,
+             "(Tensor indptr, Tensor indices) -> (Tensor indptr, Tensor indices, Tensor kept)"),
+};
+
+PYG_BATCHGNN_REGISTER(kOperators)
+
 }  // namespace pyg_batchgnn

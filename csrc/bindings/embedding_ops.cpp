@@ -1,10 +1,8 @@
 #include <vector>
 
-#include "bindings/floats.h"
 #include "bindings/operators.h"
-#include "kernels/embedding/initial.h"
-#include "kernels/embedding/read.h"
-#include "kernels/embedding/update.h"
+#include "bindings/tensors.h"
+#include "kernels/embedding.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -42,15 +40,14 @@ void gather_either(const Tensor& near, const Tensor& far, const Tensor& source, 
 }
 
 void update_rows_(const Tensor& weight, const Tensor& first, const Tensor& second,
-                  const std::optional<Tensor>& frozen, const Tensor& row, const Tensor& ptr,
-                  const Tensor& source, const Tensor& near, const std::vector<Tensor>& far,
-                  const Tensor& far_ptr, const Tensor& share, int64_t rank, int64_t rule,
-                  const Tensor& numbers, int64_t threads) {
+                  const OptionalTensor& frozen, const Tensor& row, const Tensor& ptr, const Tensor& source,
+                  const Tensor& near, const std::vector<Tensor>& far, const Tensor& far_ptr,
+                  const Tensor& share, int64_t rank, int64_t rule, const Tensor& numbers, int64_t threads) {
   const RowChanges changes{data<int64_t>(row), data<int64_t>(ptr), data<int64_t>(source), row.numel()};
   with_row_element(weight, [&](auto type) {
     using T = decltype(type);
     const RowTable<T> table{mutable_data<T>(weight), mutable_data<T>(first), mutable_data<T>(second),
-                            frozen ? data<uint8_t>(*frozen) : nullptr, weight.size(1)};
+                            data_or_null<uint8_t>(frozen), weight.size(1)};
     std::vector<const T*> rows;
     for (const Tensor& one : far) rows.push_back(data<T>(one));
     const RowGradients<T> gradients{data<T>(near),       rows.data(), data<int64_t>(far_ptr),
@@ -60,4 +57,15 @@ void update_rows_(const Tensor& weight, const Tensor& first, const Tensor& secon
 }
 
 }  // namespace operators
+constexpr Operator kOperators[] = {
+    OPERATOR(fill_uniform_, "(Tensor(a!) rows, Tensor node, int key, float bound, int threads) -> ()"),
+    OPERATOR(gather_either, "(Tensor near, Tensor far, Tensor source, Tensor(a!) out, int threads) -> ()"),
+    OPERATOR(update_rows_,
+             "(Tensor(a!) weight, Tensor(b!) first, Tensor(c!) second, Tensor? frozen, Tensor row, Tensor "
+             "ptr, Tensor source, Tensor near, Tensor[] far, Tensor far_ptr, Tensor share, int rank, int "
+             "rule, Tensor numbers, int threads) -> ()"),
+};
+
+PYG_BATCHGNN_REGISTER(kOperators)
+
 }  // namespace pyg_batchgnn

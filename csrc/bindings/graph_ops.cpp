@@ -13,8 +13,7 @@ namespace {
 ObjectPool<NodeSet>& node_sets() { return process_pool<NodeSet>(); }
 
 template <class In, class Index, class EdgeId>
-std::tuple<Tensor, Tensor, Tensor> build(const In* sources, const In* destinations, int64_t edges,
-                                         int64_t nodes) {
+ThreeTensors build(const In* sources, const In* destinations, int64_t edges, int64_t nodes) {
   Buffer<int64_t> indptr;
   Buffer<Index> indices;
   Buffer<EdgeId> edge_ids;
@@ -27,7 +26,7 @@ std::tuple<Tensor, Tensor, Tensor> build(const In* sources, const In* destinatio
 }
 
 template <class In, class Index>
-std::tuple<Tensor, Tensor, Tensor> build_for_edges(const Tensor& edge_index, int64_t nodes) {
+ThreeTensors build_for_edges(const Tensor& edge_index, int64_t nodes) {
   const int64_t edges = edge_index.size(1);
   const In* sources = data<In>(edge_index);
   const In* destinations = sources + edge_index.stride(0);
@@ -50,7 +49,7 @@ void collect(NodeSet& set, const std::vector<Tensor>& nodes, int64_t num_nodes) 
 
 namespace operators {
 
-std::tuple<Tensor, Tensor, Tensor> build_csc(const Tensor& edge_index, int64_t num_nodes) {
+ThreeTensors build_csc(const Tensor& edge_index, int64_t num_nodes) {
   return with_integer(edge_index, [&](auto in) {
     using In = decltype(in);
     return fits_int32(num_nodes) ? build_for_edges<In, int32_t>(edge_index, num_nodes)
@@ -72,9 +71,23 @@ bool is_ascending(const Tensor& values) {
 
 Tensor sum_lists(const Tensor& indptr, const Tensor& values) {
   const int64_t count = values.numel();
-  auto* sums = static_cast<double*>(allocate_block(static_cast<size_t>(count) * sizeof(double) + 1));
-  pyg_batchgnn::sum_lists(data<int64_t>(indptr), indptr.numel() - 1, data<double>(values), sums);
-  return adopt_block(sums, {count}, ScalarType::Double);
+  Buffer<double> sums;
+  pyg_batchgnn::sum_lists(data<int64_t>(indptr), indptr.numel() - 1, data<double>(values),
+                          sums.reserve(count + 1));
+  return adopt(std::move(sums), {count});
+}
+
+void put_rows(const Tensor& table, const OptionalTensor& index, const Tensor& out, int64_t threads) {
+  const auto item = static_cast<int64_t>(table.element_size());
+  const int64_t row_bytes = bytes_of_row(table), stride = table.stride(0) * item;
+  const auto* from = data<char>(table);
+  const RowsOut to{mutable_data<char>(out), out.stride(0) * item};
+  if (!index) return copy_rows(from, row_bytes, stride, out.size(0), to, threads);
+  with_integer(*index, [&](auto type) {
+    pyg_batchgnn::gather_rows(from, row_bytes, stride, data<decltype(type)>(*index), index->numel(), to,
+                              threads);
+    return 0;
+  });
 }
 
 Tensor gather_rows(const Tensor& table, const Tensor& index, int64_t threads) {
@@ -85,19 +98,6 @@ Tensor gather_rows(const Tensor& table, const Tensor& index, int64_t threads) {
                            table.scalar_type());
   put_rows(table, index, out, threads);
   return out;
-}
-
-void put_rows(const Tensor& table, const std::optional<Tensor>& index, const Tensor& out, int64_t threads) {
-  const auto item = static_cast<int64_t>(table.element_size());
-  const int64_t row_bytes = bytes_of_row(table), stride = table.stride(0) * item;
-  const auto* from = static_cast<const char*>(table.const_data_ptr());
-  const RowsOut to{static_cast<char*>(out.mutable_data_ptr()), out.stride(0) * item};
-  if (!index) return copy_rows(from, row_bytes, stride, out.size(0), to, threads);
-  with_integer(*index, [&](auto type) {
-    pyg_batchgnn::gather_rows(from, row_bytes, stride, data<decltype(type)>(*index), index->numel(), to,
-                              threads);
-    return 0;
-  });
 }
 
 std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) {
@@ -125,6 +125,18 @@ int64_t count_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) 
 
 }  // namespace operators
 
-void drop_graph_scratch() { node_sets().clear(); }
+constexpr Operator kOperators[] = {
+    OPERATOR(build_csc,
+             "(Tensor edge_index, int num_nodes) -> (Tensor indptr, Tensor indices, Tensor edge_ids)"),
+    OPERATOR(extent, "(Tensor values, int threads) -> (int low, int high)"),
+    OPERATOR(is_ascending, "(Tensor values) -> bool"),
+    OPERATOR(sum_lists, "(Tensor indptr, Tensor values) -> Tensor"),
+    OPERATOR(gather_rows, "(Tensor table, Tensor index, int threads) -> Tensor"),
+    OPERATOR(put_rows, "(Tensor table, Tensor? index, Tensor(a!) out, int threads) -> ()"),
+    OPERATOR(unique_nodes, "(Tensor[] nodes, int num_nodes) -> (Tensor unique, Tensor[] rows)"),
+    OPERATOR(count_unique_nodes, "(Tensor[] nodes, int num_nodes) -> int"),
+};
+
+PYG_BATCHGNN_REGISTER(kOperators)
 
 }  // namespace pyg_batchgnn

@@ -1,22 +1,15 @@
 #include "bindings/operators.h"
-#include "kernels/history/cache.h"
-#include "kernels/history/layer.h"
-#include "kernels/history/push.h"
+#include "kernels/history.h"
 
 namespace pyg_batchgnn {
 namespace {
 
-template <class T>
-T* writable(const Tensor& tensor) {
-  return static_cast<T*>(tensor.mutable_data_ptr());
-}
-
 CacheLines cache_of(const Tensor& slot, const Tensor& named, const Tensor& links, const Tensor& ends) {
   const int64_t lines = links.size(1);
-  auto* link = writable<int32_t>(links);
-  auto* node = writable<int64_t>(named);
-  return {writable<int32_t>(slot), slot.numel(), node, node + lines, link, link + lines,
-          writable<int64_t>(ends), lines};
+  auto* link = mutable_data<int32_t>(links);
+  auto* node = mutable_data<int64_t>(named);
+  return {mutable_data<int32_t>(slot), slot.numel(), node, node + lines, link, link + lines,
+          mutable_data<int64_t>(ends), lines};
 }
 
 }  // namespace
@@ -48,13 +41,12 @@ Tensor history_lines(const Tensor& slot, const Tensor& named, const Tensor& link
 
 void history_put_(const Tensor& table, const Tensor& line, const Tensor& rows, int64_t threads) {
   const int64_t row_bytes = rows.size(1) * static_cast<int64_t>(rows.element_size());
-  put_lines(static_cast<const char*>(rows.const_data_ptr()), row_bytes, data<int32_t>(line), line.numel(),
-            writable<char>(table), threads);
+  put_lines(data<char>(rows), row_bytes, data<int32_t>(line), line.numel(), mutable_data<char>(table),
+            threads);
 }
 
-std::tuple<Tensor, Tensor, Tensor> history_layer(const Tensor& indptr, const Tensor& source,
-                                                 const Tensor& cached, int64_t targets, int64_t own_nodes,
-                                                 int64_t own_rows, int64_t threads) {
+ThreeTensors history_layer(const Tensor& indptr, const Tensor& source, const Tensor& cached, int64_t targets,
+                           int64_t own_nodes, int64_t own_rows, int64_t threads) {
   const HaloLayer layer{data<int64_t>(indptr), data<int32_t>(source), targets, own_nodes, own_rows,
                         data<int32_t>(cached), cached.numel()};
   Buffer<int64_t> begins, place;
@@ -81,4 +73,23 @@ std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>> history_choose(
 }
 
 }  // namespace operators
+constexpr Operator kOperators[] = {
+    OPERATOR(history_search,
+             "(Tensor slot, Tensor named, Tensor links, Tensor ends, Tensor node, int since, int threads) -> "
+             "Tensor"),
+    OPERATOR(history_store_,
+             "(Tensor(a!) slot, Tensor(b!) named, Tensor(c!) links, Tensor(d!) ends, Tensor node, Tensor "
+             "step) -> Tensor"),
+    OPERATOR(history_lines, "(Tensor slot, Tensor named, Tensor links, Tensor ends) -> Tensor"),
+    OPERATOR(history_put_, "(Tensor(a!) table, Tensor line, Tensor rows, int threads) -> ()"),
+    OPERATOR(history_layer,
+             "(Tensor indptr, Tensor source, Tensor cached, int targets, int own_nodes, int own_rows, int "
+             "threads) -> (Tensor indptr, Tensor source, Tensor place)"),
+    OPERATOR(history_choose,
+             "(Tensor ptr, Tensor peer, Tensor degree, Tensor row, Tensor name, int peers, int most, int "
+             "key, int threads) -> (Tensor place, int[] counts, int[] candidates)"),
+};
+
+PYG_BATCHGNN_REGISTER(kOperators)
+
 }  // namespace pyg_batchgnn

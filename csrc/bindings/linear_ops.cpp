@@ -1,16 +1,15 @@
 #include <algorithm>
 #include <cstring>
 
-#include "bindings/columns.h"
-#include "bindings/elements.h"
 #include "bindings/operators.h"
+#include "bindings/tensors.h"
 #include "kernels/nn/linear.h"
 
 namespace pyg_batchgnn {
 namespace {
 
 std::vector<LinearInput> inputs_of(const std::vector<Tensor>& tensors,
-                                   const std::vector<std::optional<Tensor>>& rows) {
+                                   const std::vector<OptionalTensor>& rows) {
   std::vector<LinearInput> inputs;
   for (size_t t = 0; t < tensors.size(); ++t) {
     const bool placed = rows[t].has_value();
@@ -33,12 +32,10 @@ std::vector<LinearWeight> weights_of(const std::vector<Tensor>& tensors) {
 
 namespace operators {
 
-std::tuple<Tensor, Tensor> linear(const std::vector<Tensor>& inputs,
-                                  const std::vector<std::optional<Tensor>>& rows,
-                                  const std::vector<Tensor>& weights, const std::optional<Tensor>& bias,
-                                  int64_t num_rows, int64_t groups, ScalarType out_dtype, bool relu,
-                                  double drop, int64_t key, const std::optional<Tensor>& node,
-                                  bool /* of the gradients */, int64_t threads) {
+TwoTensors linear(const std::vector<Tensor>& inputs, const std::vector<OptionalTensor>& rows,
+                  const std::vector<Tensor>& weights, const OptionalTensor& bias, int64_t num_rows,
+                  int64_t groups, ScalarType out_dtype, bool relu, double drop, int64_t key,
+                  const OptionalTensor& node, bool /* of the gradients */, int64_t threads) {
   const LinearShape shape{num_rows, weights[0].size(0), groups, element_of(out_dtype)};
   const bool masked = relu || drop > 0;
   Tensor y = new_tensor({num_rows, shape.outputs}, out_dtype);
@@ -46,41 +43,27 @@ std::tuple<Tensor, Tensor> linear(const std::vector<Tensor>& inputs,
   auto* const bits = static_cast<uint8_t*>(
       allocate_block(std::max<size_t>(1, static_cast<size_t>(mask_sizes[0] * mask_sizes[1]))));
   Tensor mask = adopt_block(bits, mask_sizes, ScalarType::Byte);
-  const LinearUpdate update{bias ? bias->const_data_ptr() : nullptr,
+  const LinearUpdate update{pointer(bias),
                             bias ? element_of(bias->scalar_type()) : Element::kFloat32,
                             relu,
                             drop,
                             static_cast<uint64_t>(key),
-                            node ? data<int64_t>(*node) : nullptr};
+                            data_or_null<int64_t>(node)};
   const LinearOutput output{y.mutable_data_ptr(), masked ? bits : nullptr};
-  if (shape.compute == Element::kFloat64) {
-    pyg_batchgnn::linear<double>(shape, inputs_of(inputs, rows), weights_of(weights), update, output,
-                                 threads);
-  } else {
-    pyg_batchgnn::linear<float>(shape, inputs_of(inputs, rows), weights_of(weights), update, output, threads);
-  }
+  pyg_batchgnn::linear(shape, inputs_of(inputs, rows), weights_of(weights), update, output, threads);
   return {std::move(y), std::move(mask)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> linear_moments(const Tensor& x, const Tensor& weight,
-                                                  const std::optional<Tensor>& bias, ScalarType out_dtype,
-                                                  int64_t threads) {
+ThreeTensors linear_moments(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+                            ScalarType out_dtype, int64_t threads) {
   const LinearShape shape{x.size(0), weight.size(0), 1, element_of(out_dtype)};
   Tensor y = new_tensor({shape.rows, shape.outputs}, out_dtype);
   Column mean(shape.outputs), variance(shape.outputs);
-  const LinearUpdate update{bias ? bias->const_data_ptr() : nullptr,
-                            bias ? element_of(bias->scalar_type()) : Element::kFloat32,
-                            false,
-                            0.0,
-                            0,
-                            nullptr};
+  const LinearUpdate update{
+      pointer(bias), bias ? element_of(bias->scalar_type()) : Element::kFloat32, false, 0.0, 0, nullptr};
   const LinearOutput output{y.mutable_data_ptr(), nullptr, {mean.data(), variance.data()}};
   const std::vector<LinearInput> inputs = inputs_of({x}, {std::nullopt});
-  if (shape.compute == Element::kFloat64) {
-    pyg_batchgnn::linear<double>(shape, inputs, weights_of({weight}), update, output, threads);
-  } else {
-    pyg_batchgnn::linear<float>(shape, inputs, weights_of({weight}), update, output, threads);
-  }
+  pyg_batchgnn::linear(shape, inputs, weights_of({weight}), update, output, threads);
   const double rows = static_cast<double>(std::max<int64_t>(1, shape.rows));
   for (int64_t o = 0; o < shape.outputs; ++o) variance.data()[o] /= rows;
   return {std::move(y), std::move(mean).tensor(), std::move(variance).tensor()};
@@ -110,11 +93,7 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> gradients_of(
   }
   Tensor bias_grad = new_tensor({need_bias ? shape.outputs : 0}, weights[0].scalar_type());
   if (need_bias) wanted.bias = bias_grad.mutable_data_ptr();
-  if (shape.compute == Element::kFloat64) {
-    pyg_batchgnn::linear_grads<double>(shape, from, weights_of(weights), gradient, wanted, threads);
-  } else {
-    pyg_batchgnn::linear_grads<float>(shape, from, weights_of(weights), gradient, wanted, threads);
-  }
+  pyg_batchgnn::linear_grads(shape, from, weights_of(weights), gradient, wanted, threads);
   return {std::move(input_grads), std::move(weight_grads), std::move(bias_grad)};
 }
 
@@ -122,9 +101,9 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> gradients_of(
 
 std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_grads(
     const Tensor& grad, const Tensor& mask, double scale, const std::vector<Tensor>& inputs,
-    const std::vector<std::optional<Tensor>>& rows, const std::vector<Tensor>& weights,
-    const std::optional<Tensor>& center, int64_t groups, bool after_relu, std::vector<bool> need_input,
-    bool need_weight, bool need_bias, int64_t threads) {
+    const std::vector<OptionalTensor>& rows, const std::vector<Tensor>& weights, const OptionalTensor& center,
+    int64_t groups, bool after_relu, std::vector<bool> need_input, bool need_weight, bool need_bias,
+    int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), groups, element_of(grad.scalar_type())};
   std::vector<LinearInput> from = inputs_of(inputs, rows);
   if (center) from.front().center = data<double>(*center);
@@ -134,10 +113,9 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_grads(
   return gradients_of(shape, gradient, from, inputs, weights, need_input, need_weight, need_bias, threads);
 }
 
-std::tuple<Tensor, Tensor> linear_grads_normed(const Tensor& grad, const Tensor& normed,
-                                               const Tensor& columns, bool relu, const Tensor& input,
-                                               const Tensor& weight, bool after_relu, bool need_input,
-                                               int64_t threads) {
+TwoTensors linear_grads_normed(const Tensor& grad, const Tensor& normed, const Tensor& columns, bool relu,
+                               const Tensor& input, const Tensor& weight, bool after_relu, bool need_input,
+                               int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), 1, element_of(grad.scalar_type())};
   std::vector<LinearInput> from = inputs_of({input}, {std::nullopt});
   from.front().after_relu = after_relu;
@@ -148,10 +126,9 @@ std::tuple<Tensor, Tensor> linear_grads_normed(const Tensor& grad, const Tensor&
   return {std::move(d_input.front()), std::move(d_weight.front())};
 }
 
-std::tuple<Tensor, Tensor, Tensor> linear_grads_before(const Tensor& grad, const Tensor& normed,
-                                                       const Tensor& columns, bool relu, const Tensor& hidden,
-                                                       const Tensor& weight, const Tensor& x,
-                                                       const Tensor& center, int64_t threads) {
+ThreeTensors linear_grads_before(const Tensor& grad, const Tensor& normed, const Tensor& columns, bool relu,
+                                 const Tensor& hidden, const Tensor& weight, const Tensor& x,
+                                 const Tensor& center, int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), 1, element_of(grad.scalar_type())};
   std::vector<LinearInput> from = inputs_of({hidden, x}, {std::nullopt, std::nullopt});
   from.front().after_relu = true;
@@ -166,13 +143,31 @@ std::tuple<Tensor, Tensor, Tensor> linear_grads_before(const Tensor& grad, const
   const LinearWanted wanted{{nullptr}, {d_weight.mutable_data_ptr()}, nullptr, &before};
   const NormedRows norm{normed.const_data_ptr(), columns.const_data_ptr(), relu};
   const LinearGradient gradient{grad.const_data_ptr(), shape.compute, nullptr, 1.0, &norm};
-  if (shape.compute == Element::kFloat64) {
-    pyg_batchgnn::linear_grads<double>(shape, from, weights_of({weight}), gradient, wanted, threads);
-  } else {
-    pyg_batchgnn::linear_grads<float>(shape, from, weights_of({weight}), gradient, wanted, threads);
-  }
+  pyg_batchgnn::linear_grads(shape, from, weights_of({weight}), gradient, wanted, threads);
   return {std::move(d_weight), std::move(d_first), std::move(d_shift)};
 }
 
 }  // namespace operators
+constexpr Operator kOperators[] = {
+    OPERATOR(linear,
+             "(Tensor[] inputs, Tensor?[] rows, Tensor[] weights, Tensor? bias, int num_rows, int groups, "
+             "ScalarType out_dtype, bool relu, float drop, int key, Tensor? node, bool after_relu, int "
+             "threads) -> (Tensor y, Tensor mask)"),
+    OPERATOR(linear_moments,
+             "(Tensor x, Tensor weight, Tensor? bias, ScalarType out_dtype, int threads) -> (Tensor y, "
+             "Tensor mean, Tensor variance)"),
+    OPERATOR(linear_grads,
+             "(Tensor grad, Tensor mask, float scale, Tensor[] inputs, Tensor?[] rows, Tensor[] weights, "
+             "Tensor? center, int groups, bool after_relu, bool[] need_input, bool need_weight, bool "
+             "need_bias, int threads) -> (Tensor[] inputs, Tensor[] weights, Tensor bias)"),
+    OPERATOR(linear_grads_normed,
+             "(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor input, Tensor weight, bool "
+             "after_relu, bool need_input, int threads) -> (Tensor input, Tensor weight)"),
+    OPERATOR(linear_grads_before,
+             "(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor hidden, Tensor weight, Tensor "
+             "x, Tensor center, int threads) -> (Tensor weight, Tensor folded, Tensor shift)"),
+};
+
+PYG_BATCHGNN_REGISTER(kOperators)
+
 }  // namespace pyg_batchgnn

@@ -1,8 +1,9 @@
+#include <algorithm>
 #include <cmath>
 
-#include "bindings/columns.h"
 #include "bindings/operators.h"
-#include "kernels/nn/activation.h"
+#include "bindings/tensors.h"
+#include "kernels/nn/folded_norm.h"
 #include "kernels/nn/norm.h"
 
 namespace pyg_batchgnn {
@@ -21,6 +22,21 @@ Column inverse_deviation(const Column& variance, int64_t columns, double eps) {
   return inverse;
 }
 
+// The numbers of a normalisation, and what kernels read of them.
+struct NormColumns {
+  Column mean, inverse;
+  std::optional<Column> scale, shift;
+
+  NormColumns(Column means, const Column& variance, const OptionalTensor& weight, const OptionalTensor& bias,
+              int64_t columns, double eps)
+      : mean(std::move(means)),
+        inverse(inverse_deviation(variance, columns, eps)),
+        scale(copy_of(weight)),
+        shift(copy_of(bias)) {}
+
+  Normalisation get() const { return {mean.data(), inverse.data(), pointer(scale), pointer(shift)}; }
+};
+
 // Returns the mean and the biased variance of the columns of x.
 std::tuple<Column, Column> own_statistics(const Tensor& x, int64_t threads) {
   const int64_t columns = x.size(1);
@@ -33,103 +49,121 @@ std::tuple<Column, Column> own_statistics(const Tensor& x, int64_t threads) {
   return {std::move(mean), std::move(variance)};
 }
 
+FoldedNorm norm_of(const Tensor& weight, const Column& values, const std::optional<Column>& scale,
+                   double eps) {
+  return {weight.size(0), weight.size(1), values.data(), pointer(scale), eps};
+}
+
+// Returns the rows of the weight times `factor`, in the dtype of `like`, rounded to `compute`.
+Tensor scaled_rows(const FoldedNorm& norm, const double* factor, const Tensor& like, ScalarType compute) {
+  Tensor out = new_tensor_like(like);
+  with_float(like, [&](auto type) {
+    using T = decltype(type);
+    for (int64_t o = 0; o < norm.outputs; ++o) {
+      for (int64_t k = o * norm.columns; k < (o + 1) * norm.columns; ++k) {
+        double value = norm.weight[k] * factor[o];
+        if (compute == ScalarType::BFloat16) value = widen(narrow<Bfloat16>(static_cast<float>(value)));
+        mutable_data<T>(out)[k] = narrow<T>(static_cast<Wide<T>>(value));
+      }
+    }
+  });
+  return out;
+}
+
+// Returns shift - folded * mean. The constant removes the contribution of the mean to the product
+// with the rounded weight.
+Tensor constant_of(const Tensor& folded, const std::optional<Column>& shift, const double* mean) {
+  const int64_t outputs = folded.size(0), columns = folded.size(1);
+  const Column rounded = copy_of(folded);
+  Tensor out = new_tensor({outputs}, folded.scalar_type());
+  with_float(folded, [&](auto type) {
+    using T = decltype(type);
+    for (int64_t o = 0; o < outputs; ++o) {
+      double value = shift ? shift->data()[o] : 0.0;
+      for (int64_t k = 0; k < columns; ++k) value -= rounded.data()[o * columns + k] * mean[k];
+      mutable_data<T>(out)[o] = narrow<T>(static_cast<Wide<T>>(value));
+    }
+  });
+  return out;
+}
+
 }  // namespace
 
 namespace operators {
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& x, const std::optional<Tensor>& weight,
-                                              const std::optional<Tensor>& bias,
-                                              const std::optional<Tensor>& mean,
-                                              const std::optional<Tensor>& variance, double eps, bool relu,
-                                              int64_t threads) {
+ThreeTensors batch_norm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                        const OptionalTensor& mean, const OptionalTensor& variance, double eps, bool relu,
+                        int64_t threads) {
   auto [means, variances] =
       mean.has_value() ? std::tuple(copy_of(*mean), copy_of(*variance)) : own_statistics(x, threads);
-  const Column inverse = inverse_deviation(variances, x.size(1), eps);
-  const auto scale = copy_of(weight), shift = copy_of(bias);
-  const Normalisation by{means.data(), inverse.data(), pointer(scale), pointer(shift)};
-  Tensor y = empty_like_block(x);
+  NormColumns by(std::move(means), variances, weight, bias, x.size(1), eps);
+  Tensor y = new_tensor_like(x);
   with_float(x, [&](auto type) {
     using T = decltype(type);
-    pyg_batchgnn::batch_norm(rows_of<T>(x), by, epilogue_of(relu), threads, mutable_data<T>(y));
+    pyg_batchgnn::batch_norm(rows_of<T>(x), by.get(), epilogue_of(relu), threads, mutable_data<T>(y));
   });
-  return {std::move(y), std::move(means).tensor(), std::move(variances).tensor()};
+  return {std::move(y), std::move(by.mean).tensor(), std::move(variances).tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm_grads(const Tensor& grad, const Tensor& x,
-                                                    const std::optional<Tensor>& weight,
-                                                    const std::optional<Tensor>& bias, const Tensor& mean,
-                                                    const Tensor& variance, double eps, bool relu,
-                                                    bool own_statistics, int64_t threads) {
-  const Column means = copy_of(mean);
-  const Column inverse = inverse_deviation(copy_of(variance), x.size(1), eps);
-  const auto scale = copy_of(weight), shift = copy_of(bias);
-  const Normalisation by{means.data(), inverse.data(), pointer(scale), pointer(shift)};
+ThreeTensors batch_norm_grads(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
+                              const OptionalTensor& bias, const Tensor& mean, const Tensor& variance,
+                              double eps, bool relu, bool own_statistics, int64_t threads) {
+  const NormColumns by(copy_of(mean), copy_of(variance), weight, bias, x.size(1), eps);
   const Statistics statistics = own_statistics ? Statistics::kOwn : Statistics::kGiven;
   Column d_weight(x.size(1)), d_bias(x.size(1));
-  Tensor d_x = empty_like_block(x);
+  Tensor d_x = new_tensor_like(x);
   with_float(x, [&](auto type) {
     using T = decltype(type);
-    pyg_batchgnn::batch_norm_grads(rows_of<T>(x), data<T>(grad), by, epilogue_of(relu), statistics, threads,
-                                   mutable_data<T>(d_x), d_weight.data(), d_bias.data());
+    pyg_batchgnn::batch_norm_grads(rows_of<T>(x), data<T>(grad), by.get(), epilogue_of(relu), statistics,
+                                   threads, mutable_data<T>(d_x), d_weight.data(), d_bias.data());
   });
   return {std::move(d_x), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor> batch_norm_grad_columns(const Tensor& grad, const Tensor& x,
-                                                           const std::optional<Tensor>& weight,
-                                                           const std::optional<Tensor>& bias,
-                                                           const Tensor& mean, const Tensor& variance,
-                                                           const std::optional<Tensor>& sums, double eps,
-                                                           bool relu, int64_t threads) {
+ThreeTensors batch_norm_grad_columns(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
+                                     const OptionalTensor& bias, const Tensor& mean, const Tensor& variance,
+                                     const OptionalTensor& sums, double eps, bool relu, int64_t threads) {
   const int64_t columns = x.size(1);
-  const Column means = copy_of(mean);
-  const Column inverse = inverse_deviation(copy_of(variance), columns, eps);
-  const auto scale = copy_of(weight), shift = copy_of(bias);
-  const Normalisation by{means.data(), inverse.data(), pointer(scale), pointer(shift)};
+  const NormColumns by(copy_of(mean), copy_of(variance), weight, bias, columns, eps);
   Column d_weight(columns), d_bias(columns);
-  std::optional<Tensor> of;
+  OptionalTensor of;
   with_float(x, [&](auto type) {
     using T = decltype(type);
     using A = Wide<T>;
     Buffer<A> values;
     const GradientColumns<A> out{values.reserve(GradientColumns<A>::kRows * columns + 1), columns};
-    pyg_batchgnn::batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), sums ? data<double>(*sums) : nullptr,
-                                          by, epilogue_of(relu), Statistics::kOwn, threads, out,
-                                          d_weight.data(), d_bias.data());
-    of = adopt_block(values.take(), {GradientColumns<A>::kRows, columns},
-                     sizeof(A) == sizeof(double) ? ScalarType::Double : ScalarType::Float);
+    pyg_batchgnn::batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), data_or_null<double>(sums), by.get(),
+                                          epilogue_of(relu), Statistics::kOwn, threads, out, d_weight.data(),
+                                          d_bias.data());
+    of = adopt(std::move(values), {GradientColumns<A>::kRows, columns});
   });
   return {std::move(*of), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
 }
 
-Tensor batch_norm_columns(const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
-                          const Tensor& mean, const Tensor& variance, double eps) {
+Tensor batch_norm_columns(const OptionalTensor& weight, const OptionalTensor& bias, const Tensor& mean,
+                          const Tensor& variance, double eps) {
   const int64_t columns = mean.size(0);
-  const Column means = copy_of(mean);
-  const Column inverse = inverse_deviation(copy_of(variance), columns, eps);
-  const auto scale = copy_of(weight), shift = copy_of(bias);
+  const NormColumns by(copy_of(mean), copy_of(variance), weight, bias, columns, eps);
   Buffer<float> values;
-  affine_columns({means.data(), inverse.data(), pointer(scale), pointer(shift)}, columns,
-                 values.reserve(3 * columns + 1));
-  return adopt_block(values.take(), {3, columns}, ScalarType::Float);
+  affine_columns(by.get(), columns, values.reserve(3 * columns + 1));
+  return adopt(std::move(values), {3, columns});
 }
 
-Tensor activate_(const Tensor& x, bool relu, double drop, int64_t key, const std::optional<Tensor>& node,
+Tensor activate_(const Tensor& x, bool relu, double drop, int64_t key, const OptionalTensor& node,
                  int64_t threads) {
   const MatrixSize size{x.size(0), x.size(1)};
   const Dropout dropout(static_cast<uint64_t>(key), drop);
-  const Activation activation{relu, drop > 0.0 ? &dropout : nullptr,
-                              node.has_value() ? data<int64_t>(*node) : nullptr};
+  const Activation activation{relu, drop > 0.0 ? &dropout : nullptr, data_or_null<int64_t>(node)};
   Buffer<uint8_t> mask;
   mask.reserve(size.rows * size.mask_bytes() + 1);
   with_float(x, [&](auto type) {
     pyg_batchgnn::activate(mutable_data<decltype(type)>(x), size, activation, threads, mask.data());
   });
-  return adopt_block(mask.take(), {size.rows, size.mask_bytes()}, ScalarType::Byte);
+  return adopt(std::move(mask), {size.rows, size.mask_bytes()});
 }
 
 Tensor mask_grad(const Tensor& grad, const Tensor& mask, double scale, int64_t threads) {
-  Tensor out = empty_like_block(grad);
+  Tensor out = new_tensor_like(grad);
   with_float(grad, [&](auto type) {
     using T = decltype(type);
     mask_gradient(data<T>(grad), data<uint8_t>(mask), {grad.size(0), grad.size(1)}, scale, threads,
@@ -138,5 +172,72 @@ Tensor mask_grad(const Tensor& grad, const Tensor& mask, double scale, int64_t t
   return out;
 }
 
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm(const Tensor& x, const Tensor& weight,
+                                                                     const OptionalTensor& scale,
+                                                                     const OptionalTensor& shift, double eps,
+                                                                     ScalarType compute, int64_t threads) {
+  const int64_t outputs = weight.size(0), columns = weight.size(1);
+  Column x_mean(columns), mean(outputs), variance(outputs), factor(outputs);
+  Buffer<double> covariance, spread;
+  covariance.reserve(columns * columns + 1);
+  spread.reserve(outputs * columns + 1);
+  const LinearInput input{
+      x.const_data_ptr(), element_of(x.scalar_type()), x.stride(0), nullptr, false, columns};
+  column_covariance(input, x.size(0), threads, x_mean.data(), covariance.data());
+  const Column values = copy_of(weight);
+  const auto scales = copy_of(scale), shifts = copy_of(shift);
+  const FoldedNorm norm = norm_of(weight, values, scales, eps);
+  pyg_batchgnn::fold_norm(norm, x_mean.data(), covariance.data(), spread.data(), mean.data(), variance.data(),
+                          factor.data());
+  Tensor folded = scaled_rows(norm, factor.data(), weight, compute);
+  Tensor constant = constant_of(folded, shifts, x_mean.data());
+  return {std::move(folded),          std::move(constant),
+          std::move(mean).tensor(),   std::move(variance).tensor(),
+          std::move(x_mean).tensor(), adopt(std::move(spread), {outputs, columns})};
+}
+
+TwoTensors fold_norm_grads(const Tensor& d_folded, const Tensor& weight, const OptionalTensor& scale,
+                           const Tensor& variance, const Tensor& spread, double eps) {
+  const Column values = copy_of(weight), gradient = copy_of(d_folded);
+  const auto scales = copy_of(scale);
+  Column d_weight(weight.numel()), d_scale(weight.size(0));
+  pyg_batchgnn::fold_norm_grads(norm_of(weight, values, scales, eps), data<double>(variance),
+                                data<double>(spread), gradient.data(), d_weight.data(), d_scale.data());
+  Tensor out = new_tensor_like(weight);
+  with_float(weight, [&](auto type) {
+    using T = decltype(type);
+    std::transform(d_weight.data(), d_weight.data() + weight.numel(), mutable_data<T>(out),
+                   [](double value) { return narrow<T>(static_cast<Wide<T>>(value)); });
+  });
+  return {std::move(out), std::move(d_scale).tensor()};
+}
+
 }  // namespace operators
+
+constexpr Operator kOperators[] = {
+    OPERATOR(batch_norm,
+             "(Tensor x, Tensor? weight, Tensor? bias, Tensor? mean, Tensor? variance, float eps, bool relu, "
+             "int threads) -> (Tensor y, Tensor mean, Tensor variance)"),
+    OPERATOR(batch_norm_grads,
+             "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float eps, "
+             "bool relu, bool own_statistics, int threads) -> (Tensor x, Tensor weight, Tensor bias)"),
+    OPERATOR(batch_norm_grad_columns,
+             "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, Tensor? "
+             "sums, float eps, bool relu, int threads) -> (Tensor columns, Tensor weight, Tensor bias)"),
+    OPERATOR(batch_norm_columns,
+             "(Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float eps) -> Tensor"),
+    OPERATOR(activate_,
+             "(Tensor(a!) x, bool relu, float drop, int key, Tensor? node, int threads) -> Tensor"),
+    OPERATOR(mask_grad, "(Tensor grad, Tensor mask, float scale, int threads) -> Tensor"),
+    OPERATOR(
+        fold_norm,
+        "(Tensor x, Tensor weight, Tensor? scale, Tensor? shift, float eps, ScalarType compute, int threads) "
+        "-> (Tensor weight, Tensor constant, Tensor mean, Tensor variance, Tensor center, Tensor spread)"),
+    OPERATOR(fold_norm_grads,
+             "(Tensor d_folded, Tensor weight, Tensor? scale, Tensor variance, Tensor spread, float eps) -> "
+             "(Tensor weight, Tensor scale)"),
+};
+
+PYG_BATCHGNN_REGISTER(kOperators)
+
 }  // namespace pyg_batchgnn

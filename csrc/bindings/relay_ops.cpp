@@ -1,9 +1,9 @@
 #include <memory>
 #include <utility>
 
-#include "bindings/held.h"
 #include "bindings/operators.h"
 #include "bindings/sampled.h"
+#include "bindings/tensors.h"
 #include "kernels/relay/answer.h"
 #include "kernels/relay/relay.h"
 
@@ -16,16 +16,14 @@ class AnyRelay {
   virtual ~AnyRelay() = default;
   virtual std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, Tensor> ask(int64_t threads) = 0;
   virtual Fault merge(const Replies& replies, int64_t threads) = 0;
-  virtual std::tuple<std::vector<Tensor>, Tensor> take() = 0;
+  virtual Minibatches take() = 0;
 };
 
-template <class Index, class Local, class Naming>
+template <class Index, class Naming>
 class RelayOf : public AnyRelay {
  public:
-  RelayOf(Plan plan, Layout layout, Book book, const SeedLists& seeds, const QuestionShape& shape)
-      : edge_ids_(plan.edge_ids),
-        layout_(layout),
-        relay_(std::move(plan), layout, std::move(book), seeds, shape) {}
+  RelayOf(Plan plan, bool coo, Book book, const SeedLists& seeds, const QuestionShape& shape)
+      : form_{coo, plan.edge_ids}, relay_(std::move(plan), std::move(book), seeds, shape) {}
 
   std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, Tensor> ask(int64_t threads) override {
     Questions<Index> asked = relay_.ask(threads);
@@ -36,35 +34,30 @@ class RelayOf : public AnyRelay {
   }
 
   Fault merge(const Replies& replies, int64_t threads) override {
+    threads_ = threads;
     return relay_.merge(replies, threads, scratches<Index>());
   }
 
-  std::tuple<std::vector<Tensor>, Tensor> take() override {
-    return collect(relay_.take(), {layout_, edge_ids_});
+  Minibatches take() override {
+    std::vector<SampledMinibatch> sampled = relay_.take();
+    run_tasks(static_cast<int64_t>(sampled.size()), threads_,
+              [&](int64_t b, int64_t) { form_.apply(&sampled[static_cast<size_t>(b)]); });
+    return collect(std::move(sampled), form_);
   }
 
  private:
-  const bool edge_ids_;
-  const Layout layout_;
-  Relay<Index, Local, Naming> relay_;
+  const EdgeForm form_;
+  Relay<Index, Naming> relay_;
+  int64_t threads_ = 1;  // of the latest merge
 };
-
-template <class Index, class Local>
-std::unique_ptr<AnyRelay> make_relay(Plan plan, Layout layout, Book book, const SeedLists& seeds,
-                                     const QuestionShape& shape) {
-  if (!shape.disjoint) {
-    return std::make_unique<RelayOf<Index, Local, SharedNodes>>(std::move(plan), layout, std::move(book),
-                                                                seeds, shape);
-  }
-  return std::make_unique<RelayOf<Index, Local, DisjointNodes>>(std::move(plan), layout, std::move(book),
-                                                                seeds, shape);
-}
 
 template <class Index>
 std::unique_ptr<AnyRelay> make_relay(Plan plan, bool coo, Book book, const SeedLists& seeds,
                                      const QuestionShape& shape) {
-  if (coo) return make_relay<Index, int64_t>(std::move(plan), Layout::kCoo, std::move(book), seeds, shape);
-  return make_relay<Index, int32_t>(std::move(plan), Layout::kCsc, std::move(book), seeds, shape);
+  if (!shape.disjoint) {
+    return std::make_unique<RelayOf<Index, SharedNodes>>(std::move(plan), coo, std::move(book), seeds, shape);
+  }
+  return std::make_unique<RelayOf<Index, DisjointNodes>>(std::move(plan), coo, std::move(book), seeds, shape);
 }
 
 }  // namespace
@@ -72,13 +65,12 @@ std::unique_ptr<AnyRelay> make_relay(Plan plan, bool coo, Book book, const SeedL
 namespace operators {
 
 Tensor relay_begin(const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
-                   const std::optional<Tensor>& example, const std::optional<Tensor>& time,
-                   const std::optional<Tensor>& excluded, std::vector<int64_t> offsets, int64_t types,
-                   int64_t rank, std::vector<int64_t> source, std::vector<int64_t> target,
-                   std::vector<int64_t> num_edges, bool wide, bool disjoint, bool timed, bool excluding,
-                   int64_t hops, std::vector<int64_t> fanouts, const std::optional<Tensor>& shares,
-                   bool replace, bool return_edge, bool last, int64_t window, bool induced, bool coo,
-                   int64_t seed, int64_t epoch) {
+                   const OptionalTensor& example, const OptionalTensor& time, const OptionalTensor& excluded,
+                   std::vector<int64_t> offsets, int64_t types, int64_t rank, std::vector<int64_t> source,
+                   std::vector<int64_t> target, std::vector<int64_t> num_edges, bool wide, bool disjoint,
+                   bool timed, bool excluding, int64_t hops, std::vector<int64_t> fanouts,
+                   const OptionalTensor& shares, bool replace, bool return_edge, bool last, int64_t window,
+                   bool induced, bool coo, int64_t seed, int64_t epoch) {
   Plan plan =
       plan_of({hops, std::move(fanouts), shares, replace, return_edge, last, window, induced}, seed, epoch);
   Book book{std::move(offsets), types, rank, std::move(source), std::move(target), std::move(num_edges)};
@@ -97,8 +89,8 @@ std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, Tensor> relay_ask
 std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>> relay_answer(
     const Tensor& graph, const Tensor& node, int64_t first, int64_t all_nodes, std::vector<int64_t> num_edges,
     const Tensor& requests, std::vector<int64_t> words_of, bool disjoint, bool timed, bool excluding,
-    int64_t hop, int64_t hops, std::vector<int64_t> fanouts, const std::optional<Tensor>& shares,
-    bool replace, bool return_edge, bool last, int64_t window, bool induced, int64_t threads) {
+    int64_t hop, int64_t hops, std::vector<int64_t> fanouts, const OptionalTensor& shares, bool replace,
+    bool return_edge, bool last, int64_t window, bool induced, int64_t threads) {
   const Plan plan =
       plan_of({hops, std::move(fanouts), shares, replace, return_edge, last, window, induced}, 0, 0);
   const auto& own = held<HeldGraph>(graph);
@@ -124,9 +116,29 @@ std::tuple<int64_t, int64_t, int64_t> relay_merge(const Tensor& state, const Ten
   return {static_cast<int64_t>(fault.error), fault.peer, fault.value};
 }
 
-std::tuple<std::vector<Tensor>, Tensor> relay_take(const Tensor& state) {
-  return held<AnyRelay>(state).take();
-}
+Minibatches relay_take(const Tensor& state) { return held<AnyRelay>(state).take(); }
 
 }  // namespace operators
+constexpr Operator kOperators[] = {
+    OPERATOR(
+        relay_begin,
+        "(Tensor seeds, Tensor seed_ptr, Tensor keys, Tensor? example, Tensor? time, Tensor? excluded, int[] "
+        "offsets, int types, int rank, int[] source, int[] target, int[] num_edges, bool wide, bool "
+        "disjoint, bool timed, bool excluding, int hops, int[] fanouts, Tensor? shares, bool replace, bool "
+        "return_edge, bool last, int window, bool induced, bool coo, int seed, int epoch) -> Tensor"),
+    OPERATOR(relay_ask,
+             "(Tensor(a!) state, int threads) -> (Tensor words, int[] counts, int[] nodes, Tensor own)"),
+    OPERATOR(relay_answer,
+             "(Tensor graph, Tensor node, int first, int all_nodes, int[] num_edges, Tensor requests, int[] "
+             "words_of, bool disjoint, bool timed, bool excluding, int hop, int hops, int[] fanouts, Tensor? "
+             "shares, bool replace, bool return_edge, bool last, int window, bool induced, int threads) -> "
+             "(Tensor words, int[] counts, int[] picks, int[] fault)"),
+    OPERATOR(relay_merge,
+             "(Tensor(a!) state, Tensor own, Tensor answers, int[] words_of, int threads) -> (int error, int "
+             "peer, int value)"),
+    OPERATOR(relay_take, "(Tensor(a!) state) -> (Tensor[] arrays, Tensor counts)"),
+};
+
+PYG_BATCHGNN_REGISTER(kOperators)
+
 }  // namespace pyg_batchgnn

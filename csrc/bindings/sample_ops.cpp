@@ -3,20 +3,34 @@
 
 #include "bindings/operators.h"
 #include "bindings/sampled.h"
-#include "kernels/permutation.h"
 #include "kernels/random.h"
+#include "kernels/sample/hgt.h"
 #include "kernels/sample/sample.h"
 
 namespace pyg_batchgnn {
 namespace {
 
 // Threads work on different minibatches (BatchGNN, appendix D.3).
-template <class Local, class Index>
-std::tuple<std::vector<Tensor>, Tensor> sample_all(const TypedGraph<Index>& graph, const Plan& plan,
-                                                   const SeedLists& lists, Layout layout, int64_t threads) {
-  return sample_each<Local>(lists, {layout, plan.edge_ids}, threads, [&](const Seeds& seeds) {
+template <class Index>
+Minibatches sample_all(const TypedGraph<Index>& graph, const Plan& plan, const SeedLists& lists, bool coo,
+                       int64_t threads) {
+  return sample_each(lists, {coo, plan.edge_ids}, threads, [&](const Seeds& seeds) {
     const auto scratch = scratches<Index>().borrow();
-    return sample_minibatch<Index, Local>(graph, plan, seeds, layout, *scratch);
+    return sample_minibatch(graph, plan, seeds, *scratch);
+  });
+}
+
+template <class Index>
+ObjectPool<HgtScratch<Index>>& hgt_scratches() {
+  return process_pool<HgtScratch<Index>>();
+}
+
+template <class Index>
+Minibatches sample_all(const TypedGraph<Index>& graph, const HgtPlan& plan, const SeedLists& lists, bool coo,
+                       int64_t threads) {
+  return sample_each(lists, {coo, plan.edge_ids}, threads, [&](const Seeds& seeds) {
+    const auto scratch = hgt_scratches<Index>().borrow();
+    return pyg_batchgnn::sample_hgt(graph, plan, seeds, *scratch);
   });
 }
 
@@ -32,21 +46,16 @@ Tensor sampled_graph(std::vector<int64_t> num_nodes, std::vector<Tensor> indptr,
   return hold(std::make_unique<HeldGraph>(std::move(num_nodes), arrays));
 }
 
-std::tuple<std::vector<Tensor>, Tensor> sample(
-    const Tensor& graph, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
-    const std::optional<Tensor>& example, const std::optional<Tensor>& time,
-    const std::optional<Tensor>& excluded, int64_t hops, std::vector<int64_t> fanouts,
-    const std::optional<Tensor>& shares, bool replace, bool return_edge, bool last, int64_t window,
-    bool induced, bool coo, int64_t seed, int64_t epoch, int64_t threads) {
+Minibatches sample(const Tensor& graph, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
+                   const OptionalTensor& example, const OptionalTensor& time, const OptionalTensor& excluded,
+                   int64_t hops, std::vector<int64_t> fanouts, const OptionalTensor& shares, bool replace,
+                   bool return_edge, bool last, int64_t window, bool induced, bool coo, int64_t seed,
+                   int64_t epoch, int64_t threads) {
   const Plan plan =
       plan_of({hops, std::move(fanouts), shares, replace, return_edge, last, window, induced}, seed, epoch);
   const auto& whole = held<HeldGraph>(graph);
   const SeedLists lists = seeds_of(seeds, seed_ptr, keys, whole.num_types(), example, time, excluded);
-  return whole.with_graph([&](const auto& typed) {
-    // PyG's edge_index is int64. The native form takes half of the memory.
-    return coo ? sample_all<int64_t>(typed, plan, lists, Layout::kCoo, threads)
-               : sample_all<int32_t>(typed, plan, lists, Layout::kCsc, threads);
-  });
+  return whole.with_graph([&](const auto& typed) { return sample_all(typed, plan, lists, coo, threads); });
 }
 
 Tensor keyed_permutation(int64_t n, int64_t seed, int64_t epoch) {
@@ -62,11 +71,45 @@ int64_t minibatch_key(const Tensor& seeds) {
   return static_cast<int64_t>(pyg_batchgnn::minibatch_key(data<int64_t>(seeds), seeds.numel()));
 }
 
+Minibatches sample_hgt(const Tensor& graph, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
+                       int64_t hops, std::vector<int64_t> samples, std::vector<int64_t> type_digest,
+                       int64_t cap, bool return_edge, bool coo, int64_t seed, int64_t epoch,
+                       int64_t threads) {
+  HgtPlan plan{std::move(samples),
+               hops,
+               cap,
+               {type_digest.begin(), type_digest.end()},
+               {},
+               return_edge,
+               static_cast<uint64_t>(seed),
+               static_cast<uint64_t>(epoch)};
+  const auto& whole = held<HeldGraph>(graph);
+  const SeedLists lists = seeds_of(seeds, seed_ptr, keys, whole.num_types());
+  return whole.with_graph([&](const auto& typed) {
+    plan.relation_order = by_digest(typed.relations);
+    return sample_all(typed, plan, lists, coo, threads);
+  });
+}
+
 }  // namespace operators
 
-void drop_sampling_scratch() {
-  scratches<int32_t>().clear();
-  scratches<int64_t>().clear();
-}
+constexpr Operator kOperators[] = {
+    OPERATOR(sampled_graph,
+             "(int[] num_nodes, Tensor[] indptr, Tensor[] indices, Tensor[] edge_ids, int[] source, int[] "
+             "target, int[] digest, Tensor[] order, Tensor[] weights) -> Tensor"),
+    OPERATOR(sample,
+             "(Tensor graph, Tensor seeds, Tensor seed_ptr, Tensor keys, Tensor? example, Tensor? time, "
+             "Tensor? excluded, int hops, int[] fanouts, Tensor? shares, bool replace, bool return_edge, "
+             "bool last, int window, bool induced, bool coo, int seed, int epoch, int threads) -> (Tensor[] "
+             "arrays, Tensor counts)"),
+    OPERATOR(sample_hgt,
+             "(Tensor graph, Tensor seeds, Tensor seed_ptr, Tensor keys, int hops, int[] samples, int[] "
+             "type_digest, int cap, bool return_edge, bool coo, int seed, int epoch, int threads) -> "
+             "(Tensor[] arrays, Tensor counts)"),
+    OPERATOR(keyed_permutation, "(int n, int seed, int epoch) -> Tensor"),
+    OPERATOR(minibatch_key, "(Tensor seeds) -> int"),
+};
+
+PYG_BATCHGNN_REGISTER(kOperators)
 
 }  // namespace pyg_batchgnn

@@ -1,103 +1,212 @@
-// Scratch memory and results of the sampling operators.
+// What sampling operators share: their arguments as the kernels take them, their scratch memory and
+// their results.
 #pragma once
 
 #include <algorithm>
+#include <optional>
+#include <stdexcept>
 #include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bindings/process_pool.h"
-#include "bindings/sampled_graph.h"
 #include "bindings/tensors.h"
 #include "kernels/parallel.h"
+#include "kernels/sample/graph.h"
 #include "kernels/sample/minibatch.h"
 #include "kernels/sample/pick.h"
+#include "kernels/sample/plan.h"
 
 namespace pyg_batchgnn {
+
+// Returns the seeds of all minibatches, as in ops/sample.py.
+inline SeedLists seeds_of(const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys, size_t num_types,
+                          const OptionalTensor& example = {}, const OptionalTensor& time = {},
+                          const OptionalTensor& excluded = {}) {
+  SeedLists lists{data<int64_t>(seeds), data<int64_t>(seed_ptr),
+                  reinterpret_cast<const uint64_t*>(data<int64_t>(keys)), keys.numel(),
+                  static_cast<int64_t>(num_types)};
+  if (example) lists.example = data<int64_t>(*example);
+  if (time) lists.time = data<int64_t>(*time);
+  if (excluded) lists.excluded = data<int64_t>(*excluded);
+  if (excluded) lists.excluded_count = excluded->size(1);
+  return lists;
+}
+
+// The rules of picking, as in ops/sample.py.
+struct RuleArguments {
+  int64_t hops;
+  std::vector<int64_t> fanouts;
+  const OptionalTensor& shares;
+  bool replace, return_edge, last;
+  int64_t window;
+  bool induced;
+};
+
+inline Plan plan_of(RuleArguments rules, int64_t seed, int64_t epoch) {
+  Plan plan{std::move(rules.fanouts), rules.replace ? Replacement::kWith : Replacement::kWithout,
+            rules.return_edge, static_cast<uint64_t>(seed), static_cast<uint64_t>(epoch)};
+  plan.hops = rules.hops;
+  if (rules.shares) {
+    plan.shares.assign(data<double>(*rules.shares), data<double>(*rules.shares) + rules.shares->numel());
+  }
+  plan.temporal = rules.last ? Temporal::kLast : Temporal::kUniform;
+  plan.window = rules.window;
+  plan.subgraph = rules.induced ? Subgraph::kInduced : Subgraph::kDirectional;
+  return plan;
+}
+
+// Returns the tensor's data, null if it is empty.
+template <class T>
+const T* data_or_null(const Tensor& tensor) {
+  return tensor.numel() == 0 ? nullptr : data<T>(tensor);
+}
+
+// The arrays of the relations, each one per relation; `order` and `weights` may be empty.
+struct RelationArrays {
+  std::vector<Tensor> indptr, indices, edge_ids;
+  std::vector<int64_t> source, target, digest;
+  std::vector<Tensor> order;    // time and position of each relation
+  std::vector<Tensor> weights;  // sum, weight and positive of each relation
+
+  template <class Index>
+  Relation<Index> relation(size_t number) const {
+    Relation<Index> out;
+    const Tensor& ids = edge_ids[number];
+    out.edges = {data<int64_t>(indptr[number]), data<Index>(indices[number]),
+                 ids.numel() == 0 ? nullptr : ids.const_data_ptr(), is_wide(ids), indptr[number].numel() - 1};
+    out.source = source[number];
+    out.target = target[number];
+    out.digest = static_cast<uint64_t>(digest[number]);
+    if (!order.empty()) {
+      const Tensor& position = order[2 * number + 1];
+      out.time = {data_or_null<int64_t>(order[2 * number]),
+                  position.numel() == 0 ? nullptr : position.const_data_ptr(), is_wide(position)};
+    }
+    if (!weights.empty()) {
+      out.weights = {data_or_null<double>(weights[3 * number]), data_or_null<double>(weights[3 * number + 1]),
+                     data_or_null<int64_t>(weights[3 * number + 2])};
+    }
+    return out;
+  }
+};
+
+// A graph in the type of its indices, as operators hold it from one call to the next.
+class HeldGraph {
+ public:
+  HeldGraph(std::vector<int64_t> num_nodes, const RelationArrays& arrays) : num_types_(num_nodes.size()) {
+    for (const auto* list :
+         {&arrays.indptr, &arrays.indices, &arrays.edge_ids, &arrays.order, &arrays.weights}) {
+      for (const Tensor& array : *list) arrays_.push_back({array, array.const_data_ptr(), array.numel()});
+    }
+    const auto fill = [&](auto type) {
+      using Index = decltype(type);
+      TypedGraph<Index> graph{std::move(num_nodes), {}};
+      for (size_t number = 0; number < arrays.indptr.size(); ++number) {
+        graph.relations.push_back(arrays.template relation<Index>(number));
+        find_zeros(&graph.relations.back());
+      }
+      graph_ = std::move(graph);
+    };
+    arrays.indices.empty() ? fill(int64_t{}) : with_integer(arrays.indices.front(), fill);
+  }
+
+  size_t num_types() const { return num_types_; }
+
+  // Calls body with the graph. Throws if an array was resized or given other memory.
+  template <class Body>
+  auto with_graph(const Body& body) const {
+    for (const Array& one : arrays_) {
+      if (one.tensor.numel() != one.size || one.tensor.const_data_ptr() != one.data) {
+        throw std::runtime_error("an array of the graph was resized or replaced; make a new sampler");
+      }
+    }
+    return std::visit(body, graph_);
+  }
+
+ private:
+  template <class Index>
+  void find_zeros(Relation<Index>* relation) {
+    if (relation->weights.positive == nullptr) return;
+    zeros_.push_back(lists_with_zeros(relation->edges, relation->weights.positive));
+    relation->weights.zeros = zeros_.back().data();
+  }
+
+  struct Array {
+    Tensor tensor;
+    const void* data;
+    int64_t size;
+  };
+  size_t num_types_;
+  std::vector<Array> arrays_;
+  std::vector<std::vector<uint64_t>> zeros_;  // by relation that has weights of zero
+  std::variant<TypedGraph<int32_t>, TypedGraph<int64_t>> graph_;
+};
 
 template <class Index>
 ObjectPool<Scratch<Index>>& scratches() {
   return process_pool<Scratch<Index>>();
 }
 
-// Collects the arrays of minibatches: for each type that has nodes, `node` and in disjoint sampling
-// `example`; then for each relation into a type with expanded nodes, `indptr`, `edges` and, if they
-// are wanted, `edge`.
-class ArrayList {
- public:
-  ArrayList(Layout layout, bool edge_ids) : layout_(layout), edge_ids_(edge_ids) {}
-
-  void add(Buffer<int64_t> ids, int64_t count) { arrays_.push_back(adopt(std::move(ids), {count})); }
-
-  template <class Local>
-  void add(SampledEdges<Local> edges) {
-    if (edges.targets == 0) return;
-    add(std::move(edges.indptr), edges.targets + 1);
-    arrays_.push_back(layout_ == Layout::kCoo ? adopt(std::move(edges.edges), {2, edges.count})
-                                              : adopt(std::move(edges.edges), {edges.count}));
-    if (edge_ids_) add(std::move(edges.edge), edges.count);
-  }
-
-  std::vector<Tensor> take() { return std::move(arrays_); }
-
- private:
-  Layout layout_;
-  bool edge_ids_;
-  std::vector<Tensor> arrays_;
-};
-
-// Collects the counts of minibatches: the nodes of each type by hop, then the edges of each
-// relation by hop.
-class CountTable {
- public:
-  CountTable(size_t minibatches, size_t columns)
-      : sizes_{static_cast<int64_t>(minibatches), static_cast<int64_t>(columns)},
-        next_(counts_.reserve(static_cast<int64_t>(minibatches * columns) + 1)) {}
-
-  void add(const std::vector<int64_t>& counts) { next_ = std::copy(counts.begin(), counts.end(), next_); }
-  Tensor take() { return adopt(std::move(counts_), sizes_); }
-
- private:
-  std::vector<int64_t> sizes_;
-  Buffer<int64_t> counts_;
-  int64_t* next_;
-};
-
-// The form of sampled edges.
+// The form of sampled edges: PyG's edge_index of int64, or the native form, which takes half of the
+// memory.
 struct EdgeForm {
-  Layout layout;
+  bool coo;
   bool edge_ids;
+
+  void apply(SampledMinibatch* minibatch) const {
+    if (!coo) return;
+    for (SampledEdges& edges : minibatch->edges) edges.to_coo();
+  }
 };
 
-// Returns the arrays and the counts of minibatches of the same graph.
-template <class Local>
-std::tuple<std::vector<Tensor>, Tensor> collect(std::vector<SampledMinibatch<Local>> sampled, EdgeForm form) {
-  ArrayList arrays(form.layout, form.edge_ids);
-  const size_t columns =
-      sampled.empty() ? 0 : sampled[0].nodes_per_hop.size() + sampled[0].edges_per_hop.size();
-  CountTable counts(sampled.size(), columns);
-  for (SampledMinibatch<Local>& one : sampled) {
-    counts.add(one.nodes_per_hop);
-    counts.add(one.edges_per_hop);
+// The arrays and the counts of minibatches of the same graph, as operators return them. Arrays are
+// for each type that has nodes, `node` and in disjoint sampling `example`; then for each relation
+// into a type with expanded nodes, `indptr`, `edges` and, if they are wanted, `edge`. Counts are,
+// for each minibatch, the nodes of each type by hop, then the edges of each relation by hop.
+using Minibatches = std::tuple<std::vector<Tensor>, Tensor>;
+
+// Takes minibatches after EdgeForm::apply.
+inline Minibatches collect(std::vector<SampledMinibatch> sampled, EdgeForm form) {
+  std::vector<Tensor> arrays;
+  std::vector<int64_t> all_counts;
+  const auto add = [&](Buffer<int64_t> ids, int64_t count) {
+    arrays.push_back(adopt(std::move(ids), {count}));
+  };
+  for (SampledMinibatch& one : sampled) {
+    for (const auto* counts : {&one.nodes_per_hop, &one.edges_per_hop}) {
+      all_counts.insert(all_counts.end(), counts->begin(), counts->end());
+    }
     for (SampledNodes& nodes : one.nodes) {
       if (nodes.count == 0) continue;
-      arrays.add(std::move(nodes.node), nodes.count);
-      if (nodes.example.data() != nullptr) arrays.add(std::move(nodes.example), nodes.count);
+      add(std::move(nodes.node), nodes.count);
+      if (nodes.example.data() != nullptr) add(std::move(nodes.example), nodes.count);
     }
-    for (SampledEdges<Local>& edges : one.edges) arrays.add(std::move(edges));
+    for (SampledEdges& edges : one.edges) {
+      if (edges.targets == 0) continue;
+      add(std::move(edges.indptr), edges.targets + 1);
+      arrays.push_back(form.coo ? adopt(std::move(edges.coo), {2, edges.count})
+                                : adopt(std::move(edges.source), {edges.count}));
+      if (form.edge_ids) add(std::move(edges.edge), edges.count);
+    }
   }
-  return {arrays.take(), counts.take()};
+  const auto rows = static_cast<int64_t>(sampled.size()), count = static_cast<int64_t>(all_counts.size());
+  Buffer<int64_t> counts;
+  std::copy(all_counts.begin(), all_counts.end(), counts.reserve(count + 1));
+  return {std::move(arrays), adopt(std::move(counts), {rows, rows == 0 ? 0 : count / rows})};
 }
 
 // Samples each minibatch with sample(seeds). Threads work on different minibatches (BatchGNN,
 // appendix D.3).
-template <class Local, class Sample>
-std::tuple<std::vector<Tensor>, Tensor> sample_each(const SeedLists& lists, EdgeForm form, int64_t threads,
-                                                    const Sample& sample) {
-  std::vector<SampledMinibatch<Local>> sampled(static_cast<size_t>(lists.minibatches));
+template <class Sample>
+Minibatches sample_each(const SeedLists& lists, EdgeForm form, int64_t threads, const Sample& sample) {
+  std::vector<SampledMinibatch> sampled(static_cast<size_t>(lists.minibatches));
   run_tasks(lists.minibatches, threads, [&](int64_t task, int64_t) {
     std::vector<int64_t> begins;
-    sampled[static_cast<size_t>(task)] = sample(lists.of(task, &begins));
+    SampledMinibatch& own = sampled[static_cast<size_t>(task)];
+    own = sample(lists.of(task, &begins));
+    form.apply(&own);
   });
   return collect(std::move(sampled), form);
 }

@@ -6,21 +6,34 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
-#include <initializer_list>
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/allocation.h"
+#include "kernels/operand.h"
 
 namespace pyg_batchgnn {
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+using TwoTensors = std::tuple<Tensor, Tensor>;
+using ThreeTensors = std::tuple<Tensor, Tensor, Tensor>;
 
 // Returns whether int32 holds the ids 0 to count - 1.
 constexpr bool fits_int32(int64_t count) { return count <= int64_t{1} << 31; }
 
 template <class T>
-constexpr ScalarType kScalarType = sizeof(T) == 8 ? ScalarType::Long : ScalarType::Int;
+constexpr ScalarType kScalarType = std::is_same_v<T, double>  ? ScalarType::Double
+                                   : std::is_same_v<T, float> ? ScalarType::Float
+                                   : sizeof(T) == 8           ? ScalarType::Long
+                                   : sizeof(T) == 4           ? ScalarType::Int
+                                                              : ScalarType::Byte;
 
 // Returns a tensor over a block. The block returns to the cache with the last tensor that shares
 // it.
@@ -42,10 +55,29 @@ Tensor adopt(Buffer<T> buffer, const std::vector<int64_t>& sizes) {
   return adopt_block(buffer.take(), sizes, kScalarType<T>);
 }
 
+// Pointers ////////////////////////////////////////////////////////////////////////////////////////
+
 template <class T>
 const T* data(const Tensor& tensor) {
   return static_cast<const T*>(tensor.const_data_ptr());
 }
+
+template <class T>
+T* mutable_data(const Tensor& tensor) {
+  return static_cast<T*>(tensor.mutable_data_ptr());
+}
+
+// Null without a tensor.
+template <class T>
+const T* data_or_null(const OptionalTensor& tensor) {
+  return tensor.has_value() ? data<T>(*tensor) : nullptr;
+}
+
+inline const void* pointer(const OptionalTensor& tensor) {
+  return tensor.has_value() ? tensor->const_data_ptr() : nullptr;
+}
+
+// Types ///////////////////////////////////////////////////////////////////////////////////////////
 
 inline bool is_wide(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Long; }
 
@@ -53,6 +85,122 @@ inline bool is_wide(const Tensor& tensor) { return tensor.scalar_type() == Scala
 template <class Body>
 auto with_integer(const Tensor& tensor, const Body& body) {
   return is_wide(tensor) ? body(int64_t{}) : body(int32_t{});
+}
+
+inline Integers integers(const Tensor& tensor) { return {tensor.const_data_ptr(), is_wide(tensor)}; }
+inline Integers integers(const OptionalTensor& tensor) {
+  return tensor.has_value() ? integers(*tensor) : Integers{};
+}
+
+inline Element element_of(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Double:
+      return Element::kFloat64;
+    case ScalarType::Half:
+      return Element::kFloat16;
+    case ScalarType::BFloat16:
+      return Element::kBFloat16;
+    case ScalarType::Float:
+      return Element::kFloat32;
+    default:
+      throw std::invalid_argument("not a floating-point type that kernels compute with");
+  }
+}
+
+inline Matrix matrix(const Tensor& tensor) {
+  return {tensor.const_data_ptr(), element_of(tensor.scalar_type()), tensor.stride(0)};
+}
+
+// Calls body with a value of the tensor's element type: float, double or Bfloat16.
+template <class Body>
+void with_float(const Tensor& tensor, const Body& body) {
+  switch (tensor.scalar_type()) {
+    case ScalarType::Float:
+      return body(float{});
+    case ScalarType::Double:
+      return body(double{});
+    case ScalarType::BFloat16:
+      return body(Bfloat16{});
+    default:
+      throw std::runtime_error("expected float32, float64 or bfloat16");
+  }
+}
+
+// Results /////////////////////////////////////////////////////////////////////////////////////////
+
+// Returns an uninitialised tensor of floating-point numbers.
+inline Tensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype) {
+  int64_t bytes = element_bytes(element_of(dtype));
+  for (const int64_t size : sizes) bytes *= size;
+  return adopt_block(allocate_block(static_cast<size_t>(std::max<int64_t>(bytes, 1))), sizes, dtype);
+}
+
+inline Tensor new_tensor_like(const Tensor& tensor) {
+  return new_tensor({tensor.sizes().begin(), tensor.sizes().end()}, tensor.scalar_type());
+}
+
+// One number per column, in double for every dtype of the tensors. Becomes a tensor.
+class Column {
+ public:
+  explicit Column(int64_t count) : count_(count) { values_.reserve(count + 1); }
+
+  double* data() const { return values_.data(); }
+  Tensor tensor() && { return adopt(std::move(values_), {count_}); }
+
+ private:
+  Buffer<double> values_;
+  int64_t count_;
+};
+
+inline Column copy_of(const Tensor& values) {
+  Column copy(values.numel());
+  with_float(values, [&](auto type) {
+    using T = decltype(type);
+    for (int64_t c = 0; c < values.numel(); ++c) copy.data()[c] = widen(data<T>(values)[c]);
+  });
+  return copy;
+}
+
+inline std::optional<Column> copy_of(const OptionalTensor& values) {
+  if (!values.has_value()) return std::nullopt;
+  return copy_of(*values);
+}
+
+inline double* pointer(const std::optional<Column>& column) { return column ? column->data() : nullptr; }
+
+// What lives longer than a call ///////////////////////////////////////////////////////////////////
+
+template <class T>
+struct HeldState {
+  static constexpr char kMark = 0;  // its address tells the types apart
+  const void* mark = &kMark;
+  std::unique_ptr<T> object;
+};
+
+// Returns a tensor that holds the object. The object is freed with the tensor, also after an error.
+template <class T>
+Tensor hold(std::unique_ptr<T> object) {
+  using State = HeldState<T>;
+  auto state = std::make_unique<State>();
+  state->object = std::move(object);
+  const std::vector<int64_t> size{sizeof(State)}, stride{1};
+  const Tensor tensor =
+      torch::stable::from_blob(state.get(), {size.data(), 1}, {stride.data(), 1},
+                               torch::stable::Device(torch::headeronly::DeviceType::CPU), ScalarType::Byte,
+                               [](void* memory) { delete static_cast<State*>(memory); });
+  state.release();
+  return tensor;
+}
+
+// Returns the object of a tensor that `hold` made.
+template <class T>
+T& held(const Tensor& tensor) {
+  using State = HeldState<T>;
+  const auto* state = data<State>(tensor);
+  if (tensor.numel() != sizeof(State) || state->mark != &State::kMark) {
+    throw std::runtime_error("expected the state that an operator returned");
+  }
+  return *state->object;
 }
 
 }  // namespace pyg_batchgnn

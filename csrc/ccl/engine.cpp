@@ -1,14 +1,44 @@
 #include "ccl/engine.h"
 
 #include <c10/util/Exception.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 
-#include "ccl/backoff.h"
 #include "ccl/group.h"
 
 namespace pyg_batchgnn {
 namespace {
+
+// The pauses between two polls: short while an answer is near, longer while a peer is far behind.
+
+class Backoff {
+ public:
+  // For the first `eager` microseconds a pause only yields the processor. After that it sleeps a
+  // thousandth of the time waited, at most a millisecond.
+  explicit Backoff(std::chrono::microseconds eager) : eager_(eager) { restart(); }
+
+  void restart() { since_ = std::chrono::steady_clock::now(); }
+
+  std::chrono::nanoseconds waited() const { return std::chrono::steady_clock::now() - since_; }
+
+  void pause() const {
+    if (waited() < eager_) {
+      std::this_thread::yield();
+    } else {
+      const std::chrono::nanoseconds longest = std::chrono::milliseconds(1);
+      std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(waited() / 1000, longest));
+    }
+  }
+
+ private:
+  const std::chrono::microseconds eager_;
+  std::chrono::steady_clock::time_point since_;
+};
 
 // After an event the engine's thread polls without sleeping for kEager. With nothing under way it
 // polls for kStay, and then waits for a task.
@@ -223,6 +253,25 @@ void Engine::rest() {
   }
   const std::lock_guard<std::mutex> lock(handing_over_);
   resting_ = true;
+}
+
+// The end of a process that has used oneCCL.
+
+void Engine::watch_exit() {
+  static const int registered = on_exit(&Engine::at_exit, this);
+  TORCH_CHECK(registered == 0, "on_exit failed");
+}
+
+// Runs before oneCCL's destructors, which were registered earlier. They wait until no collective is
+// under way, which takes forever if a peer is gone. In that case the process ends here. Python and
+// C have done their clean-up by then, except the destructors of libraries loaded before oneCCL.
+void Engine::at_exit(int status, void* engine) {
+  Engine& self = *static_cast<Engine*>(engine);
+  const bool held = self.lock_.try_lock_for(kPatience);  // never released: the background thread stops here
+  if (!held || self.abandoned_ || self.under_way_ > 0) {
+    std::fflush(nullptr);
+    _exit(status);
+  }
 }
 
 }  // namespace pyg_batchgnn

@@ -18,7 +18,7 @@
 #include <mutex>
 #include <vector>
 
-#include "ccl/task.h"
+#include "ccl/work.h"
 
 namespace pyg_batchgnn {
 

@@ -11,6 +11,14 @@
 
 namespace pyg_batchgnn {
 
+// Asks the system for huge pages inside [data, data + bytes): at once if possible (MADV_COLLAPSE,
+// Linux 6.1), else over time. Contents and addresses do not change. A refusal is no error.
+//
+// Memory that a fork shares with other processes stays as it is. Three pages are looked at: one at
+// the start, one in the middle and one near the end. If the system does not tell whether they are
+// shared (/proc/self/pagemap cannot be read), huge pages are asked for over time only.
+void advise_huge_pages(const void* data, size_t bytes);
+
 struct AllocationStats {
   int64_t live_bytes;    // in blocks in use
   int64_t cached_bytes;  // in kept blocks

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/operand.h"
 #include "kernels/simd/scan.h"
 
 namespace pyg_batchgnn {
@@ -24,5 +25,12 @@ void fill_csc(const In* sources, const In* destinations, int64_t count, int64_t 
 
 // Writes inclusive sums of the values, added one by one from the begin of each list.
 void sum_lists(const int64_t* indptr, int64_t lists, const double* values, double* sums);
+
+// Sorts the edges of a graph by target, in a stable order, by source: ptr [sources + 1]; the target
+// (int32) of each edge and its position in the order by target. Gradients flow along them. The
+// result does not depend on the number of threads.
+template <class EdgeId>
+void transpose(const int64_t* indptr, Integers indices, int64_t targets, int64_t sources, int64_t* ptr,
+               int32_t* target, EdgeId* edge, int64_t threads);
 
 }  // namespace pyg_batchgnn

@@ -1,6 +1,5 @@
 #include "kernels/node_set.h"
 
-#include <bit>
 #include <cstring>
 
 #include "kernels/simd/scan.h"
@@ -9,8 +8,6 @@ namespace pyg_batchgnn {
 namespace {
 
 constexpr int64_t kAhead = 32;
-
-uint64_t bit(int64_t node) { return uint64_t{1} << (node & 63); }
 
 }  // namespace
 
@@ -24,22 +21,11 @@ void NodeSet::add(const int64_t* node, int64_t count) {
   uint64_t* words = words_.data();
   for (int64_t i = 0; i < count; ++i) {
     if (i + kAhead < count) __builtin_prefetch(&words[node[i + kAhead] >> 6], 1);
-    words[node[i] >> 6] |= bit(node[i]);
+    add(node[i]);
   }
 }
 
 int64_t NodeSet::size() const { return scan_set_bits(words_.data(), word_count_); }
-
-void NodeSet::list(int64_t* out) {
-  int64_t* before = before_.reserve(word_count_ + 1);
-  int64_t total = 0;
-  for (int64_t w = 0; w < word_count_; ++w) {
-    before[w] = total;
-    for (uint64_t left = words_.data()[w]; left != 0; left &= left - 1) {
-      out[total++] = w * 64 + std::countr_zero(left);
-    }
-  }
-}
 
 void NodeSet::rank(const int64_t* node, int64_t count, int64_t* row) const {
   const uint64_t* words = words_.data();
@@ -49,8 +35,7 @@ void NodeSet::rank(const int64_t* node, int64_t count, int64_t* row) const {
       __builtin_prefetch(&words[node[i + kAhead] >> 6]);
       __builtin_prefetch(&before[node[i + kAhead] >> 6]);
     }
-    const int64_t word = node[i] >> 6;
-    row[i] = before[word] + std::popcount(words[word] & (bit(node[i]) - 1));
+    row[i] = rank(node[i]);
   }
 }
 

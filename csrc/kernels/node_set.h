@@ -4,6 +4,7 @@
 // nothing and suits features on disk: a fetch group reads the table once, from front to back.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "kernels/allocation.h"
@@ -17,20 +18,39 @@ class NodeSet {
 
   // Must not be called from two threads at a time.
   void add(const int64_t* node, int64_t count);
+  void add(int64_t node) { words_.data()[node >> 6] |= bit(node); }
 
   // Returns the number of distinct nodes.
   int64_t size() const;
 
   // Writes the distinct nodes in ascending order, size() of them, and prepares `rank`.
-  void list(int64_t* out);
+  template <class T>
+  void list(T* out);
 
   // Writes the position of each node in the list. Every node must have been added.
   void rank(const int64_t* node, int64_t count, int64_t* row) const;
+  int64_t rank(int64_t node) const {
+    return before_.data()[node >> 6] + std::popcount(words_.data()[node >> 6] & (bit(node) - 1));
+  }
 
  private:
+  static uint64_t bit(int64_t node) { return uint64_t{1} << (node & 63); }
+
   Buffer<uint64_t> words_;
   Buffer<int64_t> before_;  // set bits before each word
   int64_t word_count_ = 0;
 };
+
+template <class T>
+void NodeSet::list(T* out) {
+  int64_t* before = before_.reserve(word_count_ + 1);
+  int64_t total = 0;
+  for (int64_t w = 0; w < word_count_; ++w) {
+    before[w] = total;
+    for (uint64_t left = words_.data()[w]; left != 0; left &= left - 1) {
+      out[total++] = static_cast<T>(w * 64 + std::countr_zero(left));
+    }
+  }
+}
 
 }  // namespace pyg_batchgnn

@@ -8,7 +8,6 @@
 #include <vector>
 
 namespace pyg_batchgnn {
-
 namespace {
 
 std::atomic<ThreadPool> offered{nullptr};
@@ -16,7 +15,7 @@ std::atomic<ThreadPool> offered{nullptr};
 // Hands out the tasks of one call.
 class Tasks {
  public:
-  Tasks(int64_t count, const std::function<void(int64_t, int64_t)>& body) : count_(count), body_(body) {}
+  Tasks(int64_t count, TaskBody body) : count_(count), body_(body) {}
 
   void work(int64_t slot) noexcept {
     try {
@@ -52,7 +51,7 @@ class Tasks {
 
  private:
   const int64_t count_;
-  const std::function<void(int64_t, int64_t)>& body_;
+  const TaskBody body_;
   std::atomic<int64_t> next_{0};
   std::exception_ptr failure_;
   std::mutex failure_lock_;
@@ -62,15 +61,14 @@ class Tasks {
 
 void offer_thread_pool(ThreadPool pool) { offered.store(pool); }
 
-void run_tasks(int64_t tasks, int64_t threads, const std::function<void(int64_t, int64_t)>& body) {
+void run_tasks(int64_t tasks, int64_t threads, TaskBody body) {
   Tasks all(tasks, body);
   const int64_t slots = std::clamp<int64_t>(std::min(threads, tasks), 1, 1024);
   if (!all.on_thread_pool(slots)) all.on_own_threads(slots);
   all.rethrow();
 }
 
-void run_ranges(int64_t total, int64_t grain, int64_t threads,
-                const std::function<void(int64_t, int64_t)>& body) {
+void run_ranges(int64_t total, int64_t grain, int64_t threads, TaskBody body) {
   const int64_t ranges = std::max<int64_t>(1, std::min(threads, total / std::max<int64_t>(grain, 1)));
   run_tasks(ranges, ranges,
             [&](int64_t range, int64_t) { body(total * range / ranges, total * (range + 1) / ranges); });

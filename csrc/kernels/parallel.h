@@ -14,11 +14,28 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
+#include <type_traits>
 
 namespace pyg_batchgnn {
 
-void run_tasks(int64_t tasks, int64_t threads, const std::function<void(int64_t task, int64_t slot)>& body);
+// A reference to a function object of two integers, which it does not own: for arguments only.
+class TaskBody {
+ public:
+  template <class Function>
+    requires(!std::is_same_v<Function, TaskBody>)
+  TaskBody(const Function& function)
+      : function_(std::addressof(function)),
+        call_([](const void* of, int64_t a, int64_t b) { (*static_cast<const Function*>(of))(a, b); }) {}
+
+  void operator()(int64_t a, int64_t b) const { call_(function_, a, b); }
+
+ private:
+  const void* function_;
+  void (*call_)(const void* of, int64_t a, int64_t b);
+};
+
+void run_tasks(int64_t tasks, int64_t threads, TaskBody body);
 
 // Calls work(context, slot) for each slot in [0, slots), possibly at the same time. Returns false
 // and calls nothing if it cannot.
@@ -29,7 +46,6 @@ void offer_thread_pool(ThreadPool pool);
 
 // Cuts [0, total) into at most `threads` ranges of at least `grain` and runs body(begin, end) on
 // each.
-void run_ranges(int64_t total, int64_t grain, int64_t threads,
-                const std::function<void(int64_t begin, int64_t end)>& body);
+void run_ranges(int64_t total, int64_t grain, int64_t threads, TaskBody body);
 
 }  // namespace pyg_batchgnn

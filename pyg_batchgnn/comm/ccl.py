@@ -84,7 +84,7 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
 
 @atexit.register
 def rest() -> None:
-    """Ends the backend's own threads. Called at the end of the process, after the last collective.
+    """Ends the backend's own threads, at the end of the process, after communicators have closed.
 
     A thread that frees a tensor while the interpreter ends is taken out of the process by
     ``std::terminate``, and the job would fail after all its work.

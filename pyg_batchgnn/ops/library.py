@@ -1,8 +1,8 @@
 """The compiled operators, as torch knows them.
 
-csrc/bindings/operators.cpp lists their names and schemas. Each is called by a wrapper in a module
-of this package, which checks the arguments and names the results. The same module registers
-with torch the shapes of the results and the gradients.
+The files of csrc/bindings list their names and schemas. Each is called by a wrapper in a module of
+this package, which checks the arguments and names the results. The same module registers with torch
+the shapes of the results and the gradients.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def mix(z: int) -> int:
 
 
 def keeps(key: int, node: int, column: int, drop: float) -> bool:
-    """The definition of csrc/kernels/nn/dropout.h, an element at a time."""
+    """The definition of csrc/kernels/random.h, an element at a time."""
     row_key = mix((((key & MASK64) ^ (node & MASK64)) + GAMMA) & MASK64)
     word = mix((row_key + (column // 4 + 1) * GAMMA) & MASK64)
     return ((word >> (16 * (column % 4))) & 0xFFFF) < round((1.0 - drop) * 2**16)

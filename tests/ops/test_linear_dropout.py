@@ -11,7 +11,7 @@ from tests.support.linear_cases import distance, gradients, make_case
 
 
 def keeps(key: int, nodes: Tensor, columns: int, drop: float) -> Tensor:
-    """The definition in csrc/kernels/nn/dropout.h, element by element."""
+    """The definition in csrc/kernels/random.h, element by element."""
     mask = (1 << 64) - 1
 
     def mix(z: int) -> int:

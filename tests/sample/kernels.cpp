@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "bindings/process_pool.h"
-#include "kernels/sample/choose.h"
-#include "kernels/sample/node_map.h"
-#include "kernels/sample/temporal.h"
-#include "kernels/permutation.h"
 #include "kernels/random.h"
+#include "kernels/sample/choose.h"
+#include "kernels/sample/nodes.h"
+#include "kernels/sample/temporal.h"
 
 using namespace pyg_batchgnn;
 

@@ -5,11 +5,8 @@
 #include <vector>
 
 #include "inputs.h"
+#include "kernels/csc.h"
 #include "kernels/nn/aggregate.h"
-#include "kernels/nn/degrees.h"
-#include "kernels/nn/edge_dots.h"
-#include "kernels/nn/max.h"
-#include "kernels/nn/transpose.h"
 
 using namespace pyg_batchgnn;
 

@@ -1,12 +1,11 @@
 // Embedding tables of odd shapes: initial rows, rows of two tables, updates by every rule;
 // test_sanitizers.py compiles it with sanitizers. Arrays are exactly as long as they must be.
+#include "kernels/embedding.h"
+
 #include <iostream>
 #include <vector>
 
 #include "inputs.h"
-#include "kernels/embedding/initial.h"
-#include "kernels/embedding/read.h"
-#include "kernels/embedding/update.h"
 
 using namespace pyg_batchgnn;
 

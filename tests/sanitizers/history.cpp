@@ -1,13 +1,12 @@
 // What historical embeddings ask for, on random nodes; test_sanitizers.py compiles it with
 // sanitizers. Arrays are exactly as long as they must be.
+#include "kernels/history.h"
+
 #include <algorithm>
 #include <iostream>
 #include <vector>
 
 #include "inputs.h"
-#include "kernels/history/cache.h"
-#include "kernels/history/layer.h"
-#include "kernels/history/push.h"
 
 using namespace pyg_batchgnn;
 

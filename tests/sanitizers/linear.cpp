@@ -5,7 +5,6 @@
 #include <iostream>
 #include <vector>
 
-#include "kernels/nn/covariance.h"
 #include "kernels/nn/folded_norm.h"
 
 namespace {
@@ -31,15 +30,15 @@ void layer(int64_t rows, int64_t outputs, int64_t columns, int64_t groups, Eleme
   const std::vector<LinearWeight> weights{{w.data(), weight}, {v.data(), weight}};
   std::vector<char> y = zeros(rows * shape.outputs, compute);
   std::vector<uint8_t> mask(static_cast<size_t>(rows * ((shape.outputs + 7) / 8)));
-  linear<T>(shape, inputs, weights, {bias.data(), weight, true, 0.5, 1, node.data()}, {y.data(), mask.data()},
-            3);
+  linear(shape, inputs, weights, {bias.data(), weight, true, 0.5, 1, node.data()}, {y.data(), mask.data()},
+         3);
   std::vector<char> dx = zeros(rows * columns * groups, compute), dw = w, dv = v, db = bias;
   for (const bool dense : {false, true}) {
     if (dense) std::fill(mask.begin(), mask.end(), uint8_t{255});
     std::vector<char> grad = zeros(rows * shape.outputs, compute);
     for (size_t i = 0; i < grad.size(); i += dense ? 1 : 5) grad[i] = 1;
-    linear_grads<T>(shape, inputs, weights, {grad.data(), compute, mask.data(), 2.0},
-                    {{dx.data(), nullptr}, {dw.data(), dv.data()}, db.data()}, 3);
+    linear_grads(shape, inputs, weights, {grad.data(), compute, mask.data(), 2.0},
+                 {{dx.data(), nullptr}, {dw.data(), dv.data()}, db.data()}, 3);
   }
 }
 
@@ -57,13 +56,13 @@ void around_norms(int64_t rows, int64_t outputs, int64_t columns, Element comput
   LinearInput input{x.data(), compute, columns, nullptr, false, columns};
   input.after_relu = true;
   const NormedRows norm{grad.data(), norm_columns.data(), true};
-  linear_grads<T>(shape, {input}, {{w.data(), weight}}, {grad.data(), compute, nullptr, 1.0, &norm},
-                  {{dx.data()}, {dw.data()}, db.data()}, 3);
+  linear_grads(shape, {input}, {{w.data(), weight}}, {grad.data(), compute, nullptr, 1.0, &norm},
+               {{dx.data()}, {dw.data()}, db.data()}, 3);
   std::vector<double> mean(static_cast<size_t>(columns)), covariance(static_cast<size_t>(columns * columns));
-  column_covariance<T>(input, rows, 3, mean.data(), covariance.data());
+  column_covariance(input, rows, 3, mean.data(), covariance.data());
   input.center = mean.data();
-  linear_grads<T>(shape, {input}, {{w.data(), weight}}, {grad.data(), compute, nullptr, 1.0},
-                  {{nullptr}, {dw.data()}, db.data()}, 3);
+  linear_grads(shape, {input}, {{w.data(), weight}}, {grad.data(), compute, nullptr, 1.0},
+               {{nullptr}, {dw.data()}, db.data()}, 3);
   const std::vector<double> wide(static_cast<size_t>(outputs * columns));
   std::vector<double> spread = wide, d_weight = wide, of_rows[4];
   for (std::vector<double>& one : of_rows) one.resize(static_cast<size_t>(outputs));

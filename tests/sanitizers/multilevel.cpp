@@ -4,11 +4,8 @@
 #include <vector>
 
 #include "inputs.h"
-#include "kernels/partition/multilevel/cluster.h"
-#include "kernels/partition/multilevel/contract.h"
-#include "kernels/partition/multilevel/fm.h"
-#include "kernels/partition/multilevel/ghosts.h"
-#include "kernels/partition/multilevel/lists.h"
+#include "kernels/partition/lists.h"
+#include "kernels/partition/multilevel/coarsen.h"
 #include "kernels/partition/multilevel/refine.h"
 #include "kernels/partition/multilevel/solve.h"
 
@@ -47,8 +44,9 @@ Lists<Id> merged_lists(int64_t first, int64_t nodes, int64_t total, int64_t edge
   Lists<Id> read{indptr, std::vector<Id>(size(count)), std::vector<int32_t>(size(weighted ? count : 0))};
   int32_t* const weights = weighted ? read.weights.data() : nullptr;
   const auto fill = [&](int64_t places) {
-    return append_neighbours(rows.data(), count, columns, first, nodes, places, cursor.data(),
-                             read.ids.data(), weights);
+    return append_edges(
+        rows.data(), count, columns,
+        GrowingLists<Id, int32_t>{first, nodes, places, cursor.data(), read.ids.data(), weights});
   };
   expect(fill(count));
   if (count > 0) expect(!fill(0));  // no place is left

@@ -6,8 +6,6 @@
 #include <iostream>
 #include <vector>
 
-#include "kernels/nn/activation.h"
-
 using namespace pyg_batchgnn;
 
 namespace {

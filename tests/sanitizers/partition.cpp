@@ -6,8 +6,7 @@
 
 #include "inputs.h"
 #include "kernels/parallel.h"
-#include "kernels/partition/group.h"
-#include "kernels/partition/place.h"
+#include "kernels/partition/lists.h"
 #include "kernels/partition/stream.h"
 
 using namespace pyg_batchgnn;
@@ -53,7 +52,7 @@ void lists(int64_t first, int64_t nodes, int64_t edges, bool spoilt) {
   std::vector<Index> indices(size(places));
   std::vector<EdgeId> ids(size(places));
   const GrowingLists<Index, EdgeId> growing{first, nodes, places, cursor.data(), indices.data(), ids.data()};
-  const bool placed = place_edges(rows.data(), edges, growing);
+  const bool placed = append_edges(rows.data(), edges, 3, growing);
   expect(spoilt || (counted && placed));
 }
 

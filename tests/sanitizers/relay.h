@@ -13,14 +13,12 @@
 
 namespace pyg_batchgnn {
 
-template <class Index, class Local, class Naming>
+template <class Index, class Naming>
 class Ranks {
  public:
-  Ranks(const TypedGraph<Index>& graph, Plan plan, Layout layout, size_t parts, bool timed,
-        std::mt19937_64& random)
+  Ranks(const TypedGraph<Index>& graph, Plan plan, size_t parts, bool timed, std::mt19937_64& random)
       : graph_(graph),
         plan_(std::move(plan)),
-        layout_(layout),
         random_(random),
         parts_(graph, parts, random),
         shape_{static_cast<int64_t>(parts_.types()), Naming::kDisjoint, timed, true},
@@ -33,12 +31,12 @@ class Ranks {
     const bool induced = plan_.subgraph == Subgraph::kInduced;
     for (int64_t hop = 0; hop < plan_.hops + (induced ? 1 : 0); ++hop) run(hop, false);
     for (size_t rank = 0; rank < relays_.size(); ++rank) {
-      const std::vector<SampledMinibatch<Local>> sampled = relays_[rank].take();
+      const std::vector<SampledMinibatch> sampled = relays_[rank].take();
       for (size_t b = 0; b < sampled.size(); ++b) {
         std::vector<int64_t> begins;
         const Seeds seeds = lists(seeds_[rank], seeds_[rank].node, seeds_[rank].excluded)
                                 .of(static_cast<int64_t>(b), &begins);
-        same(sampled[b], sample_minibatch<Index, Local>(graph_, plan_, seeds, layout_, scratch_));
+        same(sampled[b], sample_minibatch(graph_, plan_, seeds, scratch_));
       }
     }
   }
@@ -111,8 +109,8 @@ class Ranks {
     relays_.clear();
     for (size_t rank = 0; rank < parts_.parts(); ++rank) {
       const OwnSeeds& seeds = seeds_[rank];
-      relays_.emplace_back(plan_, layout_, parts_.book(rank),
-                           lists(seeds, seeds.internal, seeds.internal_excluded), shape_);
+      relays_.emplace_back(plan_, parts_.book(rank), lists(seeds, seeds.internal, seeds.internal_excluded),
+                           shape_);
     }
   }
 
@@ -162,7 +160,7 @@ class Ranks {
     }
   }
 
-  void same(const SampledMinibatch<Local>& a, const SampledMinibatch<Local>& b) const {
+  void same(const SampledMinibatch& a, const SampledMinibatch& b) const {
     bool equal = a.nodes_per_hop == b.nodes_per_hop && a.edges_per_hop == b.edges_per_hop;
     for (size_t type = 0; type < b.nodes.size(); ++type) {
       const SampledNodes &x = a.nodes[type], &y = b.nodes[type];
@@ -173,10 +171,10 @@ class Ranks {
       equal = equal && (y.example.data() == nullptr || equal_data(x.example, y.example, y.count));
     }
     for (size_t relation = 0; equal && relation < b.edges.size(); ++relation) {
-      const SampledEdges<Local>&x = a.edges[relation], &y = b.edges[relation];
+      const SampledEdges &x = a.edges[relation], &y = b.edges[relation];
       equal = x.targets == y.targets && x.count == y.count &&
               (x.targets == 0 || equal_data(x.indptr, y.indptr, x.targets + 1)) &&
-              equal_data(x.edges, y.edges, x.count) &&
+              equal_data(x.source, y.source, x.count) &&
               (x.edge.data() == nullptr || equal_data(x.edge, y.edge, x.count));
     }
     if (!equal) std::abort();
@@ -189,21 +187,20 @@ class Ranks {
 
   const TypedGraph<Index>& graph_;
   const Plan plan_;
-  const Layout layout_;
   std::mt19937_64& random_;
   const Parts<Index> parts_;
   const QuestionShape shape_;
   std::vector<OwnSeeds> seeds_;  // by rank
-  std::vector<Relay<Index, Local, Naming>> relays_;
+  std::vector<Relay<Index, Naming>> relays_;
   Scratch<Index> scratch_;
   ObjectPool<Scratch<Index>> scratches_;
 };
 
 // Samples over up to `parts` parts, and with spoilt messages.
-template <class Index, class Local, class Naming>
-void relay(const TypedGraph<Index>& graph, const Plan& plan, Layout layout, size_t parts, bool timed,
+template <class Index, class Naming>
+void relay(const TypedGraph<Index>& graph, const Plan& plan, size_t parts, bool timed,
            std::mt19937_64& random) {
-  Ranks<Index, Local, Naming> ranks(graph, plan, layout, parts, timed, random);
+  Ranks<Index, Naming> ranks(graph, plan, parts, timed, random);
   ranks.equal_to_one_process();
   ranks.spoilt();
 }

@@ -58,8 +58,8 @@ void check_ranks(const SampledNodes& found, int64_t num_nodes) {
   }
 }
 
-template <class Index, class Local>
-void sample_all(const Graph<Index>& graph, const Plan& plan, Layout layout, bool translate) {
+template <class Index>
+void sample_all(const Graph<Index>& graph, const Plan& plan, bool translate) {
   const Csc<Index> csc{graph.indptr.data(), graph.indices.data(), translate ? graph.edge_ids.data() : nullptr,
                        false, graph.nodes};
   const TypedGraph<Index> typed{{graph.nodes}, {Relation<Index>{csc}}};
@@ -68,19 +68,19 @@ void sample_all(const Graph<Index>& graph, const Plan& plan, Layout layout, bool
     std::vector<int64_t> seeds(static_cast<size_t>(task * 5));
     for (size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<int64_t>(i * i + i / 2) % graph.nodes;
     const int64_t ends[] = {0, static_cast<int64_t>(seeds.size())};
-    const SampledMinibatch<Local> sampled = sample_minibatch<Index, Local>(
-        typed, plan, {seeds.data(), ends, minibatch_key(seeds.data(), ends[1])}, layout,
-        scratch[static_cast<size_t>(slot)]);
+    const SampledMinibatch sampled =
+        sample_minibatch(typed, plan, {seeds.data(), ends, minibatch_key(seeds.data(), ends[1])},
+                         scratch[static_cast<size_t>(slot)]);
     check_ranks(sampled.nodes[0], graph.nodes);
   });
 }
 
-template <class Index, class Local>
-void relay_all(const Graph<Index>& graph, const Plan& plan, Layout layout) {
+template <class Index>
+void relay_all(const Graph<Index>& graph, const Plan& plan) {
   const Csc<Index> csc{graph.indptr.data(), graph.indices.data(), graph.edge_ids.data(), false, graph.nodes};
   const TypedGraph<Index> typed{{graph.nodes}, {Relation<Index>{csc}}};
   const auto parts = static_cast<size_t>(below(16) != 0 ? 1 + below(4) : 20);
-  relay<Index, Local, SharedNodes>(typed, plan, layout, parts, false, generator);
+  relay<Index, SharedNodes>(typed, plan, parts, false, generator);
 }
 
 void gather(int64_t rows, int64_t bytes, int64_t count) {
@@ -98,13 +98,9 @@ void round_of(int64_t nodes, int64_t edges) {
     for (const Replacement replacement : {Replacement::kWithout, Replacement::kWith}) {
       const bool edge_ids = below(2) == 0;
       const Plan plan{fanout, replacement, edge_ids, generator(), generator()};
-      sample_all<Index, int64_t>(graph, plan, Layout::kCoo, below(2) == 0);
-      sample_all<Index, int32_t>(graph, plan, Layout::kCsc, below(2) == 0);
-      if (below(2) == 0) {
-        relay_all<Index, int64_t>(graph, plan, Layout::kCoo);
-      } else {
-        relay_all<Index, int32_t>(graph, plan, Layout::kCsc);
-      }
+      sample_all(graph, plan, below(2) == 0);
+      sample_all(graph, plan, below(2) == 0);
+      relay_all(graph, plan);
     }
   }
 }

@@ -27,10 +27,10 @@ class TypedRound {
     TypedGraph<Index> graph{nodes_, {}};
     const bool timed = below(2) == 0, weighted = below(2) == 0;
     for (Lists& lists : lists_) graph.relations.push_back(relation(lists, timed, weighted));
-    sample<int32_t>(graph, Layout::kCsc, timed);
-    sample<int64_t>(graph, Layout::kCoo, timed);
-    sample_by_budgets<int32_t>(graph, Layout::kCsc);
-    sample_by_budgets<int64_t>(graph, Layout::kCoo);
+    for (int64_t time = 0; time < 2; ++time) {
+      sample(graph, timed);
+      sample_by_budgets(graph);
+    }
   }
 
  private:
@@ -92,8 +92,7 @@ class TypedRound {
     return out;
   }
 
-  template <class Local>
-  void sample(const TypedGraph<Index>& graph, Layout layout, bool timed) {
+  void sample(const TypedGraph<Index>& graph, bool timed) {
     const int64_t hops = 1 + below(3);
     Plan plan{
         {}, below(2) == 0 ? Replacement::kWith : Replacement::kWithout, below(2) == 0, random_(), random_()};
@@ -119,20 +118,17 @@ class TypedRound {
       if (timed) seeds.time = arrays.time[b].data();
       seeds.excluded = excluded.data();
       seeds.excluded_stride = seeds.excluded_end = pairs;
-      const auto sampled =
-          sample_minibatch<Index, Local>(graph, plan, seeds, layout, scratch[static_cast<size_t>(slot)]);
-      check(graph, sampled);
+      check(graph, sample_minibatch(graph, plan, seeds, scratch[static_cast<size_t>(slot)]));
     });
     const auto parts = static_cast<size_t>(1 + below(4));
     if (disjoint) {
-      relay<Index, Local, DisjointNodes>(graph, plan, layout, parts, timed, random_);
+      relay<Index, DisjointNodes>(graph, plan, parts, timed, random_);
     } else {
-      relay<Index, Local, SharedNodes>(graph, plan, layout, parts, false, random_);
+      relay<Index, SharedNodes>(graph, plan, parts, false, random_);
     }
   }
 
-  template <class Local>
-  void sample_by_budgets(const TypedGraph<Index>& graph, Layout layout) {
+  void sample_by_budgets(const TypedGraph<Index>& graph) {
     const int64_t caps[] = {-1, 1, 3, 50}, choices[] = {-1, 0, 1, 5, 60};
     HgtPlan plan{
         {},        1 + below(3), caps[below(4)], {1, 2, 3}, by_digest(graph.relations), below(2) == 0,
@@ -143,7 +139,7 @@ class TypedRound {
     run_tasks(9, 3, [&](int64_t task, int64_t slot) {
       const auto b = static_cast<size_t>(task);
       const Seeds seeds{arrays.node[b].data(), arrays.end[b].data(), static_cast<uint64_t>(task)};
-      check(graph, sample_hgt<Index, Local>(graph, plan, seeds, layout, scratch[static_cast<size_t>(slot)]));
+      check(graph, sample_hgt(graph, plan, seeds, scratch[static_cast<size_t>(slot)]));
     });
   }
 
@@ -188,18 +184,20 @@ class TypedRound {
   }
 
   // Local ids are those of sampled nodes, and the ends ascend.
-  template <class Local>
-  static void check(const TypedGraph<Index>& graph, const SampledMinibatch<Local>& sampled) {
+  static void check(const TypedGraph<Index>& graph, SampledMinibatch sampled) {
     for (size_t number = 0; number < graph.relations.size(); ++number) {
-      const SampledEdges<Local>& edges = sampled.edges[number];
+      SampledEdges& edges = sampled.edges[number];
       const int64_t sources = sampled.nodes[static_cast<size_t>(graph.relations[number].source)].count;
       for (int64_t row = 0; row < edges.targets; ++row) {
         if (edges.indptr.data()[row] > edges.indptr.data()[row + 1]) std::abort();
       }
       if (edges.targets > 0 && edges.indptr.data()[edges.targets] != edges.count) std::abort();
       for (int64_t e = 0; e < edges.count; ++e) {
-        if (edges.edges.data()[e] < 0 || edges.edges.data()[e] >= sources) std::abort();
+        if (edges.source.data()[e] < 0 || edges.source.data()[e] >= sources) std::abort();
       }
+      edges.to_coo();
+      const int64_t* const target = edges.coo.data() + edges.count;
+      if (!std::is_sorted(target, target + edges.count)) std::abort();
     }
   }
 

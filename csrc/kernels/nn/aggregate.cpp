@@ -2,18 +2,47 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <type_traits>
 #include <vector>
 
 #include "kernels/allocation.h"
-#include "kernels/nn/work.h"
 #include "kernels/parallel.h"
 #include "kernels/simd/sum_rows.h"
 
 namespace pyg_batchgnn {
 namespace {
 
+// Returns the first row whose work begins at or after `work`. The work of a row is the number of
+// its edges plus one. Cuts at multiples of the work of a block give tasks of about equal length.
+inline int64_t row_at_work(const int64_t* indptr, int64_t rows, int64_t work) {
+  int64_t low = 0, high = rows;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (indptr[middle] - indptr[0] + middle < work) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+inline int64_t blocks_of_work(const int64_t* indptr, int64_t rows, int64_t block) {
+  return (indptr[rows] - indptr[0] + rows + block - 1) / block;
+}
+
 constexpr int64_t kBlock = 1024;  // edges and rows of a task, about a tenth of a millisecond
+
+// Calls body(row) for every row, in tasks of about equal work.
+template <class RowBody>
+void for_rows(const int64_t* indptr, int64_t rows, int64_t threads, const RowBody& body) {
+  run_tasks(blocks_of_work(indptr, rows, kBlock), threads, [&](int64_t block, int64_t) {
+    const int64_t last = row_at_work(indptr, rows, (block + 1) * kBlock);
+    for (int64_t i = row_at_work(indptr, rows, block * kBlock); i < last; ++i) body(i);
+  });
+}
+
 // A row with more edges is summed in pieces of this size, which are added in order. So one hub does
 // not keep a thread busy while the others have no work. The cut depends only on the row.
 constexpr int64_t kPiece = 2048;
@@ -275,5 +304,225 @@ void aggregate(const Aggregation& job, int64_t threads) {
     Aggregator<float>(job).run(threads);
   }
 }
+
+namespace {
+
+constexpr int64_t kChunk = 64;  // columns at once
+
+// Calls body(row, first column, columns) for all of the output, in chunks.
+template <class Body>
+void for_chunks(const MaxJob& job, int64_t threads, const Body& body) {
+  for_rows(job.indptr, job.targets, threads, [&](int64_t i) {
+    for (int64_t c = 0; c < job.columns; c += kChunk) body(i, c, std::min(kChunk, job.columns - c));
+  });
+}
+
+template <class In>
+const In* source(const MaxJob& job, int64_t e, int64_t column) {
+  const int64_t s = job.indices[e];
+  return reinterpret_cast<const In*>(job.x.row(job.row ? job.row[s] : s)) + column;
+}
+
+// Returns a value as it is after a store as Out.
+template <class Out, class In>
+Wide<Out> rounded(In value) {
+  return widen(narrow<Out>(static_cast<Wide<Out>>(widen(value))));
+}
+
+template <class In, class Out>
+void max_chunk(const MaxJob& job, int64_t i, int64_t column, int64_t columns, Out* out) {
+  Wide<Out> most[kChunk] = {};
+  for (int64_t e = job.indptr[i]; e < job.indptr[i + 1]; ++e) {
+    const In* const from = source<In>(job, e, column);
+    const bool first = e == job.indptr[i];
+    for (int64_t c = 0; c < columns; ++c) {
+      const auto value = static_cast<Wide<Out>>(widen(from[c]));
+      most[c] = first || value > most[c] || value != value ? value : most[c];
+    }
+  }
+  for (int64_t c = 0; c < columns; ++c) out[i * job.columns + column + c] = narrow<Out>(most[c]);
+}
+
+template <class In, class Out, class A>
+void share_chunk(const MaxJob& job, const Matrix& out, const Matrix& grad, int64_t i, int64_t column,
+                 int64_t columns, A* share) {
+  const Out* const most = reinterpret_cast<const Out*>(out.row(i)) + column;
+  A reached[kChunk];
+  for (int64_t c = 0; c < columns; ++c) reached[c] = widen(most[c]) == 0 ? 1 : 0;
+  for (int64_t e = job.indptr[i]; e < job.indptr[i + 1]; ++e) {
+    const In* const from = source<In>(job, e, column);
+    for (int64_t c = 0; c < columns; ++c) reached[c] += rounded<Out>(from[c]) == widen(most[c]) ? 1 : 0;
+  }
+  const Out* const above = reinterpret_cast<const Out*>(grad.row(i)) + column;
+  for (int64_t c = 0; c < columns; ++c) {
+    share[i * job.columns + column + c] = static_cast<A>(widen(above[c])) / reached[c];
+  }
+}
+
+template <class In, class Out, class A>
+void gather_chunk(const MaxJob& job, const Matrix& x, const Matrix& share, int64_t s, int64_t column,
+                  int64_t columns, In* out) {
+  const In* const own = reinterpret_cast<const In*>(x.row(s)) + column;
+  A sum[kChunk] = {};
+  for (int64_t e = job.indptr[s]; e < job.indptr[s + 1]; ++e) {
+    const Out* const most = source<Out>(job, e, column);
+    const A* const shares = reinterpret_cast<const A*>(share.row(job.indices[e])) + column;
+    for (int64_t c = 0; c < columns; ++c) sum[c] += rounded<Out>(own[c]) == widen(most[c]) ? shares[c] : 0;
+  }
+  for (int64_t c = 0; c < columns; ++c) {
+    out[s * job.columns + column + c] = narrow<In>(static_cast<Wide<In>>(sum[c]));
+  }
+}
+
+// Calls body with a value of each of the two types; results are float, double or bfloat16.
+template <class Body>
+void with_elements(Element in, Element out, const Body& body) {
+  with_element(in, [&](auto x) {
+    if (out == Element::kFloat64) {
+      body(x, double{});
+    } else if (out == Element::kBFloat16) {
+      body(x, Bfloat16{});
+    } else {
+      body(x, float{});
+    }
+  });
+}
+
+}  // namespace
+
+void max_rows(const MaxJob& job, void* out, Element out_element, int64_t threads) {
+  with_elements(job.x.element, out_element, [&](auto in, auto stored) {
+    using Out = decltype(stored);
+    for_chunks(job, threads, [&](int64_t i, int64_t column, int64_t columns) {
+      max_chunk<decltype(in)>(job, i, column, columns, static_cast<Out*>(out));
+    });
+  });
+}
+
+void share_among_maxima(const MaxJob& job, Matrix out, Matrix grad, void* share, int64_t threads) {
+  with_elements(job.x.element, out.element, [&](auto in, auto stored) {
+    using Out = decltype(stored);
+    for_chunks(job, threads, [&](int64_t i, int64_t column, int64_t columns) {
+      share_chunk<decltype(in), Out>(job, out, grad, i, column, columns, static_cast<Wide<Out>*>(share));
+    });
+  });
+}
+
+void gather_shares(const MaxJob& job, Matrix x, Matrix share, void* out, int64_t threads) {
+  with_elements(x.element, job.x.element, [&](auto in, auto stored) {
+    using In = decltype(in);
+    if constexpr (!std::is_same_v<In, Half>) {  // float16 tables take no gradient
+      for_chunks(job, threads, [&](int64_t s, int64_t column, int64_t columns) {
+        gather_chunk<In, decltype(stored), Wide<decltype(stored)>>(job, x, share, s, column, columns,
+                                                                   static_cast<In*>(out));
+      });
+    }
+  });
+}
+
+namespace {
+
+constexpr int kLanes = 16;  // partial sums, which the compiler keeps in vectors
+
+template <class A, class In, class Grad>
+A dot(const In* x, const Grad* grad, int64_t columns) {
+  A part[kLanes] = {};
+  int64_t c = 0;
+  for (; c + kLanes <= columns; c += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      part[lane] += static_cast<A>(widen(x[c + lane])) * static_cast<A>(widen(grad[c + lane]));
+    }
+  }
+  A sum = 0;
+  for (; c < columns; ++c) sum += static_cast<A>(widen(x[c])) * static_cast<A>(widen(grad[c]));
+  for (const A one : part) sum += one;
+  return sum;
+}
+
+template <class In, class Grad>
+struct RowDots {
+  const EdgeDots& job;
+
+  Wide<Grad> operator()(int64_t i, int64_t s) const {
+    const auto* x = reinterpret_cast<const In*>(job.x.row(job.row ? job.row[s] : s));
+    return dot<Wide<Grad>>(x, reinterpret_cast<const Grad*>(job.grad.row(i)), job.columns);
+  }
+};
+
+template <class A>
+A entry(const void* scale, int64_t i) {
+  return scale == nullptr ? A{1} : static_cast<const A*>(scale)[i];
+}
+
+}  // namespace
+
+void edge_dots(const EdgeDots& job, void* out, int64_t threads) {
+  with_elements(job.x.element, job.grad.element, [&](auto in, auto above) {
+    using A = Wide<decltype(above)>;
+    const RowDots<decltype(in), decltype(above)> rows{job};
+    for_rows(job.indptr, job.targets, threads, [&](int64_t i) {
+      A scale = entry<A>(job.target_scale, i);
+      if (job.mean) scale /= static_cast<A>(std::max<int64_t>(1, job.indptr[i + 1] - job.indptr[i]));
+      for (int64_t e = job.indptr[i]; e < job.indptr[i + 1]; ++e) {
+        const int64_t s = job.indices[e];
+        static_cast<A*>(out)[e] = scale * entry<A>(job.source_scale, s) * rows(i, s);
+      }
+    });
+  });
+}
+
+void self_dots(const EdgeDots& job, bool each, void* out, int64_t threads) {
+  const int64_t blocks = (job.targets + kBlock - 1) / kBlock;
+  with_elements(job.x.element, job.grad.element, [&](auto in, auto above) {
+    using A = Wide<decltype(above)>;
+    const RowDots<decltype(in), decltype(above)> rows{job};
+    Buffer<A> buffer;
+    A* const dots = each ? static_cast<A*>(out) : buffer.reserve(job.targets + 1);
+    run_tasks(blocks, threads, [&](int64_t block, int64_t) {
+      const int64_t last = std::min((block + 1) * kBlock, job.targets);
+      for (int64_t i = block * kBlock; i < last; ++i) dots[i] = rows(i, i);
+    });
+    if (each) return;
+    double sum = 0;  // in the order of the rows
+    for (int64_t i = 0; i < job.targets; ++i) sum += static_cast<double>(dots[i]);
+    *static_cast<A*>(out) = static_cast<A>(sum);
+  });
+}
+
+template <class A>
+void degree_scale(const int64_t* indptr, int64_t targets, int64_t nodes, int64_t loops, bool root, A* scale) {
+  const auto scale_of = [&](int64_t degree) {
+    if (degree == 0) return A{0};
+    return A{1} / (root ? std::sqrt(static_cast<A>(degree)) : static_cast<A>(degree));
+  };
+  for (int64_t v = 0; v < std::min(targets, nodes); ++v)
+    scale[v] = scale_of(indptr[v + 1] - indptr[v] + loops);
+  std::fill(scale + std::min(targets, nodes), scale + nodes, scale_of(loops));
+}
+
+int64_t count_loops(const int64_t* indptr, Integers indices, int64_t targets) {
+  int64_t loops = 0;
+  for (int64_t i = 0; i < targets; ++i) {
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; ++e) loops += indices[e] == i ? 1 : 0;
+  }
+  return loops;
+}
+
+void drop_loops(const int64_t* indptr, Integers indices, int64_t targets, int64_t* new_indptr,
+                int32_t* new_indices, int64_t* kept) {
+  int64_t count = 0;
+  new_indptr[0] = 0;
+  for (int64_t i = 0; i < targets; ++i) {
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; ++e) {
+      if (indices[e] == i) continue;
+      new_indices[count] = static_cast<int32_t>(indices[e]);
+      kept[count++] = e;
+    }
+    new_indptr[i + 1] = count;
+  }
+}
+
+template void degree_scale(const int64_t*, int64_t, int64_t, int64_t, bool, float*);
+template void degree_scale(const int64_t*, int64_t, int64_t, int64_t, bool, double*);
 
 }  // namespace pyg_batchgnn

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "kernels/nn/linear.h"
+
 namespace pyg_batchgnn {
 
 struct FoldedNorm {
@@ -28,5 +30,12 @@ void fold_norm(const FoldedNorm& norm, const double* x_mean, const double* x_cov
 // m sums to zero.
 void fold_norm_grads(const FoldedNorm& norm, const double* variance, const double* spread,
                      const double* d_folded, double* d_weight, double* d_scale);
+
+// The covariance of the columns of a matrix. It gives mean and variance of the columns of any
+// product without computing the product.
+
+// Computes `mean` [columns] and `covariance` [columns, columns] about it, divided by `rows`;
+// zeros without rows. The bits do not depend on the number of threads.
+void column_covariance(const LinearInput& x, int64_t rows, int64_t threads, double* mean, double* covariance);
 
 }  // namespace pyg_batchgnn

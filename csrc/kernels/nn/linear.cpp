@@ -1,18 +1,214 @@
 #include "kernels/nn/linear.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <type_traits>
 #include <vector>
 
 #include "kernels/allocation.h"
-#include "kernels/nn/linear_moments.h"
+#include "kernels/nn/linear_blocks.h"
 #include "kernels/nn/linear_operands.h"
-#include "kernels/nn/linear_zero_pairs.h"
-#include "kernels/nn/linear_zeros.h"
+#include "kernels/nn/norm.h"
 #include "kernels/parallel.h"
+#include "kernels/simd/norm.h"
 
 namespace pyg_batchgnn {
 namespace {
+
+// The moments of the columns of a product, taken block by block while a block lies in the cache.
+
+// The cut into blocks depends only on the number of rows, and blocks are joined in order. So the
+// bits do not depend on the number of threads.
+class BlockMoments {
+ public:
+  // Makes room for the moments of all blocks.
+  BlockMoments(int64_t rows, int64_t block_rows, int64_t columns)
+      : rows_(rows), block_rows_(block_rows), columns_(columns) {
+    parts_.reserve(2 * columns * blocks() + 1);
+  }
+
+  // Takes the moments of columns [first, first + block.columns) of the block that begins at `row`,
+  // with `bias` added. The center is the mean of a few rows. If it is far from the mean of the
+  // block, the deviation is as large as the rounding error.
+  template <class T>
+  void take(int64_t row, int64_t first, const StridedRows<T>& block, const T* bias) const {
+    const ColumnMoments all = part(row / block_rows_);
+    T center[kColumns], sum[kColumns], square[kColumns];
+    for (int64_t at = 0; at < block.columns; at += kColumns) {
+      const int64_t count = std::min(kColumns, block.columns - at);
+      const StridedRows<T> some{block.data + at, block.stride, block.rows, count};
+      row_mean({some.data, some.stride, std::min(kFirstRows, some.rows), count}, center);
+      for (int64_t c = 0; c < count; ++c) center[c] += bias[at + c];
+      shifted_sums(some, bias + at, center, sum, square);
+      to_moments(center, sum, square, some.rows, count, {all.mean + first + at, all.deviation + first + at});
+    }
+  }
+
+  void join_all(ColumnMoments out) const {
+    std::fill_n(out.mean, columns_, 0.0);
+    std::fill_n(out.deviation, columns_, 0.0);
+    for (int64_t block = 0; block < blocks(); ++block) {
+      const int64_t before = block * block_rows_;
+      join(out, before, part(block), std::min(block_rows_, rows_ - before), columns_);
+    }
+  }
+
+ private:
+  static constexpr int64_t kColumns = 64;  // rows of a block that stay in the first cache
+  static constexpr int64_t kFirstRows = 8;
+
+  int64_t blocks() const { return (rows_ + block_rows_ - 1) / block_rows_; }
+  ColumnMoments part(int64_t block) const {
+    double* const begin = parts_.data() + 2 * columns_ * block;
+    return {begin, begin + columns_};
+  }
+
+  int64_t rows_, block_rows_, columns_;
+  Buffer<double> parts_;  // [blocks][mean, deviation][columns]
+};
+
+// Products that skip the zeros of an input, as ReLU and dropout leave them.
+
+// The weight of one input, transposed: [columns of all groups, outputs of a group]. Worthwhile if a
+// sample of the input has many zeros and the weight is finite, so that a zero adds nothing.
+template <class T>
+class SkippingWeight {
+ public:
+  using Block = RowBlock<T>;
+
+  SkippingWeight(const LinearShape& shape, const LinearInput& input, const LinearWeight& weight)
+      : outputs_(shape.group_outputs()),
+        columns_(input.columns / shape.groups),
+        stride_(block_stride<T>(outputs_)),
+        many_rows_(shape.rows >= kManyRows) {
+    const double density =
+        sampled_density<T>(shape.rows, [&](int64_t begin, int64_t end, RowBlock<T>& block) {
+          read_block(input, shape.compute, begin, end, block);
+        });
+    if (density >= kDense) return;
+    const int64_t count = shape.outputs * columns_;
+    Buffer<T> rounded;
+    read_rounded(weight, shape.compute, count, rounded.reserve(count + 1));
+    worthwhile_ = std::all_of(rounded.data(), rounded.data() + count, [](T w) { return std::isfinite(w); });
+    if (!worthwhile_) return;
+    T* const to = transposed_.reserve(input.columns * stride_ + 1);
+    std::fill_n(to, input.columns * stride_, T{0});
+    for (int64_t o = 0; o < shape.outputs; ++o) {
+      T* const column = to + o / outputs_ * columns_ * stride_ + o % outputs_;
+      for (int64_t k = 0; k < columns_; ++k) column[k * stride_] = rounded.data()[o * columns_ + k];
+    }
+  }
+
+  bool worthwhile() const { return worthwhile_; }
+
+  // Reads rows and returns whether their zeros are skipped.
+  bool read(const LinearInput& input, Element compute, int64_t begin, int64_t end, Block& block) const {
+    read_block(input, compute, begin, end, block);
+    return block.sparse;
+  }
+
+  // sums[i, :] += sum over the non-zeros k of x[i, k] * weight[:, k].
+  void add(int64_t group, const RowBlock<T>& x, T* sums, int64_t sums_stride, PrefetchQueue& prefetch) const {
+    const int64_t width = product_kernels<T>().width;
+    const SparseRows rows_at_once = many_rows_ ? x.rows_at_once : SparseRows::kOne;
+    std::vector<uint64_t> words(static_cast<size_t>(x.rows));
+    for (int64_t first = 0; first < columns_; first += kWordBits) {
+      const int64_t count = std::min(kWordBits, columns_ - first), column = group * columns_ + first;
+      for (int64_t i = 0; i < x.rows; ++i) words[static_cast<size_t>(i)] = x.row_bits(i, column, count);
+      multiply_sparse<T>(
+          {words.data(), 1, x.row(0) + column, x.stride, 1, x.rows, round_up(outputs_, width) / width,
+           transposed_.data() + column * stride_, stride_, sums, sums_stride, &prefetch, rows_at_once},
+          count);
+    }
+  }
+
+ private:
+  int64_t outputs_, columns_, stride_;
+  bool many_rows_;
+  bool worthwhile_ = false;
+  Buffer<T> transposed_;
+};
+
+// Products of bfloat16 that skip the zeros of an input, as ReLU and dropout leave them.
+
+// The weight of one input, transposed and folded, in blocks of kBlockTerms of the input's columns.
+// Worthwhile if few elements of a sample of the input are not zero and the weight is finite, so
+// that a zero adds nothing.
+class SkippingPairs {
+ public:
+  // Rows in place, and room for the lists of their non-zeros.
+  struct Block {
+    int64_t rows = 0;
+    const uint16_t* values = nullptr;
+    Lists lists;
+
+    void resize(int64_t most_rows, int64_t) { lists.room(most_rows); }
+  };
+
+  SkippingPairs(const LinearShape& shape, const LinearInput& input, const LinearWeight& weight)
+      : outputs_(shape.outputs),
+        columns_(input.columns),
+        stride_(block_stride<uint16_t>(shape.outputs)),
+        input_stride_(input.stride) {
+    if (sparse_pair_kernels() == nullptr || input.element != Element::kBFloat16 || input.rows != nullptr ||
+        shape.groups != 1 || shape.rows < kManyRows) {
+      return;
+    }
+    const double density =
+        sampled_density<float>(shape.rows, [&](int64_t begin, int64_t end, RowBlock<float>& block) {
+          read_block(input, shape.compute, begin, end, block);
+        });
+    if (density < kSparse) transpose(shape, weight);
+  }
+
+  bool worthwhile() const { return worthwhile_; }
+
+  bool read(const LinearInput& input, Element, int64_t begin, int64_t end, Block& block) const {
+    block.rows = end - begin;
+    block.values = reinterpret_cast<const uint16_t*>(input.row(begin));
+    return true;
+  }
+
+  // sums[i, :] += sum over the non-zeros k of x[i, k] * weight[:, k].
+  void add(int64_t, Block& x, float* sums, int64_t sums_stride, PrefetchQueue& prefetch) const {
+    for (int64_t first = 0; first < columns_; first += kListTerms) {
+      const PairLists lists = x.lists.room(x.rows);
+      sparse_pair_kernels()->list(
+          {x.values + first, input_stride_, x.rows, std::min(kListTerms, columns_ - first), nullptr, false},
+          lists);
+      multiply_lists({lists, x.rows, outputs_,
+                      transposed_.data() + first / kListTerms * kBlockTerms * stride_, stride_, sums,
+                      sums_stride, true, &prefetch});
+    }
+  }
+
+ private:
+  static constexpr double kSparse = 0.4;  // lists are faster up to this share of non-zeros
+
+  void transpose(const LinearShape& shape, const LinearWeight& weight) {
+    const int64_t count = outputs_ * columns_;
+    Buffer<float> rounded;
+    read_rounded(weight, shape.compute, count, rounded.reserve(count + 1));
+    worthwhile_ =
+        std::all_of(rounded.data(), rounded.data() + count, [](float w) { return std::isfinite(w); });
+    if (!worthwhile_) return;
+    const int64_t elements = round_up(columns_, kListTerms) / kListTerms * kBlockTerms * stride_;
+    uint16_t* const to = transposed_.reserve(elements + 1);
+    std::fill_n(to, elements, uint16_t{0});
+    for (int64_t o = 0; o < outputs_; ++o) {
+      for (int64_t k = 0; k < columns_; ++k) {
+        const auto bits = std::bit_cast<uint32_t>(rounded.data()[o * columns_ + k]);
+        to[(k / kListTerms * kBlockTerms + k % kListTerms) * stride_ + o] = static_cast<uint16_t>(bits >> 16);
+      }
+    }
+    sparse_pair_kernels()->fold(to, elements);
+  }
+
+  int64_t outputs_, columns_, stride_, input_stride_;
+  bool worthwhile_ = false;
+  Buffer<uint16_t> transposed_;
+};
 
 constexpr int64_t kBlockRows = 16 * kTileRows;  // rows per block; a panel of weights stays in the
                                                 // cache meanwhile
@@ -284,21 +480,16 @@ void run(const LinearShape& shape, const std::vector<LinearInput>& inputs,
 
 }  // namespace
 
-template <>
-void linear<float>(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-                   const std::vector<LinearWeight>& weights, const LinearUpdate& update,
-                   const LinearOutput& output, int64_t threads) {
+void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+            const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
+            int64_t threads) {
+  if (shape.compute == Element::kFloat64) {
+    return run<Elements<double>>(shape, inputs, weights, update, output, threads);
+  }
   if (shape.compute == Element::kBFloat16 && pair_kernel() != nullptr) {
     return run<Pairs>(shape, inputs, weights, update, output, threads);
   }
   run<Elements<float>>(shape, inputs, weights, update, output, threads);
-}
-
-template <>
-void linear<double>(const LinearShape& shape, const std::vector<LinearInput>& inputs,
-                    const std::vector<LinearWeight>& weights, const LinearUpdate& update,
-                    const LinearOutput& output, int64_t threads) {
-  run<Elements<double>>(shape, inputs, weights, update, output, threads);
 }
 
 }  // namespace pyg_batchgnn

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/nn/moments.h"
+#include "kernels/nn/norm.h"
 #include "kernels/simd/products.h"
 
 namespace pyg_batchgnn {
@@ -63,7 +63,6 @@ struct LinearOutput {
   ColumnMoments moments{};
 };
 
-template <class T>
 void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
             const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output,
             int64_t threads);
@@ -102,9 +101,17 @@ struct LinearWanted {
   const LinearBefore* before = nullptr;
 };
 
-template <class T>
 void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs,
                   const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
                   const LinearWanted& wanted, int64_t threads);
+
+// The gradients of a dense layer in bfloat16, for processors that multiply pairs of it.
+
+// Returns whether linear_grads_pairs can compute in `compute`.
+bool has_pair_grads(Element compute);
+
+void linear_grads_pairs(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+                        const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
+                        const LinearWanted& wanted, int64_t threads);
 
 }  // namespace pyg_batchgnn

@@ -9,18 +9,330 @@
 #include <vector>
 
 #include "kernels/allocation.h"
-#include "kernels/nn/block_product.h"
 #include "kernels/nn/linear.h"
-#include "kernels/nn/linear_before.h"
-#include "kernels/nn/linear_grads_blocks.h"
-#include "kernels/nn/linear_grads_pairs.h"
-#include "kernels/nn/linear_input_grad.h"
-#include "kernels/nn/linear_parts.h"
-#include "kernels/nn/linear_relu_backward.h"
-#include "kernels/parallel.h"
+#include "kernels/nn/linear_blocks.h"
 
 namespace pyg_batchgnn {
 namespace {
+
+// Products of blocks in the caches with any number of rows, by the loop for many or for few zeros.
+
+// out[r, :] += sum over s of values[r * row_step + s * value_step] * x[s, :], with `words` only
+// over the terms in bits(words[r]), at most kWordBits.
+template <class T>
+struct BlockProduct {
+  const uint64_t* words;  // [rows] or null
+  const T* values;
+  int64_t row_step, value_step;
+  int64_t rows, terms, columns;
+  const T* x;
+  int64_t x_stride;
+  T* out;
+  int64_t out_stride;
+};
+
+// For fewer rows than a tile has. The other rows of the tile are computed and discarded.
+template <class T>
+void multiply_last_rows(const BlockProduct<T>& p, int64_t vectors) {
+  constexpr int64_t kMostWidth = 64;
+  const ProductKernels<T>& kernels = product_kernels<T>();
+  PrefetchQueue nothing;
+  const T* starts[kTileRows];
+  T tile[kTileRows * kMostWidth];
+  for (int64_t r = 0; r < kTileRows; ++r) starts[r] = p.values + std::min(r, p.rows - 1) * p.row_step;
+  const int64_t step = kernels.panel / kernels.width;
+  for (int64_t first = 0; first < vectors; first += step) {
+    const int64_t count = std::min(step, vectors - first), width = count * kernels.width;
+    const int64_t at = first * kernels.width;
+    for (int64_t r = 0; r < kTileRows; ++r) {
+      std::copy_n(p.out + std::min(r, p.rows - 1) * p.out_stride + at, width, tile + r * width);
+    }
+    kernels.dense(
+        {starts, p.value_step, kTileRows, p.terms, count, p.x + at, p.x_stride, tile, width, true, &nothing});
+    for (int64_t r = 0; r < p.rows; ++r) std::copy_n(tile + r * width, width, p.out + r * p.out_stride + at);
+  }
+}
+
+// `pointers` is scratch memory.
+template <class T>
+void multiply_block(const BlockProduct<T>& p, std::vector<const T*>& pointers, PrefetchQueue& prefetch) {
+  const ProductKernels<T>& kernels = product_kernels<T>();
+  const int64_t vectors = round_up(p.columns, kernels.width) / kernels.width;
+  if (p.words != nullptr) {
+    return multiply_sparse<T>({p.words, 1, p.values, p.row_step, p.value_step, p.rows, vectors, p.x,
+                               p.x_stride, p.out, p.out_stride, &prefetch},
+                              p.terms);
+  }
+  const int64_t whole = p.rows / kTileRows * kTileRows;
+  pointers.resize(static_cast<size_t>(whole));
+  for (int64_t r = 0; r < whole; ++r) pointers[static_cast<size_t>(r)] = p.values + r * p.row_step;
+  if (whole != 0) {
+    kernels.dense({pointers.data(), p.value_step, whole, p.terms, vectors, p.x, p.x_stride, p.out,
+                   p.out_stride, true, &prefetch});
+  }
+  if (whole == p.rows) return;
+  BlockProduct<T> last = p;
+  last.values += whole * p.row_step;
+  last.out += whole * p.out_stride;
+  last.rows -= whole;
+  multiply_last_rows(last, vectors);
+}
+
+// Blocks of rows for the products of gradients: converted, masked or centred, with their zeros
+// known.
+
+// The rows of the gradient of the output.
+template <class T>
+class GradientRows {
+ public:
+  GradientRows(int64_t outputs, const LinearGradient& gradient) : outputs_(outputs), gradient_(gradient) {}
+
+  // Reads rows [begin, end).
+  void read(int64_t begin, int64_t end, RowBlock<T>& block) const {
+    block.resize(end - begin, outputs_);
+    if (gradient_.norm != nullptr) return read_normed(begin, end, block);
+    const int64_t mask_bytes = (outputs_ + 7) / 8;
+    const char* const grad = static_cast<const char*>(gradient_.grad);
+    product_kernels<T>().masked_grad(
+        {grad + begin * outputs_ * element_bytes(gradient_.element), gradient_.element, outputs_,
+         gradient_.mask == nullptr ? nullptr : gradient_.mask + begin * mask_bytes, mask_bytes,
+         static_cast<T>(gradient_.scale), block.rows, outputs_, block.values.data(), block.stride,
+         block.by_row.data()});
+    block.count_zeros();
+    if (block.sparse) block.find_columns();
+  }
+
+  // Returns the share of non-zeros in a sample.
+  double density(int64_t rows) const {
+    if (gradient_.norm != nullptr) return 1.0;
+    return sampled_density<T>(
+        rows, [&](int64_t begin, int64_t end, RowBlock<T>& block) { read(begin, end, block); });
+  }
+
+ private:
+  // A gradient behind a normalisation has no zeros.
+  void read_normed(int64_t begin, int64_t end, RowBlock<T>& block) const {
+    Buffer<Bfloat16> rounded;
+    const bool narrow = gradient_.element == Element::kBFloat16;
+    if (narrow) rounded.reserve(outputs_ + 1);
+    for (int64_t i = begin; i < end; ++i) {
+      T* const to = block.values.data() + (i - begin) * block.stride;
+      if (narrow) {
+        normed_row(gradient_, i, outputs_, rounded.data());
+        product_kernels<T>().read(rounded.data(), Element::kBFloat16, outputs_, to);
+      } else {
+        normed_row(gradient_, i, outputs_, to);
+      }
+      std::fill(to + outputs_, to + block.words * kWordBits, T{0});
+    }
+    block.sparse = false;
+  }
+
+  int64_t outputs_;
+  const LinearGradient& gradient_;
+};
+
+// The rows of an input.
+template <class T>
+class InputRows {
+ public:
+  InputRows(const LinearInput& input, Element compute) : input_(input), compute_(compute) {
+    if (input.center == nullptr) return;
+    std::transform(input.center, input.center + input.columns, to_center_.reserve(input.columns + 1),
+                   [](double value) { return static_cast<T>(-value); });
+  }
+
+  // Returns the share of non-zeros in a sample.
+  double density(int64_t rows) const {
+    if (centred()) return 1.0;
+    return sampled_density<T>(rows, [&](int64_t begin, int64_t end, RowBlock<T>& block) {
+      read_block(input_, compute_, begin, end, block);
+    });
+  }
+
+  // Reads rows [begin, end) with their zeros, or centred if there is a center.
+  void read_with_zeros(int64_t begin, int64_t end, RowBlock<T>& block) const {
+    if (centred()) return read(begin, end, block);
+    read_block(input_, compute_, begin, end, block);
+  }
+
+  // Reads rows [begin, end) without finding zeros.
+  void read(int64_t begin, int64_t end, RowBlock<T>& block) const {
+    read_values(input_, compute_, begin, end, block);
+    if (!centred()) return;
+    for (int64_t i = 0; i < block.rows; ++i) {
+      product_kernels<T>().add(to_center_.data(), block.columns, block.values.data() + i * block.stride);
+    }
+  }
+
+ private:
+  bool centred() const { return input_.center != nullptr; }
+
+  const LinearInput& input_;
+  Element compute_;
+  Buffer<T> to_center_;  // the center of rows
+};
+
+// The gradients of the layer before, whose ReLU made the input and whose own input takes no
+// gradient. Nothing else reads the gradient of the input, so it is never written.
+
+template <class T>
+class BeforeGrads {
+ public:
+  BeforeGrads(const LinearBefore& before, int64_t outputs, Element compute)
+      : before_(before), rows_(before.input, compute), outputs_(outputs) {}
+
+  // The number of sums of one part: weight and bias side by side, [outputs, stride].
+  int64_t elements() const { return outputs_ * stride(); }
+
+  // Adds the block of rows from `begin`. Their gradient is dots[o, i] for the bits of words[o].
+  void add(int64_t begin, int64_t rows, const uint64_t* words, SparseRows rows_at_once, const T* dots,
+           T* sums, RowBlock<T>& x, PrefetchQueue& prefetch) const {
+    rows_.read(begin, begin + rows, x);
+    // A column of ones gives the sums of the bias. There is room between columns and stride.
+    for (int64_t i = 0; i < rows; ++i) x.values.data()[i * x.stride + x.columns] = T{1};
+    const int64_t width = product_kernels<T>().width;
+    multiply_sparse<T>({words, 1, dots, kWordBits, 1, outputs_, round_up(x.columns + 1, width) / width,
+                        x.values.data(), x.stride, sums, stride(), &prefetch, rows_at_once},
+                       kWordBits);
+  }
+
+  void write(const T* sums) const {
+    const ProductKernels<T>& kernels = product_kernels<T>();
+    const int64_t columns = before_.input.columns, item = element_bytes(before_.element);
+    Buffer<T> bias;
+    bias.reserve(outputs_ + 1);
+    for (int64_t o = 0; o < outputs_; ++o, sums += stride()) {
+      kernels.write(sums, columns, before_.element, static_cast<char*>(before_.weight) + o * columns * item);
+      bias.data()[o] = sums[columns];
+    }
+    kernels.write(bias.data(), outputs_, before_.element, before_.bias);
+  }
+
+ private:
+  int64_t stride() const { return block_stride<T>(before_.input.columns + 1); }
+
+  const LinearBefore& before_;
+  InputRows<T> rows_;
+  int64_t outputs_;
+};
+
+// The gradient of one input of a dense layer, one block of rows at a time.
+
+template <class T>
+class InputGrad {
+ public:
+  // `out` may be null if nothing is written.
+  InputGrad(const LinearShape& shape, const LinearInput& input, const LinearWeight& weight, void* out)
+      : kernels_(product_kernels<T>()),
+        shape_(shape),
+        input_(input),
+        columns_(input.columns / shape.groups),
+        stride_(block_stride<T>(columns_)),
+        out_(static_cast<char*>(out)) {
+    const int64_t count = shape.outputs * columns_;
+    Buffer<T> rounded;
+    read_rounded(weight, shape.compute, count, rounded.reserve(count + 1));
+    T* const to = weight_.reserve(shape.outputs * stride_ + 1);
+    for (int64_t o = 0; o < shape.outputs; ++o) {
+      std::copy_n(rounded.data() + o * columns_, columns_, to + o * stride_);
+      std::fill_n(to + o * stride_ + columns_, stride_ - columns_, T{0});
+    }
+  }
+
+  int64_t stride() const { return stride_; }          // between rows of a group's columns
+  const T* weight() const { return weight_.data(); }  // [outputs, stride], rounded
+
+  // d_input[i, :] = sum over o of grad[i, o] * weight[o, :], for the rows from `begin`. `product`
+  // and `pointers` are scratch memory.
+  void write(int64_t begin, const RowBlock<T>& grad, T* product, std::vector<const T*>& pointers,
+             PrefetchQueue& prefetch) const {
+    const int64_t outputs = shape_.group_outputs();
+    const bool sparse = grad.sparse;
+    const int64_t step_outputs = sparse ? kWordBits : outputs;
+    uint64_t words[kGradBlockRows];
+    for (int64_t group = 0; group < shape_.groups; ++group) {
+      std::fill_n(product, grad.rows * stride_, T{0});
+      for (int64_t first = 0; first < outputs; first += step_outputs) {
+        const int64_t count = std::min(step_outputs, outputs - first), column = group * outputs + first;
+        for (int64_t i = 0; sparse && i < grad.rows; ++i) words[i] = grad.row_bits(i, column, count);
+        multiply_block<T>({sparse ? words : nullptr, grad.values.data() + column, grad.stride, 1, grad.rows,
+                           count, columns_, weight() + column * stride_, stride_, product, stride_},
+                          pointers, prefetch);
+      }
+      store(begin, group, grad.rows, product);
+    }
+  }
+
+  // Writes rows from `begin` of the columns of one group, in the type of the input.
+  void store(int64_t begin, int64_t group, int64_t rows, const T* product) const {
+    const int64_t item = element_bytes(input_.element), step = input_.columns * item;
+    char* const to = out_ + begin * step + group * columns_ * item;
+    const bool lines = columns_ * item % PrefetchQueue::kLine == 0 && step % PrefetchQueue::kLine == 0 &&
+                       reinterpret_cast<uintptr_t>(to) % PrefetchQueue::kLine == 0;
+    const bool streamed = lines && input_.element == kElement<T> && shape_.rows * step >= kStreamedBytes;
+    for (int64_t i = 0; i < rows; ++i) {
+      if (streamed) {
+        kernels_.stream(product + i * stride_, columns_ * item, to + i * step);
+      } else {
+        kernels_.write(product + i * stride_, columns_, input_.element, to + i * step);
+      }
+    }
+  }
+
+ private:
+  const ProductKernels<T>& kernels_;
+  const LinearShape& shape_;
+  const LinearInput& input_;
+  int64_t columns_, stride_;
+  Buffer<T> weight_;
+  char* out_;
+};
+
+// The gradients of a weight and of an input that a ReLU made. The latter is wanted only where the
+// ReLU passed.
+
+// The weight of one input, transposed: [columns, outputs].
+template <class T>
+class ReluBackwardWeight {
+ public:
+  ReluBackwardWeight(int64_t outputs, int64_t columns, const T* weight, int64_t weight_stride)
+      : outputs_(outputs), columns_(columns), stride_(block_stride<T>(outputs)) {
+    T* to = transposed_.reserve(columns * stride_ + 1);
+    for (int64_t k = 0; k < columns; ++k, to += stride_) {
+      for (int64_t o = 0; o < outputs; ++o) to[o] = weight[o * weight_stride + k];
+      std::fill(to + outputs, to + stride_, T{0});
+    }
+  }
+
+  int64_t dot_elements() const { return columns_ * kWordBits; }
+
+  // For each element (i, k) of the input that is not zero,
+  // sums[k, :] += input[i, k] * grad[i, :] and dots[k, i] = grad[i, :] . weight[:, k]; otherwise
+  // dots[k, i] = 0.
+  void add_grads(const RowBlock<T>& grad, const RowBlock<T>& input, T* sums, int64_t sums_stride, T* dots,
+                 PrefetchQueue& prefetch) const {
+    const ProductKernels<T>& kernels = product_kernels<T>();
+    kernels.relu_backward({input.by_column.data(), input.values.data(), input.stride, columns_,
+                           round_up(outputs_, kernels.width) / kernels.width, grad.values.data(), grad.stride,
+                           transposed_.data(), stride_, sums, sums_stride, dots, &prefetch});
+  }
+
+  // out[i, k] = dots[k, i].
+  void transpose(const T* dots, int64_t rows, T* out, int64_t out_stride) const {
+    constexpr int64_t kSquare = 16;
+    for (int64_t column = 0; column < columns_; column += kSquare) {
+      const int64_t end = std::min(columns_, column + kSquare);
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t k = column; k < end; ++k) out[i * out_stride + k] = dots[k * kWordBits + i];
+      }
+    }
+  }
+
+ private:
+  int64_t outputs_, columns_, stride_;
+  Buffer<T> transposed_;
+};
 
 // Fewer rows than bits in a word: then two operands, those of the next block, and weights and sums
 // of 256 columns fit into the second cache.
@@ -121,7 +433,7 @@ class Backward {
     kernels_.fence();
   }
 
-  void write(const T* sums, const std::vector<LinearWeight>& weights, Element bias_element) const {
+  void write(const T* sums, const std::vector<LinearWeight>& weights) const {
     for (size_t t = 0; t < wanted_.weights.size(); ++t) {
       write_weight_grad(t, sums, weights[t].element);
       sums += sum_elements(t);
@@ -130,7 +442,8 @@ class Backward {
       before_->write(sums);
       sums += before_->elements();
     }
-    if (wanted_.bias != nullptr) kernels_.write(sums, shape_.outputs, bias_element, wanted_.bias);
+    if (wanted_.bias == nullptr) return;
+    kernels_.write(sums, shape_.outputs, weights.front().element, wanted_.bias);
   }
 
  private:
@@ -253,34 +566,18 @@ class Backward {
 
 }  // namespace
 
-template <class T>
 void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs,
                   const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
                   const LinearWanted& wanted, int64_t threads) {
+  if (shape.compute == Element::kFloat64) {
+    const Backward<double> backward(shape, inputs, weights, gradient, wanted);
+    return sum_parts<double>(backward, shape.rows, weights, threads);
+  }
   if (has_pair_grads(shape.compute)) {
     return linear_grads_pairs(shape, inputs, weights, gradient, wanted, threads);
   }
-  const Backward<T> backward(shape, inputs, weights, gradient, wanted);
-  const Parts parts(shape.rows);
-  const int64_t elements = backward.part_elements();
-  Buffer<T> sums;
-  sums.reserve(parts.count * elements);
-  std::vector<typename Backward<T>::Scratch> scratch(
-      static_cast<size_t>(std::clamp<int64_t>(threads, 1, parts.count)));
-  for (auto& one : scratch) backward.prepare(one);
-  run_tasks(parts.count, threads, [&](int64_t part, int64_t slot) {
-    backward.part(parts.begin(part), parts.begin(part + 1), sums.data() + part * elements,
-                  scratch[static_cast<size_t>(slot)]);
-  });
-  add_up(parts, sums.data(), elements, threads);
-  backward.write(sums.data(), weights, weights.front().element);
+  const Backward<float> backward(shape, inputs, weights, gradient, wanted);
+  sum_parts<float>(backward, shape.rows, weights, threads);
 }
-
-template void linear_grads<float>(const LinearShape&, const std::vector<LinearInput>&,
-                                  const std::vector<LinearWeight>&, const LinearGradient&,
-                                  const LinearWanted&, int64_t);
-template void linear_grads<double>(const LinearShape&, const std::vector<LinearInput>&,
-                                   const std::vector<LinearWeight>&, const LinearGradient&,
-                                   const LinearWanted&, int64_t);
 
 }  // namespace pyg_batchgnn

@@ -2,16 +2,12 @@
 // with a non-zero gradient in that column. A row of an input's gradient is a sum of rows of the
 // weight. The rows are listed once per block and added two at a time.
 
-#include "kernels/nn/linear_grads_pairs.h"
-
 #include <algorithm>
 
 #include "kernels/allocation.h"
-#include "kernels/nn/linear_normed.h"
+#include "kernels/nn/linear.h"
+#include "kernels/nn/linear_blocks.h"
 #include "kernels/nn/linear_operands.h"
-#include "kernels/nn/linear_parts.h"
-#include "kernels/nn/pair_lists.h"
-#include "kernels/parallel.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -260,19 +256,7 @@ void linear_grads_pairs(const LinearShape& shape, const std::vector<LinearInput>
                         const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
                         const LinearWanted& wanted, int64_t threads) {
   const PairBackward backward(shape, inputs, weights, gradient, wanted);
-  const Parts parts(shape.rows);
-  const int64_t elements = backward.part_elements();
-  Buffer<float> sums;
-  sums.reserve(parts.count * elements);
-  std::vector<PairBackward::Scratch> scratch(
-      static_cast<size_t>(std::clamp<int64_t>(threads, 1, parts.count)));
-  for (auto& one : scratch) backward.prepare(one);
-  run_tasks(parts.count, threads, [&](int64_t part, int64_t slot) {
-    backward.part(parts.begin(part), parts.begin(part + 1), sums.data() + part * elements,
-                  scratch[static_cast<size_t>(slot)]);
-  });
-  add_up(parts, sums.data(), elements, threads);
-  backward.write(sums.data(), weights);
+  sum_parts<float>(backward, shape.rows, weights, threads);
 }
 
 }  // namespace pyg_batchgnn

@@ -1,14 +1,48 @@
-// Batch normalisation (Ioffe and Szegedy 2015) of the rows of a matrix, with an optional ReLU.
+// Batch normalisation (Ioffe and Szegedy 2015) of the rows of a matrix, with an optional ReLU, and
+// activation: ReLU and keyed dropout.
 //
 // Columns are reduced over fixed blocks of rows, which are combined in order. So a result does not
 // depend on the number of threads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "kernels/operand.h"
+#include "kernels/random.h"
 #include "kernels/simd/norm.h"
 
 namespace pyg_batchgnn {
+
+// The mean of some rows and the sum of squared deviations from it, [columns] each.
+struct ColumnMoments {
+  double* mean;
+  double* deviation;
+};
+
+// Adds the nb rows of `b` to the na rows of `a` (Chan, Golub and LeVeque 1979).
+inline void join(ColumnMoments a, int64_t na, ColumnMoments b, int64_t nb, int64_t columns) {
+  const double total = static_cast<double>(na + nb);
+  const double share = static_cast<double>(nb) / total;
+  const double between = share * static_cast<double>(na);
+  for (int64_t c = 0; c < columns; ++c) {
+    const double gap = b.mean[c] - a.mean[c];
+    a.mean[c] += gap * share;
+    a.deviation[c] += b.deviation[c] + gap * gap * between;
+  }
+}
+
+// Converts sums about a center into moments.
+template <class A>
+void to_moments(const A* center, const A* sum, const A* square, int64_t rows, int64_t columns,
+                ColumnMoments out) {
+  const double inverse = 1.0 / static_cast<double>(rows);
+  for (int64_t c = 0; c < columns; ++c) {
+    const double offset = static_cast<double>(sum[c]) * inverse;
+    out.mean[c] = static_cast<double>(center[c]) + offset;
+    out.deviation[c] = std::max(0.0, static_cast<double>(square[c]) - offset * static_cast<double>(sum[c]));
+  }
+}
 
 // The normalisation z = (x - mean) * inverse_deviation * weight + bias. [columns] each; weight and
 // bias may be null.
@@ -59,5 +93,27 @@ void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const double* sums
 template <class T>
 void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
                       Statistics statistics, int64_t threads, T* d_x, double* d_weight, double* d_bias);
+
+// The operations on the elements of a matrix. Either may be absent.
+struct Activation {
+  bool relu;
+  const Dropout* dropout;
+  const int64_t* node;  // [rows] ids of rows for dropout; row numbers if null
+};
+
+struct MatrixSize {
+  int64_t rows, columns;
+  int64_t mask_bytes() const { return (columns + 7) / 8; }  // bytes per row
+};
+
+// Sets x = dropout(relu(x)). mask [rows, mask_bytes]: bit c % 8 of byte c / 8 is set if column c
+// passes.
+template <class T>
+void activate(T* x, MatrixSize size, const Activation& activation, int64_t threads, uint8_t* mask);
+
+// Sets out = grad * scale where the mask has a bit, else 0.
+template <class T>
+void mask_gradient(const T* grad, const uint8_t* mask, MatrixSize size, double scale, int64_t threads,
+                   T* out);
 
 }  // namespace pyg_batchgnn

@@ -2,17 +2,329 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
 
 #include "kernels/parallel.h"
 #include "kernels/prefetch.h"
-#include "kernels/relay/asked.h"
-#include "kernels/relay/induced_answer.h"
-#include "kernels/relay/sections.h"
+#include "kernels/sample/allowed_edges.h"
+#include "kernels/sample/between.h"
+#include "kernels/sample/nodes.h"
 #include "kernels/sample/rules.h"
-#include "kernels/sample/steps.h"
 
 namespace pyg_batchgnn {
 namespace {
+
+// The questions to an owner, read and checked.
+
+// The excluded pairs of one relation: examples by their place in the block, targets by row.
+struct PairColumns {
+  std::vector<int64_t> example, target, source;
+
+  ExcludedPairs pairs() const {
+    return {example.data(), target.data(), source.data(), static_cast<int64_t>(source.size())};
+  }
+};
+
+// Some nodes of one type in a block.
+template <class Index>
+struct AskedNodes {
+  const Index* node;
+  const Index* place;   // of the example of each node among those of the block; null: none
+  const Index* number;  // of the examples
+  int64_t first;        // the first own id of the type
+
+  // Returns a node as a row of its type. It may be any number if the asking rank is wrong.
+  Target target(int64_t i) const { return {static_cast<int64_t>(node[i]) - first, example(i)}; }
+  int64_t example(int64_t i) const { return place == nullptr ? 0 : static_cast<int64_t>(place[i]); }
+
+  uint64_t key(uint64_t relation_key, int64_t i, int64_t original) const {
+    const uint64_t key = fold(relation_key, static_cast<uint64_t>(original));
+    return place == nullptr ? key : fold(key, static_cast<uint64_t>(number[place[i]]));
+  }
+};
+
+// The question of one minibatch.
+template <class Index>
+struct AskedBlock {
+  ReadBlock<Index> block;
+  size_t peer;                        // the asking rank
+  std::vector<int64_t> begins;        // [types + 1] of each type among the nodes
+  std::vector<int64_t> latest;        // the time of the seed of each example
+  std::vector<PairColumns> excluded;  // by relation; empty if there are none
+
+  // Returns the nodes from the i-th on. `first`: the first own id of their type.
+  AskedNodes<Index> nodes(int64_t i, int64_t first) const {
+    const Index* place = block.body.example;
+    return {block.body.node + i, place == nullptr ? nullptr : place + i, block.body.number, first};
+  }
+
+  ExcludedPairs pairs(size_t relation) const {
+    return excluded.empty() ? ExcludedPairs() : excluded[relation].pairs();
+  }
+};
+
+// Fills in the columns of a block beside its nodes. `first`: the first own id of each type. Returns
+// false if they are about nodes, examples or relations that the block or the graph does not have.
+template <class Index>
+bool read_columns(const OwnPart<Index>& part, const QuestionShape& shape, const std::vector<int64_t>& first,
+                  AskedBlock<Index>* asked) {
+  const BlockSize& size = asked->block.size;
+  const Block<const Index>& body = asked->block.body;
+  asked->begins = {0};
+  for (int64_t type = 0; type < shape.types; ++type) {
+    asked->begins.push_back(asked->begins.back() + asked->block.nodes_of[type]);
+  }
+  if (shape.disjoint && !std::all_of(body.example, body.example + size.nodes, [&](Index example) {
+        return 0 <= example && example < size.examples;
+      })) {
+    return false;
+  }
+  if (shape.timed) {
+    asked->latest.resize(static_cast<size_t>(size.examples));
+    std::memcpy(asked->latest.data(), body.time, asked->latest.size() * sizeof(int64_t));
+  }
+  if (size.pairs == 0) return true;
+  std::vector<std::array<int64_t, 4>> rows;  // relation, example, target, source
+  for (int64_t p = 0; p < size.pairs; ++p) {
+    const Index* words = body.pair + p * kPairWords;
+    const auto relations = static_cast<Index>(part.graph.relations.size());
+    if (words[0] < 0 || words[0] >= size.nodes || words[1] < 0 || words[1] >= relations) return false;
+    const int64_t type = part.graph.relations[static_cast<size_t>(words[1])].target;
+    const Target target = asked->nodes(words[0], first[static_cast<size_t>(type)]).target(0);
+    rows.push_back({words[1], target.example, target.node, words[2]});
+  }
+  std::sort(rows.begin(), rows.end());
+  asked->excluded.resize(part.graph.relations.size());
+  for (const auto& [relation, example, target, source] : rows) {
+    PairColumns& columns = asked->excluded[static_cast<size_t>(relation)];
+    columns.example.push_back(example);
+    columns.target.push_back(target);
+    columns.source.push_back(source);
+  }
+  return true;
+}
+
+// Reads all questions. Sets the fault of the first that is wrong.
+template <class Index>
+std::vector<AskedBlock<Index>> read_questions(const OwnPart<Index>& part, const Requests<Index>& requests,
+                                              Fault* fault) {
+  std::vector<AskedBlock<Index>> asked;
+  std::vector<ReadBlock<Index>> blocks;
+  const std::vector<int64_t> first = part.firsts();
+  const Index* words = requests.words;
+  for (size_t peer = 0; peer < requests.words_of.size(); ++peer) {
+    const int64_t many = requests.words_of[peer];
+    blocks.clear();
+    bool right = read_blocks(words, many, requests.shape, &blocks);
+    for (size_t b = 0; right && b < blocks.size(); ++b) {
+      asked.push_back({blocks[b], peer, {}, {}, {}});
+      right = read_columns(part, requests.shape, first, &asked.back());
+    }
+    if (!right) {
+      *fault = {WireError::kBlocks, static_cast<int64_t>(peer), many};
+      break;
+    }
+    words += many;
+  }
+  return asked;
+}
+
+// The places of an owner's answers: a section for each asking rank and relation.
+
+// A piece of a section, which one task writes.
+struct Piece {
+  size_t peer, relation;
+  int64_t nodes;             // of this piece
+  int64_t picks = 0;         // of this piece
+  int64_t nodes_before = 0;  // in the section
+  int64_t picks_before = 0;  // in the section
+};
+
+class Sections {
+ public:
+  Sections(const std::vector<AnswerShape>& shapes, size_t peers)
+      : shapes_(shapes), sections_(peers * shapes.size()), peers_(peers) {}
+
+  // Places a piece behind those before it in its section.
+  void add(Piece* piece) {
+    Section& section = of(*piece);
+    piece->nodes_before = section.nodes;
+    piece->picks_before = section.picks;
+    section.nodes += piece->nodes;
+    section.picks += piece->picks;
+  }
+
+  // Makes room for the messages, when all pieces are added.
+  void lay_out(Answers* out) {
+    int64_t total = 0;
+    for (size_t peer = 0; peer < peers_; ++peer) {
+      const int64_t begin = total;
+      int64_t picks = 0;
+      for (size_t relation = 0; relation < shapes_.size(); ++relation) {
+        Section& section = sections_[peer * shapes_.size() + relation];
+        section.begin = total;
+        total += shapes_[relation].words(section.nodes, section.picks);
+        picks += section.picks;
+      }
+      out->words_to.push_back(total - begin);
+      out->picks_for.push_back(picks);
+    }
+    words_ = out->words.reserve(total + 1);
+    for (size_t at = 0; at < sections_.size(); ++at) clear_ends(sections_[at], shapes_[at % shapes_.size()]);
+  }
+
+  // The places of a piece.
+  void* counts(const Piece& piece) const { return words_ + of(piece).begin; }
+  char* edges(const Piece& piece) const {
+    const AnswerShape& shape = shapes_[piece.relation];
+    return bytes_at(of(piece).begin + shape.edges_at(of(piece).nodes)) +
+           piece.picks_before * shape.edge_bytes;
+  }
+  char* sources(const Piece& piece) const {
+    const AnswerShape& shape = shapes_[piece.relation];
+    const Section& section = of(piece);
+    return bytes_at(section.begin + shape.sources_at(section.nodes, section.picks)) +
+           piece.picks_before * shape.id_bytes;
+  }
+
+ private:
+  struct Section {
+    int64_t nodes = 0, picks = 0, begin = 0;
+  };
+
+  Section& of(const Piece& piece) { return sections_[piece.peer * shapes_.size() + piece.relation]; }
+  const Section& of(const Piece& piece) const {
+    return sections_[piece.peer * shapes_.size() + piece.relation];
+  }
+  char* bytes_at(int64_t word) const { return reinterpret_cast<char*>(words_ + word); }
+
+  // The last word of each of the three parts of a section may be written in part only. The other
+  // bytes are set to zero.
+  void clear_ends(const Section& section, const AnswerShape& shape) const {
+    if (section.nodes == 0) return;
+    int64_t* words = words_ + section.begin;
+    for (const int64_t end : {shape.edges_at(section.nodes), shape.sources_at(section.nodes, section.picks),
+                              shape.words(section.nodes, section.picks)}) {
+      words[end - 1] = 0;
+    }
+  }
+
+  const std::vector<AnswerShape>& shapes_;
+  std::vector<Section> sections_;
+  size_t peers_;
+  int64_t* words_ = nullptr;
+};
+
+// The answers of an owner about an induced subgraph. A question holds all nodes of a minibatch, in
+// local order. The owner answers for those that are its own, with the local ids of the sources that
+// are among the nodes.
+
+template <class Index, class Naming>
+class InducedOwner {
+ public:
+  InducedOwner(const OwnPart<Index>& part, const Plan& plan, const std::vector<AskedBlock<Index>>& asked,
+               const std::vector<AnswerShape>& shapes, size_t peers)
+      : part_(part), plan_(plan), shapes_(shapes), first_(part.firsts()), sections_(shapes, peers) {
+    for (const AskedBlock<Index>& block : asked) {
+      for (size_t relation = 0; relation < shapes.size(); ++relation) {
+        tasks_.push_back({&block, {block.peer, relation, 0}, {}});
+      }
+    }
+  }
+
+  Answers run(int64_t threads, ObjectPool<Scratch<Index>>& scratches) {
+    Answers out;
+    for (const Task& task : tasks_) {
+      if ((out.fault = outsider(*task.block))) return out;
+    }
+    const auto tasks = static_cast<int64_t>(tasks_.size());
+    run_tasks(tasks, threads, [&](int64_t at, int64_t) {
+      const auto scratch = scratches.borrow();
+      find(&tasks_[static_cast<size_t>(at)], *scratch);
+    });
+    for (Task& task : tasks_) sections_.add(&task.piece);
+    sections_.lay_out(&out);
+    for (const Task& task : tasks_) write(task);
+    return out;
+  }
+
+ private:
+  using Id = std::conditional_t<Naming::kDisjoint, uint64_t, MapId<Index>>;
+
+  // One relation of one block.
+  struct Task {
+    const AskedBlock<Index>* block;
+    Piece piece;
+    SampledEdges edges;  // of own nodes, from local ids
+  };
+
+  // Nodes may be anybody's but must be nodes.
+  Fault outsider(const AskedBlock<Index>& asked) const {
+    for (int64_t i = 0; i < asked.block.size.nodes; ++i) {
+      const int64_t node = asked.block.body.node[i];
+      if (node < 0 || node >= part_.num_nodes) {
+        return {WireError::kNode, static_cast<int64_t>(asked.peer), node};
+      }
+    }
+    return {};
+  }
+
+  void find(Task* task, Scratch<Index>& scratch) const {
+    const AskedBlock<Index>& asked = *task->block;
+    const Relation<Index>& relation = part_.graph.relations[task->piece.relation];
+    const auto source = static_cast<size_t>(relation.source), target = static_cast<size_t>(relation.target);
+    const Naming naming(part_.num_nodes);
+    std::vector<int64_t> code;
+    const AskedNodes<Index> all = asked.nodes(0, 0), own = asked.nodes(0, first_[target]);
+    for (int64_t i = asked.begins[source]; i < asked.begins[source + 1]; ++i) {
+      code.push_back(naming.code(all.target(i)));
+    }
+    Nodes<Id> sources;
+    sources.take_seeds(code.data(), static_cast<int64_t>(code.size()), 0);
+    auto& maps = scratch.maps(naming);
+    if (maps.empty()) maps.resize(1);
+    sources.enter(maps.front());
+
+    code.clear();
+    const auto rows = static_cast<uint64_t>(relation.edges.num_nodes);
+    for (int64_t i = asked.begins[target]; i < asked.begins[target + 1]; ++i) {
+      if (static_cast<uint64_t>(own.target(i).node) < rows) code.push_back(naming.code(own.target(i)));
+    }
+    Nodes<Id> targets;
+    targets.take_seeds(code.data(), static_cast<int64_t>(code.size()), 0);
+    AllowedEdges<Index> allowed(relation, plan_.window, asked.latest.data(),
+                                asked.pairs(task->piece.relation), scratch.listed);
+    task->edges =
+        induced_edges(relation, naming, part_.num_nodes, targets, maps.front(), allowed, plan_.edge_ids)
+            .take(targets.count());
+    task->piece.nodes = targets.count();
+    task->piece.picks = task->edges.count;
+  }
+
+  void write(const Task& task) const {
+    const AnswerShape& shape = shapes_[task.piece.relation];
+    const SampledEdges& edges = task.edges;
+    std::vector<int64_t> picks;
+    for (int64_t i = 0; i < edges.targets; ++i) {
+      picks.push_back(edges.indptr.data()[i + 1] - edges.indptr.data()[i]);
+    }
+    shape.write_counts(sections_.counts(task.piece), task.piece.nodes_before, picks.data(), edges.targets);
+    std::copy_n(edges.source.data(), edges.count, reinterpret_cast<Index*>(sections_.sources(task.piece)));
+    char* ids = sections_.edges(task.piece);
+    if (shape.edge_bytes == 4) std::copy_n(edges.edge.data(), edges.count, reinterpret_cast<int32_t*>(ids));
+    if (shape.edge_bytes == 8) std::copy_n(edges.edge.data(), edges.count, reinterpret_cast<int64_t*>(ids));
+  }
+
+  const OwnPart<Index>& part_;
+  const Plan& plan_;
+  const std::vector<AnswerShape>& shapes_;
+  const std::vector<int64_t> first_;  // own id of each type
+  Sections sections_;
+  std::vector<Task> tasks_;
+};
 
 constexpr int64_t kChunk = 4096;  // nodes of a task, some tens of microseconds of work
 constexpr int64_t kLists = 128;   // nodes whose lists are measured together

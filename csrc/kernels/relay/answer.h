@@ -5,9 +5,7 @@
 #include <vector>
 
 #include "kernels/object_pool.h"
-#include "kernels/relay/answer_shape.h"
-#include "kernels/relay/fault.h"
-#include "kernels/relay/question.h"
+#include "kernels/relay/messages.h"
 #include "kernels/sample/graph.h"
 #include "kernels/sample/pick.h"
 #include "kernels/sample/plan.h"

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "kernels/prefetch.h"
-#include "kernels/sample/edges.h"
+#include "kernels/sample/allowed_edges.h"
+#include "kernels/sample/minibatch.h"
 #include "kernels/sample/nodes.h"
 #include "kernels/sample/pick.h"
 
@@ -36,14 +37,14 @@ struct RowLists {
 //   code(row, node)   the name of a source of a row
 //   prefetch(code)
 //   find(code)        its local id, -1 if it is not sampled
-template <class Local, class Index, class List, class Sources>
-Edges<Local> edges_between(const Csc<Index>& edges, int64_t rows, const List& list, const Sources& sources,
-                           Layout layout, bool edge_ids) {
-  std::vector<Local> local;
+template <class Index, class List, class Sources>
+Edges edges_between(const Csc<Index>& edges, int64_t rows, const List& list, const Sources& sources,
+                    bool edge_ids) {
+  std::vector<int32_t> local;
   std::vector<int64_t> taken;
   std::vector<uint64_t> code;
   RowLists lists;
-  Edges<Local> out;
+  Edges out;
   int64_t* indptr = out.open_hop(0, rows);
   for (int64_t row = 0; row < rows;) {
     const int64_t first = row;
@@ -63,14 +64,14 @@ Edges<Local> edges_between(const Csc<Index>& edges, int64_t rows, const List& li
       for (; place < end; ++place) {
         const int64_t found = sources.find(code[place]);
         if (found < 0) continue;
-        local.push_back(static_cast<Local>(found));
+        local.push_back(static_cast<int32_t>(found));
         taken.push_back(lists.position[place]);
       }
       indptr[one + 1] = static_cast<int64_t>(local.size());
     }
   }
   const auto count = static_cast<int64_t>(local.size());
-  out.make_room(layout, edge_ids, true);
+  out.make_room(edge_ids, true);
   std::copy(local.begin(), local.end(), out.next());
   if (edge_ids && edges.edge_ids != nullptr) {
     translate_edge_ids(edges, taken.data(), count, out.edge());
@@ -78,8 +79,50 @@ Edges<Local> edges_between(const Csc<Index>& edges, int64_t rows, const List& li
     std::copy(taken.begin(), taken.end(), out.edge());
   }
   out.append(count);
-  out.write_targets(layout, 0, rows);
   return out;
+}
+
+// The subgraph that the sampled nodes induce.
+
+// The sources of a relation's edges. In disjoint sampling they are those of the target's example.
+template <class Id, class Naming>
+class InducedSources {
+ public:
+  InducedSources(Naming targets, int64_t source_nodes, const int64_t* target, const NodeMap<Id>& local)
+      : targets_(targets), source_nodes_(source_nodes), target_(target), local_(local) {}
+
+  uint64_t code(int64_t row, int64_t node) const {
+    const int64_t example = targets_.target(target_[row]).example;
+    return static_cast<uint64_t>(node) + static_cast<uint64_t>(example * source_nodes_);
+  }
+  void prefetch(uint64_t code) const { local_.prefetch(static_cast<Id>(code)); }
+  int64_t find(uint64_t code) const { return local_.find(static_cast<Id>(code)); }
+
+ private:
+  const Naming targets_;
+  const int64_t source_nodes_;
+  const int64_t* target_;  // the code of each row
+  const NodeMap<Id>& local_;
+};
+
+// Returns all edges of a relation between sampled nodes that are allowed: for each node of the
+// target type in local order, those whose source is sampled (in disjoint sampling, in the same
+// example), in ascending position.
+template <class Index, class Id, class Naming>
+Edges induced_edges(const Relation<Index>& relation, Naming targets, int64_t source_nodes,
+                    const Nodes<Id>& nodes, const NodeMap<Id>& local, AllowedEdges<Index>& allowed,
+                    bool edge_ids) {
+  const auto list = [&](int64_t row, std::vector<int64_t>* position) {
+    const auto before = static_cast<std::ptrdiff_t>(position->size());
+    allowed.clear();
+    const Allowed found = allowed.of(targets.target(nodes.code()[row]));
+    for (int64_t place = found.places.begin; place < found.places.end; ++place) {
+      position->push_back(allowed.position(found.listed ? allowed.listed()[place] : place));
+    }
+    if (relation.time.time != nullptr) std::sort(position->begin() + before, position->end());
+  };
+  const InducedSources<Id, Naming> sources(targets, source_nodes, nodes.code(), local);
+  return edges_between(relation.edges, nodes.count(), list, sources, edge_ids);
 }
 
 }  // namespace pyg_batchgnn

@@ -6,7 +6,7 @@
 
 #include "kernels/allocation.h"
 #include "kernels/random.h"
-#include "kernels/sample/node_map.h"
+#include "kernels/sample/nodes.h"
 
 namespace pyg_batchgnn {
 

@@ -46,14 +46,13 @@ struct SampledSources {
   int64_t find(uint64_t code) const { return nodes.find(static_cast<Id>(code)); }
 };
 
-template <class Index, class Local>
+template <class Index>
 class HgtSampler {
  public:
-  HgtSampler(const TypedGraph<Index>& graph, const HgtPlan& plan, const Seeds& seeds, Layout layout,
+  HgtSampler(const TypedGraph<Index>& graph, const HgtPlan& plan, const Seeds& seeds,
              HgtScratch<Index>& scratch)
       : graph_(graph),
         plan_(plan),
-        layout_(layout),
         key_(fold(fold(epoch_key(plan.seed, plan.epoch), seeds.key), kHgt)),
         scratch_(scratch),
         types_(scratch.types) {
@@ -68,7 +67,7 @@ class HgtSampler {
     }
   }
 
-  SampledMinibatch<Local> run() {
+  SampledMinibatch run() {
     for (int64_t hop = 0; hop < plan_.hops; ++hop) {
       for (const size_t number : plan_.relation_order) offer(number);
       const uint64_t key = fold(fold(key_, kDraws), static_cast<uint64_t>(hop));
@@ -161,19 +160,18 @@ class HgtSampler {
       const auto list = [&](int64_t row, std::vector<int64_t>* position) {
         capped.append(into.node(row), position);
       };
-      Edges<Local> edges = edges_between<Local>(graph_.relations[number].edges, into.rows(), list,
-                                                SampledSources<Id>{sources(number)}, layout_, plan_.edge_ids);
-      out_.edges[number] = edges.take(layout_, into.rows());
+      Edges edges = edges_between(graph_.relations[number].edges, into.rows(), list,
+                                  SampledSources<Id>{sources(number)}, plan_.edge_ids);
+      out_.edges[number] = edges.take(into.rows());
     }
   }
 
   const TypedGraph<Index>& graph_;
   const HgtPlan& plan_;
-  const Layout layout_;
   const uint64_t key_;
   HgtScratch<Index>& scratch_;
   std::vector<Candidates<Id>>& types_;
-  SampledMinibatch<Local> out_;
+  SampledMinibatch out_;
 };
 
 }  // namespace
@@ -187,21 +185,17 @@ std::vector<size_t> by_digest(const std::vector<Relation<Index>>& relations) {
   return order;
 }
 
-template <class Index, class Local>
-SampledMinibatch<Local> sample_hgt(const TypedGraph<Index>& graph, const HgtPlan& plan, const Seeds& seeds,
-                                   Layout layout, HgtScratch<Index>& scratch) {
-  return HgtSampler<Index, Local>(graph, plan, seeds, layout, scratch).run();
+template <class Index>
+SampledMinibatch sample_hgt(const TypedGraph<Index>& graph, const HgtPlan& plan, const Seeds& seeds,
+                            HgtScratch<Index>& scratch) {
+  return HgtSampler<Index>(graph, plan, seeds, scratch).run();
 }
 
 template std::vector<size_t> by_digest(const std::vector<Relation<int32_t>>&);
 template std::vector<size_t> by_digest(const std::vector<Relation<int64_t>>&);
-template SampledMinibatch<int32_t> sample_hgt(const TypedGraph<int32_t>&, const HgtPlan&, const Seeds&,
-                                              Layout, HgtScratch<int32_t>&);
-template SampledMinibatch<int64_t> sample_hgt(const TypedGraph<int32_t>&, const HgtPlan&, const Seeds&,
-                                              Layout, HgtScratch<int32_t>&);
-template SampledMinibatch<int32_t> sample_hgt(const TypedGraph<int64_t>&, const HgtPlan&, const Seeds&,
-                                              Layout, HgtScratch<int64_t>&);
-template SampledMinibatch<int64_t> sample_hgt(const TypedGraph<int64_t>&, const HgtPlan&, const Seeds&,
-                                              Layout, HgtScratch<int64_t>&);
+template SampledMinibatch sample_hgt(const TypedGraph<int32_t>&, const HgtPlan&, const Seeds&,
+                                     HgtScratch<int32_t>&);
+template SampledMinibatch sample_hgt(const TypedGraph<int64_t>&, const HgtPlan&, const Seeds&,
+                                     HgtScratch<int64_t>&);
 
 }  // namespace pyg_batchgnn

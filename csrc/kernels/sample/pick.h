@@ -8,7 +8,6 @@
 #include "kernels/prefetch.h"
 #include "kernels/sample/choose.h"
 #include "kernels/sample/graph.h"
-#include "kernels/sample/naming.h"
 #include "kernels/sample/nodes.h"
 #include "kernels/sample/temporal.h"
 #include "kernels/sample/weighted.h"

@@ -5,6 +5,7 @@
 // what it does not do.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -12,8 +13,7 @@
 #include "kernels/prefetch.h"
 #include "kernels/sample/allowed_edges.h"
 #include "kernels/sample/choose.h"
-#include "kernels/sample/exclusion.h"
-#include "kernels/sample/naming.h"
+#include "kernels/sample/nodes.h"
 #include "kernels/sample/pick.h"
 #include "kernels/sample/plan.h"
 #include "kernels/sample/temporal.h"
@@ -229,6 +229,78 @@ auto with_rule(const Relation<Index>& relation, const Plan& plan, Fanout fanout,
   }
   PlainRule<Index> rule(relation.edges, fanout, plan.replacement, scratch);
   return body(rule);
+}
+
+// The steps by which a rule measures lists and chooses from them. A step of all lists of a group
+// comes before the next step of any, so that their cache misses overlap.
+
+// Measures the lists of `count` targets by a rule, which then chooses from them, and calls
+// body(i, picks) for each. target(i) returns the i-th target, up to `known` of them.
+template <class Rule, class TargetOf, class Body>
+void measure_lists(Rule& rule, const int64_t* indptr, int64_t count, int64_t known, const TargetOf& target,
+                   const Body& body) {
+  const auto prefetch_pointers = [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < std::min(last, known); ++i) prefetch_line(&indptr[target(i).node]);
+  };
+  rule.begin(count);
+  prefetch_pointers(0, kTargets);
+  for (int64_t first = 0; first < count; first += kTargets) {
+    const int64_t last = std::min(first + kTargets, count);
+    prefetch_pointers(first + kTargets, first + 2 * kTargets);
+    rule.look_up(first, last, target);
+    for (int64_t i = first; i < last; ++i) body(i, rule.measure(i, target(i)));
+  }
+}
+
+// Some lists of those that were measured, handled together, and the memory of their picks.
+struct ListGroup {
+  int64_t first, last;  // the lists first to last - 1
+  int64_t picks;        // of all lists
+  int64_t* position;    // [picks] in `indices`
+  double* drawn;        // [picks] where draws by weight fall among the sums
+};
+
+// The steps of choosing from a group, in order. key(i) and picks(i) return the key of a list and
+// its number of picks.
+//
+// Lists lie on different pages, and a prefetch waits for the translation of its page. So all lists
+// are touched first, and their picks are then prefetched without waiting.
+template <class Rule, class PicksOf>
+void touch_lists(const Rule& rule, const ListGroup& group, const PicksOf& picks) {
+  for (int64_t i = group.first; i < group.last; ++i) rule.touch(i, picks(i));
+}
+
+template <class Rule, class KeyOf, class PicksOf>
+void guess_picks(const Rule& rule, const ListGroup& group, const KeyOf& key, const PicksOf& picks) {
+  if (!rule.guesses()) return;
+  for (int64_t i = group.first, at = 0; i < group.last; at += picks(i++)) {
+    rule.guess(i, key(i), picks(i), group.drawn + at, group.position + at);
+  }
+}
+
+template <class Rule, class PicksOf>
+void improve_guesses(const Rule& rule, const ListGroup& group, const PicksOf& picks) {
+  if (!rule.guesses()) return;
+  for (int64_t i = group.first, at = 0; i < group.last; at += picks(i++)) {
+    rule.improve(i, picks(i), group.drawn + at, group.position + at);
+  }
+}
+
+template <class Rule, class KeyOf, class PicksOf>
+void make_picks(Rule& rule, const ListGroup& group, const KeyOf& key, const PicksOf& picks) {
+  for (int64_t i = group.first, at = 0; i < group.last; at += picks(i++)) {
+    rule.choose(i, key(i), picks(i), group.drawn + at, group.position + at);
+  }
+  rule.settle(group.position, group.picks);
+}
+
+// Takes all steps, one after the other.
+template <class Rule, class KeyOf, class PicksOf>
+void choose_lists(Rule& rule, const ListGroup& group, const KeyOf& key, const PicksOf& picks) {
+  touch_lists(rule, group, picks);
+  guess_picks(rule, group, key, picks);
+  improve_guesses(rule, group, picks);
+  make_picks(rule, group, key, picks);
 }
 
 }  // namespace pyg_batchgnn

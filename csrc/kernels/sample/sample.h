@@ -13,8 +13,8 @@ namespace pyg_batchgnn {
 
 // Throws std::bad_alloc, or std::length_error if local ids would exceed 2^31 or the examples have
 // more nodes than 2^63.
-template <class Index, class Local>
-SampledMinibatch<Local> sample_minibatch(const TypedGraph<Index>& graph, const Plan& plan, const Seeds& seeds,
-                                         Layout layout, Scratch<Index>& scratch);
+template <class Index>
+SampledMinibatch sample_minibatch(const TypedGraph<Index>& graph, const Plan& plan, const Seeds& seeds,
+                                  Scratch<Index>& scratch);
 
 }  // namespace pyg_batchgnn

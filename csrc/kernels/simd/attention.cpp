@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <type_traits>
 
 #define PYG_BATCHGNN_BODY "kernels/simd/attention_body.h"
 #include "kernels/simd/each_level.h"

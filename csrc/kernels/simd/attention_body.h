@@ -1,6 +1,382 @@
 // The loops of attention.h.
-#include "kernels/simd/row_products_body.h"
-#include "kernels/simd/softmax_body.h"
+
+// Products of table rows with a few vectors, and sums of rows with a few weights each.
+//
+// Registers hold the results for several heads at once, so that a row is read once for all of them.
+// Meanwhile the row that is `ahead` entries later in the list is prefetched, one line at a time:
+// even lines in the sums and odd lines in the dots, so that memory is busy during both. With 0 the
+// prefetch has no effect.
+
+// out[e * heads + h] = rows[e] . vectors[h], for kRows rows and kHeads heads.
+template <int kRows, int kHeads, class T>
+inline void dots_of(const T* const* rows, const Wide<T>* vectors, int64_t stride, int64_t columns,
+                    Wide<T>* out, int64_t heads, int64_t ahead) {
+  using L = Lanes<Wide<T>>;
+  typename L::Vector sums[kRows][kHeads];
+  for (auto& row : sums) {
+    for (auto& sum : row) sum = L::zero();
+  }
+  const auto step = [&](auto load, int64_t k) __attribute__((always_inline)) {
+    typename L::Vector x[kRows];
+#pragma GCC unroll 8
+    for (int e = 0; e < kRows; ++e) x[e] = load(rows[e] + k);
+    if ((k / L::kWidth) % 2 == 1) {
+#pragma GCC unroll 8
+      for (int e = 0; e < kRows; ++e) __builtin_prefetch(rows[e + ahead] + k, 0, 2);
+    }
+#pragma GCC unroll 8
+    for (int h = 0; h < kHeads; ++h) {
+      const auto w = load(vectors + h * stride + k);
+#pragma GCC unroll 8
+      for (int e = 0; e < kRows; ++e) sums[e][h] = L::fma(x[e], w, sums[e][h]);
+    }
+  };
+  int64_t k = 0;
+  for (; k + L::kWidth <= columns; k += L::kWidth) {
+    step([](const auto* p) __attribute__((always_inline)) { return L::load(p); }, k);
+  }
+  if (k < columns) {
+    const int64_t rest = columns - k;
+    step([rest](const auto* p) __attribute__((always_inline)) { return L::load(p, rest); }, k);
+  }
+#pragma GCC unroll 8
+  for (int e = 0; e < kRows; ++e) {
+    if constexpr (kHeads == 4) {
+      L::sum4(sums[e], out + e * heads);
+    } else {
+#pragma GCC unroll 8
+      for (int h = 0; h < kHeads; ++h) out[e * heads + h] = L::sum(sums[e][h]);
+    }
+  }
+}
+
+// Computes all heads of kRows rows.
+template <int kRows, class T>
+inline void dots(const T* const* rows, const Wide<T>* vectors, int64_t stride, int64_t columns, Wide<T>* out,
+                 int64_t heads, int64_t ahead) {
+  int64_t h = 0;
+  for (; h + 4 <= heads; h += 4) {
+    dots_of<kRows, 4>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
+  }
+  for (; h + 2 <= heads; h += 2) {
+    dots_of<kRows, 2>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
+  }
+  if (h < heads) dots_of<kRows, 1>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
+}
+
+enum class Into { kFresh, kAdd };
+
+// Whether the last vector of columns may have fewer of them. The loop over whole vectors does not
+// ask.
+enum class Tail { kWhole, kPart };
+
+// out[h * stride + k] (+)= sum over e of factors[e * heads + h] * rows[e][k], for kHeads heads and
+// kVectors vectors of columns, the last of which has `rest` columns, or all if rest is 0.
+// Loops are unrolled by hand: the compiler may otherwise keep the sums on the stack.
+template <int kHeads, int kVectors, Tail kTail, class T>
+inline void sums_of(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads, int64_t rest,
+                    Wide<T>* out, int64_t stride, int64_t k, Into into, int64_t ahead) {
+  using L = Lanes<Wide<T>>;
+  constexpr int kFull = kVectors - 1;
+  const auto load = [rest](const auto* p, int v) __attribute__((always_inline)) {
+    return kTail == Tail::kPart && v == kFull && rest != 0 ? L::load(p, rest) : L::load(p);
+  };
+  typename L::Vector sums[kHeads][kVectors];
+#pragma GCC unroll 8
+  for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      sums[h][v] = into == Into::kAdd ? load(out + h * stride + k + v * L::kWidth, v) : L::zero();
+    }
+  }
+  for (int64_t e = 0; e < count; ++e) {
+    typename L::Vector x[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) x[v] = load(rows[e] + k + v * L::kWidth, v);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; v += 2) __builtin_prefetch(rows[e + ahead] + k + v * L::kWidth, 0, 2);
+#pragma GCC unroll 8
+    for (int h = 0; h < kHeads; ++h) {
+      const auto factor = L::fill(factors[e * heads + h]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sums[h][v] = L::fma(factor, x[v], sums[h][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      Wide<T>* const to = out + h * stride + k + v * L::kWidth;
+      if (kTail == Tail::kPart && v == kFull && rest != 0) {
+        L::store(to, sums[h][v], rest);
+      } else {
+        L::store(to, sums[h][v]);
+      }
+    }
+  }
+}
+
+template <int kHeads, class T>
+inline void sums_of_heads(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads,
+                          int64_t columns, Wide<T>* out, int64_t stride, Into into, int64_t ahead) {
+  using L = Lanes<Wide<T>>;
+  constexpr int kVectors = L::kRegisters == 32 ? 4 : 2;
+  constexpr int64_t kColumns = kVectors * L::kWidth;
+  int64_t k = 0;
+  for (; k + kColumns <= columns; k += kColumns) {
+    sums_of<kHeads, kVectors, Tail::kWhole>(rows, count, factors, heads, 0, out, stride, k, into, ahead);
+  }
+  const int64_t rest = (columns - k) % L::kWidth;
+  switch ((columns - k + L::kWidth - 1) / L::kWidth) {
+    case 4:
+      return sums_of<kHeads, 4, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+    case 3:
+      return sums_of<kHeads, 3, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+    case 2:
+      return sums_of<kHeads, 2, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+    case 1:
+      return sums_of<kHeads, 1, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+    default:
+      return;
+  }
+}
+
+// Sums rows for all heads: out [heads, columns] with `stride` numbers between heads.
+template <class T>
+inline void sums(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads, int64_t columns,
+                 Wide<T>* out, int64_t stride, Into into, int64_t ahead) {
+  int64_t h = 0;
+  for (; h + 4 <= heads; h += 4) {
+    sums_of_heads<4>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
+  }
+  for (; h + 2 <= heads; h += 2) {
+    sums_of_heads<2>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
+  }
+  if (h < heads) {
+    sums_of_heads<1>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
+  }
+}
+
+// out[k] += sum over h of factors[h] * vectors[h * columns + k].
+template <class T>
+inline void add_heads(const T* vectors, const Wide<T>* factors, int64_t heads, int64_t columns,
+                      Wide<T>* out) {
+  using L = Lanes<Wide<T>>;
+  const int64_t whole = columns / L::kWidth * L::kWidth, rest = columns - whole;
+  for (int64_t k = 0; k < whole; k += L::kWidth) {
+    auto sum = L::load(out + k);
+    for (int64_t h = 0; h < heads; ++h) {
+      sum = L::fma(L::fill(factors[h]), L::load(vectors + h * columns + k), sum);
+    }
+    L::store(out + k, sum);
+  }
+  if (rest == 0) return;
+  auto sum = L::load(out + whole, rest);
+  for (int64_t h = 0; h < heads; ++h) {
+    sum = L::fma(L::fill(factors[h]), L::load(vectors + h * columns + whole, rest), sum);
+  }
+  L::store(out + whole, sum, rest);
+}
+
+// Converts a row to another type.
+template <class From, class To>
+inline void convert_row(const From* from, int64_t count, To* to) {
+  using L = Lanes<Wide<From>>;
+  int64_t k = 0;
+  for (; k + L::kWidth <= count; k += L::kWidth) L::store(to + k, L::load(from + k));
+  if (k < count) L::store(to + k, L::load(from + k, count - k), count - k);
+}
+
+// Writes a row of whole cache lines past the caches.
+template <class T>
+inline void stream_row(const T* from, int64_t count, T* to) {
+  using L = Lanes<T>;
+  for (int64_t k = 0; k < count; k += L::kWidth) L::stream(to + k, L::load(from + k));
+}
+
+// Returns the row in the type of the computation: itself, or a copy in `buffer`.
+inline const double* widen_row(const void* row, Element, int64_t, double*) {
+  return static_cast<const double*>(row);
+}
+
+inline const float* widen_row(const void* row, Element type, int64_t count, float* buffer) {
+  if (type != Element::kBFloat16) return static_cast<const float*>(row);
+  convert_row(static_cast<const Bfloat16*>(row), count, buffer);
+  return buffer;
+}
+
+inline void narrow_row(const double* row, int64_t count, Element, void* out) {
+  convert_row(row, count, static_cast<double*>(out));
+}
+
+inline void narrow_row(const float* row, int64_t count, Element type, void* out) {
+  if (type == Element::kBFloat16) return convert_row(row, count, static_cast<Bfloat16*>(out));
+  convert_row(row, count, static_cast<float*>(out));
+}
+
+// The softmax over the edges of a destination, forward and backward, for all heads. Arrays are
+// [edges, heads] and have room for one more vector.
+
+// Returns exp(x) for x <= 0 with a relative error of 1e-7: 2^n exp(r) with |r| <= ln(2) / 2 and the
+// Taylor series of r. It is 0 below the smallest normal number; a NaN stays a NaN. The compiler can
+// vectorise a loop over it.
+[[gnu::always_inline]] inline float exp_negative(float x) {
+  constexpr float kLog2e = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
+  constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
+  const float bounded = x < -87.0f ? -87.0f : x;
+  const float shifted = bounded * kLog2e + kToInteger;
+  const float n = shifted - kToInteger;
+  const float r = (bounded - n * kLn2High) - n * kLn2Low;
+  float p = 1.0f / 5040;
+  p = p * r + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const uint32_t exponent = (__builtin_bit_cast(uint32_t, shifted) + 127u) << 23;
+  const float value = p * __builtin_bit_cast(float, exponent);
+  return x < -87.0f ? 0.0f : value;
+}
+
+inline double exp_negative(double x) { return __builtin_exp(x); }
+
+constexpr int64_t padded(int64_t count) { return (count + 15) / 16 * 16; }
+
+// kHeads numbers side by side, which the compiler handles as one vector.
+template <class Sum, int kHeads>
+struct Side {
+  typedef Sum Vector __attribute__((vector_size(kHeads * sizeof(Sum))));
+};
+
+template <class Sum>
+struct Side<Sum, 1> {
+  using Vector = Sum;
+};
+
+// Vectors are not passed by value, because calling conventions differ between levels.
+template <class Vector, class Sum>
+inline void read(const Sum* from, Vector& to) {
+  __builtin_memcpy(&to, from, sizeof(to));
+}
+
+template <class Vector, class Sum>
+inline void write(const Vector& from, Sum* to) {
+  __builtin_memcpy(to, &from, sizeof(from));
+}
+
+// Applies the leaky ReLU to some heads of [count, stride] logits and subtracts their maximum.
+template <class Vector, class Sum>
+inline void shift_logits(const Sum* logits, int64_t count, int64_t stride, Sum slope, Sum* weights) {
+  Vector value, top = Vector{} - std::numeric_limits<Sum>::infinity();
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(logits + at, value);
+    value = value > 0 ? value : slope * value;
+    top = value > top ? value : top;
+    write(value, weights + at);
+  }
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(weights + at, value);
+    value -= top;
+    write(value, weights + at);
+  }
+}
+
+template <class Vector, class Sum>
+inline void divide_by_total(int64_t count, int64_t stride, Sum* weights) {
+  Vector weight, total{};
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(weights + at, weight);
+    total += weight;
+  }
+  const Vector inverse = 1 / total;
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(weights + at, weight);
+    weight *= inverse;
+    write(weight, weights + at);
+  }
+}
+
+template <class Vector, class Sum>
+inline void softmax_grad_of(const Sum* signed_weights, int64_t count, int64_t stride, Sum slope, Sum* grads,
+                            Sum* totals) {
+  Vector weight, grad, along{}, total{};
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(signed_weights + at, weight);
+    read(grads + at, grad);
+    along += (weight < 0 ? -weight : weight) * grad;
+  }
+  for (int64_t at = 0; at < count * stride; at += stride) {
+    read(signed_weights + at, weight);
+    read(grads + at, grad);
+    grad = (weight < 0 ? -weight : weight) * (grad - along);
+    grad = weight < 0 ? slope * grad : grad;
+    total += grad;
+    write(grad, grads + at);
+  }
+  write(total, totals);
+}
+
+// Calls body.of<Vector>(h) for groups of 4, 2 or 1 heads.
+template <class Sum, class Body>
+inline void by_heads(int64_t heads, const Body& body) {
+  int64_t h = 0;
+  for (; h + 4 <= heads; h += 4) body.template of<typename Side<Sum, 4>::Vector>(h);
+  for (; h + 2 <= heads; h += 2) body.template of<typename Side<Sum, 2>::Vector>(h);
+  if (h < heads) body.template of<Sum>(h);
+}
+
+template <class Sum>
+struct ShiftLogits {
+  const Sum* logits;
+  int64_t count, heads;
+  Sum slope, *weights;
+  template <class Vector>
+  void of(int64_t h) const {
+    shift_logits<Vector>(logits + h, count, heads, slope, weights + h);
+  }
+};
+
+template <class Sum>
+struct DivideByTotal {
+  int64_t count, heads;
+  Sum* weights;
+  template <class Vector>
+  void of(int64_t h) const {
+    divide_by_total<Vector>(count, heads, weights + h);
+  }
+};
+
+template <class Sum>
+struct SoftmaxGrad {
+  const Sum* signed_weights;
+  int64_t count, heads;
+  Sum slope, *grads, *totals;
+  template <class Vector>
+  void of(int64_t h) const {
+    softmax_grad_of<Vector>(signed_weights + h, count, heads, slope, grads + h, totals + h);
+  }
+};
+
+// Sets weights to the softmax of the leaky ReLU of the logits.
+template <class Sum>
+inline void softmax(const Sum* logits, int64_t count, int64_t heads, Sum slope, Sum* weights) {
+  by_heads<Sum>(heads, ShiftLogits<Sum>{logits, count, heads, slope, weights});
+  // Whole vectors without a rest. Entries behind the end are not read.
+  const int64_t all = padded(count * heads);
+  for (int64_t i = 0; i < all; ++i) weights[i] = exp_negative(weights[i]);
+  by_heads<Sum>(heads, DivideByTotal<Sum>{count, heads, weights});
+}
+
+// signed_weights: the softmax, negative where the leaky ReLU has its slope. grads: the gradient of
+// the softmax on entry, of the logits before the leaky ReLU on return. totals [heads]: the sums of
+// the latter.
+template <class Sum>
+inline void softmax_grad(const Sum* signed_weights, int64_t count, int64_t heads, Sum slope, Sum* grads,
+                         Sum* totals) {
+  by_heads<Sum>(heads, SoftmaxGrad<Sum>{signed_weights, count, heads, slope, grads, totals});
+}
 
 // Returns the number of list entries between the prefetch of a row and its use.
 inline int64_t rows_ahead(int64_t row_bytes) {
@@ -266,42 +642,18 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
 // By type #########################################################################################
 
 void forward_block(Element type, const AttentionForward& task, const AttentionBlock& block) {
-  switch (type) {
-    case Element::kFloat32:
-      return forward_targets<float>(task, block);
-    case Element::kFloat16:
-      return forward_targets<Half>(task, block);
-    case Element::kBFloat16:
-      return forward_targets<Bfloat16>(task, block);
-    case Element::kFloat64:
-      return forward_targets<double>(task, block);
-  }
+  with_element(type, [&](auto row) { forward_targets<decltype(row)>(task, block); });
 }
 
 void backward_block(Element type, const AttentionBackward& task, const AttentionBlock& block) {
-  switch (type) {
-    case Element::kFloat32:
-      return backward_targets<float>(task, block);
-    case Element::kFloat16:
-      return backward_targets<Half>(task, block);
-    case Element::kBFloat16:
-      return backward_targets<Bfloat16>(task, block);
-    case Element::kFloat64:
-      return backward_targets<double>(task, block);
-  }
+  with_element(type, [&](auto row) { backward_targets<decltype(row)>(task, block); });
 }
 
 void input_grad_block(const AttentionInputGrad& task, const AttentionSources& block) {
-  switch (task.grad_type) {
-    case Element::kFloat32:
-      return input_grads<float>(task, block);
-    case Element::kBFloat16:
-      return input_grads<Bfloat16>(task, block);
-    case Element::kFloat64:
-      return input_grads<double>(task, block);
-    case Element::kFloat16:  // never written
-      return;
-  }
+  with_element(task.grad_type, [&](auto grad) {
+    // Gradients of float16 are never written.
+    if constexpr (!std::is_same_v<decltype(grad), Half>) input_grads<decltype(grad)>(task, block);
+  });
 }
 
 constexpr AttentionKernels kAttentionKernels{&forward_block, &backward_block, &input_grad_block};

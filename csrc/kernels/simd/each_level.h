@@ -6,8 +6,8 @@
 // A body and the lanes are included inside a namespace, so they include nothing but other bodies.
 // PYG_BATCHGNN_BASELINE_BODY names another body for the baseline.
 
-#include "kernels/dropout.h"
 #include "kernels/operand.h"
+#include "kernels/random.h"
 #include "kernels/simd/level.h"
 
 #if !defined(PYG_BATCHGNN_BASELINE_BODY)

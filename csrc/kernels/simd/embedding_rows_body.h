@@ -42,87 +42,48 @@ PYG_BATCHGNN_INLINE typename Lanes<T>::Vector root(typename Lanes<T>::Vector a) 
   }
 }
 
-// Calls loop(c, access) for the vectors of a row.
+// Calls loop(c, row) for the vectors of a row, where `row` reads and writes one.
 template <class T, class Loop>
 PYG_BATCHGNN_INLINE void each_vector(int64_t columns, const Loop& loop) {
   int64_t c = 0;
-  for (; c + Lanes<T>::kWidth <= columns; c += Lanes<T>::kWidth) loop.at(c, WholeVector<T>{});
-  if (c < columns) loop.at(c, PartOfVector<T>{columns - c});
+  for (; c + Lanes<T>::kWidth <= columns; c += Lanes<T>::kWidth) loop(c, WholeVector<T>{});
+  if (c < columns) loop(c, PartOfVector<T>{columns - c});
 }
-
-template <class T>
-struct WeighLoop {
-  const T* gradient;
-  T share;
-  bool adds;
-  T* sum;
-
-  template <class Access>
-  __attribute__((always_inline)) void at(int64_t c, const Access& row) const {
-    using L = Lanes<T>;
-    const auto weighed = L::multiply(L::fill(share), row.load(gradient + c));
-    row.store(sum + c, adds ? L::add(row.load(sum + c), weighed) : weighed);
-  }
-};
 
 template <class T>
 void weigh_gradient(const T* gradient, T share, int64_t columns, bool adds, T* sum) {
-  each_vector<T>(columns, WeighLoop<T>{gradient, share, adds, sum});
+  using L = Lanes<T>;
+  each_vector<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
+    const auto weighed = L::multiply(L::fill(share), row.load(gradient + c));
+    row.store(sum + c, adds ? L::add(row.load(sum + c), weighed) : weighed);
+  });
 }
-
-template <class T>
-struct SgdLoop {
-  const T* gradient;
-  T rate;
-  T* weight;
-
-  template <class Access>
-  __attribute__((always_inline)) void at(int64_t c, const Access& row) const {
-    using L = Lanes<T>;
-    const auto change = L::multiply(L::fill(rate), row.load(gradient + c));
-    row.store(weight + c, minus<T>(row.load(weight + c), change));
-  }
-};
 
 template <class T>
 void sgd_row(const T* gradient, int64_t columns, T rate, T* weight) {
-  each_vector<T>(columns, SgdLoop<T>{gradient, rate, weight});
+  using L = Lanes<T>;
+  each_vector<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
+    const auto change = L::multiply(L::fill(rate), row.load(gradient + c));
+    row.store(weight + c, minus<T>(row.load(weight + c), change));
+  });
 }
 
 template <class T>
-struct AdagradLoop {
-  const T* gradient;
-  T rate, eps;
-  T* square;
-  T* weight;
-
-  template <class Access>
-  __attribute__((always_inline)) void at(int64_t c, const Access& row) const {
-    using L = Lanes<T>;
+void adagrad_row(const T* gradient, int64_t columns, T rate, T eps, T* square, T* weight) {
+  using L = Lanes<T>;
+  each_vector<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
     const auto g = row.load(gradient + c);
     const auto sum = L::add(row.load(square + c), L::multiply(g, g));
     const auto change = g / L::add(root<T>(sum), L::fill(eps));
     row.store(square + c, sum);
     row.store(weight + c, minus<T>(row.load(weight + c), L::multiply(L::fill(rate), change)));
-  }
-};
-
-template <class T>
-void adagrad_row(const T* gradient, int64_t columns, T rate, T eps, T* square, T* weight) {
-  each_vector<T>(columns, AdagradLoop<T>{gradient, rate, eps, square, weight});
+  });
 }
 
 template <class T>
-struct AdamLoop {
-  const T* gradient;
-  AdamStep<T> step;
-  T* mean;
-  T* square;
-  T* weight;
-
-  template <class Access>
-  __attribute__((always_inline)) void at(int64_t c, const Access& row) const {
-    using L = Lanes<T>;
+void adam_row(const T* gradient, int64_t columns, const AdamStep<T>& step, T* mean, T* square, T* weight) {
+  using L = Lanes<T>;
+  each_vector<T>(columns, [=](int64_t c, const auto& row) __attribute__((always_inline)) {
     const auto g = row.load(gradient + c);
     auto m = row.load(mean + c), v = row.load(square + c);
     m = L::add(m, L::multiply(L::fill(step.first), minus<T>(g, m)));
@@ -131,10 +92,5 @@ struct AdamLoop {
     row.store(mean + c, m);
     row.store(square + c, v);
     row.store(weight + c, minus<T>(row.load(weight + c), L::multiply(L::fill(step.rate), change)));
-  }
-};
-
-template <class T>
-void adam_row(const T* gradient, int64_t columns, const AdamStep<T>& step, T* mean, T* square, T* weight) {
-  each_vector<T>(columns, AdamLoop<T>{gradient, step, mean, square, weight});
+  });
 }

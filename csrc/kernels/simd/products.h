@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "kernels/dropout.h"
-#include "kernels/element.h"
+#include "kernels/operand.h"
+#include "kernels/random.h"
 
 namespace pyg_batchgnn {
 

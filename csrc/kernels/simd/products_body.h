@@ -64,7 +64,156 @@ void dense(const DenseProduct<T>& p) {
   }
 }
 
-#include "kernels/simd/sparse_body.h"
+// Products that skip zeros.
+
+// One row after the other, with C vectors of it in registers.
+template <class T, int C>
+void sparse_columns(const SparseProduct<T>& p, int64_t first) {
+  using L = Lanes<T>;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    uint64_t word = p.words[r * p.word_step];
+    p.prefetch->fetch(kLinesPerRow);
+    if (word == 0) continue;
+    const T* const values = p.values + r * p.row_step;
+    T* const out = p.out + r * p.out_stride + first;
+    typename L::Vector sum[C];
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) sum[c] = L::load(out + c * L::kWidth);
+    // The sums of the next row come from the second cache.
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) __builtin_prefetch(out + p.out_stride + c * L::kWidth);
+    for (; word != 0; word &= word - 1) {
+      const int64_t s = std::countr_zero(word);
+      const typename L::Vector factor = L::fill(values[s * p.value_step]);
+      const T* const x = p.x + s * p.x_stride + first;
+#pragma GCC unroll 16
+      for (int c = 0; c < C; ++c) sum[c] = L::fma(factor, L::load(x + c * L::kWidth), sum[c]);
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) L::store(out + c * L::kWidth, sum[c]);
+  }
+}
+
+// C vectors of a row of sums, in registers.
+template <class T, int C>
+struct RowSums {
+  using L = Lanes<T>;
+  typename L::Vector sum[C];
+
+  __attribute__((always_inline)) void load(const T* out) {
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) sum[c] = L::load(out + c * L::kWidth);
+  }
+
+  __attribute__((always_inline)) void store(T* out) const {
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) L::store(out + c * L::kWidth, sum[c]);
+  }
+
+  // Adds the terms of `word` in order.
+  __attribute__((always_inline)) void add(uint64_t word, const T* values, const T* x, int64_t x_stride) {
+    for (; word != 0; word &= word - 1) {
+      const int64_t s = std::countr_zero(word);
+      const typename L::Vector factor = L::fill(values[s]);
+      const T* const term = x + s * x_stride;
+#pragma GCC unroll 16
+      for (int c = 0; c < C; ++c) sum[c] = L::fma(factor, L::load(term + c * L::kWidth), sum[c]);
+    }
+  }
+};
+
+// Terms that both rows have are loaded once; then the other terms follow.
+template <class T, int C>
+PYG_BATCHGNN_INLINE void sparse_two_rows(const SparseProduct<T>& p, int64_t r, const T* x, int64_t x_stride,
+                                         T* out) {
+  using L = Lanes<T>;
+  uint64_t word = p.words[r * p.word_step], next = p.words[(r + 1) * p.word_step];
+  p.prefetch->fetch(2 * kLinesPerRow);
+  if ((word | next) == 0) return;
+  const T* const values = p.values + r * p.row_step;
+  const T* const next_values = values + p.row_step;
+  T* const next_out = out + p.out_stride;
+  RowSums<T, C> sums, next_sums;
+  sums.load(out);
+  next_sums.load(next_out);
+  // The sums of the next two rows come from the second cache.
+#pragma GCC unroll 16
+  for (int c = 0; c < C; ++c) {
+    __builtin_prefetch(next_out + p.out_stride + c * L::kWidth);
+    __builtin_prefetch(next_out + 2 * p.out_stride + c * L::kWidth);
+  }
+  uint64_t both = word & next;
+  word ^= both;
+  next ^= both;
+  for (; both != 0; both &= both - 1) {
+    const int64_t s = std::countr_zero(both);
+    const typename L::Vector factor = L::fill(values[s]), next_factor = L::fill(next_values[s]);
+    const T* const term = x + s * x_stride;
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) {
+      const typename L::Vector loaded = in_register(L::load(term + c * L::kWidth));
+      sums.sum[c] = L::fma(factor, loaded, sums.sum[c]);
+      next_sums.sum[c] = L::fma(next_factor, loaded, next_sums.sum[c]);
+    }
+  }
+  sums.add(word, values, x, x_stride);
+  next_sums.add(next, next_values, x, x_stride);
+  sums.store(out);
+  next_sums.store(next_out);
+}
+
+template <class T, int C>
+void sparse_columns_by_two(const SparseProduct<T>& p, int64_t first) {
+  const T* const x = p.x + first;
+  const int64_t x_stride = p.x_stride;
+  int64_t r = 0;
+  for (; r + 2 <= p.rows; r += 2) {
+    sparse_two_rows<T, C>(p, r, x, x_stride, p.out + r * p.out_stride + first);
+  }
+  if (r == p.rows) return;
+  SparseProduct<T> last = p;
+  last.words += r * p.word_step;
+  last.values += r * p.row_step;
+  last.out += r * p.out_stride;
+  last.rows = 1;
+  sparse_columns<T, C>(last, first);
+}
+
+template <class T>
+using SparseColumns = void (*)(const SparseProduct<T>&, int64_t);
+
+template <class T, size_t N>
+PYG_BATCHGNN_INLINE void sparse_pieces(const SparseProduct<T>& p,
+                                       const std::array<SparseColumns<T>, N>& table) {
+  constexpr auto kMost = static_cast<int64_t>(N);
+  const int64_t pieces = (p.vectors + kMost - 1) / kMost;
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const int64_t begin = p.vectors * piece / pieces, end = p.vectors * (piece + 1) / pieces;
+    table[static_cast<size_t>(end - begin - 1)](p, begin * Lanes<T>::kWidth);
+  }
+}
+
+template <class T, int... C>
+constexpr auto sparse_table(std::integer_sequence<int, C...>) {
+  return std::array<SparseColumns<T>, sizeof...(C)>{&sparse_columns<T, C + 1>...};
+}
+
+template <class T, int... C>
+constexpr auto sparse_table_by_two(std::integer_sequence<int, C...>) {
+  return std::array<SparseColumns<T>, sizeof...(C)>{&sparse_columns_by_two<T, C + 1>...};
+}
+
+template <class T>
+void sparse(const SparseProduct<T>& p) {
+  using L = Lanes<T>;
+  static constexpr auto kTable = sparse_table<T>(std::make_integer_sequence<int, L::kSparseVectors>{});
+  static constexpr auto kByTwo = sparse_table_by_two<T>(std::make_integer_sequence<int, L::kTwoRowVectors>{});
+  if (p.rows_at_once == SparseRows::kTwo) {
+    sparse_pieces(p, kByTwo);
+  } else {
+    sparse_pieces(p, kTable);
+  }
+}
 
 template <class T>
 constexpr Element kOwnElement = sizeof(T) == 8 ? Element::kFloat64 : Element::kFloat32;
@@ -265,7 +414,132 @@ void add(const T* from, int64_t count, T* to) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
-#include "kernels/simd/relu_backward_body.h"
+// Two gradients in one loop over columns.
+//
+// Two separate loops need one load per multiplication. Here a row of the gradient is loaded once
+// and multiplied twice: by the element of the input, for the gradient of the weight, and by the
+// weight, for a dot product.
+
+constexpr int64_t kLinesPerColumn = 8;
+
+// Adds all lanes of a to *first and those of b to *second.
+template <class T>
+PYG_BATCHGNN_INLINE void add_lanes(typename Lanes<T>::Vector a, typename Lanes<T>::Vector b, T* first,
+                                   T* second) {
+  using L = Lanes<T>;
+  if constexpr (requires { L::add_lanes(a, b, first, second); }) return L::add_lanes(a, b, first, second);
+  T lanes[2][L::kWidth];
+  L::store(lanes[0], a);
+  L::store(lanes[1], b);
+  for (auto& one : lanes) {
+    for (int64_t half = L::kWidth / 2; half != 0; half /= 2) {
+      for (int64_t i = 0; i < half; ++i) one[i] += one[half + i];
+    }
+  }
+  *first += lanes[0][0];
+  *second += lanes[1][0];
+}
+
+// Dot products whose lanes are not added up yet. They wait in registers until the next ones have
+// begun. Their additions are a chain that would keep later multiplications out of the window of the
+// processor.
+template <class T>
+struct WaitingDots {
+  typename Lanes<T>::Vector first, second;
+  T *first_to, *second_to;
+
+  __attribute__((always_inline)) void add_up() const { add_lanes<T>(first, second, first_to, second_to); }
+};
+
+// Multiplies C vectors of kRows rows of the gradient with the sums and weights of one column in
+// registers. For a single row there is no second dot product; `nobody` takes its place.
+template <class T, int C, int kRows>
+PYG_BATCHGNN_INLINE void relu_backward_rows(const ReluBackwardProducts<T>& p, const int64_t (&rows)[kRows],
+                                            int64_t first, int64_t column,
+                                            const typename Lanes<T>::Vector* weight,
+                                            typename Lanes<T>::Vector* sum, WaitingDots<T>& waiting,
+                                            T* nobody) {
+  using L = Lanes<T>;
+  const T* grad[kRows];
+  typename L::Vector input[kRows], dot[kRows];
+#pragma GCC unroll 2
+  for (int r = 0; r < kRows; ++r) {
+    grad[r] = p.grad + rows[r] * p.grad_stride + first;
+    input[r] = L::fill(p.input[rows[r] * p.input_stride + column]);
+    dot[r] = L::zero();
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < C; ++c) {
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) {
+      // Without this the compiler loads for each multiplication.
+      const typename L::Vector values = in_register(L::load(grad[r] + c * L::kWidth));
+      sum[c] = L::fma(input[r], values, sum[c]);
+      dot[r] = L::fma(values, weight[c], dot[r]);
+    }
+    if (kRows == 2 && c == (C - 1) / 2) waiting.add_up();
+  }
+  T* const dots = p.dots + column * kWordBits;
+  if constexpr (kRows == 1) return add_lanes<T>(dot[0], dot[0], dots + rows[0], nobody);
+  waiting = {dot[0], dot[kRows - 1], dots + rows[0], dots + rows[kRows - 1]};
+}
+
+// Two rows at a time hide the latency of the additions.
+template <class T, int C>
+void relu_backward_columns(const ReluBackwardProducts<T>& p, int64_t first) {
+  using L = Lanes<T>;
+  T nobody[2] = {};
+  WaitingDots<T> waiting{L::zero(), L::zero(), nobody, nobody + 1};
+  for (int64_t column = 0; column < p.columns; ++column) {
+    uint64_t word = p.words[column];
+    p.prefetch->fetch(kLinesPerColumn);
+    if (first == 0) std::fill_n(p.dots + column * kWordBits, kWordBits, T{0});
+    if (word == 0) continue;
+    const T* const from = p.weight + column * p.weight_stride + first;
+    T* const to = p.sums + column * p.sums_stride + first;
+    typename L::Vector sum[C], weight[C];
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) {
+      sum[c] = L::load(to + c * L::kWidth);
+      weight[c] = L::load(from + c * L::kWidth);
+      // Those of the next column come from the second cache.
+      __builtin_prefetch(to + p.sums_stride + c * L::kWidth);
+      __builtin_prefetch(from + p.weight_stride + c * L::kWidth);
+    }
+    while ((word & (word - 1)) != 0) {
+      const int64_t one = std::countr_zero(word);
+      word &= word - 1;
+      relu_backward_rows<T, C, 2>(p, {one, std::countr_zero(word)}, first, column, weight, sum, waiting,
+                                  nobody);
+      word &= word - 1;
+    }
+    if (word != 0)
+      relu_backward_rows<T, C, 1>(p, {std::countr_zero(word)}, first, column, weight, sum, waiting, nobody);
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) L::store(to + c * L::kWidth, sum[c]);
+  }
+  waiting.add_up();
+}
+
+template <class T, int... C>
+constexpr auto relu_backward_table(std::integer_sequence<int, C...>) {
+  return std::array<void (*)(const ReluBackwardProducts<T>&, int64_t), sizeof...(C)>{
+      &relu_backward_columns<T, C + 1>...};
+}
+
+// Pieces are cut so that the registers hold their sums and weights.
+template <class T>
+void relu_backward(const ReluBackwardProducts<T>& p) {
+  using L = Lanes<T>;
+  static constexpr auto kTable =
+      relu_backward_table<T>(std::make_integer_sequence<int, L::kReluBackwardVectors>{});
+  const int64_t pieces = (p.vectors + L::kReluBackwardVectors - 1) / L::kReluBackwardVectors;
+  if (pieces == 0) std::fill_n(p.dots, p.columns * kWordBits, T{0});
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const int64_t begin = p.vectors * piece / pieces, end = p.vectors * (piece + 1) / pieces;
+    kTable[static_cast<size_t>(end - begin - 1)](p, begin * L::kWidth);
+  }
+}
 
 void stream(const void* from, int64_t bytes, void* to) { stream_lines(from, bytes, to); }
 void end_stream() { fence(); }

@@ -76,6 +76,69 @@ void (*kernel())(const PairProduct&) { return &dense; }
 
 }  // namespace pyg_batchgnn::products_pairs
 
+// The finish of a product of bfloat16, as in products_body.h, but rounded by the instruction of the
+// processor, which takes two vectors and a mask. Like its products it flushes denormals.
+namespace pyg_batchgnn::finish_pairs {
+namespace {
+
+#include "kernels/simd/dropout_avx512.h"
+
+constexpr int64_t kWidth = 16;
+constexpr int kVectors = kWordBits / kWidth;
+
+PYG_BATCHGNN_INLINE __m512i rounded(uint64_t bits, __m512 low, __m512 high) {
+  return reinterpret_cast<__m512i>(_mm512_maskz_cvtne2ps_pbh(static_cast<__mmask32>(bits), high, low));
+}
+
+PYG_BATCHGNN_INLINE void put(__m512i line, bool stream, char* to) {
+  if (stream) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), line);
+  } else {
+    _mm512_storeu_si512(to, line);
+  }
+}
+
+// One word of columns of all rows.
+void finish_word(const Finish<float>& f, int64_t at) {
+  const __m512 zero = _mm512_setzero_ps();
+  const __m512 scale = _mm512_set1_ps(f.dropout != nullptr ? static_cast<float>(f.dropout->scale()) : 1.0f);
+  __m512 bias[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    bias[v] = f.bias != nullptr ? _mm512_loadu_ps(f.bias + at + v * kWidth) : zero;
+  }
+  const int64_t first = f.first_column + at;
+  for (int64_t row = 0; row < f.rows; ++row) {
+    const float* const raw = f.raw + row * f.raw_stride + at;
+    char* const out = static_cast<char*>(f.out) + (row * f.out_stride + at) * 2;
+    __m512 value[kVectors];
+    uint64_t passing = 0;
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      value[v] = _mm512_add_ps(_mm512_loadu_ps(raw + v * kWidth), bias[v]);
+      passing |= static_cast<uint64_t>(_mm512_cmp_ps_mask(value[v], zero, _CMP_NLE_UQ)) << v * kWidth;
+      value[v] = _mm512_mul_ps(value[v], scale);
+    }
+    uint64_t bits = f.relu ? passing : ~uint64_t{0};
+    if (f.dropout != nullptr) {
+      bits &= kept_columns(*f.dropout, f.row_keys[row], first / kDropoutColumnsPerWord);
+    }
+    if (f.mask != nullptr) __builtin_memcpy(f.mask + row * f.mask_stride + first / 8, &bits, sizeof(bits));
+    const bool stream = f.stream && reinterpret_cast<uintptr_t>(out) % PrefetchQueue::kLine == 0;
+    put(rounded(bits, value[0], value[1]), stream, out);
+    put(rounded(bits >> 2 * kWidth, value[2], value[3]), stream, out + PrefetchQueue::kLine);
+  }
+}
+
+void finish(const Finish<float>& f) {
+  for (int64_t at = 0; at < f.columns; at += kWordBits) finish_word(f, at);
+}
+
+}  // namespace
+
+PairFinish kernel() { return &finish; }
+
+}  // namespace pyg_batchgnn::finish_pairs
+
 PYG_BATCHGNN_END_LEVEL
 
 namespace pyg_batchgnn {
@@ -85,6 +148,8 @@ PairKernel pair_kernel() {
   return has ? products_pairs::kernel() : nullptr;
 }
 
+PairFinish pair_finish() { return pair_kernel() != nullptr ? finish_pairs::kernel() : nullptr; }
+
 }  // namespace pyg_batchgnn
 
 #else
@@ -92,6 +157,8 @@ PairKernel pair_kernel() {
 namespace pyg_batchgnn {
 
 PairKernel pair_kernel() { return nullptr; }
+
+PairFinish pair_finish() { return nullptr; }
 
 }  // namespace pyg_batchgnn
 

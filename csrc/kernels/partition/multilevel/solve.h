@@ -20,4 +20,12 @@ struct Solution {
 // Cuts a graph without ghosts. Sets part, [nodes].
 Solution solve(const WeightedGraph& graph, const Problem& problem, int32_t* part);
 
+// The first partition, of the coarsest graph: recursive bisection.
+
+// Cuts the graph into parts, each within the limits where that is found.
+//   limit: [constraints], the largest weight of a part.
+//   part: [nodes], written.
+void bisect_recursively(const WeightedGraph& graph, int64_t parts, const int64_t* limit, uint64_t key,
+                        int32_t* part);
+
 }  // namespace pyg_batchgnn
