@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
 from pyg_batchgnn.data import (
     Dataset,
@@ -21,12 +21,13 @@ from pyg_batchgnn.data import (
 )
 from pyg_batchgnn.data.folder_write import arrays_of, new_folder
 from tests.support.dataset_strategies import data_sets
+from tests.support.tiers import examples
 from tests.support.tiny_datasets import CLASSES, EDGES, NODES, same, save_arrays, tiny_dataset
 
 EDGE_INDEX = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(data_sets())
 def test_round_trip(dataset: Dataset) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.data import (
@@ -20,6 +20,7 @@ from pyg_batchgnn.data import (
     write_folder,
 )
 from tests.support.dataset_strategies import edges
+from tests.support.tiers import examples
 from tests.support.tiny_datasets import NODES, tiny_dataset
 from tests.support.tiny_links import pairs
 
@@ -30,7 +31,7 @@ def as_pairs(index: torch.Tensor) -> list[tuple[int, ...]]:
     return [tuple(pair) for pair in index.T.tolist()]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(edges(9), st.floats(0.05, 0.49))
 def test_no_pair_is_in_two_places(index: torch.Tensor, share: float) -> None:
     whole = Dataset.homogeneous("h", 9, index, edges={"at": torch.arange(index.size(1))})

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
+from tests.support.tiers import examples
 from tests.support.tiny_datasets import write_csv
 
 
@@ -18,7 +19,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("csv") / "t.csv.gz"
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(0, 9)), min_size=1, max_size=30),
     st.integers(1, 64),

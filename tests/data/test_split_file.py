@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of_numpy
 
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.ogb.split_file import read_split_file
+from tests.support.tiers import examples
 
 KINDS = st.one_of(
     arrays_of_numpy.integer_dtypes(), arrays_of_numpy.unsigned_integer_dtypes(),
@@ -30,7 +31,7 @@ GOOD = {"edge": np.arange(6).reshape(3, 2), "year": np.array([2001, 2002, 2003],
 
 
 def same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
-    """Whether arrays are equal bit for bit. NumPy reads them in this machine's order of bytes."""
+    """Returns whether arrays are equal bit for bit, in this machine's order of bytes."""
     native = {name: values.astype(values.dtype.newbyteorder("=")) for name, values in right.items()}
     return left.keys() == native.keys() and all(
         left[name].dtype == native[name].dtype
@@ -45,7 +46,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("splits") / "train.pt"
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(found=st.dictionaries(st.text(max_size=5), ARRAYS, max_size=3), transposed=st.booleans())
 @pytest.mark.parametrize("is_zip", [True, False])
 def test_arrays_come_back(path: Path, is_zip: bool, found: dict[str, np.ndarray], transposed: bool) -> None:
@@ -109,7 +110,7 @@ def test_whatever_else_is_in_a_file_is_refused_and_nothing_runs(
     assert not list(tmp_path.iterdir())
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(data=st.data())
 @pytest.mark.parametrize("is_zip", [True, False])
 def test_damaged_files_give_arrays_or_an_error(path: Path, is_zip: bool, data: st.DataObject) -> None:

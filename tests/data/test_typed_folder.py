@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pyg_batchgnn.data import Dataset, DatasetError, Group, RowKind, read_folder, verify_folder, write_folder
 from pyg_batchgnn.data.meta import attribute_array, attribute_of, edge_array, group_folder, group_of_folder
-from tests.support.graph_strategies import fixed
+from tests.support.tiers import fixed
 from tests.support.tiny_datasets import equal
 from tests.support.typed_datasets import typed_datasets
 

@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
@@ -17,6 +17,7 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, SparseAdam, UpdateRule
 from pyg_batchgnn.store import graph_from_pyg
 from tests.support.partitioned_graphs import CASES, whole
+from tests.support.tiers import examples
 
 RULES: dict[str, tuple[UpdateRule, Any]] = {
     "sgd": (SGD(lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
@@ -41,7 +42,7 @@ def torchs(embedding: Embedding, node_type: str | None = None) -> torch.nn.Embed
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_rows_are_those_of_torchs_optimizers(
     name: str, dtype: torch.dtype, comm: Communicator, data: st.DataObject

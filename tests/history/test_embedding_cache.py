@@ -7,10 +7,11 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from torch import Tensor
 
 from pyg_batchgnn.history import EmbeddingCache, HistoricalSettings
+from tests.support.tiers import examples
 
 
 def ids(*node: int) -> Tensor:
@@ -56,7 +57,7 @@ def test_an_empty_cache_finds_nothing() -> None:
         EmbeddingCache(1, None).load(EmbeddingCache(1, None).search(ids(1), 0))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=9), max_size=6), st.integers(1, 6))
 def test_a_state_goes_on(steps: list[list[int]], lines: int) -> None:
     caches = [EmbeddingCache(lines, 3), EmbeddingCache(lines, 3)]

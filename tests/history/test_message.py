@@ -5,9 +5,10 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
 from pyg_batchgnn.history import PushedRows, decode, encode
+from tests.support.tiers import examples
 
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
@@ -25,7 +26,7 @@ def pushes(draw: st.DrawFn) -> list[PushedRows]:
     return layers
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100, deadline=None)
 @given(pushes())
 def test_rows_come_back_as_they_were(layers: list[PushedRows]) -> None:
     message = encode(layers)
@@ -39,7 +40,7 @@ def test_rows_come_back_as_they_were(layers: list[PushedRows]) -> None:
         assert torch.equal(one.rows, other.rows)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(pushes(), st.integers(1, 40))
 def test_truncated_messages_are_refused(layers: list[PushedRows], cut: int) -> None:
     message = encode(layers)

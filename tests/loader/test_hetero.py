@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import HeteroData
 from torch_geometric.loader import NodeLoader
@@ -24,6 +24,7 @@ from tests.support.hetero_cases import (
     make_hetero,
     make_loader,
 )
+from tests.support.tiers import examples
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_all_neighbours() -> None:
             assert sorted(batch[relation].e_id.tolist()) == sorted(found[relation])
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20, deadline=None)
 @given(
     seed=st.integers(0, 99),
     fanouts=st.lists(st.one_of(st.integers(-1, 4), st.floats(0.1, 1.0)), min_size=1, max_size=3),

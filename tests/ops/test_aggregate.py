@@ -13,8 +13,8 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from tests.support.aggregate_cases import assert_near, graph, obvious
-from tests.support.graph_strategies import fixed
 from tests.support.simd_levels import WIDTHS, run_at_level
+from tests.support.tiers import fixed
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn import ops
@@ -20,6 +20,7 @@ from tests.support.reference_attention import (
     reference,
     slot_edges,
 )
+from tests.support.tiers import examples
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
@@ -52,7 +53,7 @@ def test_equals_the_formula(columns: int, heads: int, dtype: torch.dtype) -> Non
     flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_equals_the_formula_on_any_graph(
     targets: int,
     more: int,

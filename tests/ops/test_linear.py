@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from tests.support.linear_cases import SHAPES, TOLERANCE, Case, View, distance, gradients, make_case
+from tests.support.tiers import examples
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @given(shape=SHAPES, relu=st.booleans(), threads=st.integers(1, 3))
-@settings(max_examples=40)
+@examples(40)
 def test_equals_torch(dtype: torch.dtype, shape: dict[str, Any], relu: bool, threads: int) -> None:
     case = make_case(dtype=dtype, **shape)
     y = case.run(relu=relu, threads=threads)

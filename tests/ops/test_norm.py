@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
+from tests.support.tiers import examples
 
 #: Largest error allowed, as a part of the reference's largest magnitude.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2**-8}
@@ -94,7 +95,7 @@ def test_a_mean_far_above_the_deviation_costs_no_digits(mean: float, order: str)
     assert_near(out, reference(wide, torch.ones(9), torch.zeros(9), False), 1e-6)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     rows=st.integers(1, 400),
     scale=st.sampled_from([1e-6, 1.0, 1e6]),

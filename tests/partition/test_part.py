@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pyg_batchgnn.data import Group, RowKind
 from pyg_batchgnn.partition import Part, PartitionBook
-from tests.support.graph_strategies import fixed
 from tests.support.reference_partition import book_of, internal_ids_by_type, typed_parts
+from tests.support.tiers import fixed
 from tests.support.typed_graphs import SCHEMAS, TypedCase, typed_cases
 
 SIZES = st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=5)

@@ -18,9 +18,9 @@ from pyg_batchgnn.partition import partition_parts, read_partition_meta, save_pa
 from pyg_batchgnn.partition.load import _Folder
 from tests.partition.job_partition import assert_same
 from tests.partition.job_typed import owners_everywhere, owners_of
-from tests.support.graph_strategies import fixed
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import split_dataset
+from tests.support.tiers import fixed
 from tests.support.typed_datasets import CASES, typed_dataset, typed_datasets
 
 JOBS = "tests.partition.job_typed"

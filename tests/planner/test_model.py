@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.cache import Aggregation
@@ -27,6 +27,7 @@ from pyg_batchgnn.planner import (
 )
 from pyg_batchgnn.planner.plans import best, workload_of
 from pyg_batchgnn.planner.workload import rounds, row_bytes, sizes
+from tests.support.tiers import examples
 
 WORK = Workload(
     "w", (TypeRows("node", 100_000, 400, 8),), 2_000_000, 20_000, (10, 5, 3), batch_size=256, parameters=1000
@@ -39,7 +40,7 @@ def probe(workload: Workload = WORK, ranks: int = 4) -> PlannerProbe:
     return probe_degrees(workload, Degrees.lognormal(workload.nodes, workload.edges, 1.2), ranks)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 60), st.integers(0, 70), st.integers(0, 70))
 def test_every_minibatch_is_in_one_fetch_group(minibatches: int, macrobatch: int, fetch: int) -> None:
     made = sizes(minibatches, macrobatch, fetch)
@@ -67,7 +68,7 @@ def test_rounds(schedule: ScheduleName, hybrid: bool, aggregation: Aggregation |
     assert expected.lookup == (2 if schedule is ScheduleName.GLOBAL and not hybrid else 0)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(1, 40), st.integers(1, 40), st.booleans(), st.sampled_from([None, *Aggregation]))
 def test_a_larger_macrobatch_never_moves_more(
     one: int, other: int, hybrid: bool, aggregation: Aggregation | None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.planner import Degrees, TypeRows, Workload, probe_degrees, probe_graph
 from pyg_batchgnn.planner.probe import Growth, growth_of
 from pyg_batchgnn.sample import Replacement
 from pyg_batchgnn.store import CscGraph
+from tests.support.tiers import examples
 
 # Growth ###########################################################################################
 
@@ -23,7 +24,7 @@ def drawn(seed: int, nodes: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
     return likely, random.random((samples, nodes)) < likely
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 12))
 def test_any_of_the_samples_have_what_was_counted(seed: int, nodes: int, samples: int) -> None:
     _, seen = drawn(seed, nodes, samples)
@@ -36,7 +37,7 @@ def test_any_of_the_samples_have_what_was_counted(seed: int, nodes: int, samples
         assert growth.distinct(2) == pytest.approx(np.mean(pairs))
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 12))
 def test_more_minibatches_never_have_fewer_nodes(seed: int, nodes: int, samples: int) -> None:
     growth = growth_of(drawn(seed, nodes, samples)[1].sum(0), samples, nodes)

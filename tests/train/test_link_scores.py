@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -23,6 +23,7 @@ from pyg_batchgnn.train.link_prediction import BestPartners, best_columns, find_
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, RowsHere, RowsOverRanks
 from tests.support.thread_ranks import run_threads
+from tests.support.tiers import examples
 
 USERS, ITEMS, COLUMNS, TOP = 31, 45, 6, 7
 SCORES = st.sampled_from([-math.inf, -2.0, -0.0, 0.0, 1.0, 3.5, math.inf, math.nan, -math.nan])
@@ -37,7 +38,7 @@ def test_the_best_columns_are_those_of_a_stable_sort(data: st.DataObject, rows: 
     assert torch.equal(best_columns(scores, count), expected.gather(1, behind)[:, :count])
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 9))
 def test_partners_do_not_depend_on_the_pieces(random: Any, nodes: int, top: int) -> None:
     scores = torch.tensor([[random.choice([0.0, 1.0, 2.0, -1.0]) for _ in range(30)] for _ in range(nodes)])

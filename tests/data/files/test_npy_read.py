@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.convert import to_features, to_index, to_labels
 from pyg_batchgnn.data.files import open_npy
+from tests.support.tiers import examples
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_damage_is_named(file: Path, kind: str) -> None:
     assert DAMAGE[kind] in message and "\n" not in message
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20, deadline=None)
 @given(mask=st.integers(1, 255), kept=st.sampled_from([(3, 4), (12,), ()]))
 def test_every_flipped_byte_is_an_error_or_another_array(
     mask: int, kept: tuple[int, ...], tmp_path_factory: pytest.TempPathFactory
