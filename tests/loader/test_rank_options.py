@@ -12,17 +12,20 @@ import pytest
 from tests.support.backends import needs_ccl
 from tests.support.rank_coverings import TIMEOUT, over_ranks, run_covering
 from tests.support.ranks import run_ranks
+from tests.support.tiers import own_slices
 
 JOBS = "tests.loader.job_rank_options"
 RULES = "tests.loader.job_rank_rules"
 
 
+@own_slices
 @pytest.mark.timeout(TIMEOUT)
 @over_ranks
 def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int], every: int) -> None:
     run_covering(f"{JOBS}:epochs", ranks, hosts, every)
 
 
+@own_slices
 @needs_ccl
 @pytest.mark.timeout(TIMEOUT)
 def test_minibatches_over_ccl_are_those_of_one_process() -> None:

@@ -8,9 +8,9 @@
 
 Marks and functions say what `make test` leaves out:
 
+- of a product of parameters all but cases that have every pair of values of two parameters;
+- `each`: all but cases that have every value; `product`: no case;
 - `all_only`: a test, or a value of a parameter (`in_all`);
-- `pairs`, `each`: of a product of parameters all but cases that have every pair of values of two
-  parameters, or every value;
 - `examples`: most examples of Hypothesis.
 
 Tests that are about unchanged files (`unchanged`) are left out as well. With
@@ -25,7 +25,7 @@ import os
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,13 @@ FEW, MANY = 15, 150
 STAMPS = Path(__file__).parents[2] / "build" / "tests"
 
 all_only = pytest.mark.all_only
-pairs = pytest.mark.covering(2)
 each = pytest.mark.covering(1)
+product = pytest.mark.covering(9)
 #: Marks a test that takes its own slice of what it goes through: every slice has it.
 own_slices = pytest.mark.own_slices
 MARKERS = {
     "all_only": "only `make test-all` runs it",
-    "covering(n)": "`make test` has every value (1) or pair of values (2) of the parameters",
+    "covering(n)": "`make test` has every choice of values of n parameters; every pair by default",
     "own_slices": "it is in every slice of `make test-all`, and takes its own slice",
 }
 
@@ -110,33 +110,31 @@ def chosen(items: list[pytest.Item]) -> list[pytest.Item]:
     left = [item for item in items if item.get_closest_marker("all_only") is None]
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in left:
-        if item.get_closest_marker("covering") is not None:
-            groups[_function_of(item)].append(item)
-    dropped: set[pytest.Item] = set()
+        groups[_function_of(item)].append(item)
+    kept: set[pytest.Item] = set()
     for group in groups.values():
         mark = group[0].get_closest_marker("covering")
-        assert mark is not None
-        kept = covering([item.callspec.indices for item in group], mark.args[0])  # type: ignore[attr-defined]
-        dropped.update(item for at, item in enumerate(group) if at not in kept)
-    return [item for item in left if item not in dropped]
+        found = covering([_values_of(item) for item in group], mark.args[0] if mark else 2)
+        kept.update(group[at] for at in found)
+    return [item for item in left if item in kept]
 
 
-def covering(cases: list[dict[str, int]], strength: int) -> set[int]:
-    """Returns the places of cases that have all combinations of values that any case has.
+def covering(cases: list[dict[str, Hashable]], strength: int) -> set[int]:
+    """Returns the places of cases that have every choice of values of some parameters.
 
     Args:
-        cases: the number of the value of each parameter.
-        strength: how many parameters a combination has.
+        cases: of each case the value of each parameter.
+        strength: of how many parameters.
     """
-    combinations = [set(itertools.combinations(sorted(case.items()), strength)) for case in cases]
-    if any(len(case) < strength for case in cases):
+    if any(len(case) <= strength for case in cases):
         return set(range(len(cases)))
-    missing = set().union(*combinations)
+    choices = [set(itertools.combinations(case.items(), strength)) for case in cases]
+    missing = set().union(*choices)
     kept = set()
     while missing:
-        best = max(range(len(cases)), key=lambda at: len(combinations[at] & missing))
+        best = max(range(len(cases)), key=lambda at: len(choices[at] & missing))
         kept.add(best)
-        missing -= combinations[best]
+        missing -= choices[best]
     return kept
 
 
@@ -181,3 +179,13 @@ def contents(paths: Iterable[Path]) -> Iterator[str | bytes]:
 
 def _function_of(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
+
+
+def _values_of(item: pytest.Item) -> dict[str, Hashable]:
+    """Returns the values of each list of parameters of a test, by their names."""
+    params = dict(getattr(getattr(item, "callspec", None), "params", {}))
+    found: dict[str, Hashable] = {}
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        found[str(names)] = tuple(id(params.pop(name.strip(), None)) for name in names)
+    return {**found, **{name: id(value) for name, value in params.items()}}
