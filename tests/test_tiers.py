@@ -1,4 +1,4 @@
-"""A covering choice of cases has every pair of values, slices leave out nothing, stamps are kept."""
+"""A covering choice of cases has every pair of values, slices have all, stamps are kept."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from tests.store.job_typed import owners
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import split_dataset
 from tests.support.thread_ranks import run_threads
+from tests.support.tiers import in_all
 
 
 @pytest.mark.parametrize(("dataset", "kinds"), CACHED, ids=["mean", "sum", "symmetric", "one of two"])
@@ -33,7 +34,7 @@ def test_aggregates_are_those_of_pyg(dataset: Any, kinds: dict[Relation, str]) -
         assert one.fingerprint == small.relations[relation].fingerprint
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [*in_all(1), 3])
 def test_over_ranks_they_are_those_of_one_process(ranks: int, tmp_path: Path) -> None:
     for number, (dataset, kinds) in enumerate(CACHED):
         AggregationCache.build(dataset.to_pyg(), kinds).save(tmp_path / f"alone {number}")
@@ -44,7 +45,7 @@ def test_over_ranks_they_are_those_of_one_process(ranks: int, tmp_path: Path) ->
         same_aggregates(found, AggregationCache.build(dataset.to_pyg(), kinds))
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [*in_all(1), 3])
 def test_minibatches_over_ranks_carry_those_of_one_process(ranks: int) -> None:
     run_ranks("tests.cache.job_typed:loaders", ranks, hosts=list(range(ranks)))
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.backends import BACKENDS, needs_ccl
 from tests.support.ranks import ROOT, run_ranks
+from tests.support.tiers import in_all
 
 JOBS = "tests.comm.job_backends"
 
@@ -21,7 +22,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, *in_all(4)])
 def test_collectives_are_what_is_computed_locally(backend: str, ranks: int) -> None:
     arguments = {"backend": backend, "refused": REFUSED[backend]}
     for result in run_ranks(f"{JOBS}:all_cases", ranks, arguments):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
 
 JOBS = "tests.comm.job_hook"
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("ranks", [*in_all(2), 3, *in_all(4)])
 def test_weights_are_the_same_after_a_resume_and_on_every_rank(ranks: int) -> None:
     seeds = [[4, 7, 1, 3], [5, 0, 2, 2], [0, 6, 1, 1]]
     straight = run_ranks(f"{JOBS}:train", ranks, {"steps": 6, "resume_at": -1, "seeds": seeds})

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
 
 JOBS = "tests.comm.job_rows"
 
 
-@pytest.mark.parametrize("hosts", [[0, 0], [0, 1], [0] * 4, [0, 0, 1, 1]])
+@pytest.mark.parametrize("hosts", [[0, 0], [0, 1], *in_all([0] * 4, [0, 0, 1, 1])])
 def test_rows_of_every_dtype_and_shape_arrive(hosts: list[int]) -> None:
     run_ranks(f"{JOBS}:exchanges", len(hosts), hosts=hosts)
 
@@ -24,7 +25,7 @@ def test_large_messages_are_cut_into_pieces_that_count_as_one_round() -> None:
         assert one.value["features"]["rounds"] == 3 * 5 * 3
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, *in_all(4)])
 def test_nobody_sends_anything(ranks: int) -> None:
     run_ranks(f"{JOBS}:nothing_at_all", ranks)
 

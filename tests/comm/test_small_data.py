@@ -11,10 +11,11 @@ from pyg_batchgnn.comm.mailbox import ROOM
 from pyg_batchgnn.comm.message import NUMBERS, NUMBERS_BYTES, Message, read_data, write_data
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
+from tests.support.tiers import in_all
 
 JOBS = "tests.comm.job_small_data"
 #: The host of every rank. Ranks of one host share memory.
-HOSTS = [[0, 0], [0, 1], [0, 0, 0, 0], [0, 1, 1, 2]]
+HOSTS = [*in_all([0, 0]), [0, 1], *in_all([0, 0, 0, 0], [0, 1, 1, 2]), [0, 1, 1]]
 
 
 @pytest.mark.parametrize("hosts", HOSTS)
@@ -26,7 +27,7 @@ def test_small_data_take_one_call(job: str, hosts: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "extra"), [([0, 0], 0), ([0] * 3, 0), ([0, 1, 2], 20), ([0, 1, 2, 3], 2000)]
+    ("hosts", "extra"), [*in_all(([0, 0], 0)), ([0] * 3, 0), ([0, 1, 2], 20), *in_all(([0, 1, 2, 3], 2000))]
 )
 def test_data_above_the_limit_of_a_call_take_their_own(hosts: list[int], extra: int) -> None:
     run_ranks(f"{JOBS}:low_limit", len(hosts), {"extra": extra}, hosts=hosts)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
 
 JOBS = "tests.comm.job_sums"
 
 
-@pytest.mark.parametrize("hosts", [[0, 0], [0, 1, 2], [0] * 4])
+@pytest.mark.parametrize("hosts", [[0, 0], [0, 1, 2], *in_all([0] * 4)])
 def test_sums_have_the_bits_of_adding_in_the_order_of_ranks(hosts: list[int]) -> None:
     run_ranks(f"{JOBS}:sums", len(hosts), hosts=hosts)
 

@@ -7,21 +7,22 @@ from pathlib import Path
 import pytest
 
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
 
 JOBS = "tests.embed.job_ranks"
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [*in_all(1), 2, *in_all(4)])
 def test_training_equals_one_process(ranks: int) -> None:
     run_ranks(f"{JOBS}:equals_one_process", ranks)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [*in_all(1, 2), 3])
 def test_gradients_of_several_batches_are_added(ranks: int) -> None:
     run_ranks(f"{JOBS}:several_batches_a_step", ranks)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [*in_all(2), 3])
 def test_ids_travel_once_per_macrobatch_and_rows_twice_per_step(ranks: int) -> None:
     run_ranks(f"{JOBS}:counters", ranks)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [*in_all(2), 3])
 def test_types_travel_together(ranks: int) -> None:
     run_ranks("tests.embed.job_types:types", ranks)
 

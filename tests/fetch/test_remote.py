@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.ranks import run_ranks
+from tests.support.tiers import WORLDS
 
 JOBS = "tests.fetch.job_remote"
 
 
-@pytest.mark.parametrize(
-    ("ranks", "hosts"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 1]), (4, [0, 1, 2, 0])], ids=str
-)
+@pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
 def test_groups_hold_what_the_whole_graph_holds(ranks: int, hosts: Sequence[int]) -> None:
     run_ranks(f"{JOBS}:groups", ranks, hosts=hosts)
 

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
 
 JOBS = "tests.history.job_history"
 
 
-@pytest.mark.parametrize(("graphs", "hosts"), [(1, [0]), (5, [0, 1]), (2, [0, 1, 1])], ids=str)
+@pytest.mark.parametrize(("graphs", "hosts"), [*in_all((1, [0])), (5, [0, 1]), (2, [0, 1, 1])], ids=str)
 def test_full_caches_are_the_exact_mode(graphs: int, hosts: Sequence[int]) -> None:
     run_ranks(f"{JOBS}:full_caches", len(hosts), {"graphs": graphs}, hosts=hosts)
 

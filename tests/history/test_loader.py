@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
 
 JOBS = "tests.history.job_history"
 REFUSED = [
@@ -29,7 +30,7 @@ def test_one_rank_trains_as_in_the_exact_mode() -> None:
     run_ranks(f"{JOBS}:alone", 1)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [*in_all(2), 3])
 def test_minibatches_have_the_attributes_of_own_nodes(ranks: int) -> None:
     run_ranks(f"{JOBS}:loaded", ranks)
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.backends import needs_ccl
 from tests.support.ranks import run_ranks
+from tests.support.tiers import WORLDS
 
 JOBS = "tests.loader.job_ranks"
-WORLDS = [(1, [0]), (2, [0, 1]), (3, [0, 1, 1]), (4, [0, 1, 2, 0])]
 
 
 @pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
