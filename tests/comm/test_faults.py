@@ -15,6 +15,7 @@ import pytest
 from tests.support.backends import BACKENDS, needs_ccl
 from tests.support.leftovers import nothing_is_left
 from tests.support.ranks import launch, run_ranks
+from tests.support.tiers import all_only
 
 JOBS = "tests.comm.job_faults"
 TIMEOUT = 6.0
@@ -64,10 +65,18 @@ WITH_ALL = {
 #: Whether ranks are on hosts of their own. Then messages go through the backend, not memory.
 APART = [False, True]
 
+
+def _case(fault: tuple[str, str, str], backend: str, apart: bool) -> Any:
+    marks = [needs_ccl] if backend == "ccl" else []
+    if (backend != "gloo" or apart) and fault[0] != "killed in the middle":
+        marks.append(all_only)
+    return pytest.param(*fault, backend, apart, id=f"{fault[0]}-{backend}-{apart}", marks=marks)
+
+
 CASES = [
-    pytest.param(*fault, backend, apart, id=f"{fault[0]}-{backend}-{apart}", marks=marks)
+    _case(fault, backend, apart)
     for fault in FAULTS
-    for backend, marks in [("gloo", ()), ("ccl", needs_ccl)]
+    for backend in ("gloo", "ccl")
     for apart in APART
     if fault[0] in WITH_ALL or (backend == "gloo" and not apart)
 ]

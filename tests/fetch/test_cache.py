@@ -10,12 +10,13 @@ import torch
 from pyg_batchgnn.fetch.cache import CachedRows
 from pyg_batchgnn.sample import Replacement, taken_probability
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
 
 JOBS = "tests.fetch.job_cache"
 
 
 @pytest.mark.parametrize(
-    ("ranks", "hosts"), [(1, [0]), (2, [0, 1]), (3, [0, 0, 0]), (4, [0, 1, 2, 0])], ids=str
+    ("ranks", "hosts"), [*in_all((1, [0])), (2, [0, 1]), (3, [0, 0, 0]), *in_all((4, [0, 1, 2, 0]))], ids=str
 )
 def test_results_are_those_without_a_cache(ranks: int, hosts: Sequence[int]) -> None:
     run_ranks(f"{JOBS}:results", ranks, hosts=hosts)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
 
 JOBS = "tests.partition.job_partition"
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [*in_all(1), 2, *in_all(4)])
 def test_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
     run_ranks(f"{JOBS}:equals_the_obvious", ranks, {"rounds": [1 << 24, 3_000]})
 
@@ -22,7 +23,7 @@ def test_the_parts_do_not_depend_on_how_many_ranks_read(ranks: int) -> None:
     run_ranks(f"{JOBS}:any_number_of_parts", ranks)
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [*in_all(1), 3])
 def test_streamed_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
     run_ranks(f"{JOBS}:streams", ranks)
 

@@ -19,6 +19,7 @@ from pyg_batchgnn.train.network import ModelInputs, build_network
 from pyg_batchgnn.train.run_folder import RunFolder
 from tests.support.launched_runs import assert_ended, launch
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
 from tests.support.training_runs import SMALL, batchgnn
 
 OPTIONS = [*SMALL, "--batch-size", 64, "--epochs", 2, "--model", "gcn"]
@@ -146,7 +147,7 @@ def test_a_file_that_cannot_be_written_is_named(
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, *in_all(4)])
 def test_ranks_predict_and_evaluate_as_one_process(trained: Path, tmp_path: Path, ranks: int) -> None:
     chosen = np.array([7, 3, 7, 1999, 0, 1200], dtype=np.int64)
     np.save(tmp_path / "ids.npy", chosen)

@@ -23,7 +23,7 @@ from pyg_batchgnn.train.link_prediction import BestPartners, best_columns, find_
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, RowsHere, RowsOverRanks
 from tests.support.thread_ranks import run_threads
-from tests.support.tiers import examples
+from tests.support.tiers import examples, in_all
 
 USERS, ITEMS, COLUMNS, TOP = 31, 45, 6, 7
 SCORES = st.sampled_from([-math.inf, -2.0, -0.0, 0.0, 1.0, 3.5, math.inf, math.nan, -math.nan])
@@ -87,7 +87,7 @@ def shop() -> Dataset:
     return Dataset("shop", nodes, (EdgeSet(("user", "buys", "item"), none),))
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [*in_all(1), 3])
 @pytest.mark.parametrize("relation", [("user", "buys", "item"), ("item", "like", "item")])
 @pytest.mark.parametrize("decoder", [DotProductDecoder(), MLPDecoder(COLUMNS)], ids=["dot", "mlp"])
 def test_ranks_score_what_one_process_scores(
