@@ -1,10 +1,12 @@
-# Two commands: `make train` sets everything up and runs the main job, `make test` runs every test.
+# Two commands: `make train` sets everything up and runs the main job, `make test` tests every behaviour.
 #
 #   make train ARGS="cora --model gcn --epochs 20"       arguments for `batchgnn train`
 #   make train RANKS=2                                   several processes on this machine
 #   make test TESTS="tests/sample -k statistics" JOBS=1  some of the tests, in JOBS processes (2)
-#   make test-all                                        every test, the loaders over ranks in all settings (hours)
-#   make test-all SLICE=3/8 TESTS=tests/loader           the third of eight slices of these settings
+#   make test UNCHANGED=1                                sanitizers and code blocks too that nothing has changed for
+#   make test RECORD=1                                   writes the processor seconds of tests/ into tests/seconds.json
+#   make test-all                                        all tests: products of options, worlds, examples (hours)
+#   make test-all SLICE=3/8 TESTS=tests/loader           the third of eight slices of them
 #   make install TORCH_INDEX=<another wheel index>       where the CPU build of torch comes from
 #   make install CCL=1                                   with the ccl backend; other commands remember it
 #   make docs                                            builds the documentation site in site/
@@ -19,6 +21,8 @@ RANKS ?= 1
 TESTS ?= tests
 JOBS ?= 2
 SLICE ?= 1
+UNCHANGED ?=
+RECORD ?=
 
 BIN := $(VENV)/bin
 CCL ?= $(if $(wildcard $(BIN)/.installed-ccl),1)
@@ -33,7 +37,7 @@ SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h')
 .PHONY: help install train test test-all lint format docs bench wheel clean
 
 help:
-	@sed -n '3,11p' Makefile | cut -c3-
+	@sed -n '3,13p' Makefile | cut -c3-
 	@echo "targets: install train test test-all lint format docs bench wheel clean"
 
 # $(call install_torch,FOLDER) installs PyTorch in the environment whose programs lie in FOLDER.
@@ -67,14 +71,16 @@ test: export PYTHONDONTWRITEBYTECODE =
 # The test processes share the processors. OpenMP's threads sleep while they wait: threads that spin
 # took a third of all processor time.
 test: export OMP_WAIT_POLICY = passive
+test: export PYG_BATCHGNN_TEST_UNCHANGED = $(UNCHANGED)
+test: export PYG_BATCHGNN_TEST_RECORD = $(RECORD)
 # A test process that dies is not replaced: with files as units pytest-xdist may wait for the new one
 # for ever. The test that it died in fails, and the run ends.
 test: install
 	PYG_BATCHGNN_CCL=$(WITH_CCL) $(BIN)/python -m pytest --numprocesses $(JOBS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder $(TESTS)
 
-# `make test` covers every pair of the options over ranks. This covers all combinations of them.
+# What this adds to `make test` is said in tests/support/tiers.py.
 test-all: export PYG_BATCHGNN_TEST_ALL = $(SLICE)
-test-all: export PYTEST_ADDOPTS = -o faulthandler_timeout=20000
+test-all: export PYTEST_ADDOPTS = -o timeout=3600 -o faulthandler_timeout=20000
 test-all: test
 
 lint: install

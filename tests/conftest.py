@@ -16,10 +16,14 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from pyg_batchgnn.ops import current_products, set_products
+from tests.support.seconds import Seconds
+from tests.support.tiers import ALL, FEW, MANY, MARKERS, chosen
 
 # No test is about time: a busy machine is no reason to fail.
-settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("no clock")
+settings.register_profile(
+    "tier", max_examples=MANY if ALL else FEW, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tier")
 
 _STDERR = pytest.StashKey[int]()
 
@@ -43,8 +47,11 @@ def global_state() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keeps standard error as it is before tests redirect it."""
+    """Keeps standard error as it is before tests redirect it, and has tests measured."""
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
     config.stash[_STDERR] = os.dup(2)
+    config.pluginmanager.register(Seconds())
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -73,7 +80,8 @@ def _end_later(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Puts the tests that wait for compilers first: they take longest of the parallel files.
+    """Leaves out what is not in this tier, and puts the tests that wait for compilers first: they
+    take longest of the parallel files.
 
     Where PYG_BATCHGNN_TEST_TENTH is set, nine tenths of the tests are left out: always the same
     ones.
@@ -91,6 +99,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             )
     if os.environ.get("PYG_BATCHGNN_TEST_TENTH"):
         items[:] = [item for item in items if zlib.crc32(item.nodeid.encode()) % 10 == 0]
+    kept = chosen(items)
+    config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+    items[:] = kept
     items.sort(key=lambda item: "tests/sanitizers/" not in item.nodeid)
 
 

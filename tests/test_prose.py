@@ -10,34 +10,25 @@ from tests.support.prose import violations
 
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = {".py", ".md", ".cpp", ".h"}
-#: Folders in which each folder and file is a room.
-OPEN = ("pyg_batchgnn", "csrc", "tests")
 #: These quote what they forbid.
 QUOTING = {ROOT / "tests" / "test_prose.py", ROOT / "tests" / "support" / "prose.py"}
 
 
-def rooms() -> list[str]:
-    """Returns the folders and files at the top and those inside the `OPEN` folders."""
-    top = [path for path in ROOT.iterdir() if not path.name.startswith((".", "_")) and path.name not in OPEN]
-    inner = [path for name in OPEN for path in (ROOT / name).iterdir()]
-    return sorted(str(path.relative_to(ROOT)) for path in top + inner if files(path))
-
-
-def files(room: Path) -> list[Path]:
-    """Returns the files of a room that hold prose, in order."""
-    found = [room] if room.is_file() else room.rglob("*")
+def files() -> list[Path]:
+    """Returns the files that hold prose, in order."""
+    top = [path for path in ROOT.iterdir() if not path.name.startswith((".", "_"))]
+    found = [inner for path in top for inner in ([path] if path.is_file() else path.rglob("*"))]
     return sorted(
         path
         for path in found
         if path.suffix in SUFFIXES
         and path not in QUOTING
-        and not {"build", "results", "__pycache__"} & set(path.parts)
+        and not {"build", "results", "__pycache__"} & set(path.relative_to(ROOT).parts)
     )
 
 
-@pytest.mark.parametrize("room", rooms())
-def test_prose_is_plain(room: str) -> None:
-    found = [violation for path in files(ROOT / room) for violation in violations(path)]
+def test_prose_is_plain() -> None:
+    found = [violation for path in files() for violation in violations(path)]
     assert not found, "\n".join(found)
 
 

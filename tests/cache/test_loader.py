@@ -25,9 +25,9 @@ from pyg_batchgnn.data import NODES
 from tests.support.loader_cases import assert_same, make_data, make_loader
 from tests.support.memory_stores import stores_of
 from tests.support.ranks import run_ranks
+from tests.support.tiers import WORLDS
 
 JOBS = "tests.cache.job_loader"
-WORLDS = [(1, [0]), (2, [0, 1]), (3, [0, 1, 1]), (4, [0, 1, 2, 0])]
 
 
 @pytest.mark.parametrize("replace", [False, True])

@@ -13,9 +13,9 @@ from pyg_batchgnn import AggregationCache, CscGraph
 from tests.support.partitioned_graphs import CASES, Case, whole
 from tests.support.ranks import run_ranks
 from tests.support.reference_aggregates import KINDS, close, with_loops
+from tests.support.tiers import WORLDS
 
 JOBS = "tests.cache.job_values"
-WORLDS = [(1, [0]), (2, [0, 1]), (3, [0, 1, 1]), (4, [0, 1, 2, 0])]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import threading
 import time
@@ -11,9 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo
+from torch.nn.parallel import DistributedDataParallel
 
-from pyg_batchgnn.comm import CommError, Communicator, Header, MessageKind
+from pyg_batchgnn.comm import (
+    Access,
+    CommError,
+    Communicator,
+    Header,
+    MessageKind,
+    gradient_hook,
+    share_on_host,
+)
 from tests.support.faults import AwakeClock, stop_for_good
+
+# Faults ###########################################################################################
 
 
 def misbehave(how: str, comm: Communicator, other: Communicator, timeout: float) -> None:
@@ -186,3 +199,167 @@ def suspended(timeout: float, ready: str, backend: str) -> int:
                 time.sleep(0 if comm.rank == 0 else 1.0)
             comm.exchange(rows, [1] * comm.size, Header(MessageKind.FEATURES, 1, number))
         return number
+
+
+# Hook #############################################################################################
+
+
+def train(steps: int, resume_at: int, seeds: list[list[int]]) -> list[list[float]]:
+    """Trains a small network; wrapped anew at ``resume_at``, as after a resume.
+
+    Returns its weights.
+    """
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(
+        *(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.Linear(64, 3))
+    )
+    with Communicator.create("gradients", timeout=20) as comm:
+        state = {"step": 0}
+        ours = [seeds[step % len(seeds)][comm.rank] for step in range(steps)]
+        wrapped = _wrap(model, comm, state, ours)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(steps):
+            if step == resume_at:
+                wrapped = _wrap(model, comm, state, ours)
+            state["step"] = step
+            x = torch.randn(ours[step], 8, generator=torch.Generator().manual_seed(100 * step + comm.rank))
+            loss = wrapped(x).square().mean()  # NaN for an empty minibatch
+            optimiser.zero_grad()
+            loss.backward()
+            if step == 0:
+                _check_first(model, comm, seeds[0])
+            optimiser.step()
+        rounds = comm.counters.snapshot()[MessageKind.GRADIENTS]
+        assert rounds.rounds and rounds.bytes_sent
+        return [parameter.detach().double().flatten().tolist() for parameter in model.parameters()]
+
+
+def _wrap(
+    model: torch.nn.Module, comm: Communicator, state: dict[str, int], ours: list[int]
+) -> DistributedDataParallel:
+    with comm.guard(MessageKind.CONTROL):
+        wrapped = DistributedDataParallel(
+            model, process_group=comm.group, broadcast_buffers=False, bucket_cap_mb=0.01
+        )
+    header = lambda: Header(MessageKind.GRADIENTS, 0, state["step"])  # noqa: E731
+    wrapped.register_comm_hook(None, gradient_hook(comm, lambda: ours[state["step"]], header))
+    return wrapped
+
+
+def _check_first(model: torch.nn.Module, comm: Communicator, seeds: list[int]) -> None:
+    """The gradient of the mean over all ranks' nodes."""
+    generators = [torch.Generator().manual_seed(rank) for rank in range(comm.size)]
+    parts = [torch.randn(seeds[rank], 8, generator=one) for rank, one in enumerate(generators)]
+    model_grads = [parameter.grad.clone() for parameter in model.parameters()]
+    wanted = torch.autograd.grad(model(torch.cat(parts)).square().mean(), list(model.parameters()))
+    for got, want in zip(model_grads, wanted, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def killed_in_training(timeout: float) -> dict[str, Any]:
+    model = torch.nn.Linear(100, 100)
+    comm = Communicator.create("gradients", timeout=timeout)
+    wrapped = _wrap(model, comm, {"step": 0}, [5])
+    clock = AwakeClock()
+    for step in range(5):
+        try:
+            loss = wrapped(torch.randn(5, 100)).sum()
+            if comm.rank == 1 and step == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+            loss.backward()
+        except CommError as error:
+            return {
+                "error": type(error).__name__,
+                "ranks": list(error.ranks),
+                "text": str(error),
+                "seconds": clock.seconds,
+            }
+    raise AssertionError
+
+
+# Memory ###########################################################################################
+
+
+def shared(sizes: list[int]) -> list[int]:
+    with Communicator.create("memory", timeout=20) as comm:
+        blocks = share_on_host(comm, sizes[comm.rank])
+        assert not list(Path("/dev/shm").glob("*pyg_batchgnn*"))
+        assert {rank: len(block) for rank, block in blocks.items()} == {
+            rank: sizes[rank] for rank in comm.ranks_of_host
+        }
+        blocks[comm.rank][:] = comm.rank + 1
+        comm.barrier()
+        for rank, block in blocks.items():
+            assert torch.equal(block, torch.full((sizes[rank],), rank + 1, dtype=torch.uint8))
+        both = share_on_host(comm, 8, Access.WRITE)
+        comm.barrier()
+        for block in both.values():
+            block.view(torch.int8)[comm.rank] = 7
+        comm.barrier()
+        mine = both[comm.rank].tolist()
+        assert [at for at, value in enumerate(mine) if value == 7] == comm.ranks_of_host
+        # a block outlives the communicator, and the owner's hold on it
+        return sorted(blocks)
+
+
+def too_much_shared() -> str:
+    with Communicator.create("memory", timeout=20) as comm:
+        if comm.rank == 1:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            share_on_host(comm, 4 << 20)
+        except CommError as error:
+            comm.barrier()
+            return f"{error.ranks} {error}"
+    raise AssertionError
+
+
+def written_through_a_reader() -> None:
+    with Communicator.create("memory", timeout=20) as comm:
+        blocks = share_on_host(comm, 4096)
+        comm.barrier()
+        if comm.rank == 0:
+            blocks[1][0] = 1
+        time.sleep(0.5)
+
+
+def killed_with_memory(folder: str) -> None:
+    comm = Communicator.create("memory", timeout=20)
+    blocks = share_on_host(comm, 1 << 20)
+    Path(folder, f"ready-{comm.rank}").touch()
+    blocks[comm.rank][:] = 1
+    time.sleep(60)
+
+
+# Together #########################################################################################
+
+
+def work(failing: list[int], rank: int) -> int:
+    if rank in failing:
+        raise OSError(f"no room for {rank}")
+    return 10 * rank
+
+
+def together(failing: list[int]) -> str:
+    """Returns this rank's result, or the text of the error, with whether it has a cause."""
+    with Communicator.create("together", timeout=20) as comm:
+        try:
+            return str(comm.run_together(lambda: work(failing, comm.rank)))
+        except CommError as error:
+            assert error.ranks == tuple(failing)
+            assert (error.__cause__ is not None) == (comm.rank in failing)
+            comm.barrier()  # nothing is broken
+            return str(error)
+
+
+def worded(failing: list[int]) -> str:
+    """Returns the text of the caller's own error."""
+    with Communicator.create("together", timeout=20) as comm:
+        try:
+            comm.run_together(
+                lambda: work(failing, comm.rank), error=lambda problems: KeyError(sorted(problems.items()))
+            )
+        except KeyError as error:
+            return str(error.args[0])
+    raise AssertionError

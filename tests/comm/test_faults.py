@@ -5,16 +5,28 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.distributed import HashStore, Store
 
+from pyg_batchgnn.comm import CommError, Communicator, DivergenceError
+from pyg_batchgnn.comm.diagnosis import LINE_BYTES, StatusLines, StoreReader
 from tests.support.backends import BACKENDS, needs_ccl
 from tests.support.leftovers import nothing_is_left
 from tests.support.ranks import launch, run_ranks
+from tests.support.thread_ranks import run_threads
+from tests.support.tiers import all_only, in_all
+
+# Faults ###########################################################################################
+
 
 JOBS = "tests.comm.job_faults"
 TIMEOUT = 6.0
@@ -64,10 +76,18 @@ WITH_ALL = {
 #: Whether ranks are on hosts of their own. Then messages go through the backend, not memory.
 APART = [False, True]
 
+
+def _case(fault: tuple[str, str, str], backend: str, apart: bool) -> Any:
+    marks = [needs_ccl] if backend == "ccl" else []
+    if (backend != "gloo" or apart) and fault[0] != "killed in the middle":
+        marks.append(all_only)
+    return pytest.param(*fault, backend, apart, id=f"{fault[0]}-{backend}-{apart}", marks=marks)
+
+
 CASES = [
-    pytest.param(*fault, backend, apart, id=f"{fault[0]}-{backend}-{apart}", marks=marks)
+    _case(fault, backend, apart)
     for fault in FAULTS
-    for backend, marks in [("gloo", ()), ("ccl", needs_ccl)]
+    for backend in ("gloo", "ccl")
     for apart in APART
     if fault[0] in WITH_ALL or (backend == "gloo" and not apart)
 ]
@@ -172,3 +192,167 @@ def test_two_threads_of_one_communicator_are_told() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_process_that_ends_in_the_middle_does_not_hang(backend: str) -> None:
     run_ranks(f"{JOBS}:ends_with_work_under_way", 2, {"backend": backend}, timeout=20, whole_end=True)
+
+
+# Hook #############################################################################################
+
+
+@pytest.mark.parametrize("ranks", [*in_all(2), 3, *in_all(4)])
+def test_weights_are_the_same_after_a_resume_and_on_every_rank(ranks: int) -> None:
+    seeds = [[4, 7, 1, 3], [5, 0, 2, 2], [0, 6, 1, 1]]
+    straight = run_ranks(f"{JOBS}:train", ranks, {"steps": 6, "resume_at": -1, "seeds": seeds})
+    resumed = run_ranks(f"{JOBS}:train", ranks, {"steps": 6, "resume_at": 3, "seeds": seeds})
+    for result in (*straight, *resumed):
+        assert result.value == straight[0].value
+
+
+def test_a_peer_killed_before_its_backward_pass_is_named() -> None:
+    results = run_ranks(f"{JOBS}:killed_in_training", 3, {"timeout": 6.0}, check=False)
+    for result in (results[0], results[2]):
+        assert result.code == 0, result.stderr
+        assert result.value["error"] == "PeerError" and result.value["ranks"] == [1]
+        assert "gradients" in result.value["text"] and result.value["seconds"] < 6.0
+
+
+# Together #########################################################################################
+
+
+def test_every_rank_gets_its_own_result() -> None:
+    results = run_ranks(f"{JOBS}:together", 3, {"failing": []})
+    assert [result.value for result in results] == ["0", "10", "20"]
+
+
+def test_a_failure_on_some_ranks_is_raised_on_all() -> None:
+    text = "rank 1 (host 1): no room for 1; rank 2 (host 0): no room for 2"
+    results = run_ranks(f"{JOBS}:together", 3, {"failing": [1, 2]}, hosts=[0, 1, 0])
+    assert [result.value for result in results] == [text] * 3
+
+
+def test_the_caller_may_word_the_error() -> None:
+    results = run_ranks(f"{JOBS}:worded", 2, {"failing": [1]})
+    assert [result.value for result in results] == ["[(1, 'no room for 1')]"] * 2
+
+
+def test_an_error_without_a_text_is_a_failure_too() -> None:
+    def fail() -> None:
+        raise OSError
+
+    with Communicator.create("alone") as comm, pytest.raises(CommError, match=r"rank 0 \(host 0\): OSError"):
+        comm.run_together(fail)
+
+
+def test_an_unexpected_error_is_raised_as_it_is() -> None:
+    with Communicator.create("alone") as comm, pytest.raises(ZeroDivisionError):
+        comm.run_together(lambda: 1 // 0)
+
+
+def test_values_are_not_taken_for_arguments() -> None:
+    def meet(comm: Communicator) -> None:
+        with pytest.raises(DivergenceError, match="comparison of arguments"):
+            comm.check_agreement({"seed": 1}) if comm.rank else comm.all_gather_json("no room")
+
+    run_threads(meet, 2)
+
+
+# Status lines #####################################################################################
+
+
+def lines(ranks: int) -> list[StatusLines]:
+    memory = {rank: torch.zeros(LINE_BYTES, dtype=torch.uint8) for rank in range(ranks)}
+    return [StatusLines(memory, rank) for rank in range(ranks)]
+
+
+def test_the_last_exchange_of_each_rank_is_read() -> None:
+    first, second = lines(2)
+    assert first.read(0) is None and first.read(1) is None
+    for exchange in range(1, 6):
+        second.write(exchange, "x" * exchange)
+        assert first.read(1) == second.read(1) == (exchange, "x" * exchange)
+    assert second.read(0) is None
+    second.write(6, "shorter")
+    assert first.read(1) == (6, "shorter")
+
+
+def test_long_texts_are_cut_off() -> None:
+    own, other = lines(2)
+    own.write(1, "ä" * 100)
+    assert other.read(0) == (1, "ä" * 60)
+    own.write(2, "x" + "ä" * 100)
+    assert other.read(0) == (2, "x" + "ä" * 59 + "�")
+
+
+def test_a_reader_sees_whole_statuses_only() -> None:
+    writer, reader = lines(2)
+    done = threading.Event()
+
+    def write() -> None:
+        for exchange in range(1, 20_000):
+            writer.write(exchange, f"exchange {exchange} of all" * (1 + exchange % 3))
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    seen = 0
+    while not done.is_set():
+        found = reader.read(0)
+        if found is not None:
+            number, text = found
+            assert text == f"exchange {number} of all" * (1 + number % 3)
+            assert number >= seen
+            seen = number
+    thread.join()
+    assert reader.read(0) == (19_999, "exchange 19999 of all" * 2)
+
+
+# Store reader #####################################################################################
+
+
+@pytest.fixture
+def reader() -> StoreReader:
+    store = HashStore()
+    store.set("key", "value")
+    return StoreReader(store)
+
+
+def look(store: Store) -> bytes:
+    return store.get("key")
+
+
+def test_an_error_of_the_store_is_no_answer(reader: StoreReader) -> None:
+    def fail(store: Store) -> bytes:
+        raise RuntimeError("the store is gone")
+
+    assert reader.ask(fail, 5.0) is None
+    assert reader.ask(look, 5.0) == b"value"
+
+
+def test_a_question_without_an_answer_keeps_nobody_longer_than_told(reader: StoreReader) -> None:
+    answered = threading.Event()
+
+    def wait(store: Store) -> bytes:
+        answered.wait(60)
+        return b"late"
+
+    with ThreadPoolExecutor(2) as pool:
+        started = time.monotonic()
+        lost = pool.submit(reader.ask, wait, 0.2)
+        time.sleep(0.05)
+        assert reader.ask(look, 30.0) is None, "the connection is taken"
+        assert lost.result() is None
+        assert reader.ask(look, 30.0) is None
+        assert time.monotonic() - started < 20
+    answered.set()
+    deadline = time.monotonic() + 30
+    while reader.ask(look, 5.0) != b"value":
+        assert time.monotonic() < deadline
+
+
+def test_threads_ask_at_the_same_time(reader: StoreReader) -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda _: reader.ask(look, 60.0), range(400)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert answers == [b"value"] * 400

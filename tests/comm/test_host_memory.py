@@ -11,7 +11,7 @@ import pytest
 from tests.support.leftovers import stays
 from tests.support.ranks import launch, run_ranks
 
-JOBS = "tests.comm.job_memory"
+JOBS = "tests.comm.job_faults"
 
 
 def test_ranks_of_a_host_see_each_others_blocks() -> None:

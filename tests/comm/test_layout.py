@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.comm import Field, RowLayout
+from tests.support.tiers import examples
 
 DTYPES = [torch.uint8, torch.bool, torch.int16, torch.bfloat16, torch.float32, torch.int64, torch.complex128]
 FIELDS = st.builds(Field, st.sampled_from(DTYPES), st.lists(st.integers(0, 3), max_size=2).map(tuple))
@@ -18,7 +19,7 @@ def column(field: Field, rows: int) -> torch.Tensor:
     return values.to(field.dtype)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.dictionaries(st.text(max_size=3), FIELDS, min_size=1, max_size=6), st.integers(0, 4))
 def test_columns_come_back_as_they_were(fields: dict[str, Field], rows: int) -> None:
     columns = {name: column(field, rows) for name, field in fields.items()}

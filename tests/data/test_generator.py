@@ -1,5 +1,7 @@
 """The graph generator: what it makes, and that it makes the same thing every time."""
 
+from __future__ import annotations
+
 import tracemalloc
 from pathlib import Path
 
@@ -7,10 +9,26 @@ import numpy as np
 import pytest
 import torch
 
-from pyg_batchgnn.data import Dataset, DatasetError, GeneratorSpec, generate, generate_folder, read_folder
+from pyg_batchgnn.data import (
+    Dataset,
+    DatasetError,
+    GeneratorSpec,
+    TypedGeneratorSpec,
+    generate,
+    generate_folder,
+    generate_typed,
+    generate_typed_folder,
+    load_dataset,
+    read_folder,
+)
+from pyg_batchgnn.data.generator import typed
 from pyg_batchgnn.data.generator.edges import BLOCK_NODES, IdPermutation, coprime_strides, make_communities
 from pyg_batchgnn.data.generator.write import ProgressBar
+from tests.data.test_folder import assert_same
 from tests.support.tiny_datasets import same
+
+# Generator ########################################################################################
+
 
 TWO_BLOCKS = GeneratorSpec(nodes=BLOCK_NODES + 3000, seed=7, degree=6.0, features=4)
 
@@ -218,3 +236,66 @@ def test_bad_parameters_are_named(field: str, value: float) -> None:
 def test_piece_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="piece_nodes is 0"):
         generate_folder(GeneratorSpec(nodes=1000), tmp_path / "g", piece_nodes=0)
+
+
+# Typed generator ##################################################################################
+
+
+SPEC = TypedGeneratorSpec(papers=3000, seed=2, classes=5, features=12)
+CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")
+
+
+def test_a_folder_has_what_memory_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typed, "_BLOCK", 700)
+    made = generate_typed(SPEC)
+    assert_same(read_folder(generate_typed_folder(SPEC, tmp_path / "graph")), made)
+    name = SPEC.name
+    assert_same(load_dataset(name, tmp_path / "root"), made)
+    assert_same(load_dataset(name, tmp_path / "root"), made)  # found again
+    assert_same(load_dataset(name), made)
+    with pytest.raises(DatasetError, match="exists already"):
+        generate_typed_folder(SPEC, tmp_path / "graph")
+
+
+def test_types_attributes_and_relations() -> None:
+    made = generate_typed(SPEC)
+    assert {nodes.name: sorted(nodes.tables) for nodes in made.node_sets} == {
+        **{"author": ["y"], "field": [], "institution": [], "paper": ["time", "x", "y"]}
+    }
+    papers, authors = made.nodes_of("paper"), made.nodes_of("author")
+    assert papers.num_classes == 5 and authors.tables["y"].shape == (3000, 3) and authors.num_classes == 0
+    for nodes in (papers, authors):
+        ids = torch.cat(list(nodes.splits.values()))
+        assert torch.equal(ids.sort().values, torch.arange(3000))
+    cites = made.edges_of(CITES)
+    assert torch.equal(cites.tables["time"], papers.tables["time"][cites.edge_index[0].long()])
+    reverse = made.edges_of(("paper", "rev_writes", "author")).edge_index.flip(0)
+    assert torch.equal(made.edges_of(WRITES).edge_index, reverse)
+
+
+def test_degrees_follow_a_power_law_and_neighbours_have_the_class() -> None:
+    made = generate_typed(SPEC)
+    source, target = made.edges_of(CITES).edge_index.long()
+    for ends in (source, target):
+        degree = torch.bincount(ends, minlength=3000)
+        assert 4 < float(degree.float().mean()) < 12 and int(degree.max()) > 15 * float(degree.float().mean())
+    y = made.nodes_of("paper").tables["y"]
+    assert float((y[source] == y[target]).float().mean()) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"papers": 0}, "papers is 0"),
+        ({"degree": -1.0}, "degree is -1.0"),
+        ({"classes": 1.5}, "whole number"),
+    ],
+)
+def test_parameters_that_cannot_be(options: dict[str, float], says: str) -> None:
+    with pytest.raises(DatasetError, match=says):
+        TypedGeneratorSpec(**options)  # type: ignore[arg-type]
+
+
+def test_the_smallest_graph() -> None:
+    made = generate_typed(TypedGeneratorSpec(papers=1, classes=1, features=1))
+    assert [nodes.num_nodes for nodes in made.node_sets] == [1, 1, 1, 1]

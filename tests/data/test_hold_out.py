@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+import builtins
+import io
+import os
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of_numpy
 
 from pyg_batchgnn.data import (
     Dataset,
     DatasetError,
+    DatasetNotFoundError,
     EdgeSet,
+    LinkSplit,
     NodeSet,
+    ParallelEdges,
+    check_dataset,
     hold_out_links,
     load_dataset,
+    read_folder,
+    verify_folder,
     write_folder,
 )
+from pyg_batchgnn.data.ogb.split_file import read_split_file
+from pyg_batchgnn.data.undirected import undirected_dataset
 from tests.support.dataset_strategies import edges
-from tests.support.tiny_datasets import NODES, tiny_dataset
-from tests.support.tiny_links import pairs
+from tests.support.tiers import examples
+from tests.support.tiny_datasets import EDGES, NODES, equal, tiny_dataset
+from tests.support.tiny_links import link_splits, pairs, typed_links, write_ogb_links
+
+# Hold out #########################################################################################
+
 
 BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
 
@@ -30,7 +50,7 @@ def as_pairs(index: torch.Tensor) -> list[tuple[int, ...]]:
     return [tuple(pair) for pair in index.T.tolist()]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(edges(9), st.floats(0.05, 0.49))
 def test_no_pair_is_in_two_places(index: torch.Tensor, share: float) -> None:
     whole = Dataset.homogeneous("h", 9, index, edges={"at": torch.arange(index.size(1))})
@@ -99,3 +119,255 @@ def test_features_and_splits_of_nodes_stay() -> None:
     held = hold_out_links(tiny, 0.2)
     assert held.node_sets == tiny.node_sets and "held out" in held.source
     assert replace(held, edge_sets=tiny.edge_sets).num_edges == tiny.num_edges
+
+
+# Link splits ######################################################################################
+
+
+def plain_links() -> Dataset:
+    tiny = tiny_dataset()
+    return replace(tiny, edge_sets=(replace(tiny.edges, links=link_splits(NODES, NODES)),))
+
+
+def same_links(left: dict[str, LinkSplit], right: dict[str, LinkSplit]) -> bool:
+    if left.keys() != right.keys():
+        return False
+    arrays = [(left[split].arrays(), right[split].arrays()) for split in left]
+    return all(a.keys() == b.keys() and all(equal(a[name], b[name]) for name in a) for a, b in arrays)
+
+
+@pytest.mark.parametrize("make", [plain_links, typed_links])
+def test_links_come_back_from_a_folder(tmp_path: Path, make: Callable[[], Dataset]) -> None:
+    written = make()
+    write_folder(written, tmp_path / "g")
+    read = read_folder(tmp_path / "g")
+    for before, after in zip(written.edge_sets, read.edge_sets, strict=True):
+        assert same_links(before.links, after.links)
+    verify_folder(tmp_path / "g")
+
+
+def test_a_folder_made_by_hand_has_links_where_the_formats_say(tmp_path: Path) -> None:
+    (tmp_path / "links" / "val").mkdir(parents=True)
+    np.save(tmp_path / "edge_index.npy", np.array([[0, 1], [1, 2]]))
+    np.save(tmp_path / "links" / "val" / "index.npy", np.array([[0], [2]], np.uint16))
+    np.save(tmp_path / "links" / "val" / "negative_targets.npy", np.array([[1, 2]]))
+    (links,) = read_folder(tmp_path).edges.links.values()
+    assert links.index.tolist() == [[0], [2]] and links.index.dtype == torch.int64
+    assert links.negative_targets is not None and links.negative_targets.tolist() == [[1, 2]]
+    assert len(links) == 1 and links.negatives is None
+
+
+def test_links_stay_when_edges_are_made_undirected() -> None:
+    both = undirected_dataset(plain_links(), ParallelEdges.KEEP)
+    assert same_links(both.edges.links, link_splits(NODES, NODES))
+
+
+FLAWS: list[tuple[dict[str, object], str]] = [
+    ({"index": torch.zeros(3, 2, dtype=torch.int64)}, "shape is [3, 2], expected [2, any]"),
+    ({"index": torch.zeros(2, 3)}, "dtype is float32, expected int32 or int64"),
+    ({"index": torch.full((2, 4), NODES)}, f"node id {NODES}"),
+    ({"negatives": torch.full((2, 1), -1)}, "node id -1"),
+    ({"negatives": torch.zeros(2, dtype=torch.int64)}, "shape is [2]"),
+    ({"negatives": None, "negative_targets": torch.zeros(3, 2, dtype=torch.int64)}, "expected [4, any]"),
+    ({"negatives": None, "negative_targets": torch.full((4, 2), NODES)}, f"node id {NODES}"),
+    ({"negative_targets": torch.zeros(4, 2, dtype=torch.int64)}, "there are negatives too"),
+    ({"tables": {"year": torch.zeros(3)}}, "expected 4 rows"),
+]
+
+
+@pytest.mark.parametrize(("changes", "fact"), FLAWS)
+def test_flaws_of_links_are_named(changes: dict[str, object], fact: str) -> None:
+    tiny = plain_links()
+    wrong = replace(tiny.edges.links["val"], **changes)  # type: ignore[arg-type]
+    with pytest.raises(DatasetError) as error:
+        check_dataset(replace(tiny, edge_sets=(replace(tiny.edges, links={"val": wrong}),)))
+    assert fact in str(error.value)
+
+
+def test_flaws_of_folders_are_named(tmp_path: Path) -> None:
+    write_folder(typed_links(), tmp_path / "g")
+    folder = tmp_path / "g" / "links" / "user__buys%5F__item"
+    (folder / "val" / "index.npy").rename(tmp_path / "index.npy")
+    with pytest.raises(DatasetNotFoundError, match=r"val/index\.npy"):
+        read_folder(tmp_path / "g")
+    (tmp_path / "g" / "META.json").unlink()
+    with pytest.raises(DatasetNotFoundError, match=r"val/index.npy: index: .* put the links"):
+        read_folder(tmp_path / "g")
+    (tmp_path / "index.npy").rename(folder / "val" / "index.npy")
+    folder.rename(folder.with_name("user__sells__item"))
+    with pytest.raises(DatasetError, match="belongs to no node type or relation"):
+        read_folder(tmp_path / "g")
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_collab(tmp_path: Path, is_zip: bool) -> None:
+    _, splits = write_ogb_links(tmp_path, "ogbl-collab", is_zip=is_zip)
+    read = load_dataset("ogbl-collab", tmp_path)
+    assert same_links(read.edges.links, splits)
+    assert torch.equal(read.edge_index[:, :EDGES], tiny_dataset().edge_index)
+    assert torch.equal(read.edge_index[:, EDGES:], tiny_dataset().edge_index.flip(0))
+    assert torch.equal(read.edges.tables["edge_weight"], torch.arange(EDGES).repeat(2))
+    assert read.num_classes == 0 and "y" not in read.nodes.tables
+    assert same_links(load_dataset("ogbl-collab", tmp_path).edges.links, splits)  # not converted again
+
+
+def test_citation2(tmp_path: Path) -> None:
+    _, splits = write_ogb_links(tmp_path, "ogbl-citation2")
+    read = load_dataset("ogbl-citation2", tmp_path)
+    assert same_links(read.edges.links, splits)
+    assert torch.equal(read.edge_index, tiny_dataset().edge_index)
+    assert torch.equal(read.nodes.tables["node_year"], 1990 + torch.arange(NODES))
+
+
+WRONG: list[tuple[str, dict[str, np.ndarray], str]] = [
+    ("ogbl-collab", {"edge": np.zeros((3, 3), int)}, "edge: is int64 [3, 3], expected integers [n, 2]"),
+    ("ogbl-collab", {"source_node": np.zeros(3, int)}, "edge: is not among ['source_node']"),
+    ("ogbl-collab", {"edge": np.zeros((3, 2))}, "edge: is float64 [3, 2]"),
+    ("ogbl-collab", {"edge": np.zeros((3, 2), int), "year": np.zeros(2)}, "year: is float64 [2]"),
+    ("ogbl-collab", {"edge": np.full((3, 2), NODES)}, f"node id {NODES}"),
+    ("ogbl-citation2", {"source_node": np.zeros(3, int), "target_node": np.zeros(2, int)}, "target_node: is"),
+    (
+        "ogbl-citation2",
+        {
+            "source_node": np.zeros(3, int),
+            "target_node": np.zeros(3, int),
+            "target_node_neg": np.zeros((2, 5), int),
+        },
+        "target_node_neg: is int64 [2, 5], expected integers [3, n]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "fact"), WRONG)
+def test_flaws_of_ogb_files_are_named(
+    tmp_path: Path, name: str, content: dict[str, np.ndarray], fact: str
+) -> None:
+    folder, _ = write_ogb_links(tmp_path, name)
+    torch.save(content, folder / "split" / "time" / "valid.pt")
+    with pytest.raises(DatasetError) as error:
+        load_dataset(name, tmp_path)
+    assert fact in str(error.value)
+    assert not list(folder.glob(".*"))  # nothing half made is left
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    folder, _ = write_ogb_links(tmp_path, "ogbl-citation2")
+    (folder / "split" / "time" / "test.pt").unlink()
+    with pytest.raises(DatasetNotFoundError, match=r"test.pt"):
+        load_dataset("ogbl-citation2", tmp_path)
+
+
+# Split file #######################################################################################
+
+
+KINDS = st.one_of(
+    arrays_of_numpy.integer_dtypes(), arrays_of_numpy.unsigned_integer_dtypes(),
+    arrays_of_numpy.floating_dtypes(sizes=(16, 32, 64)), arrays_of_numpy.boolean_dtypes(),
+)  # fmt: skip
+SHAPES = arrays_of_numpy.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=3)
+ARRAYS = KINDS.flatmap(lambda kind: arrays_of_numpy.arrays(kind, SHAPES))
+GOOD = {"edge": np.arange(6).reshape(3, 2), "year": np.array([2001, 2002, 2003], np.int32)}
+
+
+def same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
+    """Returns whether arrays are equal bit for bit, in this machine's order of bytes."""
+    native = {name: values.astype(values.dtype.newbyteorder("=")) for name, values in right.items()}
+    return left.keys() == native.keys() and all(
+        left[name].dtype == native[name].dtype
+        and left[name].shape == native[name].shape
+        and left[name].tobytes() == native[name].tobytes()
+        for name in left
+    )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("splits") / "train.pt"
+
+
+@examples(25)
+@given(found=st.dictionaries(st.text(max_size=5), ARRAYS, max_size=3), transposed=st.booleans())
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_arrays_come_back(path: Path, is_zip: bool, found: dict[str, np.ndarray], transposed: bool) -> None:
+    if transposed:
+        found = {name: values.T for name, values in found.items()}
+    torch.save(found, path, _use_new_zipfile_serialization=is_zip)
+    assert same(read_split_file(path), found)
+
+
+@pytest.mark.parametrize("name", ["numpy.core.multiarray", "numpy._core.multiarray"])
+def test_files_of_old_and_new_numpy(path: Path, name: str) -> None:
+    stream = io.BytesIO()
+    torch.save(GOOD, stream, _use_new_zipfile_serialization=False)
+    here = np.array([0]).__reduce__()[0].__module__.encode()
+    path.write_bytes(stream.getvalue().replace(here, name.encode()))
+    assert same(read_split_file(path), GOOD)
+
+
+class Calls:
+    """An object whose pickle calls something."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+REFUSED: dict[str, Any] = {
+    "os.system": Calls(os.system, "touch pwned"),
+    "eval": Calls(eval, "open('pwned', 'w')"),
+    "getattr of an array's module": Calls(getattr, np.ndarray, "tofile"),
+    "open": Calls(builtins.open, "pwned", "w"),
+    "import": Calls(__import__, "antigravity"),
+    "numpy.load": Calls(np.load, "pwned", None, True),
+    "objects": np.array([Calls(os.system, "touch pwned"), None], dtype=object),
+    "structure": np.zeros(2, [("a", "i4"), ("b", "O")]),
+    "times": np.zeros(2, "datetime64[s]"),
+    "texts": np.array(["a", "b"]),
+    "complex": np.zeros(2, np.complex128),
+    "a scalar": np.float64(1.0),
+    "a tensor": torch.ones(2),
+    "a class": Path,
+    "numbers": [1, 2],
+    "a dict": {"a": GOOD["edge"]},
+}
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+@pytest.mark.parametrize("name", REFUSED)
+def test_whatever_else_is_in_a_file_is_refused_and_nothing_runs(
+    name: str, is_zip: bool, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for content in (REFUSED[name], {"edge": REFUSED[name]}, {"a": [{"b": (REFUSED[name],)}]}):
+        if content is REFUSED["a dict"]:
+            continue
+        torch.save(content, path, _use_new_zipfile_serialization=is_zip)
+        with pytest.raises(DatasetError, match=r"train.pt: train: not a dict of NumPy arrays"):
+            read_split_file(path)
+    assert not list(tmp_path.iterdir())
+
+
+@examples(100)
+@given(data=st.data())
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_damaged_files_give_arrays_or_an_error(path: Path, is_zip: bool, data: st.DataObject) -> None:
+    stream = io.BytesIO()
+    torch.save(GOOD, stream, _use_new_zipfile_serialization=is_zip)
+    content = bytearray(stream.getvalue())
+    for _ in range(data.draw(st.integers(0, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = read_split_file(path)
+        assert all(isinstance(values, np.ndarray) for values in found.values())
+    except DatasetError as error:
+        assert str(path) in str(error)
+
+
+def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match="download the data set again"):
+        read_split_file(tmp_path / "gone.pt")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.data import Dataset, DatasetError, from_pyg
 from tests.support.dataset_strategies import DTYPES, edges, tables
-from tests.support.graph_strategies import fixed
+from tests.support.tiers import examples, fixed
 from tests.support.tiny_datasets import EDGES, NODES, equal, tiny_dataset
 from tests.support.typed_datasets import typed_datasets
 
@@ -77,7 +77,7 @@ def pyg_data(draw: st.DrawFn) -> Data:
     return Data(edge_index=edge_index, num_nodes=nodes, **of_nodes, **of_edges)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(pyg_data())
 def test_every_tensor_comes_back(data: Data) -> None:
     with warnings.catch_warnings():

@@ -1,4 +1,8 @@
-"""Every code block of the README and of the documentation runs, and prints what the page shows."""
+"""Every code block of the README and of the documentation runs, and prints what the page shows.
+
+`make test` runs those of the pages that a reader tries first, and of pages that have changed since
+they were green here.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import ROOT, Page, blocks_of, is_shown
+from tests.docs.blocks import FIRST_PAGES, ROOT, Page, blocks_of, is_shown
+from tests.support.tiers import Stamp
 from tests.support.two_hosts import missing_for_two_hosts
 
 PAGES = sorted(["README.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))])
@@ -17,27 +22,32 @@ PAGES_WITH_CODE = [page for page in PAGES if blocks_of((ROOT / page).read_text(e
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PAGES_WITH_CODE)
 def test_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    green = Stamp.of(name, [text])
+    if name not in FIRST_PAGES and not green.is_due:
+        pytest.skip("the page has not changed since it was green")
     # The blocks show the graphs that a reader without real ones has.
     monkeypatch.setenv("PYG_BATCHGNN_DATA", str(tmp_path / "no-real-graphs"))
-    blocks = blocks_of((ROOT / name).read_text(encoding="utf-8"))
+    blocks = blocks_of(text)
     if any(block.note == "on two hosts" for block in blocks) and (missing := missing_for_two_hosts()):
         pytest.skip(f"{name} needs two hosts, network namespaces here: {missing}")
     page = Page(name, tmp_path)
     for block in blocks:
         page.run(block)
+    green.write()
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_notes_are_known(name: str) -> None:
-    for block in blocks_of((ROOT / name).read_text(encoding="utf-8")):
-        known = block.note in ("", "on two hosts") or block.note.startswith("file: ") or block.reason
-        assert known, f"{name}:{block.line}: the note {block.note!r} is none, or gives no reason"
+def test_notes_are_known() -> None:
+    for name in PAGES:
+        for block in blocks_of((ROOT / name).read_text(encoding="utf-8")):
+            known = block.note in ("", "on two hosts") or block.note.startswith("file: ") or block.reason
+            assert known, f"{name}:{block.line}: the note {block.note!r} is none, or gives no reason"
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_commands_stand_in_fences(name: str) -> None:
-    indented = re.findall(r"^(?: {4}|\t)\$ .*", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
-    assert not indented, f"{name}: these commands would not be run: {indented}"
+def test_commands_stand_in_fences() -> None:
+    for name in PAGES:
+        indented = re.findall(r"^(?: {4}|\t)\$ .*", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert not indented, f"{name}: these commands would not be run: {indented}"
 
 
 @pytest.mark.parametrize(

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
+
+# Ranks ############################################################################################
+
 
 JOBS = "tests.embed.job_ranks"
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [*in_all(1), 2, *in_all(4)])
 def test_training_equals_one_process(ranks: int) -> None:
     run_ranks(f"{JOBS}:equals_one_process", ranks)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [*in_all(1, 2), 3])
 def test_gradients_of_several_batches_are_added(ranks: int) -> None:
     run_ranks(f"{JOBS}:several_batches_a_step", ranks)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [*in_all(2), 3])
 def test_ids_travel_once_per_macrobatch_and_rows_twice_per_step(ranks: int) -> None:
     run_ranks(f"{JOBS}:counters", ranks)
 
@@ -52,3 +57,26 @@ def test_a_rank_that_fails_is_named(how: str, words: str) -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     run_ranks(f"{JOBS}:refusals", 2)
+
+
+# Types ############################################################################################
+
+
+@pytest.mark.parametrize("ranks", [*in_all(2), 3])
+def test_types_travel_together(ranks: int) -> None:
+    run_ranks("tests.embed.job_ranks:types", ranks)
+
+
+def test_loaders_of_typed_graphs_tell_which_rows_they_need() -> None:
+    run_ranks("tests.embed.job_ranks:loaders", 2)
+
+
+# Example ##########################################################################################
+
+
+def test_it_learns_over_ranks() -> None:
+    first, second = run_ranks("tests.embed.job_ranks:run", 2, timeout=120.0)
+    form = r"epoch \d  loss (\d\.\d{4})  test accuracy (\d\.\d{4})\n"
+    losses, accuracies = zip(*re.findall(form, first.value), strict=True)
+    assert len(losses) == 4 and float(losses[-1]) < 0.7 * float(losses[0])
+    assert float(accuracies[-1]) > 0.6 and second.value == ""

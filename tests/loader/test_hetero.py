@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from torch_geometric.data import HeteroData
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
-from torch_geometric.sampler import NumNeighbors
+from torch_geometric.loader.utils import filter_hetero_data as pygs_filter
+from torch_geometric.sampler import HeteroSamplerOutput, NumNeighbors
+from torch_geometric.testing import MyFeatureStore, MyGraphStore
+from torch_geometric.utils import to_torch_csr_tensor
 
+from pyg_batchgnn import MacrobatchNeighborLoader, PygNeighborSampler
+from pyg_batchgnn.loader.filter import Gatherer, filter_hetero_data
 from pyg_batchgnn.sample import Placement
 from tests.support import loader_cases
 from tests.support.hetero_cases import (
     BOTH,
     CITES,
+    COUNTS,
+    RELATIONS,
     as_hetero,
     assert_same,
     check_batch,
     contents,
     make_hetero,
     make_loader,
+    make_timed,
 )
+from tests.support.tiers import examples
+
+# Hetero ###########################################################################################
 
 
 @pytest.mark.parametrize(
@@ -98,7 +112,7 @@ def test_all_neighbours() -> None:
             assert sorted(batch[relation].e_id.tolist()) == sorted(found[relation])
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20, deadline=None)
 @given(
     seed=st.integers(0, 99),
     fanouts=st.lists(st.one_of(st.integers(-1, 4), st.floats(0.1, 1.0)), min_size=1, max_size=3),
@@ -166,3 +180,317 @@ def test_native_tables_are_the_users_own() -> None:
 
 def native(data: HeteroData, **kwargs: Any) -> Any:
     return next(iter(make_loader(data, input_nodes="paper", export="native", **kwargs)))
+
+
+# Hetero filter ####################################################################################
+
+
+def random_sample(data: HeteroData, generator: torch.Generator, edges: bool = True) -> HeteroSamplerOutput:
+    """A made-up sample: some nodes of each type and edges between them, or none at all."""
+
+    def some(limit: int, most: int) -> Tensor:
+        number = int(torch.randint(most + 1, (), generator=generator)) if limit else 0
+        return torch.randint(max(limit, 1), (number,), generator=generator)
+
+    node = {name: some(COUNTS[name], 9) for name in data.node_types}
+    row, col, edge = {}, {}, {}
+    for relation in data.edge_types:
+        source, _, target = relation
+        limit = RELATIONS[relation] if node[source].numel() and node[target].numel() else 0
+        edge[relation] = some(limit, 12)
+        for end, name in ((row, source), (col, target)):
+            end[relation] = torch.randint(max(node[name].numel(), 1), edge[relation].shape)
+    return HeteroSamplerOutput(node, row, col, edge if edges else dict.fromkeys(edge))
+
+
+@pytest.mark.parametrize("edges", [True, False])
+def test_the_same_as_pygs_filter(edges: bool) -> None:
+    data, generator = make_hetero(), torch.Generator().manual_seed(1)
+    for _ in range(20):
+        out = random_sample(data, generator, edges)
+        theirs = pygs_filter(data, out.node, out.row, out.col, out.edge)
+        assert_same([filter_hetero_data(data, out, Gatherer(1))], [theirs])
+
+
+def test_types_that_a_hook_left_out_are_empty() -> None:
+    data = make_hetero()
+    out = random_sample(data, torch.Generator().manual_seed(2))
+    for part in (out.row, out.col, out.edge):
+        del part[CITES]
+    batch = filter_hetero_data(data, out, Gatherer(1))
+    assert batch[CITES].edge_index.shape == (2, 0) and batch[CITES].edge_attr.shape == (0, 2)
+
+
+def test_adj_t_between_two_types() -> None:
+    data = HeteroData()
+    data["a"].num_nodes, data["b"].num_nodes = 5, 4
+    adj_t = to_torch_csr_tensor(torch.tensor([[0, 2, 2], [1, 3, 4]]), torch.arange(3.0), size=(4, 5))
+    data["a", "to", "b"].adj_t = adj_t
+    key: Any = ("a", "to", "b")
+    out = HeteroSamplerOutput(
+        {"a": torch.tensor([4, 3]), "b": torch.tensor([2])},
+        {key: torch.tensor([0, 1])},
+        {key: torch.tensor([0, 0])},
+        {key: torch.tensor([2, 1])},
+    )
+    sampled = filter_hetero_data(data, out, Gatherer(1))[key].adj_t
+    assert sampled.shape == (1, 2) and sampled.to_dense().tolist() == [[2.0, 1.0]]
+
+
+# Hetero options ###################################################################################
+
+
+def with_float_times(data: HeteroData) -> None:
+    data["paper"].time = torch.rand(60)
+
+
+def with_negative_weights(data: HeteroData) -> None:
+    data[CITES].weight = torch.full((300,), -1.0)
+
+
+def with_unknown_count(data: HeteroData) -> None:
+    del data["author"].num_nodes
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error", "words"),
+    [
+        ({"input_nodes": None}, ValueError, ["node type", "'paper'"]),
+        ({"input_nodes": "papers"}, ValueError, ["'papers'", "paper"]),
+        ({"input_nodes": {}}, ValueError, ["no node type"]),
+        ({"input_nodes": torch.arange(3)}, ValueError, ["node type", "Tensor"]),
+        ({"input_nodes": ("paper", torch.tensor([60]))}, IndexError, ["'paper'", "60"]),
+        ({"input_nodes": ("paper", torch.ones(3, dtype=torch.bool))}, ValueError, ["[3]", "60"]),
+        ({"input_nodes": "paper", "input_id": torch.arange(3)}, ValueError, ["input_id", "3", "60"]),
+        ({"input_nodes": BOTH, "input_id": torch.arange(44)}, TypeError, ["input_id", "dict"]),
+        ({"input_nodes": BOTH, "input_id": {"venue": None}}, ValueError, ["input_id", "'venue'"]),
+        ({"input_time": torch.arange(60)}, ValueError, ["input_time", "time_attr"]),
+        ({"time_attr": "time", "input_time": torch.rand(60)}, TypeError, ["input_time", "float32"]),
+        ({"time_attr": "time", "input_time": torch.arange(9)}, ValueError, ["input_time", "9", "60"]),
+        (
+            {"time_attr": "time", "input_nodes": BOTH, "input_time": {"paper": torch.arange(30)}},
+            ValueError,
+            ["input_time", "'author'"],
+        ),
+        ({"num_neighbors": {CITES: [2]}}, ValueError, ["Missing number of neighbors", "'writes'"]),
+        ({"num_neighbors": {("paper", "x", "y"): [2]}}, ValueError, ["Not all edge types", "'x'"]),
+        ({"num_neighbors": NumNeighbors({CITES: [2]}, [1, 1])}, ValueError, ["Number of hops"]),
+        ({"change": with_float_times, "time_attr": "time"}, TypeError, ["float32", "torch.int64"]),
+        ({"change": with_negative_weights, "weight_attr": "weight"}, ValueError, ["-1.0", "cites"]),
+        ({"change": with_unknown_count}, ValueError, ["'author'", "num_nodes"]),
+        (
+            {"time_attr": "stamp", "is_sorted": True, "input_time": torch.arange(60)},
+            ValueError,
+            ["is_sorted"],
+        ),
+    ],
+)
+def test_refused_at_construction(kwargs: dict[str, Any], error: type[Exception], words: list[str]) -> None:
+    data = make_timed()
+    kwargs.pop("change", len)(data)
+    chosen = {"input_nodes": "paper", "num_neighbors": [2], **kwargs}
+    with pytest.raises(error) as caught:
+        MacrobatchNeighborLoader(data, **chosen)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("own", "beside", "words"),
+    [
+        ({"subgraph_type": "bidirectional"}, {"export": "native"}, "subgraph_type='bidirectional' is for"),
+        ({"sample_direction": "backward"}, {"export": "native"}, "'backward' is for export='pyg'"),
+        ({}, {"disjoint": True}, "disjoint=True would have no effect"),
+        ({}, {"replace": True}, "replace=True would have no effect"),
+        ({"weight_attr": "weight"}, {"weight_attr": "other"}, "weight_attr='other' .* has 'weight'"),
+    ],
+)
+def test_the_rules_of_a_sampler(own: dict[str, Any], beside: dict[str, Any], words: str) -> None:
+    data = make_timed()
+    sampler = PygNeighborSampler(data, [2], **own)
+    with pytest.raises(ValueError, match=words):
+        MacrobatchNeighborLoader(data, [2], "paper", neighbor_sampler=sampler, **beside)
+    same = {name: value for name, value in own.items() if name != "sample_direction"}
+    MacrobatchNeighborLoader(data, [2], "paper", neighbor_sampler=sampler, **same)
+
+
+def test_a_sampler_of_a_graph_with_other_types() -> None:
+    data = make_timed()
+    sampler = PygNeighborSampler(data, [2])
+    counts = sampler.graph.num_nodes
+    other = HeteroData({name: {"num_nodes": count} for name, count in zip("abc", counts, strict=False)})
+    with pytest.raises(ValueError, match=r"'paper': 60.* but data has {'a'"):
+        MacrobatchNeighborLoader(other, [2], "a", neighbor_sampler=sampler)
+    with pytest.raises(ValueError, match="typed graph, but data is homogeneous"):
+        MacrobatchNeighborLoader(Data(num_nodes=sum(counts)), [2], neighbor_sampler=sampler)
+
+
+# Hetero settings ##################################################################################
+
+
+PAPERS = ("paper", None)
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {"threads": 2},
+    {"macrobatch_size": 1, "fetch_size": 1},
+    {"macrobatch_size": 7, "fetch_size": 5},
+    {"macrobatch_size": "auto", "fetch_size": "auto"},
+    {"prefetch": 2},
+    {"num_workers": 2},
+    {"num_workers": 1, "filter_per_worker": False},
+]
+
+
+@pytest.mark.parametrize("kwargs", SETTINGS)
+def test_settings_change_no_bit(kwargs: dict[str, Any]) -> None:
+    data = make_hetero()
+    data["paper"].time = torch.arange(60) % 7
+    common = {"input_nodes": PAPERS, "shuffle": True, "time_attr": "time"}
+    assert_same(make_loader(data, **common, **kwargs), make_loader(data, **common))
+
+
+def native_contents(batch: Any) -> list[Any]:
+    held = [one.node for one in batch.nodes] + [one.edge_index for one in batch.edges]
+    for group, rows in batch.attributes.items():
+        tables = [table for _, table in sorted(rows.tables.items())]
+        held += [table if rows.row is None else table[rows.row] for table in tables] + [str(group)]
+    return [*held, batch.input_id, batch.seed_types, [one.nodes_per_hop for one in batch.nodes]]
+
+
+@pytest.mark.parametrize("kwargs", [*SETTINGS[:6], {"features": "copy"}])
+def test_settings_change_no_bit_of_native_minibatches(kwargs: dict[str, Any]) -> None:
+    common: dict[str, Any] = {"input_nodes": BOTH, "shuffle": True, "export": "native"}
+    some, others = make_loader(make_hetero(), **common, **kwargs), make_loader(make_hetero(), **common)
+    for one, other in zip(some, others, strict=True):
+        pairs = zip(native_contents(one), native_contents(other), strict=True)
+        assert all(loader_cases.equal(left, right) for left, right in pairs)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 4])
+def test_resuming_in_an_epoch(taken: int) -> None:
+    common: dict[str, Any] = {"input_nodes": BOTH, "shuffle": True, "disjoint": True}
+    whole = list(make_loader(make_hetero(), **common))
+    first = make_loader(make_hetero(), **common)
+    head = list(itertools.islice(iter(first), taken))
+    second = make_loader(make_hetero(), **common)
+    second.load_state_dict(first.state_dict())
+    assert_same([*head, *second], whole)
+
+
+def test_a_state_of_other_fanouts_or_seeds_is_refused() -> None:
+    data = make_hetero()
+    fanouts = {relation: [2] for relation in RELATIONS}
+    state = make_loader(data, fanouts, input_nodes=BOTH).state_dict()
+    with pytest.raises(ValueError, match="fanouts"):
+        make_loader(data, {**fanouts, CITES: [1]}, input_nodes=BOTH).load_state_dict(state)
+    with pytest.raises(ValueError, match="seed"):
+        make_loader(data, fanouts, input_nodes="paper").load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"weight_attr": "weight"}, "weight_attr"),
+        ({"subgraph_type": "bidirectional"}, "subgraph_type"),
+        ({"input_time": torch.full((60,), 50), "time_attr": "time"}, "times_digest|time_attr"),
+    ],
+)
+def test_a_state_of_other_rules_is_refused(rules: dict[str, Any], words: str) -> None:
+    data = make_timed()
+    plain = make_loader(data, input_nodes="paper")
+    other = make_loader(data, input_nodes="paper", **rules)
+    for one, state in ((plain, other.state_dict()), (other, plain.state_dict())):
+        with pytest.raises(ValueError, match=words):
+            one.load_state_dict(state)
+    other.load_state_dict(make_loader(data, input_nodes="paper", **rules).state_dict())
+
+
+@pytest.mark.parametrize("nodes", [BOTH, "paper"])
+def test_positions_that_there_are_not(nodes: Any) -> None:
+    loader = make_loader(make_hetero(), input_nodes=nodes)
+    for position in (-1, 1000):
+        with pytest.raises(IndexError, match=f"{position}, but positions"):
+            loader([position])
+
+
+# Hetero stores ####################################################################################
+
+
+def stores_of(data: HeteroData) -> tuple[MyFeatureStore, MyGraphStore]:
+    features, graph = MyFeatureStore(), MyGraphStore()
+    for name in data.node_types:
+        for key, value in data[name].items():
+            if isinstance(value, (Tensor, np.ndarray)):
+                features.put_tensor(torch.as_tensor(value), group_name=name, attr_name=key, index=None)
+    for relation in data.edge_types:
+        source, _, target = relation
+        size = (data[source].num_nodes, data[target].num_nodes)
+        graph.put_edge_index(tuple(data[relation].edge_index), edge_type=relation, layout="coo", size=size)
+        for key, value in data[relation].items():
+            if key != "edge_index":
+                features.put_tensor(value, group_name=relation, attr_name=key, index=None)
+    return features, graph
+
+
+@pytest.mark.parametrize("nodes", ["paper", PAPERS, BOTH])
+def test_remote_stores_give_what_data_gives(nodes: Any) -> None:
+    data = make_hetero()
+    expected = list(make_loader(data, input_nodes=nodes))
+    made = list(make_loader(stores_of(data), input_nodes=nodes, weight_attr=None))
+    # The order of types is another one: first those with attributes. It may change local ids.
+    for one, other in zip(made, expected, strict=True):
+        for name in data.node_types:
+            assert sorted(one[name].n_id.tolist()) == sorted(other[name].n_id.tolist())
+        for relation in data.edge_types:
+            assert sorted(one[relation].e_id.tolist()) == sorted(other[relation].e_id.tolist())
+        check_batch(data, one)
+        assert one["author"].num_nodes == one["author"].n_id.numel() and one["lonely"].x.shape[1] == 2
+
+
+def test_remote_stores_have_times_weights_and_custom_classes() -> None:
+    class Mine(HeteroData):
+        pass
+
+    stores = stores_of(make_timed())
+    loader = make_loader(
+        stores,
+        input_nodes="paper",
+        input_time=torch.full((60,), 5),
+        time_attr="stamp",
+        weight_attr="weight",
+        custom_cls=Mine,
+    )
+    for batch in loader:
+        assert type(batch) is Mine
+        assert (batch[CITES].stamp <= 5).all() and (batch[CITES].weight > 0).all()
+
+
+def test_native_minibatches_of_stores() -> None:
+    data = make_hetero()
+    minibatch = next(iter(make_loader(stores_of(data), input_nodes="paper", export="native")))
+    rows = {group.name: rows for group, rows in minibatch.attributes.items()}
+    node = minibatch.nodes_of("paper").node
+    assert torch.equal(rows["paper"].tables["x"][rows["paper"].row], data["paper"].x[node])
+
+
+def test_ids_have_the_dtype_of_the_edges() -> None:
+    data = make_hetero()
+    for relation in data.edge_types:
+        data[relation].edge_index = data[relation].edge_index.int()
+    wide = make_loader(make_hetero(), input_nodes="paper")
+    for one, other in zip(make_loader(data, input_nodes="paper"), wide, strict=True):
+        assert one["paper"].n_id.dtype is torch.int32 and one[CITES].edge_index.dtype is torch.int32
+        assert one[CITES].e_id.dtype is torch.int64
+        assert torch.equal(one["paper"].n_id, other["paper"].n_id.int())
+        assert torch.equal(one[CITES].edge_index, other[CITES].edge_index.int())
+        assert torch.equal(one["paper"].x, other["paper"].x)
+
+
+def test_transform_sampler_output() -> None:
+    def without_cites(out: Any) -> Any:
+        none = torch.empty(0, dtype=torch.int64)
+        out.row[CITES], out.col[CITES], out.edge[CITES] = none, none, none
+        return out
+
+    for batch in make_loader(make_hetero(), input_nodes="paper", transform_sampler_output=without_cites):
+        assert batch[CITES].edge_index.shape == (2, 0) and batch[CITES].edge_attr.shape == (0, 2)

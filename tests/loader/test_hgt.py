@@ -17,7 +17,7 @@ from torch_geometric.loader import HGTLoader, NodeLoader
 
 from pyg_batchgnn import MacrobatchHGTLoader, PygHGTSampler, accelerate, nn
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
-from tests.loader.test_hetero_stores import stores_of as typed_stores_of
+from tests.loader.test_hetero import stores_of as typed_stores_of
 from tests.support.hetero_cases import BOTH, CITES, COUNTS, RELATIONS, as_hetero, assert_same, make_hetero
 from tests.support.loader_cases import assert_same as assert_same_data
 from tests.support.loader_cases import make_data

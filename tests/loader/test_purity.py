@@ -7,11 +7,12 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader
 from tests.support.loader_cases import NODES, assert_same, make_data, make_loader
+from tests.support.tiers import examples
 
 
 @st.composite
@@ -50,9 +51,7 @@ def settings_of(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(
-    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+@examples(60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(cases(), settings_of(), st.integers(0, 3))
 def test_settings_do_not_matter(
     case: tuple[Data, dict[str, Any]], chosen: dict[str, Any], epoch: int

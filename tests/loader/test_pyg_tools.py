@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,9 @@ from torch_geometric.utils import degree, to_torch_csr_tensor, trim_to_layer
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, as_hetero, assert_same, edges_of
 from tests.support.loader_cases import EDGES, NODES, make_data, make_loader
+
+# Pyg tools ########################################################################################
+
 
 COUNTS = {"paper": 50, "author": 30}
 NUMBERS = {CITES: 150, WRITES: 90, REV_WRITES: 90}
@@ -193,3 +198,23 @@ def test_tensor_frames() -> None:
     for batch in make_loader(as_hetero(data), input_nodes="thing"):
         nodes, edges = batch["thing"], batch["thing", "knows", "thing"]
         assert nodes.tf == data.tf[nodes.n_id] and edges.edge_tf == data.edge_tf[edges.e_id]
+
+
+# Example scripts ##################################################################################
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize(
+    ("script", "score", "least"),
+    [("typed_graph.py", "test accuracy", 0.8), ("link_prediction.py", "test ROC-AUC", 0.75)],
+)
+def test_an_example(script: str, score: str, least: float, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.set_num_threads(1)
+    runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    form = rf"epoch \d  loss (\d\.\d{{4}})  {score} (\d\.\d{{4}})"
+    losses, scores = zip(*(re.fullmatch(form, line).groups() for line in lines), strict=True)
+    assert len(lines) == 4 and float(losses[-1]) < float(losses[0])
+    assert float(scores[-1]) > max(least, float(scores[0]))

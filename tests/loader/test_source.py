@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
+from pyg_batchgnn.sample import Placement
 from tests.support.loader_cases import NODES, assert_same, contents, make_data, make_loader
 from tests.support.memory_stores import EDGES as EDGE_GROUP
 from tests.support.memory_stores import stores_of
+
+# Source ###########################################################################################
 
 
 def sorted_data(layout: str) -> Data:
@@ -152,3 +157,152 @@ def test_native_batches_have_the_attributes_of_the_moment() -> None:
     assert torch.equal((fourth := next(batches)).x, data.x[fourth.node])
     data.x[:] = -1.0  # in place
     assert (next(batches).x == -1).all()
+
+
+# In place #########################################################################################
+
+
+def native(data: Any, **kwargs: Any) -> Any:
+    return make_loader(data, export="native", **kwargs)
+
+
+def with_mapped_features(folder: Path) -> Data:
+    data = make_data()
+    np.save(folder / "x.npy", data.x.numpy())
+    data.x = torch.from_numpy(np.load(folder / "x.npy", mmap_mode="c"))
+    return data
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_the_block_is_the_users_own_tensor(dtype: torch.dtype, prefetch: int) -> None:
+    data = make_data()
+    data.x = data.x.to(dtype)
+    loader = native(data, prefetch=prefetch)
+    for batch in loader:
+        assert batch.block["x"] is data.x and batch.block["y"] is data.y
+        assert batch.placement is Placement.IN_PLACE and batch.row is batch.node
+        assert torch.equal(batch.attribute("x", 3), data.x[batch.node[:3]])
+    assert loader.stats().total.bytes_gathered == 0
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"prefetch": 2}, {"num_workers": 1}])
+def test_copied_or_not_the_values_are_the_same(kwargs: dict[str, Any]) -> None:
+    data = make_data(table=np.random.default_rng(0).random((NODES, 2)))
+    assert_same(native(data, **kwargs), native(data, features="copy"))
+
+
+def test_files_and_stores_are_copied(tmp_path: Path) -> None:
+    for data in (with_mapped_features(tmp_path), stores_of(make_data(), "coo")):
+        for batch in native(data, input_nodes=torch.arange(NODES)):
+            assert batch.placement is Placement.BLOCK
+            assert batch.block["x"].size(0) < NODES
+
+
+def test_a_file_may_be_read_in_place_where_the_user_says_so(tmp_path: Path) -> None:
+    data = with_mapped_features(tmp_path)
+    assert all(batch.block["x"] is data.x for batch in native(data, features="in_place"))
+    assert_same(native(data, features="in_place"), native(make_data()))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (stores_of(make_data(), "coo"), ["feature store"]),
+        (make_data(wide=torch.randn(NODES, 4)[:, :2]), ["'wide'", "contiguous()", "features='copy'"]),
+        (make_data(sparse=torch.randn(NODES, 4).to_sparse()), ["'sparse'", "data.sparse.to_dense()"]),
+    ],
+)
+def test_what_cannot_be_read_in_place_is_named(data: Any, words: list[str]) -> None:
+    with pytest.raises(ValueError) as caught:
+        native(data, input_nodes=torch.arange(NODES), features="in_place")
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_automatically_such_attributes_are_copied() -> None:
+    data = make_data(wide=torch.randn(NODES, 4)[:, :2])
+    for batch in native(data):
+        assert torch.equal(batch.attribute("wide"), data.wide[batch.node])
+
+
+def test_a_change_shows_in_batches_that_read_in_place_alone() -> None:
+    data = make_data()
+    batches = [next(iter(native(data, features=choice))) for choice in ("in_place", "copy")]
+    before = [batch.attribute("x").clone() for batch in batches]
+    data.x[:] = -1.0
+    assert (batches[0].attribute("x") == -1.0).all()
+    assert torch.equal(batches[1].attribute("x"), before[1])
+    loader = native(data, macrobatch_size=1, fetch_size=1)
+    iterator = iter(loader)
+    first = next(iterator)
+    loader.data.x = data.x + 10  # another tensor: earlier batches keep theirs
+    second = next(iterator)
+    assert (first.attribute("x") == -1.0).all() and (second.attribute("x") == 9.0).all()
+
+
+def test_a_table_that_has_lost_rows_is_noticed() -> None:
+    data = make_data()
+    loader = native(data, attributes=["x"])
+    batches = iter(loader)
+    next(batches)
+    data.num_nodes = NODES
+    data.x = data.x[:5]
+    with pytest.raises((IndexError, ValueError), match=r"no row|no node attribute"):
+        list(batches)
+
+
+@pytest.mark.parametrize("features", ["auto", "copy"])
+def test_only_the_attributes_asked_for(features: str) -> None:
+    data = make_data()
+    for given in (data, stores_of(data, "coo")):
+        nodes = torch.arange(NODES)
+        loader = native(given, input_nodes=nodes, attributes=["x"], features=features)
+        assert all(batch.block.keys() == {"x"} for batch in loader)
+        assert all(batch.block == {} for batch in native(given, input_nodes=nodes, attributes=[]))
+        with pytest.raises(ValueError, match=r"'z'.*'x', .*'edge_attr'"):
+            native(given, input_nodes=nodes, attributes=["z"])
+
+
+def test_gradients_reach_a_table_that_is_read_in_place() -> None:
+    data = make_data()
+    data.x.requires_grad_()
+    batch = next(iter(native(data)))
+    batch.attribute("x").sum().backward()
+    assert torch.equal(
+        data.x.grad, torch.zeros_like(data.x).index_add_(0, batch.node, torch.ones(batch.num_nodes, 4))
+    )
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"features": "copy"}, {"num_workers": 1}, {"stores": True}])
+def test_edges_have_their_attributes(kwargs: dict[str, Any]) -> None:
+    data = make_data()
+    source = stores_of(data, "coo") if kwargs.pop("stores", False) else data
+    loader = native(source, input_nodes=torch.arange(64), **kwargs)
+    for batch in loader:
+        wanted = data.edge_attr[batch.edge]
+        assert batch.num_edges > 0 and torch.equal(batch.attribute("edge_attr"), wanted)
+        assert torch.equal(batch.edge_block["edge_attr"], wanted) and torch.equal(batch.edge_attr, wanted)
+        assert torch.equal(batch.to_data().edge_attr, wanted)
+        assert torch.equal(batch.attribute("edge_attr", 3), wanted[:3])
+
+
+def test_relations_have_their_attributes() -> None:
+    data = HeteroData()
+    data["a"].x, data["b"].x = torch.rand(9, 2), torch.rand(8, 2)
+    for relation in (("a", "to", "b"), ("b", "to", "a")):
+        data[relation].edge_index = torch.randint(8, (2, 40))
+        data[relation].edge_attr = torch.rand(40, 3)
+    for features in ("auto", "copy"):
+        for batch in native(data, input_nodes="a", features=features):
+            for relation, group in zip(batch.schema.relations, batch.schema.edge_groups, strict=True):
+                wanted = data[relation].edge_attr[batch.edges_of(relation).edge]
+                assert torch.equal(batch.attributes[group].gather("edge_attr"), wanted)
+
+
+def test_attributes_choose_those_of_edges_as_well() -> None:
+    data = make_data()
+    batch = next(iter(native(data, attributes=["edge_attr"])))
+    assert not batch.block and batch.edge_block.keys() == {"edge_attr"}
+    assert not hasattr(batch, "x") and not hasattr(batch, "y")
+    without = next(iter(native(data, attributes=["x"])))
+    assert not without.edge_block and not hasattr(without, "edge_attr")

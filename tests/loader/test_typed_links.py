@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from typing import Any
 
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader.link_loader import LinkLoader
+from torch_geometric.loader import LinkLoader
 
+from pyg_batchgnn import MacrobatchLinkNeighborLoader
 from pyg_batchgnn.data import Schema
-from pyg_batchgnn.sample import SamplingPlan
+from pyg_batchgnn.sample import PygLinkSampler, SamplingPlan
 from tests.loader.test_links import Replay, pairs
 from tests.support.loader_cases import equal
 from tests.support.reference_sampler import fold, reference_key
@@ -19,14 +22,19 @@ from tests.support.typed_link_cases import (
     BACK,
     BUYS,
     DATA,
+    ITEMS,
     KNOWS,
     SELLS,
+    SHOPS,
     USERS,
     assert_same,
     make_links,
     times_of,
 )
 from tests.support.typed_reference import Edge, ReferenceGraph, ReferenceSampler, ReferenceSeed, names_key
+
+# Typed links ######################################################################################
+
 
 NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
 
@@ -269,3 +277,190 @@ def test_settings_and_resuming() -> None:
     resumed = make_links(**options)
     resumed.load_state_dict(json.loads(json.dumps(loader.state_dict())))
     assert_same(resumed, expected[5:])
+
+
+# Typed link exclusion #############################################################################
+
+
+def sampled_pairs(batch: HeteroData, relation: Any) -> list[tuple[int, int]]:
+    """The sampled edges of a relation, by the nodes' own ids."""
+    ends = batch[relation].edge_index
+    return pairs(torch.stack([batch[relation[0]].n_id[ends[0]], batch[relation[2]].n_id[ends[1]]]))
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("reverse", [True, "reverse", {BUYS: BACK}])
+def test_edges_of_links_are_not_sampled(disjoint: bool, reverse: Any) -> None:
+    loader = make_links(num_neighbors=[-1, -1], exclude_seed_edges=reverse, disjoint=disjoint)
+    for batch in loader:
+        links = pairs(DATA[BUYS].edge_index[:, batch[BUYS].input_id])
+        both = reverse is not True
+        for relation, flipped in ((BUYS, False), (BACK, True)):
+            target = batch[relation].edge_index[1]
+            for number, (tail, head) in enumerate(sampled_pairs(batch, relation)):
+                pair = (head, tail) if flipped else (tail, head)
+                own = links
+                if disjoint:
+                    own = [links[int(batch[relation[2]].batch[target[number]])]]
+                assert pair not in own or (flipped and not both)
+        # Every other in-edge of the seeds is there.
+        item = batch["item"].n_id[: batch["item"].num_sampled_nodes[0]]
+        if not disjoint:
+            kept = [pair for pair in pairs(DATA[BUYS].edge_index) if pair not in set(links)]
+            expected = sorted(pair for pair in kept if pair[1] in set(item.tolist()))
+            found = [pair for pair in sampled_pairs(batch, BUYS) if pair[1] in set(item.tolist())]
+            assert sorted(found) == expected
+
+
+def test_fanouts_are_filled_from_what_is_left() -> None:
+    # Node 0 has ten in-edges from 1, ..., 5, two of each; the link is (1, 0).
+    source = torch.arange(1, 6).repeat(2)
+    data = Data(edge_index=torch.stack([source, torch.zeros_like(source)]), num_nodes=6)
+    options = {"edge_label_index": torch.tensor([[1], [0]]), "exclude_seed_edges": True, "batch_size": 1}
+    batch = next(iter(MacrobatchLinkNeighborLoader(data, [8], **options)))
+    assert sorted(batch.n_id[batch.edge_index[0]].tolist()) == [2, 2, 3, 3, 4, 4, 5, 5]
+
+
+def test_reverses_by_the_names_of_their_ends() -> None:
+    short = make_links(exclude_seed_edges={("user", "item"): ("item", "user")})
+    assert_same(list(short), list(make_links(exclude_seed_edges={BUYS: BACK})))
+
+
+def test_a_relation_without_a_reverse_is_an_error() -> None:
+    advice = re.escape(f"like {{{KNOWS}: {KNOWS}}}")
+    with pytest.raises(ValueError, match=rf"no relation \('user', 'rev_knows', 'user'\).*{advice}"):
+        make_links(index=KNOWS, exclude_seed_edges="reverse")
+    batch = next(iter(make_links(index=KNOWS, exclude_seed_edges={KNOWS: KNOWS})))
+    links = set(map(tuple, batch["user"].n_id[batch[KNOWS].edge_label_index].t().tolist()))
+    found = set(sampled_pairs(batch, KNOWS))
+    assert found and not found & (links | {(target, source) for source, target in links})
+    one_way = DATA.edge_type_subgraph([BUYS])
+    with pytest.raises(ValueError, match="none from its target to its source: give True"):
+        MacrobatchLinkNeighborLoader(one_way, [2], (BUYS, None), exclude_seed_edges="reverse")
+    with pytest.raises(TypeError, match="exclude_seed_edges must be True"):
+        make_links(exclude_seed_edges="both")
+
+
+# Typed link inputs ################################################################################
+
+
+def test_an_edge_type_that_the_graph_lacks() -> None:
+    likes = ("user", "likes", "shop")
+    index = torch.stack([torch.arange(20), torch.arange(20) % SHOPS])
+    batch = next(iter(make_links(index=(likes, index), neg_sampling="binary")))
+    assert batch[likes].edge_label_index.shape == (2, 40) and "edge_index" not in batch[likes]
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_links_before_every_node_get_the_earliest_node_and_one_warning(export: str) -> None:
+    data = DATA.clone()
+    data["item"].time += 50
+    options = {"neg_sampling": ("triplet", 2), "edge_label_time": times_of(160), "time_attr": "time"}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loader = make_links(data, **options, batch_size=32, export=export)
+        batches = [*loader, *loader]
+    (warning,) = caught
+    assert re.search(r"160 of 160 links .* link 0 of .*buys.*, at time 3\)", str(warning.message))
+    assert warning.filename == make_links.__code__.co_filename
+    earliest = int(data["item"].time.argmin())
+    for batch in batches:
+        if export == "pyg":
+            drawn = batch["item"].n_id[batch["item"].dst_neg_index]
+        else:
+            drawn = batch.nodes[batch.schema.type_number("item")].node[batch.links[0].negative]
+        assert bool((drawn == earliest).all())
+    assert loader.stats().total.late_negatives == 2 * 2 * 160
+    with pytest.raises(ValueError, match=r"160 of 160 links .*late_negatives='raise'; leave these links"):
+        make_links(data, **options, late_negatives="raise")
+    with pytest.raises(ValueError, match="late_negatives must be 'warn' or 'raise', got 'no'"):
+        make_links(data, **options, late_negatives="no")
+
+
+def test_links_that_are_not_early_need_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader = make_links(
+            neg_sampling="triplet", edge_label_time=times_of(160), time_attr="time", late_negatives="raise"
+        )
+        list(loader)
+    assert loader.stats().total.late_negatives == 0
+
+
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+def test_script_whose_links_come_one_before_their_edges(mode: str) -> None:
+    """``edge_label_time = time - 1`` with times of edges, as PyG's recommender_system.py has it."""
+    data = DATA.clone()
+    stamp = data[BUYS].stamp.clone()
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        loader = make_links(data, neg_sampling=mode, edge_label_time=stamp - 1, time_attr="stamp")
+        assert sum(1 for _ in loader) == len(loader)
+
+
+def test_a_sampler_in_pygs_loader_warns_once() -> None:
+    data = DATA.clone()
+    data["item"].time += 50
+    index = data[BUYS].edge_index
+    given = {"edge_label_index": (BUYS, index), "edge_label_time": times_of(160), "batch_size": 40}
+    for late in ("warn", "raise"):
+        sampler = PygLinkSampler(data, [2], time_attr="time", late_negatives=late)
+        loader = LinkLoader(data, sampler, neg_sampling="triplet", **given)
+        if late == "raise":
+            with pytest.raises(ValueError, match="40 of 40 links"):
+                next(iter(loader))
+            continue
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert len(list(loader)) == 4
+        assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error", "message"),
+    [
+        ({"index": None}, ValueError, "must name an edge type of the graph"),
+        ({"index": "buys"}, ValueError, "must name an edge type of the graph"),
+        ({"index": DATA[BUYS].edge_index}, ValueError, "must name an edge type of the graph"),
+        ({"index": {}}, ValueError, "names no edge type"),
+        ({"index": ("user", "likes", "shop")}, ValueError, "which the graph has not"),
+        (
+            {"index": (("user", "likes", "film"), torch.zeros(2, 1).long())},
+            ValueError,
+            "the node type 'film'",
+        ),
+        ({"index": (BUYS, torch.full((2, 1), ITEMS))}, IndexError, "ends of type 'item' holds 30"),
+        ({"index": {BUYS: None}, "edge_label": torch.zeros(160)}, TypeError, "edge_label must be a dict"),
+        ({"index": {BUYS: None}, "edge_label": {KNOWS: None}}, ValueError, "which edge_label_index does not"),
+        (
+            {
+                "index": {BUYS: None, KNOWS: None},
+                "edge_label_time": {BUYS: times_of(160)},
+                "time_attr": "time",
+            },
+            ValueError,
+            "edge_label_time lacks",
+        ),
+        ({"time_attr": "time"}, ValueError, "'edge_label_time' is not set"),
+        ({"neg_sampling": "zz"}, ValueError, "must be 'binary' or 'triplet', got 'zz'"),
+        ({"exclude_existing": "yes", "neg_sampling": "binary"}, TypeError, "True or False, got 'yes'"),
+        ({"exclude_seed_edges": {BUYS: BACK, ("x", "y", "z"): BACK}}, ValueError, "names .'x', 'y', 'z'."),
+        (
+            {"time_attr": "time", "edge_label_time": times_of(160).float()},
+            TypeError,
+            "edge_label_time must be torch.int64",
+        ),
+        (
+            {
+                "index": (("user", "likes", "shop"), torch.zeros(2, 1).long()),
+                "neg_sampling": "binary",
+                "exclude_existing": True,
+            },
+            ValueError,
+            "which the graph does not have",
+        ),
+    ],
+)
+def test_bad_inputs(kwargs: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make_links(**kwargs)

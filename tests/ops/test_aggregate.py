@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.ops import InEdges
 from tests.support.aggregate_cases import assert_near, graph, obvious
-from tests.support.graph_strategies import fixed
 from tests.support.simd_levels import WIDTHS, run_at_level
+from tests.support.tiers import fixed
+
+# Aggregate ########################################################################################
+
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
@@ -271,3 +276,181 @@ X = torch.ones(1, 2)
 def test_refused(call: Callable[[], Tensor], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call()
+
+
+# By source ########################################################################################
+
+
+@pytest.mark.parametrize("degree", [0, 3, 50])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_transpose_is_a_stable_sort_by_source(degree: int, threads: int) -> None:
+    indptr, indices = graph(9000 if degree else 5, 700, degree)
+    by_source = ops.transpose(indptr, indices, 700, threads)
+    target = torch.repeat_interleave(torch.arange(indptr.numel() - 1), indptr.diff())
+    order = indices.long().argsort(stable=True)
+    assert torch.equal(by_source.edge.long(), order) and torch.equal(by_source.targets.long(), target[order])
+    assert torch.equal(by_source.ptr.diff(), torch.bincount(indices.long(), minlength=700))
+
+
+# First rows #######################################################################################
+
+
+@pytest.mark.parametrize("rows", [0, 2, 5])
+def test_first_rows_are_a_view_with_a_gradient(rows: int) -> None:
+    x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    found = ops.first_rows(x, rows)
+    assert torch.equal(found, x[:rows]) and (rows == 0 or found.data_ptr() == x.data_ptr())
+    weights = torch.randn(rows, 3, dtype=torch.float64)
+    (grad,) = torch.autograd.grad((found * weights).sum(), [x])
+    assert torch.equal(grad[:rows], weights) and not grad[rows:].any()
+
+
+def test_a_gradient_of_first_rows_is_added_to_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks: list[int] = []
+
+    def recorded(*arguments: Any) -> Tensor:
+        out = ops.empty(*arguments)
+        blocks.append(out.data_ptr())
+        return out
+
+    monkeypatch.setattr(sys.modules[ops.first_rows.__module__], "empty", recorded)
+    leaf = torch.randn(5, 3, requires_grad=True)
+    x, sums = leaf * 1, []
+    x.register_hook(lambda grad: sums.append(grad.data_ptr()))
+    (x.exp().sum() + ops.first_rows(x, 2).sum()).backward()
+    assert sums == blocks and len(blocks) == 1
+
+
+def edges(seed: int, count: int, targets: int = 4, sources: int = 9) -> ops.InEdges:
+    draw = torch.Generator().manual_seed(seed)
+    ends = torch.stack([torch.randint(n, (count,), generator=draw) for n in (sources, targets)])
+    return ops.build_csc(ends, targets, sources)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+@pytest.mark.parametrize("counts", [(12, 15), (12, 0), (0, 0)])
+@pytest.mark.parametrize("used", [(True, True, True), (False, True, True), (True, False, False)])
+def test_relations_read_one_after_the_other(
+    reduce: str, counts: tuple[int, int], used: tuple[bool, bool, bool]
+) -> None:
+    graphs = [edges(number, count) for number, count in enumerate(counts)]
+    weights = torch.randn(3, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    grads: list[Tensor] = []
+    for chained in (True, False):
+        x = torch.linspace(-1, 1, 27, dtype=torch.float64).view(9, 3).sin().requires_grad_()
+        if chained:
+            first, rest = ops.aggregate_with_targets(
+                x, graphs[0].indptr, graphs[0].indices, reduce=reduce, targets=9
+            )
+            second, own = ops.aggregate_with_targets(
+                rest, graphs[1].indptr, graphs[1].indices, reduce=reduce, targets=4
+            )
+        else:
+            first, second = (ops.aggregate(x, one.indptr, one.indices, reduce=reduce) for one in graphs)
+            own = x[:4]
+        outs = zip((first, second, own), weights, used, strict=True)
+        loss = torch.stack([(out * weight).sum() for out, weight, is_used in outs if is_used]).sum()
+        grads += torch.autograd.grad(loss, [x])
+    assert torch.allclose(grads[0], grads[1], rtol=0, atol=1e-12)
+
+
+# In edges #########################################################################################
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=6), st.data())
+def test_ranges_of_targets(lists: list[list[int]], data: st.DataObject) -> None:
+    indptr = torch.tensor([0, *map(len, lists)]).cumsum(0)
+    indices = torch.tensor([source for sources in lists for source in sources], dtype=torch.int32)
+    found = InEdges.checked(indptr, indices, num_sources=6)
+    assert (found.num_targets, found.num_edges) == (len(lists), sum(map(len, lists)))
+    assert found.degrees.tolist() == list(map(len, lists))
+    begin = data.draw(st.integers(0, len(lists)))
+    rows = range(begin, data.draw(st.integers(begin, len(lists))))
+    pairs = [(source, row) for row in rows for source in lists[row]]
+    assert list(zip(found.sources(rows).tolist(), found.targets(rows).tolist(), strict=True)) == pairs
+    assert len(found.edges(rows)) == len(pairs)
+    assert torch.equal(found.targets(), found.targets(range(len(lists))))
+
+
+def test_edge_ids_are_positions_unless_they_are_given() -> None:
+    indptr, indices, edge_ids = torch.tensor([0, 2]), torch.tensor([0, 0]), torch.tensor([7, 3])
+    assert InEdges(indptr, indices).explicit_edge_ids().tolist() == [0, 1]
+    assert InEdges(indptr, indices, edge_ids).explicit_edge_ids() is edge_ids
+
+
+def test_nothing_is_copied() -> None:
+    arrays = torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1]), torch.tensor([2, 0, 1])
+    found = InEdges.checked(*arrays)
+    assert found.indptr is arrays[0] and found.indices is arrays[1] and found.edge_ids is arrays[2]
+
+
+@pytest.mark.parametrize(
+    ("sources", "options", "error", "text"),
+    [
+        ([0, 4], {}, IndexError, "indices holds 4, but node ids go from 0 to 1"),
+        ([0, 4], {"num_sources": 4}, IndexError, "indices holds 4, but node ids go from 0 to 3"),
+        ([0, 4], {"num_sources": 5}, None, ""),
+        (
+            [0, 1],
+            {"edge_ids": torch.tensor([0, 9])},
+            IndexError,
+            "edge_ids holds 9, but edge ids go from 0 to 1",
+        ),
+        ([0, 1], {"edge_ids": torch.tensor([0, 9]), "num_edge_ids": 10}, None, ""),
+        ([0, 1], {"num_sources": 2**31}, None, ""),
+        ([0, 1], {"num_sources": 2**31 + 1}, TypeError, "cannot name all 2147483649 nodes"),
+    ],
+)
+def test_ranges_are_checked(
+    sources: list[int], options: dict[str, Any], error: type[Exception] | None, text: str
+) -> None:
+    arrays = torch.tensor([0, 1, 2]), torch.tensor(sources, dtype=torch.int32)
+    if error is None:
+        InEdges.checked(*arrays, **options)
+        return
+    with pytest.raises(error, match=text):
+        InEdges.checked(*arrays, **options)
+
+
+@pytest.mark.parametrize(
+    ("count", "fits"), [(0, True), (2**31 - 1, True), (2**31, True), (2**31 + 1, False), (2**40, False)]
+)
+def test_ids_that_fit_32_bits(count: int, fits: bool) -> None:
+    assert ops.fits_int32(count) is fits
+    assert ops.id_dtype(count) is (torch.int32 if fits else torch.int64)
+    assert (max(count - 1, 0) <= torch.iinfo(torch.int32).max) is fits
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0" * 16),
+        (255, "00000000000000ff"),
+        (2**64 - 1, "f" * 16),
+        (-1, "f" * 16),
+        (2**64 + 1, "0" * 15 + "1"),
+    ],
+)
+def test_digests_are_printed_as_sixteen_digits(value: int, text: str) -> None:
+    assert ops.digest_text(value) == text
+
+
+# Self loops #######################################################################################
+
+
+def test_degree_scale() -> None:
+    indptr = torch.tensor([0, 0, 3, 4])
+    found = ops.degree_scale(indptr, 5, loops=0, root=True, dtype=torch.float64)
+    torch.testing.assert_close(found, torch.tensor([0.0, 3**-0.5, 1.0, 0.0, 0.0], dtype=torch.float64))
+    assert torch.equal(
+        ops.degree_scale(indptr, 5, loops=1, root=False), torch.tensor([1.0, 0.25, 0.5, 1.0, 1.0])
+    )
+
+
+def test_self_loops_are_dropped() -> None:
+    indptr, indices = torch.tensor([0, 3, 3, 6]), torch.tensor([0, 1, 0, 2, 0, 1])
+    found = ops.drop_self_loops(indptr, indices)
+    assert found is not None
+    assert found.indptr.tolist() == [0, 1, 1, 3] and found.indices.tolist() == [1, 0, 1]
+    assert found.kept.tolist() == [1, 4, 5]
+    assert ops.drop_self_loops(torch.tensor([0, 1]), torch.tensor([1])) is None

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
 from tests.support.aggregate_cases import graph
-from tests.support.graph_strategies import fixed
 from tests.support.simd_levels import WIDTHS, run_at_level
+from tests.support.tiers import fixed
 
 COLUMNS = (1, 3, 7, 16, 17, 33, 100, 104, 105, 256, 300)
 

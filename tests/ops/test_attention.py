@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn import ops
@@ -20,6 +20,11 @@ from tests.support.reference_attention import (
     reference,
     slot_edges,
 )
+from tests.support.simd_levels import WIDTHS, run_at_level
+from tests.support.tiers import examples
+
+# Attention ########################################################################################
+
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
@@ -52,7 +57,7 @@ def test_equals_the_formula(columns: int, heads: int, dtype: torch.dtype) -> Non
     flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_equals_the_formula_on_any_graph(
     targets: int,
     more: int,
@@ -220,3 +225,30 @@ def test_refused(change: dict[str, Any], error: type[Exception], words: list[str
     with pytest.raises(error) as caught:
         call(*first, **arguments)
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+# Attention levels #################################################################################
+
+
+PROGRAM = """
+import torch
+from pyg_batchgnn import ops
+from tests.support.reference_attention import assert_close_gradients, distance, gradients
+from tests.support.reference_attention import make_case, reference
+
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10, torch.bfloat16: 2**-7, torch.float16: 1e-5}
+for dtype, tolerance in TOLERANCE.items():
+    for columns, heads, loops in ((3, 1, None), (64, 4, 20), (100, 4, 20), (37, 7, 9)):
+        case = make_case(20, 30, 120, columns, heads, loops, dtype=dtype)
+        found, (wanted, _) = case.run(), reference(case)
+        assert distance(found.out, wanted) < tolerance, (dtype, columns, heads)
+        mine, theirs = gradients(found.out, case.leaves), gradients(wanted, case.leaves)
+        assert_close_gradients(mine, theirs, 2 * tolerance)
+print(ops.simd_level())
+"""
+
+
+@pytest.mark.parametrize("level", WIDTHS)
+def test_every_level_equals_the_formula(level: str) -> None:
+    (bits,) = run_at_level(level, PROGRAM)
+    assert int(bits) in WIDTHS[level]

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 
-from pyg_batchgnn import ops
+from pyg_batchgnn import accelerate, nn, ops
+from pyg_batchgnn.ops import InEdges
+from tests.support.damaged_arrays import Calls, E, N, assert_all_refused, indices, indptr, print_accepted
+
+# Core #############################################################################################
+
 
 DTYPES = [
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128),
@@ -221,3 +230,183 @@ def test_sizes_around_the_limit_of_a_class_map_no_memory_again() -> None:
             calls = ops.memory_stats().system_calls
     assert held.numel() and ops.memory_stats().system_calls == calls
     ops.empty_cache()
+
+
+# Bad arrays #######################################################################################
+
+# Every operator refuses arrays that would lead its kernel out of bounds.
+#
+# All cases run in one process of their own, which must end by itself.
+
+
+def _calls() -> Calls:
+    """Operators with arguments that they take. Vectors of integers are those to damage."""
+    x = torch.ones(N, 4)
+    graph: dict[str, Any] = {"indptr": indptr(), "indices": indices()}
+    by_source = ops.transpose(indptr(), indices(), N)
+    columns = torch.ones(3, 4)
+    weight = torch.ones(2, 4)
+    row = torch.arange(N)
+    return {
+        "aggregate": (ops.aggregate, {"x": x, **graph, "row": row}),
+        "aggregate by edge": (
+            ops.aggregate,
+            {"x": x, **graph, "edge_weight": torch.ones(E), "edge": torch.arange(E)},
+        ),
+        "aggregate max": (ops.aggregate, {"x": x, **graph, "reduce": "max"}),
+        "aggregate_with_targets": (ops.aggregate_with_targets, {"x": x, **graph}),
+        "aggregate_normed": (
+            ops.aggregate_normed,
+            {"product": x, "columns": columns, **graph, "self_scale": torch.ones(1)},
+        ),
+        "attention": (ops.attention, {"x": x, **graph, "source_weight": weight, "row": row, "node": row}),
+        "transpose": (ops.transpose, {**graph, "num_sources": N}),
+        "drop_self_loops": (ops.drop_self_loops, dict(graph)),
+        "gather_rows": (ops.gather_rows, {"table": x, "index": row}),
+        "put_rows": (ops.put_rows, {"out": torch.empty(N, 4), "table": x, "index": row}),
+        "unique_nodes": (lambda node: ops.unique_nodes([node], N), {"node": row}),
+        "count_unique_nodes": (lambda node: ops.count_unique_nodes([node], N), {"node": row}),
+        "in edges": (InEdges.checked, dict(graph)),
+        "by source": (
+            lambda ptr, targets, edge: ops.aggregate(
+                x.clone().requires_grad_(), indptr(), indices(), by_source=(ptr, targets, edge)
+            ),
+            dict(zip(("ptr", "targets", "edge"), by_source, strict=True)),
+        ),
+        "linear": (ops.linear, {"inputs": [x], "weights": [weight], "node": row}),
+        "activate": (ops.activate, {"x": torch.ones(N, 4), "drop": 0.5, "node": row}),
+        "group_by_owner": (ops.group_by_owner, {"owner": row, "groups": N}),
+        "minibatch_key": (ops.minibatch_key, {"seeds": row}),
+    }
+
+
+#: Ids that only key a random choice, or are only compared, may be any numbers.
+_ANY = {
+    ("drop_self_loops", "indices"),
+    ("attention", "node"),
+    ("linear", "node"),
+    ("activate", "node"),
+    ("minibatch_key", "seeds"),
+}
+#: Arrays that may have any length.
+_ANY_LENGTH = {"index", "node", "seeds", "owner"}
+
+
+def _is_harmless(name: str, key: str, kind: str) -> bool:
+    if kind == "too short":
+        return key in _ANY_LENGTH
+    return kind in ("negative", "far") and (name, key) in _ANY
+
+
+def run_all() -> None:
+    """Prints the cases that were not refused."""
+    print_accepted(_calls(), _is_harmless)
+
+
+def test_every_damaged_array_is_refused() -> None:
+    assert_all_refused("tests.ops.test_core")
+
+
+# First order ######################################################################################
+
+
+EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+LOSSES: list[Callable[[Tensor], Tensor]] = [torch.sum, lambda out: out.pow(2).sum()]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=["constant gradient", "gradient of the output"])
+@pytest.mark.parametrize("norm", [None, "batch_norm"])
+@pytest.mark.parametrize("kind", [GraphSAGE, GCN, GIN, GAT])
+def test_penalties_on_gradients_are_refused(
+    kind: type[torch.nn.Module], norm: str | None, loss: Callable[[Tensor], Tensor]
+) -> None:
+    x = torch.randn(4, 5, requires_grad=True)
+    model = accelerate(kind(5, 8, 2, 3, norm=norm))
+    first = loss(model(x, EDGES))
+    (grad,) = torch.autograd.grad(first, x, create_graph=True)
+    (plain,) = torch.autograd.grad(loss(model(x, EDGES)), x)
+    assert torch.allclose(grad, plain)
+    penalised = first + grad.pow(2).sum()
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.grad(penalised, list(model.parameters()), allow_unused=True, retain_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        penalised.backward()
+
+
+@pytest.mark.parametrize("kind", [GraphSAGE, GCN, GIN, GAT])
+def test_hessians_are_refused(kind: type[torch.nn.Module]) -> None:
+    model = accelerate(kind(5, 8, 2, 3))
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.functional.hessian(lambda x: model(x, EDGES).pow(2).sum(), torch.randn(4, 5))
+
+
+def test_lists_and_missing_gradients_are_guarded() -> None:
+    def backward(ctx: None, grad: Tensor) -> tuple[Tensor | list[Tensor] | None, ...]:
+        return grad, None, [grad]
+
+    one, nothing, several = ops.first_order(backward)(None, torch.ones(2))
+    assert nothing is None and one.requires_grad and several[0].requires_grad
+    with torch.no_grad():
+        assert not ops.first_order(backward)(None, torch.ones(2))[0].requires_grad
+
+
+# Transforms #######################################################################################
+
+# torch.func and forward-mode differentiation: native layers refuse them, accelerated ones leave
+# them to PyG.
+
+
+X, TRACED_EDGES = torch.randn(4, 5), torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+Model = Callable[[Tensor, Tensor], Tensor]
+
+
+def dual(model: Model) -> Tensor:
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(model(forward_ad.make_dual(X, X), TRACED_EDGES)).tangent
+    assert tangent is not None
+    return tangent
+
+
+def of_parameters(model: Any) -> Tensor:
+    def loss(parameters: dict[str, Tensor]) -> Tensor:
+        return torch.func.functional_call(model, parameters, (X, TRACED_EDGES)).square().sum()
+
+    found = torch.func.grad(loss)(dict(model.named_parameters()))
+    return torch.cat([one.flatten() for one in found.values()])
+
+
+TRANSFORMS: dict[str, Callable[[Any], Tensor]] = {
+    "grad": of_parameters,
+    "jvp": lambda model: torch.func.jvp(lambda x: model(x, TRACED_EDGES), (X,), (X,))[1],
+    "jacfwd": lambda model: torch.func.jacfwd(lambda x: model(x, TRACED_EDGES).sum(0))(X),
+    "jacrev": lambda model: torch.func.jacrev(lambda x: model(x, TRACED_EDGES).sum(0))(X),
+    "vmap": lambda model: torch.func.vmap(lambda x: model(x, TRACED_EDGES))(torch.stack([X, X])),
+    "dual numbers": dual,
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("kind", [pyg.GraphSAGE, pyg.GCN, pyg.GIN])
+def test_accelerated_models_are_pygs_there(kind: type[torch.nn.Module], transform: str) -> None:
+    reference = kind(5, 8, 2, 3).eval()
+    ours = accelerate(copy.deepcopy(reference))
+    wanted = TRANSFORMS[transform](reference)
+    assert torch.allclose(TRANSFORMS[transform](ours), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("kind", [nn.SAGE, nn.GCN, nn.GIN, nn.GAT])
+def test_native_models_refuse(kind: type[nn.NativeModel], transform: str) -> None:
+    model = kind(5, 8, 2, 3).eval()
+    with pytest.raises(ValueError, match=r"Conv does not support transforms of torch\.func"):
+        TRANSFORMS[transform](model)
+    parameters = {name: 2 * value for name, value in model.named_parameters()}
+    assert torch.func.functional_call(model, parameters, (X, TRACED_EDGES)).shape == (4, 3)
+
+
+@pytest.mark.parametrize("transform", [one for one in TRANSFORMS if one != "grad"])
+def test_operators_refuse(transform: str) -> None:
+    weight = torch.randn(3, 5)
+    for operator in (lambda x, _: ops.linear([x], [weight]), lambda x, _: ops.activate(x * 1, relu=True)):
+        with pytest.raises(RuntimeError, match=r"is transformed by torch\.func"):
+            TRANSFORMS[transform](operator)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn.ops import (
@@ -22,6 +22,7 @@ from pyg_batchgnn.ops import (
     put_lines,
 )
 from tests.support.chi_square import assert_uniform, p_of_cells
+from tests.support.tiers import examples
 
 THREADS = (1, 3)
 
@@ -54,7 +55,7 @@ def histories(draw: st.DrawFn) -> tuple[int, list[list[int]]]:
     return draw(st.integers(0, 9)), draw(st.lists(st.lists(node, max_size=25), max_size=12))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 @given(histories(), st.integers(0, 4))
 def test_lines_are_those_of_a_dict(case: tuple[int, list[list[int]]], life_span: int) -> None:
     lines, steps = case
@@ -106,7 +107,7 @@ def reference_layer(
     return indptr, source, place
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 12), st.integers(1, 8), st.integers(0, 9))
 def test_a_layer_has_the_edges_whose_source_has_a_row(seed: int, targets: int, own: int, halo: int) -> None:
     draw = torch.Generator().manual_seed(seed)
@@ -142,7 +143,7 @@ def peers_of(lists: Sequence[dict[int, int]], ranks: int) -> HaloPeers:
     return HaloPeers(sizes.cumsum(0), *as_ids, ranks)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(
     st.lists(st.dictionaries(st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=40),
     st.integers(0, 2**32 - 1),

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
 from pyg_batchgnn import ops
 from tests.support.linear_cases import SHAPES, TOLERANCE, distance, gradients, make_case
+from tests.support.tiers import examples
 
 
 @pytest.mark.parametrize("master", [torch.float32, torch.bfloat16])
 @given(shape=SHAPES)
-@settings(max_examples=25)
+@examples(25)
 def test_bfloat16(master: torch.dtype, shape: dict[str, Any]) -> None:
     case = make_case(dtype=master, **shape)
     y = case.run(out_dtype=torch.bfloat16)

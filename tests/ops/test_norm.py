@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
+from tests.support.simd_levels import WIDTHS, run_at_level
+from tests.support.tiers import examples
+
+# Norm #############################################################################################
+
 
 #: Largest error allowed, as a part of the reference's largest magnitude.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2**-8}
@@ -94,7 +99,7 @@ def test_a_mean_far_above_the_deviation_costs_no_digits(mean: float, order: str)
     assert_near(out, reference(wide, torch.ones(9), torch.zeros(9), False), 1e-6)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     rows=st.integers(1, 400),
     scale=st.sampled_from([1e-6, 1.0, 1e6]),
@@ -202,3 +207,44 @@ def test_refused(call: Callable[[], Any], error: type[Exception], words: list[st
     with pytest.raises(error) as caught:
         call()
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+# Norm levels ######################################################################################
+
+
+PROGRAM = """
+import torch
+from pyg_batchgnn import ops
+
+torch.manual_seed(0)
+sums = []
+for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-12), (torch.bfloat16, 2**-7)):
+    for columns in (1, 7, 64, 100):
+        x, grad = torch.randn(700, columns).to(dtype) + 2, torch.randn(700, columns).to(dtype)
+        own, wide = x.clone().requires_grad_(), x.double().requires_grad_()
+        bias = torch.full((columns,), 0.0123)  # keeps results away from zero, where ReLU's gradient jumps
+        out = ops.batch_norm(own, bias=bias, relu=True)[0]
+        out.backward(grad)
+        wanted = torch.nn.functional.batch_norm(wide, None, None, None, bias.double(), True).relu()
+        wanted.backward(grad.double())
+        for one, other in ((out, wanted), (own.grad, wide.grad)):
+            error = (one.double() - other).abs().max() / other.abs().max()
+            assert error < tolerance, (dtype, columns, error)
+        start = torch.randn(50, columns).to(dtype).requires_grad_()
+        out = ops.activate(start * 1, relu=True, drop=0.4, key=5)
+        out.backward(grad[:50])
+        sums += [float(out.detach().double().sum()), float(start.grad.double().sum())]
+print(ops.simd_level(), *sums)
+"""
+
+
+@pytest.fixture(scope="module")
+def widest() -> list[str]:
+    return run_at_level("", PROGRAM)
+
+
+@pytest.mark.parametrize("level", ["avx2", "baseline"])
+def test_every_level_computes_the_same(level: str, widest: list[str]) -> None:
+    """Normalised values to a tolerance; what activations give, which rounds once, to the bit."""
+    found = run_at_level(level, PROGRAM)
+    assert int(found[0]) in WIDTHS[level] and found[1:] == widest[1:]

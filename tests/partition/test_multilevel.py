@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from tests.support.ranks import run_ranks
+from tests.support.tiers import in_all
 
 JOBS = "tests.partition.job_multilevel"
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [*in_all(1), 3])
 def test_every_node_has_an_owner_and_runs_repeat(ranks: int) -> None:
     run_ranks(f"{JOBS}:everywhere_valid", ranks)
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [*in_all(1), 3])
 def test_graphs_of_all_levels_are_the_obvious_ones(ranks: int) -> None:
     run_ranks(f"{JOBS}:levels", ranks)
 

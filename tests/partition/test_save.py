@@ -28,7 +28,7 @@ from tests.partition.job_partition import graph, with_splits
 from tests.support.ranks import run_ranks
 from tests.support.tiny_datasets import equal
 
-JOBS = "tests.partition.job_save"
+JOBS = "tests.partition.job_partition"
 #: Folders that the first versions of the formats wrote, of the same graph.
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def figures_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """Returns a list that each figure is added to when it is saved."""
+    from matplotlib.figure import Figure  # late: it takes long to import
+
     drawn: list[Figure] = []
     save = Figure.savefig
 

@@ -7,25 +7,14 @@ from dataclasses import dataclass
 import hypothesis.strategies as st
 import numpy as np
 import torch
-from hypothesis import HealthCheck, settings
 from torch import Tensor
 
 from pyg_batchgnn.sample import Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
 from tests.support.reference_sampler import reference_csc
+from tests.support.tiers import fixed as fixed
 
 INDEX_DTYPES = (torch.int32, torch.int64)
-
-
-def fixed(max_examples: int) -> settings:
-    """Settings under which a test sees the same examples on every run and on every machine."""
-    return settings(
-        max_examples=max_examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
 
 
 @dataclass(frozen=True)

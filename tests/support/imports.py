@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class Import:
     line: int
 
 
+@functools.cache
 def imports_of(source: str, module: str, is_package: bool = False) -> list[Import]:
     """Returns what a module imports, at the top, inside functions or for type checking.
 

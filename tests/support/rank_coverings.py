@@ -1,14 +1,13 @@
 """Runs of jobs that go through the combinations of options of loaders over ranks.
 
-``PYG_BATCHGNN_TEST_ALL`` says which: ``1`` all of them, ``3/8`` the third of eight slices of all,
-nothing a few that have every pair of values.
+`make test-all` goes through all of them, or a slice (`tiers`), `make test` through a few that have
+every pair of values.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -17,8 +16,8 @@ import pytest
 
 from tests.support.pairwise import pairwise, product
 from tests.support.ranks import run_ranks
+from tests.support.tiers import ALL, VARIABLE, Slice, in_all
 
-VARIABLE = "PYG_BATCHGNN_TEST_ALL"
 Setting = dict[str, Any]
 R = TypeVar("R")
 
@@ -52,11 +51,8 @@ class Covering:
         """
         if not text:
             return cls(every=every)
-        found = re.fullmatch(r"(\d+)/(\d+)", "1/1" if text == "1" else text)
-        piece, pieces = map(int, found.groups()) if found else (0, 0)
-        if not 1 <= piece <= pieces:
-            raise ValueError(f"{VARIABLE} must be 1 for all settings or a slice like 3/8, not {text!r}")
-        return cls(True, 1, piece, pieces)
+        part = Slice.parse(text)
+        return cls(True, 1, part.piece, part.pieces)
 
     def take(self, settings: Sequence[Setting]) -> Sequence[Setting]:
         """Returns the settings that are run. They keep their order."""
@@ -64,16 +60,15 @@ class Covering:
         return settings[begin : end : self.every]
 
 
-FULL = bool(os.environ.get(VARIABLE))
-TIMEOUT = 4 * 3600.0 if FULL else 120.0
+TIMEOUT = 4 * 3600.0 if ALL else 120.0
 #: Seconds for which a rank waits for its peers. A full run may share the machine.
-PATIENCE = 600.0 if FULL else 30.0
+PATIENCE = 600.0 if ALL else 30.0
 
 #: Marks a test with the numbers of ranks, their hosts, and the share of combinations that they run:
 #: every n-th.
 over_ranks = pytest.mark.parametrize(
     ("ranks", "hosts", "every"),
-    [(1, [0], 7), (2, [0, 1], 1), (3, [0, 1, 1], 7), (4, [0, 1, 2, 0], 2)],
+    [*in_all((1, [0], 7)), (2, [0, 1], 1), (3, [0, 1, 1], 7), *in_all((4, [0, 1, 2, 0], 2))],
     ids=str,
 )
 

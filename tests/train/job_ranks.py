@@ -15,11 +15,13 @@ from unittest import mock
 import torch
 import torch._dynamo
 
-from pyg_batchgnn.train import trainer
+from pyg_batchgnn.train import prediction, trainer
 from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.replica import Replica
 from pyg_batchgnn.train.trainer import train_step
 from tests.support.training_runs import without_plots
+
+# Job ranks ########################################################################################
 
 
 @dataclass
@@ -85,3 +87,19 @@ def _run_one(command: dict[str, Any], rank: int) -> Seen:
             seen.status = int(ended.code or 0)
     seen.out, seen.err, seen.seconds = out.getvalue(), err.getvalue(), time.monotonic() - began
     return seen
+
+
+# Job predict ######################################################################################
+
+
+def killed(arguments: list[str], victim: int) -> list[dict[str, Any]]:
+    """Runs a command; ``victim`` kills itself before the model computes the nodes."""
+    infer_all = prediction.infer_all
+
+    def infer(*given: Any) -> Any:
+        if int(os.environ["RANK"]) == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return infer_all(*given)
+
+    with mock.patch.object(prediction, "infer_all", infer):
+        return run([{"arguments": arguments}])

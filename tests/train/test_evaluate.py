@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import errno
+import json
+import math
+import os
+import resource
+import signal
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
 
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet
+from pyg_batchgnn.nn import DotProductDecoder, MLPDecoder
+from pyg_batchgnn.partition import partition
+from pyg_batchgnn.store import DistFeatureStore
+from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config import ModelConfig, RunConfig, SamplingConfig, TrainConfig
-from pyg_batchgnn.train.evaluate import evaluate, infer
+from pyg_batchgnn.train.evaluate import PairScorer, evaluate, infer
 from pyg_batchgnn.train.graphs import WholeGraph
 from pyg_batchgnn.train.job import TrainingJob
+from pyg_batchgnn.train.link_prediction import BestPartners, best_columns, find_partners
+from pyg_batchgnn.train.network import ModelInputs, build_network
 from pyg_batchgnn.train.ranks import Ranks
+from pyg_batchgnn.train.run_folder import RunFolder
+from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, RowsHere, RowsOverRanks
 from pyg_batchgnn.train.tasks import Evaluation
-from tests.support.training_runs import job_alone
+from tests.support.launched_runs import assert_ended, launch
+from tests.support.ranks import run_ranks
+from tests.support.thread_ranks import run_threads
+from tests.support.tiers import examples, in_all
+from tests.support.training_runs import SMALL, batchgnn, job_alone
+
+# Evaluate #########################################################################################
 
 
 def _config(**sampling: object) -> TrainConfig:
@@ -63,3 +92,304 @@ def test_no_nodes_give_no_metrics(small_graph: Dataset) -> None:
     job, nothing = job_alone(config, small_graph), torch.empty(0, dtype=torch.int64)
     loader = WholeGraph.of(small_graph, config).evaluation_loader(nothing)
     assert evaluate(job.network, loader, job.graph, job.task, Ranks.join(config.ranks)) is None
+
+
+# Exact ############################################################################################
+
+
+OPTIONS = [*SMALL, "--batch-size", 64, "--epochs", 2, "--model", "gcn"]
+
+
+@pytest.fixture(scope="module")
+def trained(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("exact") / "run"
+    assert batchgnn("train", graph_folder, "--run", run, *OPTIONS, "--evaluation", "exact") == 0
+    return run
+
+
+def arrays(out: Path) -> dict[str, np.ndarray]:
+    return {path.stem: np.load(path, allow_pickle=False) for path in out.glob("*.npy")}
+
+
+def meta(out: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads((out / "META.json").read_text())
+    return found
+
+
+def probabilities(run: Path, data: Dataset) -> torch.Tensor:
+    """Returns the whole graph's forward pass with the best weights of a run."""
+    checkpoint = Checkpoint.load(RunFolder(run).checkpoint)
+    inputs = ModelInputs(data.schema, "node", {"node": data.num_features}, {})
+    network = build_network(checkpoint.config, inputs, data.num_classes)
+    network.model.load_state_dict(checkpoint.best)
+    whole = data.to_pyg()
+    with torch.no_grad():
+        logits: torch.Tensor = network.model.eval()(whole.x, whole.edge_index)
+    return logits.softmax(dim=1)
+
+
+def test_exact_predictions_are_the_whole_graphs(trained: Path, small_graph: Dataset, tmp_path: Path) -> None:
+    assert batchgnn("predict", trained, "--embeddings", "--out", tmp_path / "out") == 0
+    found, expected = arrays(tmp_path / "out"), probabilities(trained, small_graph).numpy()
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    assert found["embeddings"].shape == (small_graph.num_nodes, 16)
+    assert meta(tmp_path / "out")["evaluation"] == "exact" and meta(tmp_path / "out")["fanout"] is None
+    assert batchgnn("predict", trained, "--embeddings-of", "node", "--out", tmp_path / "rows") == 0
+    (name, rows), *others = arrays(tmp_path / "rows").items()
+    assert name == "node" and not others and np.array_equal(rows, found["embeddings"])
+
+
+def test_training_evaluates_exactly(trained: Path, small_graph: Dataset) -> None:
+    found = json.loads((trained / "result.json").read_text())["test"]["accuracy"]
+    test = small_graph.split("test")
+    predicted = probabilities(trained, small_graph)[test].argmax(dim=1)
+    assert found == pytest.approx(float((predicted == small_graph.nodes.tables["y"][test]).float().mean()))
+
+
+def test_evaluate_writes_the_metrics_of_splits(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "metrics.json"
+    assert batchgnn("evaluate", trained, "--out", out, "--splits", "train,test") == 0
+    shown, found = capsys.readouterr().out, json.loads(out.read_text())
+    result = json.loads((trained / "result.json").read_text())["test"]
+    assert found["scores"]["test"] == pytest.approx(result)
+    assert found["evaluation"] == "exact" and found["nodes"].keys() == {"train", "test"}
+    assert f"test: accuracy {result['accuracy']:.4f}" in shown and "train: accuracy" in shown
+    assert batchgnn("evaluate", trained, "--sampled", "--out", out) == 0
+    assert json.loads(out.read_text())["evaluation"] == "sampled"
+
+
+def test_mistakes(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [
+        (["evaluate", trained, "--splits", "tests"], "give one or more of train, val, test"),
+        (["evaluate", tmp_path / "none"], "no such run folder"),
+        (["evaluate", trained, "--out", tmp_path], "this is a folder; give a JSON file"),
+        (["evaluate", trained, "--out", tmp_path / "none" / "m.json"], "there is no folder"),
+        (["predict", trained, "--embeddings-of", "author", "--out", tmp_path / "o"], "it has those of node"),
+        (["predict", trained, "--embeddings-of", ",", "--out", tmp_path / "o"], "give all or some of node"),
+        (["predict", trained, "--embeddings-of", "", "--out", tmp_path / "o"], "-of names no type; give"),
+        (
+            ["predict", trained, "--embeddings-of", "all", "--sampled", "--out", tmp_path / "o"],
+            "leave --sampled out",
+        ),
+        (
+            ["predict", trained, "--embeddings-of", "all", "--nodes", "test", "--out", tmp_path / "o"],
+            "leave --nodes, --embeddings, --pairs and --top out",
+        ),
+    ]
+    for arguments, message in cases:
+        assert batchgnn(*arguments) == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_named(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    assert batchgnn("predict", trained, "--out", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert "No space left on device" in error and "node_ids.npy" in error and error.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "most"),
+    [
+        ("evaluate", "metrics.json", 64),
+        ("predict", "node_ids.npy", 64),
+        ("predict", "node_ids.npy", 4096),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named(
+    command: str, name: str, most: int, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The limit of a file's size stands for a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+    try:
+        status = batchgnn(command, trained, "--out", tmp_path / "metrics.json")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    error = capsys.readouterr().err
+    assert status == 2 and error.count("\n") == 1
+    assert f"{name}: cannot be written (File too large)" in error
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ranks", [2, *in_all(4)])
+def test_ranks_predict_and_evaluate_as_one_process(trained: Path, tmp_path: Path, ranks: int) -> None:
+    chosen = np.array([7, 3, 7, 1999, 0, 1200], dtype=np.int64)
+    np.save(tmp_path / "ids.npy", chosen)
+    commands = {
+        "exact": ["predict", trained, "--embeddings"],
+        "sampled": ["predict", trained, "--sampled"],
+        "chosen": ["predict", trained, "--nodes", tmp_path / "ids.npy"],
+    }
+    (tmp_path / ".exact.partial").mkdir()  # of a process that was killed
+    words = [[*command, "--out", tmp_path / name] for name, command in commands.items()]
+    words += [["evaluate", trained, "--out", tmp_path / "metrics.json"], words[0]]
+    done = launch(ranks, *({"arguments": list(map(str, one))} for one in words), hosts=list(range(ranks)))
+    for seen in done[:-1]:
+        assert_ended(seen, 0)
+        assert all(not one["out"] for one in seen[1:]), "only the first rank reports"
+    assert_ended(done[-1], 2)
+    assert "exists; give a new folder" in done[-1][0]["err"]
+    assert not any(one["err"] for one in done[-1][1:])
+    for name, command in commands.items():
+        assert batchgnn(*command, "--out", tmp_path / "alone" / name) == 0
+        found, expected = arrays(tmp_path / name), arrays(tmp_path / "alone" / name)
+        assert found.keys() == expected.keys()
+        assert np.array_equal(found["node_ids"], expected["node_ids"])
+        for array in found.keys() - {"node_ids", "predictions"}:
+            np.testing.assert_allclose(found[array], expected[array], atol=1e-5)
+        one, other = meta(tmp_path / name), meta(tmp_path / "alone" / name)
+        assert one.pop("scores") == pytest.approx(other.pop("scores"), abs=1e-5) and one == other
+    assert {path.name for path in tmp_path.iterdir()} == {*commands, "alone", "ids.npy", "metrics.json"}
+
+
+def test_ranks_evaluate_exactly_during_training(graph_folder: Path, tmp_path: Path) -> None:
+    run, options = tmp_path / "run", [*OPTIONS, "--epochs", 1, "--evaluation", "exact"]
+    (seen,) = launch(2, {"arguments": list(map(str, ["train", graph_folder, "--run", run, *options]))})
+    assert_ended(seen, 0)
+    assert "evaluation from all neighbours" in seen[0]["out"]
+    out = tmp_path / "metrics.json"
+    assert batchgnn("evaluate", run, "--splits", "test", "--out", out) == 0
+    result = json.loads((run / "result.json").read_text())["test"]
+    assert json.loads(out.read_text())["scores"]["test"] == pytest.approx(result, abs=1e-5)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_is_killed_leaves_no_predictions(trained: Path, tmp_path: Path, victim: int) -> None:
+    arguments = ["predict", str(trained), "--exact", "--out", str(tmp_path / "out"), "--timeout", "20"]
+    given = {"arguments": arguments, "victim": victim}
+    ended = run_ranks("tests.train.job_ranks:killed", 2, given, check=False, timeout=60.0)
+    assert ended[victim].code == -signal.SIGKILL
+    (other,) = ended[1 - victim].value
+    assert other["status"] == 3 and other["err"].count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert victim == 0 or not any(tmp_path.iterdir())
+
+
+# Link scores ######################################################################################
+
+
+USERS, ITEMS, COLUMNS, TOP = 31, 45, 6, 7
+SCORES = st.sampled_from([-math.inf, -2.0, -0.0, 0.0, 1.0, 3.5, math.inf, math.nan, -math.nan])
+
+
+@given(st.data(), st.integers(1, 9), st.integers(1, 12))
+def test_the_best_columns_are_those_of_a_stable_sort(data: st.DataObject, rows: int, columns: int) -> None:
+    drawn = [data.draw(st.lists(SCORES, min_size=columns, max_size=columns)) for _ in range(rows)]
+    scores, count = torch.tensor(drawn), data.draw(st.integers(1, columns))
+    expected = scores.argsort(dim=1, descending=True, stable=True)
+    behind = scores.isnan().gather(1, expected).int().argsort(dim=1, stable=True)  # NaN comes last
+    assert torch.equal(best_columns(scores, count), expected.gather(1, behind)[:, :count])
+
+
+@examples(50)
+@given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 9))
+def test_partners_do_not_depend_on_the_pieces(random: Any, nodes: int, top: int) -> None:
+    scores = torch.tensor([[random.choice([0.0, 1.0, 2.0, -1.0]) for _ in range(30)] for _ in range(nodes)])
+    found = BestPartners(nodes, top)
+    ids = list(range(30))
+    random.shuffle(ids)
+    while ids:
+        size = random.randint(1, 11)
+        piece, ids = torch.tensor(sorted(ids[:size])), ids[size:]
+        found.offer(slice(0, nodes), scores[:, piece], piece)
+    order = scores.argsort(dim=1, descending=True, stable=True)[:, :top]
+    assert torch.equal(found.partners, order) and torch.equal(found.scores, scores.gather(1, order))
+
+
+@dataclass
+class Watched:
+    """Rows of nodes, with what was asked of them.
+
+    Attributes:
+        rows: the rows.
+        asked: the ids of each call of `of`.
+        passed: the number of nodes of each piece.
+    """
+
+    rows: EmbeddedRows
+    asked: list[Tensor] = field(default_factory=list)
+    passed: list[int] = field(default_factory=list)
+
+    def of(self, node_type: str, ids: Tensor) -> Tensor:
+        self.asked.append(ids)
+        return self.rows.of(node_type, ids)
+
+    def own(self, node_type: str) -> EmbeddedNodes:
+        return self.rows.own(node_type)
+
+    def pieces(self, node_type: str, size: int) -> Any:
+        for piece in self.rows.pieces(node_type, size):
+            self.passed.append(len(piece))
+            yield piece
+
+
+def shop() -> Dataset:
+    """Returns users and items whose edges do not matter."""
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    nodes = NodeSet("user", USERS), NodeSet("item", ITEMS)
+    return Dataset("shop", nodes, (EdgeSet(("user", "buys", "item"), none),))
+
+
+@pytest.mark.parametrize("ranks", [*in_all(1), 3])
+@pytest.mark.parametrize("relation", [("user", "buys", "item"), ("item", "like", "item")])
+@pytest.mark.parametrize("decoder", [DotProductDecoder(), MLPDecoder(COLUMNS)], ids=["dot", "mlp"])
+def test_ranks_score_what_one_process_scores(
+    ranks: int,
+    relation: tuple[str, str, str],
+    decoder: DotProductDecoder | MLPDecoder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pyg_batchgnn.train.link_prediction._TARGETS", 8)
+    monkeypatch.setattr("pyg_batchgnn.train.link_prediction._SCORES", 50)
+    monkeypatch.setattr("pyg_batchgnn.train.evaluate._NUMBERS", 30)
+    monkeypatch.setattr("pyg_batchgnn.train.evaluate._SCORED", 12)
+    draw = torch.Generator().manual_seed(0)
+    whole = {name: torch.randn(n, COLUMNS, generator=draw) for name, n in (("user", USERS), ("item", ITEMS))}
+    whole["item"][40:] = whole["item"][:5]  # ties
+    left, right = whole[relation[0]], whole[relation[2]]
+    pairs = torch.stack([torch.randint(len(one), (200,), generator=draw) for one in (left, right)], dim=1)
+    wanted = torch.cat([torch.tensor([3, 3, 0]), torch.arange(len(left))])
+    network: Any = SimpleNamespace(relation=relation, decoder=decoder)
+
+    def job(comm: Communicator) -> None:
+        if ranks == 1:
+            rows = Watched(RowsHere(whole))
+        else:
+            part = partition(shop(), "random", comm=comm)
+            held = {
+                name: whole[name][part.original_ids(at)] for at, name in enumerate(part.schema.node_types)
+            }
+            rows = Watched(RowsOverRanks.beside(DistFeatureStore(part, comm, share=False), held))
+        own, scorer = rows.own(relation[0]), PairScorer(network, rows, COLUMNS, Ranks(comm, comm))
+        mine = own.find(pairs[:, 0].contiguous())
+        scores[mine.position] = scorer.scores(own.rows, mine.row, pairs[mine.position, 1])
+        asked = torch.cat(rows.asked)
+        assert len(asked) == len(asked.unique()), "each distinct target is fetched once"
+        assert max(map(len, rows.asked)) <= 30 // COLUMNS
+        nodes = own.find(wanted)
+        found = find_partners(network, rows, nodes.row, TOP)
+        partners[nodes.position], best[nodes.position] = found.partners, found.scores
+        assert sum(rows.passed) == len(right) and max(rows.passed) <= 8
+
+    scores = torch.full((200,), math.nan)
+    partners, best = torch.full((len(wanted), TOP), -1), torch.empty(len(wanted), TOP)
+    run_threads(job, ranks)
+    with torch.no_grad():
+        expected = decoder.all_pairs(left, right)
+    torch.testing.assert_close(scores, expected[pairs[:, 0], pairs[:, 1]], atol=1e-5, rtol=1e-5)
+    if relation[0] == relation[2]:
+        expected.fill_diagonal_(-math.inf)
+    order = expected[wanted].argsort(dim=1, descending=True, stable=True)[:, :TOP]
+    assert torch.equal(partners, order), "of equal scores the lower ids come first"
+    torch.testing.assert_close(best, expected[wanted].gather(1, order), atol=1e-6, rtol=1e-6)

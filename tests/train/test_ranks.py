@@ -20,6 +20,7 @@ from tests.support.launched_runs import RUN, assert_ended, assert_same_tensors, 
 from tests.support.leftovers import nothing_is_left
 from tests.support.ranks import RankResult, run_ranks
 from tests.support.thread_ranks import run_threads
+from tests.support.tiers import in_all
 from tests.support.training_runs import batchgnn, records, weights
 
 # Ranks ############################################################################################
@@ -60,9 +61,9 @@ STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
 RESUMED = [
     (2, 1, ["--model", "gin", "--schedule", "balanced", "--prefetch", 1]),
     (3, 2, ["--model", "gin", "--schedule", "local", "--partition", "contiguous"]),
-    (4, 0, ["--model", "sage", "--schedule", "global", "--hybrid"]),
+    *in_all((4, 0, ["--model", "sage", "--schedule", "global", "--hybrid"])),
     (2, 1, ["--model", "gat", "--remote", "historical", "--push", 40, "--life-span", 3, "--delay", 2]),
-    (3, 0, ["--model", "gin", "--remote", "historical", "--push", "none", "--partition", "ldg"]),
+    *in_all((3, 0, ["--model", "gin", "--remote", "historical", "--push", "none", "--partition", "ldg"])),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
@@ -19,6 +19,7 @@ from pyg_batchgnn.train.link_tasks import RankCounts
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask, node_task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.tasks import NodeTask, Scoring, average_precision, f1_score, roc_auc
+from tests.support.tiers import examples
 
 # Tasks ############################################################################################
 
@@ -279,7 +280,7 @@ def equal(found: Tensor, wanted: list[float] | list[bool]) -> bool:
     return found.tolist() == wanted
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.integers(0, 6).flatmap(lambda k: st.lists(st.lists(SCORES, min_size=k + 1, max_size=k + 1))))
 def test_ranks_among_negatives_of_each_link(rows: list[list[float]]) -> None:
     links = [row[0] for row in rows]
@@ -293,7 +294,7 @@ def test_ranks_among_negatives_of_each_link(rows: list[list[float]]) -> None:
         assert equal(counts.hits_among_own(k), [rank <= k for rank in ranks])
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.lists(SCORES), st.lists(SCORES))
 def test_ranks_among_the_same_negatives(links: list[float], negatives: list[float]) -> None:
     counts = RankCounts.among_all(torch.tensor(links), torch.tensor(negatives))
@@ -302,7 +303,7 @@ def test_ranks_among_the_same_negatives(links: list[float], negatives: list[floa
         assert equal(counts.hits_among_all(k), hits_of_list(links, negatives, k))
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.lists(SCORES), st.lists(SCORES))
 def test_both_ways_to_count_agree(links: list[float], negatives: list[float]) -> None:
     positive, shared = torch.tensor(links), torch.tensor(negatives)

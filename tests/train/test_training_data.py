@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, hold_out_links
+from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, available_datasets, hold_out_links
 from pyg_batchgnn.fetch import is_mapped
 from pyg_batchgnn.train import training_data
 from pyg_batchgnn.train.config import EmbeddingConfig, Precision, RunConfig, TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.training_data import TrainingData, feature_table, fingerprint_dataset
 from tests.support.tiny_datasets import changed
+from tests.support.training_runs import batchgnn
+
+# Training data ####################################################################################
 
 # Training data ####################################################################################
 
@@ -169,3 +173,43 @@ def test_every_array_matters(small_graph: Dataset) -> None:
         changed(small_graph, {"splits/test": small_graph.split("test").flip(0)}),
     ]
     assert len({plain, *map(fingerprint_dataset, changes)}) == 5
+
+
+# Real graphs ######################################################################################
+
+
+FOUND = "cora" in available_datasets()
+
+
+@pytest.mark.skipif(not FOUND, reason="the folder with cora is not on this machine")
+@pytest.mark.parametrize(
+    ("model", "fanout", "at_least", "others"),
+    [
+        ("sage", "15,10,5", 0.74, []),
+        ("gcn", "15,10", 0.74, []),
+        ("gin", "15,10", 0.62, []),
+        ("gat", "15,10", 0.74, []),
+        ("sage", "15,10", 0.74, ["--precision", "bfloat16"]),
+    ],
+)
+def test_cora(model: str, fanout: str, at_least: float, others: list[str], tmp_path: Path) -> None:
+    """BatchGNN's settings with smaller minibatches, for cora has 140 training nodes."""
+    run = tmp_path / "run"
+    options = [
+        "--model",
+        model,
+        "--fanout",
+        fanout,
+        "--batch-size",
+        64,
+        "--hidden",
+        64,
+        "--epochs",
+        12,
+        "--threads",
+        1,
+        *others,
+    ]
+    status = batchgnn("train", "cora", "--run", run, *options, "--set", "run.malloc=default")
+    assert status == 0
+    assert json.loads((run / "result.json").read_text())["test"]["accuracy"] > at_least

@@ -1,13 +1,21 @@
-"""OGB's raw layouts, from made-up files."""
+"""Reading gzip CSV tables."""
 
+import builtins
 import gzip
 import shutil
+import sys
+import tracemalloc
+import types
+import zipfile
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyg_batchgnn.data import (
     Dataset,
@@ -18,7 +26,11 @@ from pyg_batchgnn.data import (
     read_ogb,
 )
 from pyg_batchgnn.data.folder_write import arrays_of
+from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
+from pyg_batchgnn.data.ogb.npz_stream import open_member
 from pyg_batchgnn.data.ogb.read import Download
+from pyg_batchgnn.data.ogb.facts import OGB_TABLES
+from tests.support.tiers import examples
 from tests.support.tiny_datasets import (
     EDGES,
     FEATURES,
@@ -29,6 +41,261 @@ from tests.support.tiny_datasets import (
     write_ogb_csv,
     write_ogb_typed,
 )
+
+# Ogb csv ##########################################################################################
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("csv") / "t.csv.gz"
+
+
+@examples(40)
+@given(
+    st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(0, 9)), min_size=1, max_size=30),
+    st.integers(1, 64),
+)
+def test_pieces_of_any_size_give_the_same_rows(table: Path, rows: list[tuple[int, int]], size: int) -> None:
+    write_csv(table, rows)
+    pieces = list(csv_gz_pieces(table, "a", np.int64, 2, piece_bytes=size))
+    assert np.concatenate(pieces).tolist() == [list(row) for row in rows]
+
+
+def test_floats_are_read_to_the_last_bit(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).standard_normal((50, 7)).astype(np.float32)
+    write_csv(tmp_path / "x.csv.gz", values.tolist())
+    assert np.array_equal(read_csv_gz(tmp_path / "x.csv.gz", "x", np.float32), values)
+
+
+@pytest.mark.parametrize(
+    "text", [b"1,2\r\n3,4\r\n", b"1,2\n3,4", b"1,2\n3,4\n"], ids=["crlf", "no last newline", "plain"]
+)
+def test_line_ends(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text))
+    assert read_csv_gz(tmp_path / "t.csv.gz", "a", np.int64).tolist() == [[1, 2], [3, 4]]
+
+
+def test_nan_and_an_empty_table(tmp_path: Path) -> None:
+    write_csv(tmp_path / "t.csv.gz", ["1", "nan"])
+    values = read_csv_gz(tmp_path / "t.csv.gz", "a", np.float64, 1)
+    assert values[0, 0] == 1 and np.isnan(values[1, 0])
+    write_csv(tmp_path / "t.csv.gz", [])
+    assert read_csv_gz(tmp_path / "t.csv.gz", "a", np.int64, 1).shape == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        (b"1,2\n3\n", "row 1 has 1 fields, expected 2"),
+        (b"1,2\n3,4,5\n", "row 1 has 3 fields, expected 2"),
+        (b"1,2\n3,four\n", "row 1 holds 'four', not int64"),
+        (b"1,2\n3,\n", "row 1 holds '', not int64"),
+        (b"1,2\n3,4.5\n", "row 1 holds '4.5', not int64"),
+        (b"src,dst\n3,4\n", "row 0 holds 'src', not int64"),
+        (b"1,2\n3,nan\n", "row 1 holds 'nan', not int64"),
+    ],
+)
+@pytest.mark.parametrize("piece_bytes", [1 << 20, 4])
+def test_bad_rows_are_named(tmp_path: Path, text: bytes, fact: str, piece_bytes: int) -> None:
+    path = tmp_path / "edge.csv.gz"
+    path.write_bytes(gzip.compress(text))
+    with pytest.raises(DatasetError) as error:
+        list(csv_gz_pieces(path, "edge_index", np.int64, 2, piece_bytes))
+    assert str(error.value).startswith(f"{path}: edge_index: ") and fact in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["truncated", "altered", "foreign"])
+def test_damaged_gzip_is_named(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "edge.csv.gz"
+    content = gzip.compress(b"1,2\n" * 1000)
+    middle = len(content) // 2
+    path.write_bytes(
+        {
+            "truncated": content[:-9],
+            "altered": content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :],
+            "foreign": b"1,2\n",
+        }[kind]
+    )
+    with pytest.raises(DatasetError) as error:
+        read_csv_gz(path, "edge_index", np.int64)
+    assert str(error.value).startswith(f"{path}: edge_index: truncated or damaged gzip")
+
+
+def test_absent(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"t\.csv\.gz: y: the file does not exist"):
+        read_csv_gz(tmp_path / "t.csv.gz", "y", np.int64)
+
+
+# Ogb download #####################################################################################
+
+
+def install_ogb(monkeypatch: pytest.MonkeyPatch, download_url: Any) -> None:
+    """Installs a package `ogb` without data set classes, in which every question fails."""
+    url = types.ModuleType("ogb.utils.url")
+
+    def extract_zip(path: str, folder: str) -> None:
+        with zipfile.ZipFile(path) as archive:
+            archive.extractall(folder)
+
+    url.download_url, url.extract_zip = download_url, extract_zip  # type: ignore[attr-defined]
+    for name, module in (("ogb", None), ("ogb.utils", None), ("ogb.utils.url", url)):
+        monkeypatch.setitem(sys.modules, name, module or types.ModuleType(name))
+
+    def ask(*_: object) -> str:
+        raise AssertionError("a question was asked")
+
+    monkeypatch.setattr(builtins, "input", ask)
+
+
+def archive(folder: Path) -> Path:
+    """OGB's archive of a made-up ogbn-arxiv: its top folder is called arxiv."""
+    made, _ = write_ogb_csv(folder / "made", "ogbn-arxiv", "time")
+    made.rename(made.with_name("arxiv"))
+    return Path(shutil.make_archive(str(folder / "archive"), "zip", folder / "made"))
+
+
+def test_downloads_unpacks_and_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, asked = archive(tmp_path), []
+
+    def download_url(url: str, folder: str) -> str:
+        asked.append(url)
+        return shutil.copy(made, Path(folder) / "arxiv.zip")
+
+    install_ogb(monkeypatch, download_url)
+    root = tmp_path / "new" / "root"
+    assert read_ogb("ogbn-arxiv", root).num_nodes == NODES
+    assert read_ogb("ogbn-arxiv", root).num_nodes == NODES
+    assert asked == [OGB_TABLES["ogbn-arxiv"].url]
+    assert [path.name for path in root.iterdir()] == ["ogbn_arxiv"]
+
+
+def failing(error: BaseException) -> Any:
+    def download_url(url: str, folder: str) -> str:
+        (Path(folder) / "arxiv.zip").write_bytes(b"half")
+        try:
+            raise error
+        except URLError:
+            raise
+        except BaseException:
+            raise RuntimeError("Stopped downloading due to interruption.")  # noqa: B904 (as ogb does)
+
+    return download_url
+
+
+@pytest.mark.parametrize(
+    "error", [URLError("no route to host"), OSError("disk full"), TypeError("no length")]
+)
+def test_a_failure_is_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    install_ogb(monkeypatch, failing(error))
+    with pytest.raises(DatasetError) as caught:
+        read_ogb("ogbn-arxiv", tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'ogbn_arxiv'}: ogbn-arxiv could not be downloaded from http")
+    assert "unpack" in message and "\n" not in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_stays_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_ogb(monkeypatch, failing(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        read_ogb("ogbn-arxiv", tmp_path)
+
+
+def test_a_broken_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download_url(url: str, folder: str) -> str:
+        (Path(folder) / "arxiv.zip").write_bytes(b"<html>not found</html>")
+        return str(Path(folder) / "arxiv.zip")
+
+    install_ogb(monkeypatch, download_url)
+    with pytest.raises(DatasetError, match="could not be downloaded"):
+        read_ogb("ogbn-arxiv", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_ogb_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ogb", None)
+    with pytest.raises(DatasetNotFoundError) as error:
+        read_ogb("ogbn-papers100M", tmp_path)
+    message = str(error.value)
+    assert "pip install ogb" in message and OGB_TABLES["ogbn-papers100M"].url in message
+    assert str(tmp_path / "ogbn_papers100M") in message
+
+
+# Ogb npz ##########################################################################################
+
+
+@pytest.mark.parametrize("piece_bytes", [8, 24, 1 << 20])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_pieces_are_the_array(tmp_path: Path, save: object, piece_bytes: int) -> None:
+    values = np.arange(60).reshape(3, 20)
+    save(tmp_path / "data.npz", other=np.zeros(3), wanted=values)  # type: ignore[operator]
+    with open_member(tmp_path / "data.npz", "wanted") as member:
+        assert member.header.shape == (3, 20)
+        assert np.array_equal(np.concatenate(list(member.pieces(piece_bytes))), values.ravel())
+
+
+def test_memory_is_a_piece_not_the_array(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "data.npz", x=np.zeros((1 << 20, 16), np.float32))  # 64 MiB
+    tracemalloc.start()
+    with open_member(tmp_path / "data.npz", "x") as member:
+        total = sum(piece.size for piece in member.pieces(1 << 20))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert total == 1 << 24
+    assert peak < 16 << 20
+
+
+@pytest.mark.parametrize(
+    "kind", ["cut at the end", "altered", "foreign", "no such array", "objects", "absent"]
+)
+def test_damage_is_named(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "data.npz"
+    values = np.random.default_rng(0).random(1000)
+    np.savez(path, x=values)
+    content = path.read_bytes()
+    if kind == "cut at the end":
+        path.write_bytes(content[:-30])
+    elif kind == "altered":
+        path.write_bytes(content[:4000] + bytes([content[4000] ^ 1]) + content[4001:])
+    elif kind == "foreign":
+        path.write_bytes(b"hello")
+    elif kind == "no such array":
+        np.savez(path, y=values)
+    elif kind == "objects":
+        np.savez(path, x=values.astype(object))
+    else:
+        path.unlink()
+    facts = {
+        "cut at the end": "truncated or damaged archive",
+        "altered": "truncated or damaged archive (Bad CRC-32",
+        "foreign": "truncated or damaged archive",
+        "no such array": "no such array, the archive has ['y']",
+        "objects": "dtype is object",
+        "absent": "the file does not exist",
+    }
+    with pytest.raises(DatasetError) as error, open_member(path, "x") as member:
+        list(member.pieces())
+    assert str(error.value).startswith(f"{path}: x: ") and facts[kind] in str(error.value)
+
+
+@pytest.mark.parametrize("extra", [-8, 8])
+def test_a_member_of_another_length_than_its_header_says(tmp_path: Path, extra: int) -> None:
+    import zipfile
+
+    np.save(tmp_path / "x.npy", np.arange(10))
+    content = (tmp_path / "x.npy").read_bytes()
+    with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
+        archive.writestr("x.npy", content[:extra] if extra < 0 else content + b"\0" * extra)
+    with (
+        pytest.raises(DatasetError, match=r"data\.npz: x: (ends 8 bytes before|is longer than)"),
+        open_member(tmp_path / "data.npz", "x") as member,
+    ):
+        member.read()
+
+
+# Ogb read #########################################################################################
 
 
 def same_nodes(read: Dataset, written: Dataset) -> bool:

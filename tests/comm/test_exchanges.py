@@ -1,0 +1,240 @@
+"""Rows, small data, sums and messages arrive whole, in order, and counted."""
+
+from __future__ import annotations
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from pyg_batchgnn.comm import Communicator, MessageKind
+from pyg_batchgnn.comm.mailbox import ROOM, SharedMailbox, TransportTimeout, block_bytes
+from pyg_batchgnn.comm.message import NUMBERS, NUMBERS_BYTES, Message, read_data, write_data
+from tests.support.ranks import run_ranks
+from tests.support.thread_ranks import run_threads
+from tests.support.tiers import in_all
+
+# Rows #############################################################################################
+
+
+JOBS = "tests.comm.job_exchanges"
+
+
+@pytest.mark.parametrize("hosts", [[0, 0], [0, 1], *in_all([0] * 4, [0, 0, 1, 1])])
+def test_rows_of_every_dtype_and_shape_arrive(hosts: list[int]) -> None:
+    run_ranks(f"{JOBS}:every_dtype", len(hosts), hosts=hosts)
+
+
+def test_large_messages_are_cut_into_pieces_that_count_as_one_round() -> None:
+    whole = run_ranks(f"{JOBS}:every_dtype", 3, {"most": 9, "dtypes": 3})
+    pieces = run_ranks(f"{JOBS}:every_dtype", 3, {"most": 9, "dtypes": 3, "limit": 7})
+    for one, other in zip(whole, pieces, strict=True):
+        for counts in (*one.value.values(), *other.value.values()):
+            counts.pop("seconds")
+        assert one.value == other.value
+        assert one.value["features"]["rounds"] == 3 * 5 * 3
+
+
+@pytest.mark.parametrize("ranks", [2, *in_all(4)])
+def test_nobody_sends_anything(ranks: int) -> None:
+    run_ranks(f"{JOBS}:nothing_at_all", ranks)
+
+
+def test_attributes_of_different_types_travel_in_one_exchange() -> None:
+    run_ranks(f"{JOBS}:packed_rows", 3)
+
+
+@pytest.mark.parametrize("hosts", [[0, 0], [0, 1], [0, 0, 1]])
+def test_counts_are_exact(hosts: list[int]) -> None:
+    ranks = len(hosts)
+    message = 13 * 8 + 512 * (
+        len(set(hosts)) > 1
+    )  # bytes of a count message; the backend also moves its room
+    for result in run_ranks(f"{JOBS}:counted", ranks, hosts=hosts):
+        counts, total = result.value
+        others = [rank for rank in range(ranks) if rank != result.rank]
+        features, gradients = counts["features"], counts["gradients"]
+        assert (features["rounds"], features["count_rounds"]) == (1, 1)
+        assert features["rows_sent"] == (result.rank + 1) * len(others)
+        assert features["rows_received"] == sum(rank + 1 for rank in others)
+        assert features["bytes_sent"] == 12 * features["rows_sent"]
+        assert features["bytes_received"] == 12 * features["rows_received"]
+        assert features["count_bytes"] == 2 * len(others) * message
+        assert counts["topology"]["rounds"] == 2
+        assert counts["topology"]["bytes_sent"] == 2 * features["bytes_sent"]
+        # where the rows hold other things, those are counted
+        assert counts["partition"]["rows_sent"] == (result.rank + 7) * len(others)
+        assert counts["partition"]["rows_received"] == sum(rank + 7 for rank in others)
+        assert counts["partition"]["bytes_received"] == features["bytes_received"]
+        # Ten floats are gathered in one round. Four thousand go in pieces out and in sums back,
+        # both of which have room in the messages of one host.
+        count_rounds = 1 + (2 if len(set(hosts)) == 1 else 1)
+        assert (gradients["rounds"], gradients["count_rounds"]) == (1 + 2, count_rounds)
+        sizes = [4000 // ranks + (rank < 4000 % ranks) for rank in range(ranks)]
+        large = 4 * (sum(sizes[rank] for rank in others) + sizes[result.rank] * len(others))
+        assert gradients["bytes_sent"] == 40 * len(others) + large
+        assert (counts["control"]["rounds"], counts["control"]["count_rounds"]) == (0, 1)
+        assert total == {"total": 7}
+
+
+# Small data #######################################################################################
+
+
+#: The host of every rank. Ranks of one host share memory.
+HOSTS = [*in_all([0, 0]), [0, 1], *in_all([0, 0, 0, 0], [0, 1, 1, 2]), [0, 1, 1]]
+
+
+@pytest.mark.parametrize("hosts", HOSTS)
+@pytest.mark.parametrize(
+    "job", ["sizes_around_the_room", "one_message_is_large", "nothing", "values", "counted_calls"]
+)
+def test_small_data_take_one_call(job: str, hosts: list[int]) -> None:
+    run_ranks(f"{JOBS}:{job}", len(hosts), hosts=hosts)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "extra"), [*in_all(([0, 0], 0)), ([0] * 3, 0), ([0, 1, 2], 20), *in_all(([0, 1, 2, 3], 2000))]
+)
+def test_data_above_the_limit_of_a_call_take_their_own(hosts: list[int], extra: int) -> None:
+    run_ranks(f"{JOBS}:low_limit", len(hosts), {"extra": extra}, hosts=hosts)
+
+
+@pytest.mark.parametrize("hosts", [[0, 0], [0, 1]])
+def test_data_of_another_exchange_are_never_used(hosts: list[int]) -> None:
+    run_ranks(f"{JOBS}:divergence", 2, hosts=hosts)
+
+
+@pytest.mark.parametrize("size", [0, 1, ROOM, ROOM + 1])
+def test_one_rank_keeps_data_of_any_size(size: int) -> None:
+    rows = torch.arange(size, dtype=torch.uint8)
+    with Communicator.create("alone") as comm:
+        assert torch.equal(comm.exchange(rows, [size], MessageKind.FEATURES).rows, rows)
+        assert torch.equal(comm.all_gather(rows).rows, rows)
+        assert torch.equal(comm.all_reduce(rows.clone()), rows)
+        assert torch.equal(comm.broadcast(rows.clone()), rows)
+        assert comm.all_gather_json("x" * size) == ["x" * size]
+
+
+def test_rows_of_a_model_travel_without_their_gradients() -> None:
+    def exchange(comm: Communicator) -> torch.Tensor:
+        rows = torch.full((comm.size, 3), float(comm.rank), requires_grad=True)
+        return comm.exchange(rows * 2, [1] * comm.size, MessageKind.FEATURES).rows
+
+    for rows in run_threads(exchange, 3):
+        assert torch.equal(rows, torch.tensor([[0.0], [2.0], [4.0]]).expand(3, 3)) and not rows.requires_grad
+
+
+def test_a_message_has_room_behind_its_numbers() -> None:
+    sizes = [0, ROOM, 5]
+    data = torch.randint(0, 256, (sum(sizes),), dtype=torch.uint8)
+    words = np.zeros((3, (NUMBERS_BYTES + ROOM) // 8), np.int64)
+    words[:, :NUMBERS] = np.arange(NUMBERS) - 5
+    messages = [Message(row) for row in words]
+    write_data(messages, data, sizes)
+    assert words[:, :NUMBERS].tolist() == [list(range(-5, NUMBERS - 5))] * 3
+    assert [message.numbers.tolist() for message in messages] == words[:, :NUMBERS].tolist()
+    out = torch.empty_like(data)
+    read_data(messages, out, sizes)
+    assert torch.equal(out, data)
+
+
+# Sums #############################################################################################
+
+
+@pytest.mark.parametrize("hosts", [[0, 0], [0, 1, 2], *in_all([0] * 4)])
+def test_sums_have_the_bits_of_adding_in_the_order_of_ranks(hosts: list[int]) -> None:
+    run_ranks(f"{JOBS}:sums", len(hosts), hosts=hosts)
+
+
+def test_values() -> None:
+    results = run_ranks(f"{JOBS}:summed_values", 4, hosts=[0, 1, 0, 1])
+    for result in results:
+        hosts = result.value.pop("hosts")
+        assert hosts == [result.rank % 2, [0, 1, 0, 1], [result.rank % 2, result.rank % 2 + 2]]
+        assert result.value == {
+            "sum": 0.1 + 0.2 + 0.1 * 3 + 0.4,
+            "max": -2,
+            "min": -5,
+            "json": [{"rank": rank, "text": "é" * rank} for rank in range(4)],
+        }
+
+
+def test_without_a_launcher_the_world_is_one_rank() -> None:
+    run_ranks(f"{JOBS}:one_rank", 1)
+
+
+def test_two_communicators_work_beside_each_other() -> None:
+    run_ranks(f"{JOBS}:two_at_once", 2)
+
+
+# Mailbox ##########################################################################################
+
+# Messages through shared memory: whole, of the right turn, and through the backend where there is
+# no memory.
+
+
+def mailboxes(ranks: int, timeout: float = 30.0) -> list[SharedMailbox]:
+    blocks = {rank: torch.zeros(block_bytes(ranks), dtype=torch.uint8) for rank in range(ranks)}
+    return [SharedMailbox(blocks, rank, timeout, lambda _: None) for rank in range(ranks)]
+
+
+def content(source: int, to: int, turn: int, room: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Returns the numbers and the data of a message."""
+    words = np.arange(NUMBERS + room // 8) * 3 + (turn << 20) + (source << 10) + to
+    return words[:NUMBERS], words[NUMBERS:].view(np.uint8)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_messages_are_those_of_the_turn_whoever_is_slow(ranks: int) -> None:
+    def run(rank: int, mailbox: SharedMailbox) -> None:
+        draw = random.Random(rank)
+        for turn in range(60):
+            for to, message in enumerate(mailbox.outgoing()):
+                message.numbers[:], message.room[:] = content(rank, to, turn, mailbox.room)
+            answers = mailbox.swap()
+            if draw.random() < 0.3:
+                time.sleep(draw.random() / 300)  # the others go on, but not over these messages
+            assert len(answers) == ranks
+            for source, message in enumerate(answers):
+                numbers, room = content(source, rank, turn, mailbox.room)
+                assert np.array_equal(message.numbers, numbers), (rank, source, turn)
+                assert np.array_equal(message.room, room), (rank, source, turn)
+
+    with ThreadPoolExecutor(ranks) as pool:
+        list(pool.map(run, range(ranks), mailboxes(ranks)))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 64, 700, 5000])
+def test_a_block_has_room_for_small_data_whatever_the_ranks(ranks: int) -> None:
+    block = torch.zeros(block_bytes(ranks), dtype=torch.uint8)
+    mailbox = SharedMailbox(dict.fromkeys(range(ranks), block), 0, 1.0, lambda _: None)
+    assert mailbox.room >= ROOM and mailbox.room % 8 == 0 and len(mailbox.outgoing()) == ranks
+    assert block_bytes(ranks) < 1.01 * 2**22 or ranks > 3000
+
+
+def test_a_rank_that_does_not_come_is_not_waited_for_without_end() -> None:
+    mailbox = mailboxes(2, timeout=0.2)[0]
+    mailbox.outgoing()
+    with pytest.raises(TransportTimeout, match="not ended after 0"):
+        mailbox.swap()
+
+
+def test_ranks_that_can_share_no_memory_use_the_backend() -> None:
+    for result in run_ranks(f"{JOBS}:without_memory", 2):
+        assert result.value == ["BackendMailbox", [0, 1]]
+
+
+@pytest.mark.parametrize("how", ["close", "fail"])
+def test_memory_goes_back_when_the_communicator_ends(how: str) -> None:
+    for result in run_ranks(f"{JOBS}:memory_of_one_communicator", 3, {"how": how}, check=False):
+        assert result.value == [3, 0], result.stderr
+
+
+def test_a_rank_that_fails_while_memory_is_shared_is_named() -> None:
+    results = run_ranks(f"{JOBS}:killed_while_sharing", 2, check=False)
+    assert results[1].code == -9
+    assert results[0].value[0] == "PeerError" and "rank 1 (host 0" in results[0].value[1]

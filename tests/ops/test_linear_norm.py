@@ -1,0 +1,561 @@
+"""A linear layer and its normalisation in one pass: equality with two passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.ops.library import kernels
+from tests.support.simd_levels import WIDTHS, run_at_level
+
+# Folded norm ######################################################################################
+
+
+#: Largest error allowed, as a part of the reference's largest magnitude.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11, torch.bfloat16: 4e-2}
+SIZES = [(40, 6, 3), (65, 5, 7), (700, 20, 47), (3000, 100, 256), (1500, 130, 33), (9000, 33, 64)]
+
+
+def example(
+    rows: int, columns: int, outputs: int, dtype: torch.dtype, level: float = 0.0
+) -> tuple[Tensor, list[Tensor], Tensor]:
+    """Returns x, four parameters and a gradient; the mean of x is `level` deviations."""
+    generator = torch.Generator().manual_seed(rows + columns)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    x = (normal(rows, columns) + level) * (0.5 + torch.arange(columns) % 3)
+    parameters = [normal(outputs, columns), normal(outputs), normal(outputs) + 2, normal(outputs)]
+    return x.to(dtype), [one.to(dtype) for one in parameters], normal(rows, outputs).to(dtype)
+
+
+def results(x: Tensor, parameters: list[Tensor], grad: Tensor, **options: Any) -> list[Tensor]:
+    """Returns output, mean, variance, and the gradients of all parameters and maybe of x."""
+    leaves = [one.clone().requires_grad_() for one in parameters]
+    y, mean, variance = ops.linear_norm(x, *leaves, **options)
+    wanted = [*leaves, x] if x.requires_grad else leaves
+    return [y.detach(), mean, variance, *torch.autograd.grad(y, wanted, grad)]
+
+
+def reference(x: Tensor, parameters: list[Tensor], grad: Tensor, mask: Tensor | None) -> list[Tensor]:
+    """The same in float64; a ReLU passes where `mask` says, so that a rounding does not decide."""
+    leaves = [one.double().requires_grad_() for one in parameters]
+    weight, bias, scale, shift = leaves
+    wide = x.detach().double().requires_grad_()
+    leaves += [wide] if x.requires_grad else []
+    z = wide @ weight.t() + bias
+    mean, variance = z.mean(0), z.var(0, unbiased=False)
+    y = (z - mean) / (variance + 1e-5).sqrt() * scale + shift
+    y = y if mask is None else y * mask
+    found = torch.autograd.grad(y, leaves, grad.double())
+    return [y.detach(), mean.detach(), variance.detach(), *found]
+
+
+def error(found: Tensor, wanted: Tensor) -> float:
+    return float((found.double() - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
+
+
+@pytest.mark.parametrize("learns", [False, True], ids=["given", "learns"])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("level", [0.0, 3.0])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_equals_one_after_the_other(
+    size: tuple[int, int, int], dtype: torch.dtype, level: float, relu: bool, learns: bool
+) -> None:
+    x, parameters, grad = example(*size, dtype, level)
+    x.requires_grad_(learns)
+    found = results(x, parameters, grad, relu=relu)
+    wanted = reference(x, parameters, grad, found[0] > 0 if relu else None)
+    d_bias = found.pop(4)
+    assert float(d_bias.abs().max()) < TOLERANCE[dtype] * size[0] and float(wanted.pop(4).abs().max()) < 1e-9
+    errors = [error(a, b) for a, b in zip(found, wanted, strict=True)]
+    assert max(errors) < TOLERANCE[dtype] * (1 + level), errors
+
+
+def check_covariance(rows: int, columns: int, dtype: torch.dtype, level: float = 0.0) -> None:
+    """`fold_norm` with one column per row of the weight: the mean and the covariance itself."""
+    x, _, _ = example(rows, columns, 1, dtype, level)
+    if columns > 2:
+        x[:, 2] = 7.25
+    weight = torch.eye(columns, dtype=dtype)
+    _, _, mean, variance, center, spread = kernels.fold_norm(x, weight, None, None, 1e-5, dtype, 2)
+    wide = x.double()
+    wanted = torch.cov(wide.t(), correction=0).reshape(columns, columns)
+    tolerance = TOLERANCE[dtype] / 10
+    assert error(mean, wide.mean(0)) < tolerance and torch.equal(mean, center)
+    assert error(spread, wanted) < tolerance * (1 + level) or (not wanted.any() and not spread.any())
+    assert torch.equal(spread, spread.t()) and torch.equal(variance, spread.diagonal())
+    if columns > 2:
+        assert not spread[2].any() and center[2] == 7.25
+
+
+# Whole vectors have 2 to 16 columns, tiles 6 rows; slabs have 64 rows, chunks 512.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [1, 2, 5, 6, 7, 15, 16, 17, 31, 32, 33, 48, 100])
+@pytest.mark.parametrize("rows", [1, 2, 5, 63, 65, 511, 513, 1100])
+def test_covariance(rows: int, columns: int, dtype: torch.dtype) -> None:
+    check_covariance(rows, columns, dtype, 1.0)
+    check_covariance(rows, columns, dtype, 10.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_bfloat16_and_tables_of_other_types(dtype: torch.dtype) -> None:
+    x, parameters, grad = example(2000, 40, 96, torch.float32)
+    given = x.to(dtype)
+    compute = torch.float32 if dtype is torch.float16 else torch.bfloat16
+    found = results(given, parameters, grad.to(compute), relu=True, out_dtype=compute)
+    wanted = reference(given, parameters, grad.to(compute), found[0] > 0)
+    assert found[0].dtype is compute
+    errors = [error(a, b) for a, b in zip(found, wanted, strict=True)]
+    errors.pop(4)  # of the bias: nothing but rounding
+    assert max(errors) < (1e-5 if compute is torch.float32 else 2e-2), errors
+
+
+@pytest.mark.parametrize("learns", [False, True], ids=["given", "learns"])
+def test_same_bits_on_any_number_of_threads(learns: bool) -> None:
+    x, parameters, grad = example(20_000, 30, 70, torch.float32)
+    x.requires_grad_(learns)
+    one = results(x, parameters, grad, relu=True, threads=1)
+    for threads in (2, 3, 4, 8, 16):
+        other = results(x, parameters, grad, relu=True, threads=threads)
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("learns", [False, True], ids=["given", "learns"])
+def test_gradcheck(learns: bool) -> None:
+    x, parameters, _ = example(30, 3, 7, torch.float64)
+    leaves = [x.requires_grad_(learns), *(one.requires_grad_() for one in parameters)]
+    assert torch.autograd.gradcheck(lambda *given: ops.linear_norm(*given)[0], leaves)
+
+
+def test_behind_a_relu_gradients_of_zeros_are_left_out() -> None:
+    x, parameters, grad = example(500, 20, 30, torch.float32)
+    x = x.relu().requires_grad_()
+    *same, d_x = results(x, parameters, grad, relu=True)
+    *found, after_relu = results(x, parameters, grad, relu=True, after_relu=True)
+    assert all(torch.equal(a, b) for a, b in zip(same, found, strict=True))
+    assert not after_relu[x == 0].any() and error(after_relu, (d_x * (x != 0)).double()) < 1e-6
+
+
+def test_parameters_may_be_missing_and_rows_strided() -> None:
+    x, (weight, *_), grad = example(500, 8, 16, torch.float32)
+    own = weight.clone().requires_grad_()
+    y, mean, _ = ops.linear_norm(x[:, ::2], own[:, ::2])
+    ones, zeros = torch.ones(16), torch.zeros(16)
+    wanted = reference(x[:, ::2], [weight[:, ::2], zeros, ones, zeros], grad, None)
+    assert error(y.detach(), wanted[0]) < 1e-5 and error(mean, wanted[1]) < 1e-5
+    (d_weight,) = torch.autograd.grad(y, own, grad)
+    assert error(d_weight[:, ::2], wanted[3]) < 1e-5 and not d_weight[:, 1::2].any()
+
+
+def test_columns_that_do_not_vary() -> None:
+    x = torch.full((300, 4), 3.0)
+    y, mean, variance = ops.linear_norm(x, torch.ones(5, 4), shift=torch.arange(5.0))
+    torch.testing.assert_close(y, torch.arange(5.0).expand(300, 5), rtol=0, atol=1e-3)
+    assert not variance.any()
+    assert torch.equal(mean, torch.full((5,), 12.0).double())
+
+
+def test_what_is_not_a_number_stays_visible() -> None:
+    x = torch.randn(200, 3)
+    x[77, 1] = torch.nan
+    assert ops.linear_norm(x, torch.randn(6, 3), relu=True)[0].isnan().all()
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 3), (5, 4, 0)])
+def test_empty(shape: tuple[int, int, int]) -> None:
+    rows, columns, outputs = shape
+    weight = torch.randn(outputs, columns, requires_grad=True)
+    y, mean, variance = ops.linear_norm(torch.randn(rows, columns), weight)
+    assert y.shape == (rows, outputs) and mean.shape == variance.shape == (outputs,)
+    (d_weight,) = torch.autograd.grad(y.sum(), weight)
+    assert d_weight.shape == weight.shape and d_weight.isfinite().all()
+
+
+def test_opcheck() -> None:
+    x, (weight, _, scale, shift), _ = example(50, 6, 9, torch.float32)
+    arguments = (x, weight, scale, shift, 1e-5, torch.float32, 1)
+    torch.library.opcheck(kernels.fold_norm, arguments)
+    _, _, _, variance, _, spread = kernels.fold_norm(*arguments)
+    torch.library.opcheck(kernels.fold_norm_grads, (weight, weight, scale, variance, spread, 1e-5))
+    grad, normed = torch.randn(50, 9), torch.randn(50, 9)
+    mean, own = torch.zeros(9).double(), torch.ones(9).double()
+    of_norm = (grad, normed, scale, shift, mean, own, None, 1e-5, True, 1)
+    torch.library.opcheck(kernels.batch_norm_grad_columns, of_norm)
+    columns, _, _ = kernels.batch_norm_grad_columns(*of_norm)
+    for needed in (False, True):
+        rest = (x, weight, False, needed, 1)
+        torch.library.opcheck(kernels.linear_grads_normed, (grad, normed, columns, True, *rest))
+
+
+PROGRAM = """
+import torch
+from pyg_batchgnn import ops
+from tests.ops.test_folded_norm import (
+    TOLERANCE, check_covariance, error, example, reference, results
+)
+
+for columns in (1, 3, 4, 7, 8, 9, 33, 50):
+    check_covariance(600, columns, torch.float32, 1.0)
+    check_covariance(600, columns, torch.float64, 1.0)
+
+for dtype, tolerance in TOLERANCE.items():
+    x, parameters, grad = example(700, 20, 47, dtype, 1.0)
+    for learns in (False, True):
+        x.requires_grad_(learns)
+        found = results(x, parameters, grad, relu=True)
+        wanted = reference(x, parameters, grad, found[0] > 0)
+        for place in (0, 1, 2, 3, 5, 6, 7)[: 6 + learns]:
+            assert error(found[place], wanted[place]) < tolerance, (dtype, learns, place)
+print(ops.simd_level())
+"""
+
+
+@pytest.mark.parametrize("level", ["avx2", "baseline"])
+def test_every_level(level: str) -> None:
+    (bits,) = run_at_level(level, PROGRAM)
+    assert int(bits) in WIDTHS[level]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda x, w: ops.linear_norm(x.half().requires_grad_(), w), TypeError, ["float16", "gradient"]),
+        (lambda x, w: ops.linear_norm(x, w[:, :2]), ValueError, ["[5, 3]", "[4, 2]"]),
+        (lambda x, w: ops.linear_norm(x.double(), w), TypeError, ["float64"]),
+        (lambda x, w: ops.linear_norm(x, w, scale=torch.ones(3)), ValueError, ["scale", "[4]", "[3]"]),
+        (lambda x, w: ops.linear_norm(x, w, out_dtype=torch.float64), TypeError, ["float32", "float64"]),
+        (lambda x, w: ops.linear_norm(x, w, out_dtype=torch.float16), TypeError, ["float16"]),
+    ],
+)
+def test_refused(call: Callable[[Tensor, Tensor], Any], kind: type[Exception], words: list[str]) -> None:
+    with pytest.raises(kind) as caught:
+        call(torch.randn(5, 3), torch.randn(4, 3))
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+# Linear moments ###################################################################################
+
+
+MOMENTS_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
+# Rows are taken in blocks of 96 and the first 8 of each are their centre; vectors have 4 to 16
+# columns.
+ROWS = [1, 2, 7, 8, 9, 95, 96, 97, 101, 1000]
+OUTPUTS = [1, 15, 64, 65, 130]
+
+
+def moments_example(
+    rows: int, outputs: int, dtype: torch.dtype, columns: int = 20
+) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(rows + outputs)
+    shapes = (rows, columns), (outputs, columns), (outputs,)
+    x, weight, bias = (torch.randn(shape, generator=generator, dtype=dtype) for shape in shapes)
+    return x, weight, bias
+
+
+def check(x: Tensor, weight: Tensor, bias: Tensor | None, threads: int = 2) -> Tensor:
+    """The product's bits are those without moments; the moments are those of the product.
+
+    Returns them.
+    """
+    y, mean, variance = kernels.linear_moments(x, weight, bias, weight.dtype, threads)
+    assert torch.equal(y, ops.linear([x], [weight], bias))
+    wide = y.double()
+    deviation = wide.var(0, unbiased=False)
+    tolerance = MOMENTS_TOLERANCE[weight.dtype]
+    scale = deviation.sqrt() + tolerance * wide.abs().amax(0)
+    assert ((mean - wide.mean(0)).abs() <= tolerance * scale).all()
+    assert ((variance - deviation).abs() <= 10 * tolerance * scale.square()).all()
+    return torch.stack((mean, variance))
+
+
+@pytest.mark.parametrize("dtype", MOMENTS_TOLERANCE)
+@pytest.mark.parametrize("outputs", OUTPUTS)
+@pytest.mark.parametrize("rows", ROWS)
+def test_equals_the_moments_of_the_product(rows: int, outputs: int, dtype: torch.dtype) -> None:
+    x, weight, bias = moments_example(rows, outputs, dtype)
+    check(x, weight, bias)
+    check(x, weight, None)
+
+
+@pytest.mark.parametrize("rows", [9, 96, 500])
+def test_products_that_skip_zeros(rows: int) -> None:
+    x, weight, bias = moments_example(rows, 70, torch.float32, columns=256)
+    check(x.relu(), weight, bias)
+    x[:100].relu_()  # some blocks skip, others do not
+    check(x, weight, bias)
+
+
+@pytest.mark.parametrize("level", [1e2, 1e4, -1e6])
+def test_means_far_from_zero_lose_no_digits(level: float) -> None:
+    x, weight, bias = moments_example(1000, 33, torch.float32)
+    check(x, weight, bias + level)
+
+
+def test_means_that_drift_and_jump() -> None:
+    x, weight, bias = moments_example(1000, 33, torch.float32)
+    check(x + torch.arange(1000.0)[:, None], weight, bias)
+    x[8:] += 1e4  # the first rows' mean is no centre of the block
+    check(x, weight, bias)
+
+
+@pytest.mark.parametrize("level", [0.0, 0.1, 12345.678])
+def test_linear_moments_columns_that_do_not_vary(level: float) -> None:
+    x, weight, bias = moments_example(1, 33, torch.float32)
+    mean, variance = check(x.expand(500, 20).contiguous(), weight, bias + level)
+    assert not variance.any()
+    assert torch.equal(mean, ops.linear([x], [weight], bias + level)[0].double())
+
+
+def test_linear_moments_same_bits_on_any_number_of_threads() -> None:
+    x, weight, bias = moments_example(20_000, 33, torch.float32)
+    one = check(x, weight, bias, 1)
+    assert all(torch.equal(one, check(x, weight, bias, threads)) for threads in (2, 3, 8, 16))
+
+
+def test_empty_and_no_columns() -> None:
+    y, mean, variance = kernels.linear_moments(torch.ones(0, 3), torch.ones(5, 3), None, torch.float32, 2)
+    assert y.shape == (0, 5) and not mean.any() and not variance.any()
+    y, mean, variance = kernels.linear_moments(
+        torch.ones(200, 0), torch.ones(5, 0), torch.arange(5.0), torch.float32, 2
+    )
+    assert torch.equal(y, torch.arange(5.0).expand(200, 5))
+    assert torch.equal(mean, torch.arange(5.0).double()) and not variance.any()
+
+
+def test_linear_moments_what_is_not_a_number_stays_visible() -> None:
+    x, weight, bias = moments_example(300, 5, torch.float32)
+    x[200, 3] = torch.nan
+    assert kernels.linear_moments(x, weight, bias, torch.float32, 1)[1].isnan().all()
+
+
+def test_linear_moments_opcheck() -> None:
+    x, weight, bias = moments_example(50, 9, torch.float32)
+    torch.library.opcheck(kernels.linear_moments, (x, weight, bias, torch.float32, 1))
+
+
+MOMENTS_PROGRAM = """
+import torch
+from tests.ops.test_linear_moments import OUTPUTS, ROWS, TOLERANCE, check, example
+
+for dtype in TOLERANCE:
+    for rows in ROWS:
+        for outputs in OUTPUTS:
+            x, weight, bias = example(rows, outputs, dtype)
+            check(x, weight, bias)
+            check(x.relu(), weight, bias + 100)
+"""
+
+
+@pytest.mark.parametrize("level", ["avx2", "baseline"])
+def test_linear_moments_every_level(level: str) -> None:
+    run_at_level(level, MOMENTS_PROGRAM)
+
+
+# Hidden gradient ##################################################################################
+
+
+LEAVES = ("weight", "bias", "scale", "shift", "last", "last_bias")
+HIDDEN_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
+
+
+class Case:
+    """Leaves of two layers [D, K] -> [D, H] -> [D, O]."""
+
+    def __init__(self, rows: int, columns: int, hidden: int, outputs: int, dtype: torch.dtype) -> None:
+        torch.manual_seed(rows + columns)
+        self.x = torch.randn(rows, columns, dtype=dtype) + 0.5
+        self.weight = torch.randn(hidden, columns, dtype=dtype)
+        self.bias = torch.randn(hidden, dtype=dtype)
+        self.scale = torch.rand(hidden, dtype=dtype) + 0.5
+        self.shift = torch.randn(hidden, dtype=dtype) / 2
+        self.last = torch.randn(outputs, hidden, dtype=dtype)
+        self.last_bias = torch.randn(outputs, dtype=dtype)
+        self.grad = torch.randn(rows, outputs, dtype=dtype)
+
+    def gradients(
+        self,
+        fused: bool,
+        threads: int = 2,
+        use: Callable[[Tensor], Tensor] | None = None,
+        on_read: bool = False,
+    ) -> list[Tensor]:
+        """Returns the gradients of all leaves; ``use``: another use of the rows in between."""
+        leaves = [getattr(self, name).detach().clone().requires_grad_() for name in LEAVES]
+        weight, bias, scale, shift, last, last_bias = leaves
+        between, _, _, hidden = ops.linear_norm_hidden(self.x, weight, bias, scale, shift, threads=threads)
+        assert hidden is not None
+        layer = ops.linear_norm_on_read if on_read else ops.linear_norm
+        options = {} if on_read else {"relu": True}
+        y = layer(
+            between,
+            last,
+            last_bias,
+            after_relu=True,
+            hidden=hidden if fused else None,
+            threads=threads,
+            **options,
+        )[0]
+        tensors, grads = [y], [self.grad]
+        if use is not None:
+            other = use(between)
+            tensors.append(other)
+            grads.append(torch.ones_like(other))
+        torch.autograd.backward(tensors, grads)
+        return [leaf.grad for leaf in leaves if leaf.grad is not None]
+
+
+def assert_near(found: list[Tensor], wanted: list[Tensor]) -> None:
+    assert len(found) == len(wanted) == len(LEAVES)
+    for name, one, other in zip(LEAVES, found, wanted, strict=True):
+        scale = float(other.abs().max())
+        assert float((one - other).abs().max()) <= HIDDEN_TOLERANCE[one.dtype] * scale, name
+
+
+@pytest.mark.parametrize(
+    ("dtype", "on_read"), [(torch.float32, False), (torch.float32, True), (torch.float64, False)]
+)
+@pytest.mark.parametrize(
+    ("rows", "columns", "hidden", "outputs"),
+    [
+        (300, 100, 256, 256),
+        (400, 64, 128, 96),
+        (2, 1, 2, 1),
+        (1300, 33, 70, 47),
+        (65, 5, 130, 300),
+        (641, 8, 16, 129),
+    ],
+)
+def test_gradients_are_those_of_the_layers_apart(
+    rows: int, columns: int, hidden: int, outputs: int, dtype: torch.dtype, on_read: bool
+) -> None:
+    case = Case(rows, columns, hidden, outputs, dtype)
+    found, wanted = case.gradients(True, on_read=on_read), case.gradients(False, on_read=on_read)
+    assert_near(found, wanted)
+
+
+@pytest.mark.parametrize("shift", [-100.0, 0.0, 100.0])
+def test_nothing_half_and_all_passes_between(shift: float) -> None:
+    case = Case(700, 20, 64, 48, torch.float32)
+    case.shift = torch.full_like(case.shift, shift)
+    found, wanted = case.gradients(True), case.gradients(False)
+    # Far from zero, the second layer subtracts means much larger than what is left.
+    for one, other in zip(found, wanted, strict=True):
+        assert float((one - other).abs().max()) <= 1e-4 * max(1.0, float(other.abs().max()))
+    if shift < 0:
+        assert all(not bool(found[at].any()) for at in (0, 2, 3))
+
+
+def test_hidden_gradient_same_bits_on_any_number_of_threads() -> None:
+    case = Case(5000, 40, 96, 80, torch.float32)
+    first = case.gradients(True, threads=1)
+    for threads in (2, 3, 4, 8, 16):
+        for one, other in zip(first, case.gradients(True, threads=threads), strict=True):
+            assert torch.equal(one, other)
+
+
+def test_another_reader_of_the_rows_between_is_an_error() -> None:
+    case = Case(500, 20, 64, 48, torch.float32)
+    with pytest.raises(RuntimeError, match="another reader"):
+        case.gradients(True, use=lambda rows: (rows * rows).sum(1))
+
+
+@pytest.mark.parametrize("change", ["hook", "two products", "what an earlier pass has left"])
+def test_gradients_that_would_be_lost_are_errors(change: str) -> None:
+    case = Case(200, 10, 32, 24, torch.float32)
+    weight, last = case.weight.clone().requires_grad_(), case.last.clone().requires_grad_()
+    between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
+    y, _, _ = ops.linear_norm(between, last, relu=True, after_relu=True, hidden=hidden)
+    if change == "hook":
+        between.register_hook(lambda grad: grad * 3)
+    elif change == "two products":
+        y = y + ops.linear_norm(between, last, after_relu=True, hidden=hidden)[0]
+    else:
+        torch.autograd.grad(y, [last], case.grad, retain_graph=True)
+        y = between[:, :24] * 1
+    with pytest.raises(RuntimeError, match="another reader"):
+        torch.autograd.grad(y, [weight], case.grad)
+
+
+def test_a_reader_that_was_not_told_gets_its_gradient() -> None:
+    case = Case(500, 20, 64, 48, torch.float32)
+    weight = case.weight.clone().requires_grad_()
+    between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
+    ops.linear_norm(between, case.last, after_relu=True, hidden=hidden)
+    (found,) = torch.autograd.grad(between.square().sum(), weight)
+    (wanted,) = torch.autograd.grad(ops.linear_norm(case.x, weight, relu=True)[0].square().sum(), weight)
+    assert torch.equal(found, wanted)
+
+
+def test_no_outputs_leave_zeros() -> None:
+    case = Case(300, 8, 32, 1, torch.float32)
+    weight, none = case.weight.clone().requires_grad_(), torch.zeros(0, 32, requires_grad=True)
+    between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
+    y, _, _ = ops.linear_norm(between, none, relu=True, after_relu=True, hidden=hidden)
+    (found,) = torch.autograd.grad(y.sum(), weight)
+    assert not bool(found.any())
+
+
+def test_a_graph_may_be_gone_through_twice_and_in_part() -> None:
+    case = Case(200, 10, 32, 24, torch.float32)
+    weight, last = case.weight.clone().requires_grad_(), case.last.clone().requires_grad_()
+    between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
+    y, _, _ = ops.linear_norm(between, last, relu=True, after_relu=True, hidden=hidden)
+    (alone,) = torch.autograd.grad(y, [last], case.grad, retain_graph=True)
+    one = torch.autograd.grad(y, [weight, last], case.grad, retain_graph=True)
+    two = torch.autograd.grad(y, [weight, last], case.grad)
+    assert torch.equal(alone, one[1])
+    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_nothing_is_left_to_the_next_product_where_rows_learn_or_have_many_columns() -> None:
+    x, weight = torch.randn(100, 10), torch.randn(32, 10)
+    assert ops.linear_norm_hidden(x.clone().requires_grad_(), weight)[3] is None
+    assert ops.linear_norm_hidden(torch.randn(100, 20), torch.randn(32, 20))[3] is None
+    assert ops.linear_norm_hidden(x.bfloat16(), weight.bfloat16())[3] is None
+
+
+def test_a_product_in_bfloat16_leaves_the_gradient_to_the_layer_before() -> None:
+    case = Case(300, 10, 32, 24, torch.float32)
+    found = []
+    for fused in (True, False):
+        weight = case.weight.clone().requires_grad_()
+        between, _, _, hidden = ops.linear_norm_hidden(case.x, weight)
+        options = {"relu": True, "after_relu": True, "hidden": hidden if fused else None}
+        y, _, _ = ops.linear_norm(between, case.last.bfloat16(), **options)
+        found.append(torch.autograd.grad(y, weight, case.grad.bfloat16())[0])
+    assert torch.equal(*found) and bool(found[0].any())
+
+
+def test_other_rows_and_products_that_are_not_after_a_relu_are_refused() -> None:
+    case = Case(50, 10, 32, 24, torch.float32)
+    between, _, _, hidden = ops.linear_norm_hidden(case.x, case.weight.requires_grad_())
+    with pytest.raises(ValueError, match="got after_relu=False"):
+        ops.linear_norm(between, case.last, hidden=hidden)
+    with pytest.raises(ValueError, match="after_relu=True and 49 rows"):
+        ops.linear_norm_on_read(between[:49], case.last, after_relu=True, hidden=hidden)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_hidden_gradient_opcheck(dtype: torch.dtype) -> None:
+    rows, columns, hidden, outputs = 70, 5, 12, 9
+    grad, normed = torch.randn(2, rows, outputs, dtype=dtype)
+    arguments = (
+        grad,
+        normed,
+        torch.rand(5, outputs, dtype=dtype),
+        True,
+        torch.randn(rows, hidden, dtype=dtype).relu(),
+        torch.randn(outputs, hidden, dtype=dtype),
+        torch.randn(rows, columns, dtype=dtype),
+        torch.randn(columns, dtype=torch.float64),
+        2,
+    )
+    torch.library.opcheck(kernels.linear_grads_before.default, arguments)

@@ -1,0 +1,195 @@
+"""The two tiers of tests. `make test` has every behaviour once, `make test-all` has all tests.
+
+``PYG_BATCHGNN_TEST_ALL`` says which tests a run has:
+
+- nothing: those of `make test`;
+- ``1``: all of them;
+- ``3/8``: the third of eight slices of all.
+
+Marks and functions say what `make test` leaves out:
+
+- of a product of parameters all but cases that have every pair of values of two parameters;
+- `each`: all but cases that have every value; `product`: no case;
+- `all_only`: a test, or a value of a parameter (`in_all`);
+- `examples`: most examples of Hypothesis.
+
+Tests that are about unchanged files (`unchanged`) are left out as well. With
+``PYG_BATCHGNN_TEST_UNCHANGED`` they run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+VARIABLE = "PYG_BATCHGNN_TEST_ALL"
+UNCHANGED = "PYG_BATCHGNN_TEST_UNCHANGED"
+ALL = bool(os.environ.get(VARIABLE))
+#: Examples of Hypothesis in either tier. A test may ask for more, and gets them in `make test-all`.
+FEW, MANY = 15, 150
+STAMPS = Path(__file__).parents[2] / "build" / "tests"
+
+all_only = pytest.mark.all_only
+each = pytest.mark.covering(1)
+product = pytest.mark.covering(9)
+#: Marks a test that takes its own slice of what it goes through: every slice has it.
+own_slices = pytest.mark.own_slices
+MARKERS = {
+    "all_only": "only `make test-all` runs it",
+    "covering(n)": "`make test` has every choice of values of n parameters; every pair by default",
+    "own_slices": "it is in every slice of `make test-all`, and takes its own slice",
+}
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A piece of something that is cut into ``pieces``, number ``piece``, from 1."""
+
+    piece: int = 1
+    pieces: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Slice:
+        """Returns the slice that a value of the environment variable asks for, 1 for the whole.
+
+        Raises:
+            ValueError: the text is neither 1 nor a slice.
+        """
+        found = re.fullmatch(r"(\d+)/(\d+)", "1/1" if text == "1" else text)
+        piece, pieces = map(int, found.groups()) if found else (0, 0)
+        if not 1 <= piece <= pieces:
+            raise ValueError(f"{VARIABLE} must be 1 for all settings or a slice like 3/8, not {text!r}")
+        return cls(piece, pieces)
+
+    def has(self, name: str) -> bool:
+        """Returns whether something with a name, such as a test, is in the slice."""
+        return zlib.crc32(name.encode()) % self.pieces == self.piece - 1
+
+
+def in_all(*values: Any) -> list[Any]:
+    """Returns values of a parameter that only `make test-all` takes."""
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=all_only) for value in values
+    ]
+
+
+#: Numbers of ranks and the host of each.
+WORLDS = [*in_all((1, [0])), (2, [0, 1]), (3, [0, 1, 1]), *in_all((4, [0, 1, 2, 0]))]
+
+
+def examples(number: int = MANY, **options: Any) -> settings:
+    """Returns settings of Hypothesis: at most `FEW` examples, in `make test-all` at least `MANY`.
+
+    Args:
+        number: how many examples a test needs that is run by itself.
+        options: other settings.
+    """
+    return settings(max_examples=max(number, MANY) if ALL else min(number, FEW), **options)
+
+
+def fixed(number: int) -> settings:
+    """Returns `examples` that are the same in every run and on every machine."""
+    health = [HealthCheck.too_slow, HealthCheck.data_too_large]
+    return examples(number, derandomize=True, database=None, deadline=None, suppress_health_check=health)
+
+
+def chosen(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Returns the tests that a run has, in order."""
+    if ALL:
+        part = Slice.parse(os.environ[VARIABLE])
+        return [
+            item for item in items if item.get_closest_marker("own_slices") or part.has(_function_of(item))
+        ]
+    left = [item for item in items if item.get_closest_marker("all_only") is None]
+    groups: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in left:
+        groups[_function_of(item)].append(item)
+    kept: set[pytest.Item] = set()
+    for group in groups.values():
+        mark = group[0].get_closest_marker("covering")
+        found = covering([_values_of(item) for item in group], mark.args[0] if mark else 2)
+        kept.update(group[at] for at in found)
+    return [item for item in left if item in kept]
+
+
+def covering(cases: list[dict[str, Hashable]], strength: int) -> set[int]:
+    """Returns the places of cases that have every choice of values of some parameters.
+
+    Args:
+        cases: of each case the value of each parameter.
+        strength: of how many parameters.
+    """
+    if any(len(case) <= strength for case in cases):
+        return set(range(len(cases)))
+    choices = [set(itertools.combinations(case.items(), strength)) for case in cases]
+    missing = set().union(*choices)
+    kept = set()
+    while missing:
+        best = max(range(len(cases)), key=lambda at: len(choices[at] & missing))
+        kept.add(best)
+        missing -= choices[best]
+    return kept
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """A file that says for what contents a test was green.
+
+    Attributes:
+        path: the file.
+        digest: the digest of the contents at hand.
+    """
+
+    path: Path
+    digest: str
+
+    @classmethod
+    def of(cls, name: str, words: Iterable[str | bytes]) -> Stamp:
+        """Returns the stamp of some contents under a name."""
+        digest = hashlib.sha256()
+        for word in words:
+            digest.update((word.encode() if isinstance(word, str) else word) + b"\0")
+        return cls(STAMPS / name.replace("/", "-"), digest.hexdigest())
+
+    def write(self) -> None:
+        """Says that the test was green."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(self.digest)
+
+    @property
+    def is_due(self) -> bool:
+        """True where the test is to run: contents have changed, or the run asks for all tests."""
+        if ALL or os.environ.get(UNCHANGED):
+            return True
+        return not self.path.exists() or self.path.read_text() != self.digest
+
+
+def contents(paths: Iterable[Path]) -> Iterator[str | bytes]:
+    """Yields the names and contents of files, in order."""
+    for path in sorted(paths):
+        yield from (path.name, path.read_bytes())
+
+
+def _function_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _values_of(item: pytest.Item) -> dict[str, Hashable]:
+    """Returns the values of each list of parameters of a test, by their names."""
+    params = dict(getattr(getattr(item, "callspec", None), "params", {}))
+    found: dict[str, Hashable] = {}
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        found[str(names)] = tuple(id(params.pop(name.strip(), None)) for name in names)
+    return {**found, **{name: id(value) for name, value in params.items()}}
