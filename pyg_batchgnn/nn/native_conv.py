@@ -113,7 +113,8 @@ class NativeConv(MessagePassing):
     """The base of the native convolutions, which never send messages.
 
     Each stands before PyG's class among the bases of a layer, whose attributes it reads. Its method
-    ``terms`` returns the terms of a layer's result (`Terms`) from a `ConvInput` and values of edges.
+    ``terms`` returns the terms of a layer's result (`Terms`) from a `ConvInput` and values of
+    edges.
 
     Attributes:
         edge_values: the name of the argument that takes values of edges; None if there is none.

@@ -27,9 +27,9 @@ from pyg_batchgnn.data import (
 )
 from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
+from pyg_batchgnn.data.ogb.facts import OGB_TABLES
 from pyg_batchgnn.data.ogb.npz_stream import open_member
 from pyg_batchgnn.data.ogb.read import Download
-from pyg_batchgnn.data.ogb.facts import OGB_TABLES
 from tests.support.tiers import examples
 from tests.support.tiny_datasets import (
     EDGES,
