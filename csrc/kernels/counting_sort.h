@@ -47,6 +47,12 @@ void place_groups(int64_t first, int64_t last, const Group& group, int64_t* next
   for (int64_t item = first; item < last; ++item) place(item, next[group(item)]++);
 }
 
+// Prefetches a line that will be written. See prefetch_line for the empty assembly.
+inline void prefetch_to_write(const void* address) {
+  __builtin_prefetch(address, 1);
+  asm volatile("");
+}
+
 // The same for many groups. Before that, touch(slot) prefetches what lies there.
 template <class Group, class Touch, class Place>
 void place_groups(int64_t first, int64_t last, const Group& group, int64_t* next, const Touch& touch,

@@ -26,30 +26,33 @@ Extent extent(const T* values, int64_t count, int64_t threads) {
 
 template <class T>
 void count_destinations(const T* destinations, int64_t count, int64_t num_nodes, int64_t* indptr) {
-  std::fill_n(indptr, num_nodes + 1, 0);
-  count_groups(0, count, [&](int64_t e) { return destinations[e]; }, indptr);
-  scan(indptr, num_nodes + 1);
+  std::fill(indptr, indptr + num_nodes + 1, 0);
+  for (int64_t e = 0; e < count; ++e) ++indptr[destinations[e] + 1];
+  for (int64_t v = 0; v < num_nodes; ++v) indptr[v + 1] += indptr[v];
 }
 
 template <class In, class Index, class EdgeId>
 void fill_csc(const In* sources, const In* destinations, int64_t count, int64_t num_nodes,
               const int64_t* indptr, Index* indices, EdgeId* edge_ids) {
-  if (edge_ids == nullptr) {  // already by destination
+  constexpr int64_t kAhead = 32;  // written out: by place_groups it takes a quarter longer
+  if (edge_ids == nullptr) {      // already by destination
     std::transform(sources, sources + count, indices, [](In source) { return static_cast<Index>(source); });
     return;
   }
-  Buffer<int64_t> next;
-  std::copy_n(indptr, num_nodes, next.reserve(num_nodes + 1));
-  place_groups(
-      0, count, [&](int64_t e) { return destinations[e]; }, next.data(),
-      [&](int64_t soon) {
-        __builtin_prefetch(&indices[soon], 1);
-        __builtin_prefetch(&edge_ids[soon], 1);
-      },
-      [&](int64_t e, int64_t slot) {
-        indices[slot] = static_cast<Index>(sources[e]);
-        edge_ids[slot] = static_cast<EdgeId>(e);
-      });
+  Buffer<int64_t> next_buffer;
+  int64_t* next = next_buffer.reserve(num_nodes + 1);
+  std::copy(indptr, indptr + num_nodes + 1, next);
+  for (int64_t e = 0; e < count; ++e) {
+    if (e + 2 * kAhead < count) __builtin_prefetch(&next[destinations[e + 2 * kAhead]], 1);
+    if (e + kAhead < count) {
+      const int64_t soon = next[destinations[e + kAhead]];
+      __builtin_prefetch(&indices[soon], 1);
+      __builtin_prefetch(&edge_ids[soon], 1);
+    }
+    const int64_t slot = next[destinations[e]]++;
+    indices[slot] = static_cast<Index>(sources[e]);
+    edge_ids[slot] = static_cast<EdgeId>(e);
+  }
 }
 
 #define PYG_BATCHGNN_FILL(In, Index)                                                                \
@@ -109,8 +112,8 @@ struct BySource {
   EdgeId* edge;
 
   void touch(int64_t slot) const {
-    __builtin_prefetch(&target[slot], 1);
-    __builtin_prefetch(&edge[slot], 1);
+    prefetch_to_write(&target[slot]);
+    prefetch_to_write(&edge[slot]);
   }
   void put(int64_t slot, int32_t of, int64_t e) const {
     target[slot] = of;
