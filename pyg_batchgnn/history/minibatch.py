@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -103,29 +102,6 @@ def _own_first(is_own: Tensor, own: int) -> Tensor:
 # Forward pass #####################################################################################
 
 
-class PassedMinibatch(Protocol):
-    """The parts of a minibatch that a pass reads."""
-
-    @property
-    def halo(self) -> SampledNodes: ...
-    @property
-    def halo_number(self) -> Tensor: ...
-    @property
-    def own(self) -> Tensor: ...
-    @property
-    def in_edges(self) -> InEdges: ...
-    @property
-    def nodes_per_hop(self) -> list[int]: ...
-    @property
-    def edges_per_hop(self) -> list[int]: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def key(self) -> int: ...
-
-
 class HistoricalPass:
     """The rows of halo nodes, layer by layer; layer 1 is nearest the input.
 
@@ -133,7 +109,7 @@ class HistoricalPass:
     own nodes are noted for the peers, and `push` sends them.
     """
 
-    def __init__(self, minibatch: PassedMinibatch, caches: HistoricalCaches) -> None:
+    def __init__(self, minibatch: HistoricalMinibatch, caches: HistoricalCaches) -> None:
         self._minibatch, self._caches = minibatch, caches
         self._pushes = caches.wants_rows(minibatch.key)
         layers = len(minibatch.edges_per_hop)

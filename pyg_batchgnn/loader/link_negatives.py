@@ -7,7 +7,7 @@ import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
@@ -22,7 +22,6 @@ from pyg_batchgnn.loader.link_inputs import (
     typed_links,
     untyped_links,
 )
-from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
 from pyg_batchgnn.sample import (
     Direction,
     LateNegatives,
@@ -37,6 +36,9 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.store import Times, TypedGraph, edge_list, first_times
 from pyg_batchgnn.types import Relation, Schema
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
 
 # Planning #########################################################################################
 

@@ -44,6 +44,7 @@ from pyg_batchgnn.sample import (
 if TYPE_CHECKING:
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.embed import Embedding, Step
+    from pyg_batchgnn.history import HistoricalCaches
     from pyg_batchgnn.store import DistGraphStore
 
 # Pipeline #########################################################################################
@@ -242,15 +243,6 @@ def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
 # Setup ############################################################################################
 
 
-class StepFollower(Protocol):
-    """Hears, on the user's thread, which minibatches a loader hands out."""
-
-    def begin_step(self, epoch: int, step: int, key: int) -> None:
-        """Hears that a minibatch with this key is handed out."""
-
-    def end_epoch(self) -> None: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Composition:
     """The parts that a loader is composed of."""
@@ -265,7 +257,7 @@ class Composition:
     any_pipeline: Pipeline | None = None
     number: NumberSeeds = as_they_are  # finds the internal ids of the seeds of the schedule's steps
     number_any: NumberSeeds = as_they_are  # finds the internal ids of any seeds
-    follower: StepFollower | None = None  # is told of every step, or None
+    follower: HistoricalCaches | None = None  # hears of every step, on the user's thread
 
     @property
     def calls(self) -> Pipeline:
