@@ -48,7 +48,7 @@ class AggregationCache:
     Attributes:
         kind: the aggregation.
         rows: [n, F] aggregates of this process's nodes: of all nodes, or of the rank's own in the
-            order of its part. Their type is that of the features, but float32 for float16.
+            order of its part. They have the type of the features, but float32 for float16.
         readable: such rows of the ranks whose memory this one can read, by rank.
         fingerprint: of the edges and the features; it does not depend on the partition.
         store: the store of the features that the cache was made of, over ranks; None in one

@@ -378,7 +378,7 @@ def settings(
 ) -> dict[str, str]:
     """Returns the variables that oneCCL needs to work under any launcher.
 
-    ``environment``: the process's variables, of which the launcher's are read.
+    ``environment``: the process's variables, the launcher's among them.
     """
     chosen = {
         "CCL_ATL_TRANSPORT": "ofi",

@@ -290,7 +290,7 @@ class CommCounters:
         self._by_kind = _zeros()
 
     def add(self, kind: MessageKind, **increments: float) -> None:
-        """Adds to some counts of one kind. The names are those of `KindCounts`."""
+        """Adds to some counts of one kind. `KindCounts` has the names."""
         with self._lock:
             counts = self._by_kind[kind]
             for name, value in increments.items():

@@ -89,7 +89,7 @@ class NodeSet:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows of each attribute, which is that of nodes."""
+        """The number of rows of each attribute: one per node."""
         return self.num_nodes
 
 
@@ -124,7 +124,7 @@ class EdgeSet:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows of each attribute, which is that of edges."""
+        """The number of rows of each attribute: one per edge."""
         return self.num_edges
 
 

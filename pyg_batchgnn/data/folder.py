@@ -244,7 +244,7 @@ class FolderReader:
 
     def schema(self) -> Schema:
         """Returns the schema: META.json's, else that of the files. Names are then in alphabetical
-        order. A folder without edges of named relations is that of a homogeneous graph."""
+        order. A folder without edges of named relations holds a homogeneous graph."""
         if self.meta.schema is not None:
             return self.meta.schema
         relations = self._relations_in_files()

@@ -51,7 +51,7 @@ class Embedding:
     Args:
         data: the graph as loaders take it: a ``Data``, a ``HeteroData``, a pair of stores, over
             ranks ``(DistFeatureStore, DistGraphStore)``; or this rank's `Part`.
-        columns: the number of columns, by node type; a number alone is that of the only type.
+        columns: the number of columns, by node type; a number alone is for the only type.
         seed: key of the initial rows, which are uniform in [-bound, bound) by (seed, node type,
             original id, column).
         bound: the largest absolute value of initial rows; None is 1 / sqrt(columns).
@@ -66,7 +66,7 @@ class Embedding:
         steps: the number of steps that the optimizer made.
 
     Raises:
-        TypeError, ValueError: an argument that cannot be.
+        TypeError, ValueError: an argument is wrong.
         KeyError: the graph has no such node type.
         AgreementError: ranks were given different arguments.
     """
@@ -104,7 +104,7 @@ class Embedding:
         self.steps = 0
         self._planner = StepPlanner(self.owners, [table.node_type for table in self.tables])
         self._order = StepOrder(self.tables, self.comm, stale_steps)
-        #: By batch, of which PyG's can be found by identity alone.
+        #: By batch; PyG's batches can be found by identity alone.
         self._steps = WeakIdKeyDictionary()
         #: Rows that were handed out and whose gradients no update has taken, in this order.
         self._read: list[Leaves] = []

@@ -132,7 +132,7 @@ class HaloFeatures:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of rows and of what finds them."""
+        """The bytes of rows and of their index."""
         rows = 0 if self._rows is None else self._rows.nbytes
         return self._node.nbytes + self._line.nbytes + rows
 

@@ -31,7 +31,7 @@ from pyg_batchgnn.types import NODES
 class HistoricalMinibatch(Minibatch):
     """A minibatch sampled within a part and its halo.
 
-    ``node``, ``nodes_per_hop`` and the attributes are those of the part's own nodes. In ``indices``
+    ``node``, ``nodes_per_hop`` and the attributes are for the part's own nodes. In ``indices``
     the halo nodes follow the own ones. Halo nodes are not expanded. What layers read of them comes
     from caches when the model runs: see `begin_pass`.
 

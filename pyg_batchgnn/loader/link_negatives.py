@@ -200,7 +200,7 @@ def _is_by_type(sampling: Any) -> bool:
 
 
 def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor | None:
-    """Returns the labels of links, of which negatives take the label 0.
+    """Returns the labels of links. Negatives take the label 0.
 
     Labels whose minimum is 0 move up by 1, as in PyG, if there are binary negatives. A warning says
     so.

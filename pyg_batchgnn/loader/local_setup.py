@@ -239,7 +239,7 @@ def _fields(choice: NeighborChoice) -> dict[str, Any]:
 
 
 def _check_graph(given: PygNeighborSampler, data: Any) -> None:
-    """Raises ValueError unless the nodes of ``data`` are those of the sampler's graph."""
+    """Raises ValueError unless ``data`` has the nodes of the sampler's graph."""
     schema, counts = given.graph.schema, given.graph.num_nodes
     is_typed = given.form.names is Names.TYPES
     if isinstance(data, (Data, HeteroData)) and isinstance(data, HeteroData) != is_typed:

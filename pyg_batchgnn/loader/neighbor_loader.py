@@ -242,7 +242,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             those that count are drawn once per minibatch. None for no cap.
         **kwargs: those of ``torch.utils.data.DataLoader``, and ``input_id``.
 
-    The other arguments are those of `MacrobatchNeighborLoader`, and so are epochs, `set_epoch` and
+    The other arguments are as in `MacrobatchNeighborLoader`, and so are epochs, `set_epoch` and
     ``loader(index)``.
 
     Raises:

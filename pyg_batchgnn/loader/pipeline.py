@@ -121,7 +121,7 @@ class Pipeline:
         A fetch group is fetched when its first batch is asked for. Attributes that the exporter
         reads are read when their batch is asked for.
 
-        ``now``: samples and fetches, both of which are collective over ranks.
+        ``now``: does the sampling and the fetching, which are collective over ranks.
         """
         sampled = now(functools.partial(self.sample, item))
         if self.embedding is None:

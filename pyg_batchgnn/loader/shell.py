@@ -305,7 +305,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def stats(self) -> LoaderStats:
         """Returns nodes, edges, distinct nodes, bytes gathered and seconds by phase.
 
-        They are those of the macrobatch made last, and of all in total. With prefetching the last
+        They count the macrobatch made last, and all in total. With prefetching the last
         one is ahead of what was handed out.
         """
         return self._parts.pipeline.book.snapshot()
@@ -329,7 +329,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
 
     @property
     def data(self) -> Any:
-        """The object that attributes are read from. The graph is that of the construction."""
+        """The object that attributes are read from. The graph stays as at construction."""
         return self._data
 
     @data.setter

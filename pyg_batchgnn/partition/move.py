@@ -92,7 +92,7 @@ def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
 
 @dataclass(frozen=True)
 class Remote:
-    """An array of rows of which each rank holds some."""
+    """An array whose rows lie on all ranks, some on each."""
 
     group: Callable[[Tensor], Grouping]  # groups row numbers [n] by the rank that holds each
     #: returns rows that this rank holds, given [n] row numbers in any order, which it may overwrite

@@ -171,7 +171,7 @@ _MUCH = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class _Chunks:
-    """The coarse nodes in chunks, each of which has some of every rank's nodes."""
+    """The coarse nodes in chunks. Each chunk has some of every rank's nodes."""
 
     count: int  # the number of chunks
     begins: Tensor  # [ranks * count + 1], the first node of every rank's chunks, by rank and chunk

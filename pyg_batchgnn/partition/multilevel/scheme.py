@@ -108,7 +108,7 @@ def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) 
     """Returns better parts of this rank's nodes, [n] int32. Collective.
 
     Ranks move their nodes at the same time. Each may fill an equal part of the room that a part
-    has left, and empties an equal part of what it has too much.
+    has left, and removes an equal part of its excess.
 
     Args:
         part: [n] int32, the parts of this rank's nodes.
