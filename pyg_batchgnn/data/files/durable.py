@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -58,6 +59,23 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 # Power cuts #######################################################################################
+
+
+def begin_folder(path: Path, temporary: Path) -> None:
+    """Makes the temporary folder of a folder to be saved, without what a killed save left there.
+
+    Raises:
+        DatasetError: ``path`` exists, or its parent cannot be written to.
+    """
+    refuse_existing_path(path)
+    shutil.rmtree(temporary, ignore_errors=True)
+    with writing(path):
+        temporary.mkdir(parents=True)
+
+
+def refuse_existing_path(path: Path) -> None:
+    if path.exists():
+        raise DatasetError(f"{path}: exists already; remove it or choose another folder")
 
 
 def sync_file(path: Path) -> None:
