@@ -197,9 +197,6 @@ def nodes_of(schema: Schema) -> Group:
     return schema.node_groups[_ONLY]
 
 
-# Origin ###########################################################################################
-
-
 @dataclass(frozen=True)
 class Origin:
     """The edges and the features that a cache was made of, held weakly.
@@ -242,9 +239,6 @@ def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str
     counts = found.num_nodes, found.own.num_edges, found.features.size(1), found.dtype_name
     wrong = known.differences(GraphFingerprint(*counts, known.edges, known.features))
     return wrong or known.differences(found.fingerprint(found.sum_of_edges("")))
-
-
-# Passes over all nodes ############################################################################
 
 
 class _Pass:

@@ -167,7 +167,6 @@ class LocalContext:
 
 # Distributed context ##############################################################################
 
-
 #: The name of a column of one value per node.
 _VALUES = "values"
 

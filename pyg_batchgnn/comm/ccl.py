@@ -127,7 +127,6 @@ def _intels_create() -> Any:
 
 # Libraries ########################################################################################
 
-
 #: The packages with which the backend is built and tested. The extra "ccl" installs them.
 ONECCL, LIBFABRIC = "oneccl-devel==2021.13.1", "impi-rt==2021.17.2"
 
@@ -367,7 +366,6 @@ def _local_address(peer: str) -> str:
 
 
 # Environment ######################################################################################
-
 
 #: Seconds after which oneCCL gives up on its own. The group's timeout ends before that.
 _NEVER = str(10**6)

@@ -159,7 +159,6 @@ def describe(numbers: Sequence[int]) -> str:
 
 # Message ##########################################################################################
 
-
 #: All numbers of a message. After the agreed ones come four: the rows that follow for the receiver,
 #: the bytes of the sender's largest message to another rank, the bytes of what the sender keeps for
 #: itself, and one number of the operation's own (for rows: how many items they hold).

@@ -15,7 +15,6 @@ from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Rela
 
 # Links ############################################################################################
 
-
 #: The arrays of a split that are not attributes of its links.
 INDEX, NEGATIVES, NEGATIVE_TARGETS = "index", "negatives", "negative_targets"
 
@@ -154,7 +153,6 @@ def count_classes(tables: Mapping[str, Tensor]) -> int:
 
 
 # Dataset ##########################################################################################
-
 
 #: The splits that training uses.
 SPLITS = ("train", "val", "test")

@@ -178,7 +178,6 @@ def verify_folder(path: str | Path) -> int:
 
 # Arrays ###########################################################################################
 
-
 #: Attributes that may lie in the folder itself, as in folders made by hand.
 _CONVENTIONS: dict[str, tuple[Group, Callable[[np.ndarray, str | Path, str], Tensor]]] = {
     FEATURES: (NODES, to_features),

@@ -31,7 +31,6 @@ from pyg_batchgnn.types import FEATURES, Schema
 
 # Embedding ########################################################################################
 
-
 #: Batches that are read without an update before those that nobody uses any more are dropped.
 _READ_LIMIT = 64
 

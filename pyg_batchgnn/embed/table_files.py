@@ -35,7 +35,6 @@ from pyg_batchgnn.partition import with_files
 
 # Loading ##########################################################################################
 
-
 #: Rows that are copied at once.
 _ROWS = 1 << 16
 
@@ -247,7 +246,6 @@ class EmbeddingMeta:
 
 
 # One file for all rows ############################################################################
-
 
 #: Bytes of rows that the first rank receives at once.
 _PIECE = 16 << 20

@@ -16,9 +16,6 @@ from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.store import CscGraph, DistGraphStore, TypedGraph, typed_graph_from_pyg
 from pyg_batchgnn.types import HOMOGENEOUS, Group, Schema
 
-# Table ############################################################################################
-
-
 _EMBEDDING = int.from_bytes(b"embed", "little")
 
 
@@ -78,9 +75,6 @@ def make_table(
     weight = torch.empty(node.numel(), columns, dtype=dtype)
     ops.advise_huge_pages(weight)
     return EmbeddingTable(schema.node_groups[node_type], node_type, node, weight)
-
-
-# Owners ###########################################################################################
 
 
 @dataclass(frozen=True, eq=False)

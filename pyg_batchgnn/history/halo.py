@@ -101,7 +101,6 @@ def _peers(rows: Tensor, degree: Tensor, counts: list[int], nodes: int) -> HaloP
 
 # Features #########################################################################################
 
-
 #: The attribute that layer 1 reads.
 FEATURES = "x"
 #: The bytes of rows that are received at once.

@@ -24,8 +24,6 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import DistFeatureStore
 from pyg_batchgnn.types import NODES
 
-# Minibatch ########################################################################################
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HistoricalMinibatch(Minibatch):
@@ -97,9 +95,6 @@ def _own_first(is_own: Tensor, own: int) -> Tensor:
     """Returns the new local id of each node, [N] int32, if own nodes come first."""
     rank = is_own.cumsum(0)
     return torch.where(is_own, rank - 1, own + torch.arange(is_own.numel()) - rank).to(torch.int32)
-
-
-# Forward pass #####################################################################################
 
 
 class HistoricalPass:
@@ -192,8 +187,6 @@ class HistoricalPass:
         repeated[first] = False
         return torch.cat([own[:size].masked_fill(repeated, -1), own[size:]])
 
-
-# Fetcher ##########################################################################################
 
 # The fetcher of the historical mode: own rows are read where they lie.
 #

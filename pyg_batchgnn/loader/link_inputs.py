@@ -369,7 +369,6 @@ def _described(index: Any) -> str:
 
 # Digests ##########################################################################################
 
-
 #: Links that are digested at once.
 _LINKS = 1 << 16
 

@@ -40,6 +40,7 @@ from pyg_batchgnn.types import Relation, Schema
 if TYPE_CHECKING:
     from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
 
+
 # Planning #########################################################################################
 
 

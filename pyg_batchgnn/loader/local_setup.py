@@ -50,7 +50,6 @@ from pyg_batchgnn.types import FEATURES
 
 # Setup ############################################################################################
 
-
 #: The layouts that attributes may have. Native layers read dense rows.
 _LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch.strided,)}
 

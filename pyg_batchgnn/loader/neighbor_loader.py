@@ -45,9 +45,6 @@ def _setup(data: Any, request: SamplingRequest, options: LoaderOptions) -> Setup
     return (RankSetup if options.history is None else HistoricalSetup)(data, request, options)
 
 
-# Neighbours #######################################################################################
-
-
 class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
     """A `NeighborLoader` that makes its minibatches in macrobatches (BatchGNN, section 3).
 
@@ -218,9 +215,6 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         self._compose(setup)
 
 
-# HGT ##############################################################################################
-
-
 class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
     """An `HGTLoader` that makes its minibatches in macrobatches and needs no torch-sparse.
 
@@ -317,9 +311,6 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         )
         self.num_samples, self.input_nodes, self.input_id = num_samples, given.nodes, given.ids
         self._compose(setup)
-
-
-# Links ############################################################################################
 
 
 class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     GraphTimes: TypeAlias = Times | PartTimes
     OwnTimes: TypeAlias = Times | SeedTimes
 
+
 # Inputs ###########################################################################################
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.embed import Embedding
     from pyg_batchgnn.history import HistoricalCaches
 
+
 # Sampling #########################################################################################
 
 
@@ -328,7 +329,6 @@ def _check_number(name: str, value: Any, least: int, unit: str) -> None:
 
 
 # Arguments ########################################################################################
-
 
 #: Attributes that are the graph itself.
 TOPOLOGY = ("edge_index", "adj_t")

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.history import HistoricalCaches
     from pyg_batchgnn.store import DistGraphStore
 
+
 # Pipeline #########################################################################################
 
 
@@ -228,7 +229,6 @@ class EmbeddingSteps:
 
 
 # Numbering ########################################################################################
-
 
 #: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
 NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]

@@ -43,8 +43,6 @@ from pyg_batchgnn.sample import PygOutput
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
 
-# Resumable ########################################################################################
-
 
 class Resumable:
     """Gives a DataLoader epochs and states that it can resume from."""
@@ -124,9 +122,6 @@ class Resumable:
     def _settings(self) -> dict[str, Any]:
         loader: Any = self
         return {**self._parts.shape(loader), **self._parts.schedule.settings()}
-
-
-# Shell ############################################################################################
 
 
 class MacrobatchShell(Resumable, DataLoader[Any]):
@@ -338,9 +333,6 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         if hasattr(self, "_setup"):
             self._setup.change_data(self._parts.pipeline, self)
             self._pool = None  # persistent workers read the old one
-
-
-# Sizing ###########################################################################################
 
 
 def resolve_sizes(

@@ -365,7 +365,6 @@ def overlap(own: range, theirs: range) -> tuple[int, int]:
 
 # Balanced ranges ##################################################################################
 
-
 #: A function that returns the weight of all nodes before a row, for rows 0 to N; ascending.
 Load: TypeAlias = Callable[[int], int]
 

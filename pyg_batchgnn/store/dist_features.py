@@ -303,7 +303,6 @@ def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
 
 # PyG's attributes #################################################################################
 
-
 #: PyG's name of the edges of a homogeneous graph.
 EDGE_TYPE = EDGES.name
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, broken
 
-# Writing ##########################################################################################
-
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
@@ -56,9 +54,6 @@ def write_bytes(stream: IO[bytes], path: Path, values: np.ndarray) -> None:
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     with writing(path):
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-# Power cuts #######################################################################################
 
 
 def begin_folder(path: Path, temporary: Path) -> None:
@@ -113,9 +108,6 @@ def rename_whole(temporary: Path, path: Path) -> None:
     sync_folder(path.parent)
 
 
-# JSON #############################################################################################
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a JSON object.
 
@@ -137,8 +129,6 @@ def read_json(path: Path) -> dict[str, Any]:
         )
     return content
 
-
-# Checksums ########################################################################################
 
 # Path, bytes, mtime and sha256 of the files that this process has hashed.
 _verified: set[tuple[str, int, int, str]] = set()

@@ -160,7 +160,6 @@ def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
 
 # Coarse lists #####################################################################################
 
-
 #: A rank keeps at most half as many entries as it has in the finer graph, or this many.
 FEWEST = 1 << 20
 #: The copies of a chunk that there are at a time: sent, received, merged and kept.

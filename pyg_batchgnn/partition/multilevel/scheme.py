@@ -14,9 +14,6 @@ from pyg_batchgnn.partition.multilevel.contract import CoarseLevel, contract, fi
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph, gather_graph
 from pyg_batchgnn.partition.release import release_memory
 
-# All levels #######################################################################################
-
-
 #: A coarse graph is gathered if it has at most one of _GATHERED of a rank's share of the entries of
 #: the whole graph, or FEW of them. Cutting it takes several times its memory.
 _GATHERED, FEW = 8, 1 << 20
@@ -62,9 +59,6 @@ def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
     return levels
 
 
-# The coarsest graph ###############################################################################
-
-
 #: At least TRIES ranks cut the coarsest graph, and more while all of them together look at no more
 #: than ENTRIES of its entries. More tries on a large graph seldom find a better partition, and
 #: where ranks share cores each takes time from the others.
@@ -93,8 +87,6 @@ def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tenso
     best = qualities.index(min(qualities))
     return found[best][_QUALITY:].clone()
 
-
-# Refinement #######################################################################################
 
 # Refinement over ranks: each rank moves its nodes in order of gain, while those of the others
 # stand still.
