@@ -24,7 +24,7 @@ from pyg_batchgnn.cache.build import (
     result_dtype,
     wide_dtype,
 )
-from pyg_batchgnn.cache.contexts import GraphContext, LocalContext, context_of, features_of
+from pyg_batchgnn.cache.contexts import GraphContext, context_of, features_of
 from pyg_batchgnn.cache.folder import CacheMeta, SavedRows, load_rows, save_rows
 from pyg_batchgnn.cache.pieces import PassReads, ReadableRows, RelationPiece, progress_bar
 from pyg_batchgnn.ops import OwnedEdges, check_budget
@@ -235,7 +235,7 @@ class Origin:
 
 def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str]:
     """Returns, in words, what a graph and its features differ in from those of a fingerprint."""
-    found = _Pass(LocalContext(graph, {_ONLY: x}), None, None, False)
+    found = _Pass(GraphContext(graph, {_ONLY: x}), None, None, False)
     counts = found.num_nodes, found.own.num_edges, found.features.size(1), found.dtype_name
     wrong = known.differences(GraphFingerprint(*counts, known.edges, known.features))
     return wrong or known.differences(found.fingerprint(found.sum_of_edges("")))

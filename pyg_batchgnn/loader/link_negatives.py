@@ -7,7 +7,7 @@ import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
@@ -63,8 +63,8 @@ class PlannedNegatives:
     finder: LinkFinder  # draws negatives, and finds the ends of links
 
 
-class LinkPlace(Protocol):
-    """Finds links and plans negatives, in this process or over ranks."""
+class LinkPlace:
+    """Finds links and plans negatives: here in a `TypedGraph` that one process holds whole."""
 
     def agree(self, all_edges: Mapping[Relation, bool]) -> None:
         """Raises AgreementError unless all ranks mean links of the same relations; collective.
@@ -72,22 +72,12 @@ class LinkPlace(Protocol):
         ``all_edges``: by relation, True if all edges are meant, False if links are given.
         """
 
-    def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
-        """Returns the edges of a relation that are here, as links; collective over ranks."""
-
-    def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
-        """Plans the negatives; collective over ranks."""
-
-
-class LinksHere:
-    """The links of a graph that is here, a `TypedGraph` with its `Times`."""
-
-    def agree(self, all_edges: Mapping[Relation, bool]) -> None: ...
-
     def all_edges(self, graph: TypedGraph, relation: Relation) -> RelationLinks:
+        """Returns the edges of a relation that are here, as links; collective over ranks."""
         return RelationLinks(relation, edge_list(graph.in_edges(relation)))
 
     def plan(self, graph: TypedGraph, times: Times | None, wanted: WantedNegatives) -> PlannedNegatives:
+        """Plans the negatives; collective over ranks."""
         first = None if times is None or not wanted.sampling else first_times(times, graph)
         plans = {
             relation: negative_plan(one, relation, graph, first, wanted.avoid_edges)
@@ -107,7 +97,7 @@ class LinkRequest:
     negatives: NegativeRequest  # the user's negatives, and the edges that are excluded
     disjoint: bool = False  # True if every link is an example of its own. With times it is so anyway.
     direction: Direction = Direction.FORWARD  # the direction in which neighbours are looked for
-    place: LinkPlace = field(default_factory=LinksHere)  # knows the edges of the graph
+    place: LinkPlace = field(default_factory=LinkPlace)  # knows the edges of the graph
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> LinkInputs:
         if (self.links.times is None) != (times is None):

@@ -14,7 +14,7 @@ from torch_geometric.loader import NodeLoader
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
-from pyg_batchgnn.loader.link_negatives import LinkPlace, LinksHere
+from pyg_batchgnn.loader.link_negatives import LinkPlace
 from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT
 from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest, has_edge_attributes
 from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, step_shape
@@ -64,7 +64,7 @@ class LocalSetup:
         self.choice: NeighborChoice = node_sampler.choice
         self.plan: MinibatchPlan = node_sampler.macrobatch.plan
         self.direction: Direction = node_sampler.form.direction
-        self.link_place: LinkPlace = LinksHere()
+        self.link_place = LinkPlace()
 
     @classmethod
     def of(cls, data: Any, request: SamplingRequest, options: LoaderOptions) -> LocalSetup:
