@@ -34,7 +34,7 @@ from pyg_batchgnn.sample import (
     check_early_links,
     negative_plan,
 )
-from pyg_batchgnn.store import Times, TypedGraph, edge_list, first_times
+from pyg_batchgnn.store import edge_list, first_times
 from pyg_batchgnn.types import Relation, Schema
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ class LinkPlace:
         ``all_edges``: by relation, True if all edges are meant, False if links are given.
         """
 
-    def all_edges(self, graph: TypedGraph, relation: Relation) -> RelationLinks:
+    def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
         """Returns the edges of a relation that are here, as links; collective over ranks."""
         return RelationLinks(relation, edge_list(graph.in_edges(relation)))
 
-    def plan(self, graph: TypedGraph, times: Times | None, wanted: WantedNegatives) -> PlannedNegatives:
+    def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
         """Plans the negatives; collective over ranks."""
         first = None if times is None or not wanted.sampling else first_times(times, graph)
         plans = {
