@@ -24,7 +24,7 @@ from pyg_batchgnn.cache.build import (
     result_dtype,
     wide_dtype,
 )
-from pyg_batchgnn.cache.contexts import GraphContext, LocalContext, context_of, features_of
+from pyg_batchgnn.cache.contexts import GraphContext, context_of, features_of
 from pyg_batchgnn.cache.folder import CacheMeta, SavedRows, load_rows, save_rows
 from pyg_batchgnn.cache.pieces import PassReads, ReadableRows, RelationPiece, progress_bar
 from pyg_batchgnn.ops import OwnedEdges, check_budget
@@ -48,7 +48,7 @@ class AggregationCache:
     Attributes:
         kind: the aggregation.
         rows: [n, F] aggregates of this process's nodes: of all nodes, or of the rank's own in the
-            order of its part. Their type is that of the features, but float32 for float16.
+            order of its part. They have the type of the features, but float32 for float16.
         readable: such rows of the ranks whose memory this one can read, by rank.
         fingerprint: of the edges and the features; it does not depend on the partition.
         store: the store of the features that the cache was made of, over ranks; None in one
@@ -197,9 +197,6 @@ def nodes_of(schema: Schema) -> Group:
     return schema.node_groups[_ONLY]
 
 
-# Origin ###########################################################################################
-
-
 @dataclass(frozen=True)
 class Origin:
     """The edges and the features that a cache was made of, held weakly.
@@ -238,13 +235,10 @@ class Origin:
 
 def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str]:
     """Returns, in words, what a graph and its features differ in from those of a fingerprint."""
-    found = _Pass(LocalContext(graph, {_ONLY: x}), None, None, False)
+    found = _Pass(GraphContext(graph, {_ONLY: x}), None, None, False)
     counts = found.num_nodes, found.own.num_edges, found.features.size(1), found.dtype_name
     wrong = known.differences(GraphFingerprint(*counts, known.edges, known.features))
     return wrong or known.differences(found.fingerprint(found.sum_of_edges("")))
-
-
-# Passes over all nodes ############################################################################
 
 
 class _Pass:

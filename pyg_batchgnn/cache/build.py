@@ -61,7 +61,6 @@ class Aggregation(str, enum.Enum):
 
 # Computing ########################################################################################
 
-
 #: The name of the column of GCN's factors in pieces.
 SCALE = "scale"
 #: Rows that are worked on together.
@@ -164,7 +163,6 @@ def aggregator(
 
 
 # Fingerprints #####################################################################################
-
 
 #: Odd numbers of 64 bits.
 _SOURCE, _TARGET, _NODE = 0x1E3779B97F4A7C15, -0x40A7B892E31B1A47, 0x2545F4914F6CDD1D

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -37,47 +37,58 @@ from pyg_batchgnn.store import (
     TypedGraph,
     typed_graph_from_pyg,
 )
-from pyg_batchgnn.types import FEATURES, Group, Schema, SourceValues
+from pyg_batchgnn.types import FEATURES, Group, SourceValues
 
-# Targets ##########################################################################################
-
-
-class HasEdges(Protocol):
-    """A graph that tells which in-edges the process owns."""
-
-    schema: Schema
-
-    def owned_edges(self, relation: int) -> OwnedEdges: ...
+T = TypeVar("T")
+#: The name of a column of one value per node.
+_VALUES = "values"
 
 
-def owned_targets(graph: HasEdges, relations: Sequence[int]) -> list[OwnedTargets]:
-    """Returns the targets of some relations, given by number; the types ascend."""
-    schema = graph.schema
-    into: dict[int, list[int]] = {}
-    for relation in relations:
-        into.setdefault(schema.target_types[relation], []).append(relation)
-    return [
-        OwnedTargets(
-            node_type,
-            [graph.owned_edges(one) for one in into[node_type]],
-            [schema.source_types[one] for one in into[node_type]],
-        )
-        for node_type in sorted(into)
-    ]
+def context_of(data: Any, threads: int | None) -> GraphContext:
+    """Returns what a user gives as ``data`` as a graph for passes over all nodes.
+
+    ``data``: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
+    features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
+
+    Raises:
+        TypeError, ValueError: ``data`` is no graph that can be read here.
+    """
+    if isinstance(data, (Data, HeteroData)):
+        graph = typed_graph_from_pyg(data)
+        return _local(graph, {name: features_of(data, name) for name in graph.schema.node_types})
+    pair = tuple(data) if isinstance(data, (tuple, list)) else ()
+    if len(pair) == 2 and isinstance(pair[0], CscGraph):
+        return GraphContext(pair[0].typed, {0: pair[1]})
+    if len(pair) == 2 and isinstance(pair[0], TypedGraph) and isinstance(pair[1], Mapping):
+        return _local(*pair)
+    if len(pair) == 2 and isinstance(pair[0], DistFeatureStore) and isinstance(pair[1], DistGraphStore):
+        return DistributedContext(pair[0], threads)
+    raise TypeError(
+        f"all nodes are read from a Data, a HeteroData, (CscGraph, features) or (DistFeatureStore, "
+        f"DistGraphStore), got {type(data).__name__}; give the features of other stores as a tensor"
+    )
 
 
-# Local context ####################################################################################
+def _local(graph: TypedGraph, features: Mapping[str, Any]) -> GraphContext:
+    return GraphContext(graph, {graph.schema.type_number(name): x for name, x in features.items()})
 
 
-class LocalContext:
-    """A whole graph in one process. Features are read where they lie, without a copy.
+def features_of(data: Data | HeteroData, node_type: str) -> Any:
+    return data.x if isinstance(data, Data) else data[node_type].get(FEATURES)
+
+
+class GraphContext:
+    """A graph with its features, for passes over all nodes: here whole, in one process.
+
+    Features are read where they lie. `DistributedContext` is the same over ranks. Node types and
+    relations are given by number.
 
     ``features``: [n, F] of the nodes, by number of the type; None, or left out, where a type has
     none.
     """
 
-    rank = 0
-    store: DistFeatureStore | None = None
+    rank = 0  # of the process
+    store: DistFeatureStore | None = None  # the store of the features, over ranks
 
     def __init__(self, graph: TypedGraph, features: Mapping[int, Any]) -> None:
         self.schema, self._graph, self._features = graph.schema, graph, features
@@ -87,9 +98,11 @@ class LocalContext:
         return self._graph.num_nodes[node_type]
 
     def original_ids(self, node_type: int) -> Tensor:
+        """Returns the original ids of the owned nodes of a type, [n] int64."""
         return torch.arange(self.num_nodes(node_type))
 
     def owned_edges(self, relation: int) -> OwnedEdges:
+        """Returns the in-edges of a relation's owned targets."""
         if relation not in self._owned:
             ends = self.schema.source_types[relation], self.schema.target_types[relation]
             edges, (sources, targets) = self._graph.relations[relation], map(self.num_nodes, ends)
@@ -98,6 +111,11 @@ class LocalContext:
         return self._owned[relation]
 
     def features(self, node_type: int) -> ReadableRows | None:
+        """Returns the features of each rank that this one can read; None if there are none.
+
+        Raises:
+            TypeError, ValueError: they cannot be read here.
+        """
         x = self._features.get(node_type)
         if x is None:
             return None
@@ -111,10 +129,20 @@ class LocalContext:
         return {self.rank: x}
 
     def no_features(self, node_type: int) -> str:
+        """Returns the words of an error: a type has no features."""
         name = f"[{self.schema.node_types[node_type]!r}]" if self.schema.has_names else ""
         return f"there are no features x to read; put them into data{name}.x"
 
     def pieces(self, reads: PassReads, budget: int | None) -> Iterator[Piece]:
+        """Yields the owned targets of some relations in pieces. Collective.
+
+        All ranks yield the same number of pieces, at least one; the last ones of a rank may be
+        empty. Every piece has all the target types, maybe without nodes.
+
+        Args:
+            budget: bytes of a piece; the least of all ranks counts. None: an eighth of the free
+                memory of the host that has least, divided by its ranks.
+        """
         targets = owned_targets(self, reads.relations)
         limits = PieceLimits(free_bytes() if budget is None else budget).with_results(reads.result_bytes)
         cuts = cut_pieces(targets, limits, {})
@@ -144,41 +172,45 @@ class LocalContext:
         return Piece(cut, sources, nodes)
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> dict[int, Tensor]:
+        """Makes a table for owned nodes. Returns the tables that this rank can read, by rank."""
         return {self.rank: torch.empty(shape, dtype=dtype)}
 
     def shared(self, column: Tensor) -> ReadableRows:
+        """Lets the ranks of the host read a column of owned nodes [n, ...]; returns it by rank."""
         return {self.rank: column}
 
     def values_of_sources(self, relation: int, column: Tensor, kind: MessageKind) -> SourceValues:  # noqa: ARG002
+        """Returns a value for each owned node and for each source of their in-edges.
+
+        Each value of another rank's node travels once, counted under ``kind``.
+
+        ``column``: [n] the values of the owned nodes. The relation stays within one node type.
+        """
         return SourceValues(0, column, torch.empty(0, dtype=torch.int64), column[:0])
 
     def wait_for_all(self) -> None:
-        pass
+        """Waits until all ranks have written their rows, which others read after that."""
 
     def agree(self, arguments: dict[str, Any]) -> None:
-        pass
+        """Raises AgreementError unless the arguments are the same everywhere."""
 
     def sums(self, values: Sequence[int]) -> list[int]:
+        """Returns the sum of each value over ranks."""
         return list(values)
 
     def run_together(self, work: Callable[[], T]) -> T:
+        """Does work with files. Where it fails on one rank, all ranks raise."""
         return work_with_files(None, work)
 
 
-# Distributed context ##############################################################################
+class DistributedContext(GraphContext):
+    """A rank's part of a graph. Methods of more than one line are collective.
 
-
-#: The name of a column of one value per node.
-_VALUES = "values"
-
-
-class DistributedContext:
-    """A rank's part of a graph. Each distinct remote node of a piece is fetched once, and the rows
-    of all types in one exchange.
+    Each distinct remote node of a piece is fetched once, and the rows of all types in one exchange.
     """
 
     def __init__(self, store: DistFeatureStore, threads: int | None) -> None:
-        self.store: DistFeatureStore | None = store
+        self.store = store
         self._store, self._comm, self._threads = store, store.comm, threads
         self._part, self.schema = store.part, store.part.schema
         store.comm.run_job(lambda: None)  # waits for what a loader prepares
@@ -305,112 +337,17 @@ class DistributedContext:
         return work_with_files(self._comm, work)
 
 
-# Contexts #########################################################################################
-
-
-T = TypeVar("T")
-
-
-class GraphContext(Protocol):
-    """A graph with its features, and the helpers that a pass over all nodes needs in a process.
-
-    Node types and relations are given by number. All methods but those of one line are collective
-    over ranks.
-    """
-
-    schema: Schema  # the node types and the relations
-    rank: int  # of the process
-    store: DistFeatureStore | None  # the store of the features, over ranks; else None
-
-    def num_nodes(self, node_type: int) -> int: ...
-
-    def original_ids(self, node_type: int) -> Tensor:
-        """Returns the original ids of the owned nodes of a type, [n] int64."""
-
-    def owned_edges(self, relation: int) -> OwnedEdges:
-        """Returns the in-edges of a relation's owned targets."""
-
-    def features(self, node_type: int) -> ReadableRows | None:
-        """Returns the features of each rank that this one can read; None if there are none.
-
-        Raises:
-            TypeError, ValueError: they cannot be read here.
-        """
-
-    def no_features(self, node_type: int) -> str:
-        """Returns the words of an error: a type has no features."""
-
-    def pieces(self, reads: PassReads, budget: int | None) -> Iterator[Piece]:
-        """Yields the owned targets of some relations in pieces.
-
-        All ranks yield the same number of pieces, at least one; the last ones of a rank may be
-        empty. Every piece has all the target types, maybe without nodes.
-
-        Args:
-            reads: the relations, and the columns that the pieces hold.
-            budget: bytes of a piece; the least of all ranks counts. None: an eighth of the free
-                memory of the host that has least, divided by its ranks.
-        """
-
-    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> dict[int, Tensor]:
-        """Makes a table for owned nodes. Returns the tables that this rank can read, by rank."""
-
-    def shared(self, column: Tensor) -> ReadableRows:
-        """Lets the other ranks of the host read a column of owned nodes, [n, ...].
-
-        Returns the columns that this rank can read, by rank.
-        """
-
-    def values_of_sources(self, relation: int, column: Tensor, kind: MessageKind) -> SourceValues:
-        """Returns a value for each owned node and for each source of their in-edges.
-
-        Each value of another rank's node travels once.
-
-        Args:
-            relation: within one node type.
-            column: [n] the values of the owned nodes.
-            kind: the kind under which exchanges are counted.
-        """
-
-    def wait_for_all(self) -> None:
-        """Waits until all ranks have written their rows, which others read after that."""
-
-    def agree(self, arguments: dict[str, Any]) -> None: ...
-
-    def sums(self, values: Sequence[int]) -> list[int]: ...
-
-    def run_together(self, work: Callable[[], T]) -> T:
-        """Does work with files. Where it fails on one rank, all ranks raise."""
-
-
-def context_of(data: Any, threads: int | None) -> GraphContext:
-    """Returns what a user gives as ``data`` as a graph for passes over all nodes.
-
-    ``data``: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
-    features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
-
-    Raises:
-        TypeError, ValueError: ``data`` is no graph that can be read here.
-    """
-    if isinstance(data, (Data, HeteroData)):
-        graph = typed_graph_from_pyg(data)
-        return _local(graph, {name: features_of(data, name) for name in graph.schema.node_types})
-    pair = tuple(data) if isinstance(data, (tuple, list)) else ()
-    if len(pair) == 2 and isinstance(pair[0], CscGraph):
-        return LocalContext(pair[0].typed, {0: pair[1]})
-    if len(pair) == 2 and isinstance(pair[0], TypedGraph) and isinstance(pair[1], Mapping):
-        return _local(*pair)
-    if len(pair) == 2 and isinstance(pair[0], DistFeatureStore) and isinstance(pair[1], DistGraphStore):
-        return DistributedContext(pair[0], threads)
-    raise TypeError(
-        f"all nodes are read from a Data, a HeteroData, (CscGraph, features) or (DistFeatureStore, "
-        f"DistGraphStore), got {type(data).__name__}; give the features of other stores as a tensor"
-    )
-
-
-def _local(graph: TypedGraph, features: Mapping[str, Any]) -> LocalContext:
-    return LocalContext(graph, {graph.schema.type_number(name): x for name, x in features.items()})
-
-
-def features_of(data: Data | HeteroData, node_type: str) -> Any:
-    return data.x if isinstance(data, Data) else data[node_type].get(FEATURES)
+def owned_targets(graph: GraphContext, relations: Sequence[int]) -> list[OwnedTargets]:
+    """Returns the targets of some relations, given by number; the types ascend."""
+    schema = graph.schema
+    into: dict[int, list[int]] = {}
+    for relation in relations:
+        into.setdefault(schema.target_types[relation], []).append(relation)
+    return [
+        OwnedTargets(
+            node_type,
+            [graph.owned_edges(one) for one in into[node_type]],
+            [schema.source_types[one] for one in into[node_type]],
+        )
+        for node_type in sorted(into)
+    ]

@@ -36,7 +36,7 @@ class PieceLimits:
         return cls(budget, source)
 
     def with_results(self, row_bytes: Mapping[int, int]) -> PieceLimits:
-        """Gives half of the budget to the results, of which each node has ``row_bytes``."""
+        """Gives half of the budget to the results, ``row_bytes`` for each node."""
         if not any(row_bytes.values()):
             return self
         half = max(1, self.budget // 2)

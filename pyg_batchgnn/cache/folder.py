@@ -21,6 +21,7 @@ from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
     MetaFormat,
+    begin_folder,
     broken,
     file_sha256,
     map_tensor,
@@ -102,9 +103,6 @@ class CacheMeta:
             raise DatasetError(
                 f"{folder}: holds aggregates by {self.kind.value}, but {wanted.value} is wanted; {_ANEW}"
             )
-
-
-# Rows #############################################################################################
 
 
 T = TypeVar("T")
@@ -196,11 +194,7 @@ def _stored(dtype: torch.dtype) -> np.dtype:
 
 
 def _begin(path: Path, temporary: Path, saved: SavedRows) -> None:
-    if path.exists():
-        raise DatasetError(f"{path}: exists already; remove it or choose another folder")
-    shutil.rmtree(temporary, ignore_errors=True)
-    with writing(path):
-        temporary.mkdir(parents=True)
+    begin_folder(path, temporary)
     file, stored = _file(temporary), _stored(saved.rows.dtype)
     header = npy_header(stored, saved.shape)
     with writing(file), file.open("wb") as stream:

@@ -15,9 +15,6 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import OwnedEdges
 
-# Pieces ###########################################################################################
-
-
 #: Rows of the nodes of each rank whose memory this one can read, by rank.
 ReadableRows: TypeAlias = Mapping[int, Tensor]
 
@@ -115,9 +112,6 @@ class Renumbered:
         return cls(ids, [ops.gather_rows(number, place) for place in places], order)
 
 
-# Source values ####################################################################################
-
-
 #: Edges that are looked through together.
 _EDGES = 1 << 22
 
@@ -130,9 +124,6 @@ def halo_nodes(own: OwnedEdges) -> Tensor:
         others = row[(row < 0) | (row >= own.node.numel())] + own.first_node
         found = [ops.unique_nodes([*found, others], own.num_nodes)[0]]
     return found[0]
-
-
-# Progress #########################################################################################
 
 
 @contextlib.contextmanager

@@ -129,7 +129,6 @@ def _intels_create() -> Any:
 
 # Libraries ########################################################################################
 
-
 #: The packages with which the backend is built and tested. The extra "ccl" installs them.
 ONECCL, LIBFABRIC = "oneccl-devel==2021.13.1", "impi-rt==2021.17.2"
 
@@ -370,7 +369,6 @@ def _local_address(peer: str) -> str:
 
 # Environment ######################################################################################
 
-
 #: Seconds after which oneCCL gives up on its own. The group's timeout ends before that.
 _NEVER = str(10**6)
 
@@ -380,7 +378,7 @@ def settings(
 ) -> dict[str, str]:
     """Returns the variables that oneCCL needs to work under any launcher.
 
-    ``environment``: the process's variables, of which the launcher's are read.
+    ``environment``: the process's variables, the launcher's among them.
     """
     chosen = {
         "CCL_ATL_TRANSPORT": "ofi",

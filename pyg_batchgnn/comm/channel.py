@@ -53,7 +53,6 @@ from pyg_batchgnn.comm.message import (
 
 # Channel ##########################################################################################
 
-
 #: Seconds between two checks of the peers while this rank waits.
 _CHECK_INTERVAL = 0.5
 

@@ -395,7 +395,6 @@ def _ranks(ranks: list[int]) -> str:
 
 # Work that may fail ###############################################################################
 
-
 #: Makes the error that every rank raises, from the text of each rank that failed, by rank.
 MakeError = Callable[[Mapping[int, str]], Exception]
 

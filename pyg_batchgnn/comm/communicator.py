@@ -389,7 +389,7 @@ def check_backend(name: str) -> None:
 
     Args:
         name: "gloo", "ccl", "mpi" or one that an imported package has registered; or names by
-            device, of which the CPU's is used: "cpu:ccl,cuda:nccl".
+            device, where the CPU's is used: "cpu:ccl,cuda:nccl".
 
     Raises:
         ValueError: it is not available. The text says why, and which backends are.

@@ -24,7 +24,6 @@ from pyg_batchgnn.comm.errors import CommError, PeerError
 
 # Diagnosis ########################################################################################
 
-
 #: Hundredths of a second for which a dying process is given time to end.
 _MOMENTS = 10
 

@@ -137,7 +137,6 @@ def as_bytes(rows: Tensor) -> Tensor:
 
 # Mailbox ##########################################################################################
 
-
 #: Bytes of data that have room in a message of the backend. With them it fits one packet of a
 #: network with frames of 1500 bytes, and on loopback it takes as long as the numbers alone.
 ROOM = 512

@@ -159,7 +159,6 @@ def describe(numbers: Sequence[int]) -> str:
 
 # Message ##########################################################################################
 
-
 #: All numbers of a message. After the agreed ones come four: the rows that follow for the receiver,
 #: the bytes of the sender's largest message to another rank, the bytes of what the sender keeps for
 #: itself, and one number of the operation's own (for rows: how many items they hold).
@@ -290,7 +289,7 @@ class CommCounters:
         self._by_kind = _zeros()
 
     def add(self, kind: MessageKind, **increments: float) -> None:
-        """Adds to some counts of one kind. The names are those of `KindCounts`."""
+        """Adds to some counts of one kind. `KindCounts` has the names."""
         with self._lock:
             counts = self._by_kind[kind]
             for name, value in increments.items():

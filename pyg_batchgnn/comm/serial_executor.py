@@ -14,9 +14,6 @@ from typing import Generic, TypeVar
 
 from pyg_batchgnn.comm.errors import BrokenCommunicatorError
 
-# Serial executor ##################################################################################
-
-
 T = TypeVar("T")
 
 
@@ -156,9 +153,6 @@ class SerialExecutor:
                 handle.run()
             self._served += 1
             del handle
-
-
-# Interrupts #######################################################################################
 
 
 @contextlib.contextmanager

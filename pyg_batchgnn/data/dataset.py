@@ -15,7 +15,6 @@ from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Rela
 
 # Links ############################################################################################
 
-
 #: The arrays of a split that are not attributes of its links.
 INDEX, NEGATIVES, NEGATIVE_TARGETS = "index", "negatives", "negative_targets"
 
@@ -89,7 +88,7 @@ class NodeSet:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows of each attribute, which is that of nodes."""
+        """The number of rows of each attribute: one per node."""
         return self.num_nodes
 
 
@@ -124,7 +123,7 @@ class EdgeSet:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows of each attribute, which is that of edges."""
+        """The number of rows of each attribute: one per edge."""
         return self.num_edges
 
 
@@ -154,7 +153,6 @@ def count_classes(tables: Mapping[str, Tensor]) -> int:
 
 
 # Dataset ##########################################################################################
-
 
 #: The splits that training uses.
 SPLITS = ("train", "val", "test")

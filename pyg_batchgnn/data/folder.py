@@ -178,7 +178,6 @@ def verify_folder(path: str | Path) -> int:
 
 # Arrays ###########################################################################################
 
-
 #: Attributes that may lie in the folder itself, as in folders made by hand.
 _CONVENTIONS: dict[str, tuple[Group, Callable[[np.ndarray, str | Path, str], Tensor]]] = {
     FEATURES: (NODES, to_features),
@@ -244,7 +243,7 @@ class FolderReader:
 
     def schema(self) -> Schema:
         """Returns the schema: META.json's, else that of the files. Names are then in alphabetical
-        order. A folder without edges of named relations is that of a homogeneous graph."""
+        order. A folder without edges of named relations holds a homogeneous graph."""
         if self.meta.schema is not None:
             return self.meta.schema
         relations = self._relations_in_files()

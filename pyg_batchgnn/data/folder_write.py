@@ -13,8 +13,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data.check import check_node_counts
 from pyg_batchgnn.data.dataset import Dataset
-from pyg_batchgnn.data.errors import DatasetError
-from pyg_batchgnn.data.files import rename_whole, sync_tree, write_tensor, writing
+from pyg_batchgnn.data.files import begin_folder, rename_whole, sync_tree, write_tensor, writing
 from pyg_batchgnn.data.meta import (
     FOLDERS,
     SPLITS_FOLDER,
@@ -88,10 +87,8 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         DatasetError: `path` exists, or its parent cannot be written to.
     """
     path = Path(path).expanduser()
-    if path.exists():
-        raise DatasetError(f"{path}: exists already; remove it or choose another folder")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    shutil.rmtree(temporary, ignore_errors=True)
+    begin_folder(path, temporary)
     with writing(path):
         for folder in (*FOLDERS.values(), SPLITS_FOLDER):
             (temporary / folder).mkdir(parents=True)

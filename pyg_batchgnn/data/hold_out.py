@@ -12,8 +12,6 @@ from pyg_batchgnn.data.dataset import Dataset, EdgeSet, LinkSplit
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.types import Relation, reverse_of, stored_reverse
 
-# Hold out #########################################################################################
-
 
 def hold_out_links(
     dataset: Dataset, share: float, relation: Relation | None = None, reverse: Relation | None = None
@@ -92,9 +90,6 @@ def _keys(dataset: Dataset, edges: EdgeSet, index: Tensor) -> Tensor:
 def _some(edges: EdgeSet, kept: Tensor) -> EdgeSet:
     tables = {name: table[kept] for name, table in edges.tables.items()}
     return replace(edges, edge_index=edges.edge_index[:, kept], tables=tables)
-
-
-# Reverse relations ################################################################################
 
 
 def with_reverse_relations(dataset: Dataset) -> Dataset:

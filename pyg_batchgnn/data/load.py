@@ -101,7 +101,7 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
 def available_datasets(root: str | Path | None = None) -> list[str]:
     """Returns the names that `load_dataset` can load without a download.
 
-    They are those of the real graphs found, then "generated" and "generated-typed".
+    First come the real graphs that are found, then "generated" and "generated-typed".
     """
     ogb = [name for name in OGB_TABLES if find_ogb(name, root) is not None]
     return [*bundled_names(root), *ogb, *_GENERATORS]

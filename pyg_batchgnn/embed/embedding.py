@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import itertools
 import math
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.embed.access import AccessibleTables
 from pyg_batchgnn.embed.rules import UpdateRule
 from pyg_batchgnn.embed.step_plan import StepPlanner
-from pyg_batchgnn.embed.steps import Leaves, Step, StepOrder
-from pyg_batchgnn.embed.tables import InitialRows
+from pyg_batchgnn.embed.steps import Leaves, Step, StepOrder, read_rows
+from pyg_batchgnn.embed.table_files import export_table, load_tables, read_table, save_tables
+from pyg_batchgnn.embed.tables import EmbeddingTable, InitialRows, NodeOwners, make_table
+from pyg_batchgnn.partition import share_arrays
 from pyg_batchgnn.sample import SampledMinibatch
-from pyg_batchgnn.types import Schema
+from pyg_batchgnn.store import DistFeatureStore, internal_ids
+from pyg_batchgnn.types import FEATURES, Schema
 
 # Embedding ########################################################################################
-
 
 #: Batches that are read without an update before those that nobody uses any more are dropped.
 _READ_LIMIT = 64
 
 
-class Embedding(AccessibleTables):
+class Embedding:
     """Tables of learned rows, one row for each node of some node types.
 
     A rank holds the rows of the nodes that it owns, and beside each row what the optimizer keeps of
@@ -45,7 +50,7 @@ class Embedding(AccessibleTables):
     Args:
         data: the graph as loaders take it: a ``Data``, a ``HeteroData``, a pair of stores, over
             ranks ``(DistFeatureStore, DistGraphStore)``; or this rank's `Part`.
-        columns: the number of columns, by node type; a number alone is that of the only type.
+        columns: the number of columns, by node type; a number alone is for the only type.
         seed: key of the initial rows, which are uniform in [-bound, bound) by (seed, node type,
             original id, column).
         bound: the largest absolute value of initial rows; None is 1 / sqrt(columns).
@@ -60,7 +65,7 @@ class Embedding(AccessibleTables):
         steps: the number of steps that the optimizer made.
 
     Raises:
-        TypeError, ValueError: an argument that cannot be.
+        TypeError, ValueError: an argument is wrong.
         KeyError: the graph has no such node type.
         AgreementError: ranks were given different arguments.
     """
@@ -78,23 +83,100 @@ class Embedding(AccessibleTables):
     ) -> None:
         if isinstance(stale_steps, bool) or not isinstance(stale_steps, int) or stale_steps < 0:
             raise ValueError(f"stale_steps must be a number of steps, at least 0, got {stale_steps!r}")
-        super().__init__(data, columns, InitialRows(seed, bound), dtype, comm)
-        self.comm.run_job(lambda: self.comm.check_agreement({"stale_steps": stale_steps}))
+        self.owners = NodeOwners.of(data)
+        schema, initial = self.owners.schema, InitialRows(seed, bound)
+        wanted = _columns_by_type(columns, schema)
+        if dtype not in ops.ROW_DTYPES:
+            raise TypeError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+        self.comm = Communicator.create("embedding") if comm is None else comm
+        if comm is None and self.comm.size == 1:
+            weakref.finalize(self, _close, self.comm)
+        self.owners.check_comm(self.comm)
+        given = {"seed": seed, "bound": bound, "dtype": str(dtype), "stale_steps": stale_steps}
+        self._agree(wanted, given)
+        self.tables = [
+            make_table(schema, number, self.owners.original_ids(number), count, dtype)
+            for number, count in wanted.items()
+        ]
+        for table in self.tables:
+            initial.fill(table, schema)
+        self.steps = 0
         self._planner = StepPlanner(self.owners, [table.node_type for table in self.tables])
         self._order = StepOrder(self.tables, self.comm, stale_steps)
-        #: By batch, of which PyG's can be found by identity alone.
+        #: By batch; PyG's batches can be found by identity alone.
         self._steps = WeakIdKeyDictionary()
         #: Rows that were handed out and whose gradients no update has taken, in this order.
         self._read: list[Leaves] = []
         self._read_limit = _READ_LIMIT
         self._last: Step | None = None  # the one that was read last
 
+    def _agree(self, columns: Mapping[int, int], arguments: Mapping[str, Any]) -> None:
+        schema, book = self.owners.schema, self.owners.book
+        named = {f"columns of {schema.node_types[number]!r}": count for number, count in columns.items()}
+        self.comm.run_job(
+            lambda: self.comm.check_agreement({"partition book": book.digest, **named, **arguments})
+        )
+
+    def check_graph(self, data: Any) -> None:
+        """Raises ValueError unless the tables are of the nodes of this graph."""
+        if not isinstance(data, (Data, HeteroData)) and not NodeOwners.is_partitioned(data):
+            return  # stores answer requests; their sizes are seen when rows are read
+        theirs = NodeOwners.of(data)
+        if (theirs.book, theirs.schema.node_types) != (self.owners.book, self.owners.schema.node_types):
+            raise ValueError(
+                f"the tables are of {self.owners}, but the graph has {theirs}; make the tables of the "
+                f"loader's graph"
+            )
+
+    @property
+    def node_types(self) -> list[str]:
+        """The names of the node types that have a table."""
+        return [str(table.group.name) for table in self.tables]
+
+    def table_of(self, node_type: str | None = None) -> EmbeddingTable:
+        """Returns the table of a node type, or the only one.
+
+        Its rows are as they are after all updates that were started.
+
+        Raises:
+            KeyError: the type has no table.
+            ValueError: no type is named, and there are several tables.
+        """
+        self.synchronize()
+        if node_type is None:
+            if len(self.tables) > 1:
+                raise ValueError(f"there are tables of {self.node_types}; name one of them")
+            return self.tables[0]
+        if node_type not in self.node_types:
+            raise KeyError(f"the node type {node_type!r} has no table; those that have: {self.node_types}")
+        return self.tables[self.node_types.index(node_type)]
+
     def synchronize(self) -> None:
         """Waits for the updates that were started."""
         self._order.wait()
 
-    def _changed(self) -> None:
-        self._order.changed()
+    def prepare(self, rule: UpdateRule) -> None:
+        """Makes what a rule keeps for each number, unless it is there. `EmbeddingOptimizer` calls
+        it.
+
+        Raises:
+            ValueError: the tables hold what another rule keeps.
+        """
+        for table in self.tables:
+            if not table.state:
+                table.state = tuple(torch.full_like(table.weight, value) for value in rule.initial)
+            elif len(table.state) != len(rule.initial):
+                raise ValueError(
+                    f"the tables hold {len(table.state)} numbers for each weight, but {type(rule).__name__} "
+                    f"keeps {len(rule.initial)}; take the rule that they were trained with"
+                )
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(
+            f"{name}: {self.owners.book.num_nodes_of(table.node_type):,} x {table.columns}"
+            for name, table in zip(self.node_types, self.tables, strict=True)
+        )
+        return f"{type(self).__name__}({sizes}; {self.comm!r})"
 
     # Macrobatches #################################################################################
 
@@ -209,6 +291,148 @@ class Embedding(AccessibleTables):
             self.steps += 1
             self._order.update(taken, self._last, weight, rule.at(self.steps))
 
+    # Rows by id, in files, as features ###########################################################
+
+    def rows(self, node: Tensor, node_type: str | None = None) -> Tensor:
+        """Returns the rows of nodes by original id, for evaluation and predictions. Collective.
+
+        Args:
+            node: [n] int64 original ids; any number on any rank.
+            node_type: the type of the nodes; not needed if there is one table.
+
+        Returns:
+            [n, F], without a gradient.
+        """
+        table = self.table_of(node_type)
+        at = self.tables.index(table)
+        none = torch.empty(0, dtype=torch.int64)
+
+        def read() -> Tensor:
+            internal = self._internal_ids(node, table.node_type)
+            number = range(self.owners.schema.num_types)
+            wanted = [internal if one == table.node_type else none for one in number]
+            planner = StepPlanner(self.owners, [one.node_type for one in self.tables])
+            (plan,) = planner.plan([wanted], Header(MessageKind.EMBEDDINGS), self.comm)
+            return read_rows(self.tables, plan, self.comm)[at]
+
+        return self.comm.run_job(read)
+
+    def _internal_ids(self, node: Tensor, node_type: int) -> Tensor:
+        part = self.owners.part
+        if part is None:
+            return self.owners.internal_ids(node_type, node)
+        return internal_ids(part, self.comm, node, node_type=node_type)
+
+    def as_features(self, data: Any, name: str = FEATURES, node_type: str | None = None) -> Any:
+        """Returns a graph with the present rows as features, for the inference of all nodes.
+
+        The rows are the last columns of the attribute, behind those that it has. Collective over
+        ranks.
+
+        Args:
+            data: the graph of these tables: a ``Data``, a ``HeteroData``, or (DistFeatureStore,
+                DistGraphStore). It is not changed.
+            node_type: the type of the nodes; not needed if there is one table.
+        """
+        self.check_graph(data)
+        return as_features(self.table_of(node_type), data, name)
+
+    def freeze(self, node: Tensor | None = None, node_type: str | None = None) -> None:
+        """Keeps rows as they are from now on, those that are frozen already included.
+
+        Args:
+            node: original ids, or a mask with one bool for each node of the type; the same on
+                every rank. None stands for all nodes.
+            node_type: the type of the nodes; not needed if there is one table.
+        """
+        table = self.table_of(node_type)
+        count = self.owners.book.num_nodes_of(table.node_type)
+        mask = torch.zeros(count, dtype=torch.bool)
+        if node is None:
+            mask.fill_(True)
+        elif node.dtype == torch.bool:
+            if node.shape != (count,):
+                raise ValueError(f"the mask must be of the {count} nodes, got shape {list(node.shape)}")
+            mask = node
+        else:
+            ops.check_ids("node", node, count)
+            mask[node] = True
+        own = mask[table.node]
+        table.frozen = own if table.frozen is None else table.frozen | own
+
+    def read_rows(self, path: str | Path, node_type: str | None = None) -> None:
+        """Overwrites the rows of a type by those of a ``.npy`` file. Collective.
+
+        Args:
+            path: of the file, with one row per node in the order of original ids. It is mapped,
+                and never unpickled.
+            node_type: the type; not needed if there is one table.
+
+        Raises:
+            DatasetError: the file is missing or damaged, or has other rows.
+        """
+        table = self.table_of(node_type)
+        count = self.owners.book.num_nodes_of(table.node_type)
+        self.comm.run_job(lambda: read_table(table, count, Path(path).expanduser(), self.comm))
+        self._order.changed()
+
+    def export_rows(self, path: str | Path, node_type: str | None = None) -> None:
+        """Writes the rows of a type to one ``.npy`` file, which is replaced. Collective.
+
+        No rank holds all rows. The first rank writes them in the order of original ids.
+
+        Raises:
+            DatasetError: the file cannot be written.
+        """
+        table = self.table_of(node_type)
+        count = self.owners.book.num_nodes_of(table.node_type)
+        self.comm.run_job(lambda: export_table(table, count, Path(path).expanduser(), self.comm))
+
+    def save(self, folder: str | Path) -> None:
+        """Writes all rows, and what the optimizer keeps, to a new folder. Collective.
+
+        Every rank writes its own part. All ranks must see the same file system.
+
+        Raises:
+            DatasetError: the folder exists, or a rank cannot write.
+        """
+        self.synchronize()
+        counts = [self.owners.book.num_nodes_of(table.node_type) for table in self.tables]
+        self.comm.run_job(lambda: save_tables(self.tables, counts, self.steps, folder, self.comm))
+
+    def load(self, folder: str | Path) -> None:
+        """Reads what `save` wrote on any number of ranks. Collective.
+
+        Training goes on as if it had not stopped: on as many ranks with the same bits.
+
+        Raises:
+            DatasetError: a file is damaged or missing, or of other tables.
+        """
+        self.synchronize()
+        self.steps = self.comm.run_job(lambda: load_tables(self.tables, folder, self.comm))
+        self._order.changed()
+
+
+def _close(comm: Communicator) -> None:
+    with contextlib.suppress(RuntimeError):  # the garbage collector may run on that very thread
+        comm.close()
+
+
+def _columns_by_type(columns: int | Mapping[str, int], schema: Schema) -> dict[int, int]:
+    if not isinstance(columns, Mapping):
+        if schema.num_types > 1:
+            raise ValueError(
+                f"the graph has the node types {list(schema.node_types)}; give the columns by type, for "
+                f"instance {{{schema.node_types[0]!r}: {columns}}}"
+            )
+        columns = {schema.node_types[0]: columns}
+    if not columns:
+        raise ValueError("columns names no node type; give at least one")
+    for name, count in columns.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"columns of {name!r} must be a number, at least 1, got {count!r}")
+    return dict(sorted((schema.type_number(name), count) for name, count in columns.items()))
+
 
 # Optimizer ########################################################################################
 
@@ -286,3 +510,43 @@ def nodes_by_type(batch: Any, schema: Schema) -> list[Tensor]:
             f"batch must be one that a loader of this package handed out, got {type(batch).__name__} without "
             "n_id"
         ) from None
+
+
+# Features #########################################################################################
+
+
+def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
+    """Returns a graph with the rows of a table as the last columns of an attribute.
+
+    Collective if the graph is a pair of stores. The graph given is not changed.
+
+    Raises:
+        TypeError: another kind of graph.
+    """
+    if isinstance(data, (tuple, list)) and isinstance(data[0], DistFeatureStore):
+        features: DistFeatureStore = data[0]
+        columns = _columns(table, features.own.attributes[table.group], name)
+        rows = features.comm.run_job(lambda: _shared(features, columns))
+        return features.with_table(table.group, name, rows), *data[1:]
+    if not isinstance(data, (Data, HeteroData)):
+        raise TypeError(
+            f"data must be a Data, a HeteroData or (DistFeatureStore, DistGraphStore), got a "
+            f"{type(data).__name__}"
+        )
+    other = copy.copy(data)
+    store = other[str(table.group.name)] if isinstance(other, HeteroData) else other
+    store[name] = _columns(table, store, name)
+    return other
+
+
+def _columns(table: EmbeddingTable, attributes: Any, name: str) -> Tensor:
+    """Returns a copy of the rows, behind the attribute's columns if there are any."""
+    held = [attributes[name]] if name in attributes else []
+    return torch.cat([*held, table.weight.to(held[0].dtype if held else table.weight.dtype)], dim=1)
+
+
+def _shared(features: DistFeatureStore, columns: Tensor) -> Mapping[int, Tensor]:
+    comm = features.comm
+    if not comm.max(len(features.readable) > 1):
+        return {comm.rank: columns}
+    return {rank: arrays["rows"] for rank, arrays in share_arrays(comm, {"rows": columns}).items()}

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
-from pyg_batchgnn.data import DatasetError, attribute_array
+from pyg_batchgnn.data import attribute_array
 from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
     MetaFormat,
     NpyAppender,
     as_tensor,
+    begin_folder,
     broken,
     map_tensor,
     open_npy,
@@ -33,7 +34,6 @@ from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.partition import with_files
 
 # Loading ##########################################################################################
-
 
 #: Rows that are copied at once.
 _ROWS = 1 << 16
@@ -147,14 +147,6 @@ def save_tables(
     path = Path(folder).expanduser()
     temporary = path.with_name(f".{path.name}.partial")
 
-    def begin() -> None:
-        if comm.rank:
-            return
-        if path.exists():
-            raise DatasetError(f"{path}: exists already; remove it or choose another folder")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-
     def end() -> None:
         if comm.rank:
             return
@@ -167,7 +159,7 @@ def save_tables(
         rename_whole(temporary, path)
 
     try:
-        with_files(comm, begin)
+        with_files(comm, lambda: begin_folder(path, temporary) if comm.rank == 0 else None)
         promises = with_files(comm, lambda: dict(_write(tables, temporary, comm.rank)))
         said = comm.all_gather_json({name: promise.to_json() for name, promise in promises.items()})
         arrays = {name: ArrayPromise.from_json(one) for theirs in said for name, one in theirs.items()}
@@ -254,7 +246,6 @@ class EmbeddingMeta:
 
 
 # One file for all rows ############################################################################
-
 
 #: Bytes of rows that the first rank receives at once.
 _PIECE = 16 << 20

@@ -72,7 +72,6 @@ class FeatureCache:
 
 # Cached rows ######################################################################################
 
-
 #: Bytes of rows that are received at once when a cache is filled.
 _PIECE = 16 << 20
 #: Bytes of a node's id in a cache.

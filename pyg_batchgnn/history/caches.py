@@ -22,9 +22,9 @@ from pyg_batchgnn.store import DistGraphStore
 
 @dataclass(frozen=True)
 class HistoricalSettings:
-    """The sizes of the caches and of what is pushed to them (DistGNN-MB, section 3.2).
+    """The sizes of the caches and of the pushes (DistGNN-MB, section 3.2).
 
-    The defaults are those of the paper's section 4.4. A step is one minibatch of every rank.
+    The defaults come from the paper's section 4.4. A step is one minibatch of every rank.
 
     Attributes:
         lines: the lines of each layer's cache (cs); None: one for each halo node.
@@ -35,7 +35,7 @@ class HistoricalSettings:
         delay: what is pushed in a step is received this many steps later (d).
 
     Raises:
-        TypeError, ValueError: a number that cannot be.
+        TypeError, ValueError: a number is wrong.
     """
 
     lines: int | None = 1_000_000
@@ -182,7 +182,7 @@ class HistoricalCaches:
     # Rows of own nodes ###########################################################################
 
     def wants_rows(self, key: int) -> bool:
-        """Returns whether a minibatch is that of the step and its rows have not been pushed."""
+        """Returns whether the step has this minibatch and has not pushed its rows."""
         return not self._is_pushed and self._comm.size > 1 and key == self._key
 
     def note(self, seed: int, own: Tensor, table: Tensor, row: Tensor | None) -> None:

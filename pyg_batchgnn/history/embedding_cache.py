@@ -40,7 +40,7 @@ class FoundRows:
 class EmbeddingCache:
     """Rows of halo nodes by original id. The row that was stored first makes room for others.
 
-    The width and the type of rows are those of the first ones that are stored.
+    The first rows that are stored decide the width and the type.
 
     Args:
         life_span: rows can be read for this many steps after the one in which they were stored;

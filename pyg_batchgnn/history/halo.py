@@ -101,7 +101,6 @@ def _peers(rows: Tensor, degree: Tensor, counts: list[int], nodes: int) -> HaloP
 
 # Features #########################################################################################
 
-
 #: The attribute that layer 1 reads.
 FEATURES = "x"
 #: The bytes of rows that are received at once.
@@ -132,7 +131,7 @@ class HaloFeatures:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of rows and of what finds them."""
+        """The bytes of rows and of their index."""
         rows = 0 if self._rows is None else self._rows.nbytes
         return self._node.nbytes + self._line.nbytes + rows
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -25,14 +24,12 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import DistFeatureStore
 from pyg_batchgnn.types import NODES
 
-# Minibatch ########################################################################################
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HistoricalMinibatch(Minibatch):
     """A minibatch sampled within a part and its halo.
 
-    ``node``, ``nodes_per_hop`` and the attributes are those of the part's own nodes. In ``indices``
+    ``node``, ``nodes_per_hop`` and the attributes are for the part's own nodes. In ``indices``
     the halo nodes follow the own ones. Halo nodes are not expanded. What layers read of them comes
     from caches when the model runs: see `begin_pass`.
 
@@ -100,32 +97,6 @@ def _own_first(is_own: Tensor, own: int) -> Tensor:
     return torch.where(is_own, rank - 1, own + torch.arange(is_own.numel()) - rank).to(torch.int32)
 
 
-# Forward pass #####################################################################################
-
-
-class PassedMinibatch(Protocol):
-    """The parts of a minibatch that a pass reads."""
-
-    @property
-    def halo(self) -> SampledNodes: ...
-    @property
-    def halo_number(self) -> Tensor: ...
-    @property
-    def own(self) -> Tensor: ...
-    @property
-    def in_edges(self) -> InEdges: ...
-    @property
-    def nodes_per_hop(self) -> list[int]: ...
-    @property
-    def edges_per_hop(self) -> list[int]: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def key(self) -> int: ...
-
-
 class HistoricalPass:
     """The rows of halo nodes, layer by layer; layer 1 is nearest the input.
 
@@ -133,7 +104,7 @@ class HistoricalPass:
     own nodes are noted for the peers, and `push` sends them.
     """
 
-    def __init__(self, minibatch: PassedMinibatch, caches: HistoricalCaches) -> None:
+    def __init__(self, minibatch: HistoricalMinibatch, caches: HistoricalCaches) -> None:
         self._minibatch, self._caches = minibatch, caches
         self._pushes = caches.wants_rows(minibatch.key)
         layers = len(minibatch.edges_per_hop)
@@ -216,8 +187,6 @@ class HistoricalPass:
         repeated[first] = False
         return torch.cat([own[:size].masked_fill(repeated, -1), own[size:]])
 
-
-# Fetcher ##########################################################################################
 
 # The fetcher of the historical mode: own rows are read where they lie.
 #

@@ -21,7 +21,6 @@ from pyg_batchgnn.sample import SampledMinibatch
 
 # Budget ###########################################################################################
 
-
 #: Blocks are handed out in sizes up to a quarter larger than asked for and kept up to half again as
 #: long.
 OVERHEAD = 1.6
@@ -136,7 +135,6 @@ def _warn_if_over(peak: int, budget: int, sizes: Sizes) -> None:
 
 
 # Probe ############################################################################################
-
 
 #: Minibatches sampled to measure with.
 PROBES = 4

@@ -28,9 +28,6 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.types import Group
 
-# Export ###########################################################################################
-
-
 SamplerHook = Callable[[Any], Any]
 
 
@@ -115,9 +112,6 @@ def remember_edges(batch: Any, minibatch: SampledMinibatch, form: PygForm) -> No
     handed_out = edges is not None and getattr(batch, "edge_index", None) is edges
     if edges is not None and handed_out and get_worker_info() is None:
         remember(edges, minibatch)
-
-
-# From blocks ######################################################################################
 
 
 class BlockExporter:

@@ -138,7 +138,7 @@ def _sampled_adj_t(adj_t: Any, sampled: SampledRelation, gather: Gatherer) -> An
 # PyG batches with the attributes of a feature store.
 #
 # PyG reads edge attributes of a homogeneous store by node, leaves out those of a typed one, and
-# knows only node types that have features. Here edge attributes are those of the sampled edges,
+# knows only node types that have features. Here edge attributes belong to the sampled edges,
 # and every node type has its store.
 
 
@@ -243,7 +243,7 @@ class Gatherer:
         return out
 
     def count(self, out: Any) -> None:
-        """Adds the bytes of what a feature store selected."""
+        """Adds the bytes of a feature store's answer."""
         if isinstance(out, Tensor):
             self.bytes_gathered += out._values().nbytes if out.is_sparse else out.nbytes
 

@@ -226,7 +226,7 @@ def typed_links(request: UserLinks, graph: LinkGraph) -> list[RelationRequest]:
         graph: the graph. It need not have the edge type, only the types of its ends.
 
     Raises:
-        TypeError, ValueError: another form, or an edge type that cannot be meant.
+        TypeError, ValueError: another form, or an unknown edge type.
     """
     index, schema = request.index, graph.schema
     if isinstance(index, Mapping):
@@ -368,7 +368,6 @@ def _described(index: Any) -> str:
 
 
 # Digests ##########################################################################################
-
 
 #: Links that are digested at once.
 _LINKS = 1 << 16

@@ -7,7 +7,7 @@ import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
@@ -22,7 +22,6 @@ from pyg_batchgnn.loader.link_inputs import (
     typed_links,
     untyped_links,
 )
-from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
 from pyg_batchgnn.sample import (
     Direction,
     LateNegatives,
@@ -35,8 +34,12 @@ from pyg_batchgnn.sample import (
     check_early_links,
     negative_plan,
 )
-from pyg_batchgnn.store import Times, TypedGraph, edge_list, first_times
+from pyg_batchgnn.store import edge_list, first_times
 from pyg_batchgnn.types import Relation, Schema
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.loader.node_inputs import GraphShape, GraphTimes
+
 
 # Planning #########################################################################################
 
@@ -60,8 +63,8 @@ class PlannedNegatives:
     finder: LinkFinder  # draws negatives, and finds the ends of links
 
 
-class LinkPlace(Protocol):
-    """Finds links and plans negatives, in this process or over ranks."""
+class LinkPlace:
+    """Finds links and plans negatives: here in a `TypedGraph` that one process holds whole."""
 
     def agree(self, all_edges: Mapping[Relation, bool]) -> None:
         """Raises AgreementError unless all ranks mean links of the same relations; collective.
@@ -71,20 +74,10 @@ class LinkPlace(Protocol):
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
         """Returns the edges of a relation that are here, as links; collective over ranks."""
+        return RelationLinks(relation, edge_list(graph.in_edges(relation)))
 
     def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
         """Plans the negatives; collective over ranks."""
-
-
-class LinksHere:
-    """The links of a graph that is here, a `TypedGraph` with its `Times`."""
-
-    def agree(self, all_edges: Mapping[Relation, bool]) -> None: ...
-
-    def all_edges(self, graph: TypedGraph, relation: Relation) -> RelationLinks:
-        return RelationLinks(relation, edge_list(graph.in_edges(relation)))
-
-    def plan(self, graph: TypedGraph, times: Times | None, wanted: WantedNegatives) -> PlannedNegatives:
         first = None if times is None or not wanted.sampling else first_times(times, graph)
         plans = {
             relation: negative_plan(one, relation, graph, first, wanted.avoid_edges)
@@ -104,7 +97,7 @@ class LinkRequest:
     negatives: NegativeRequest  # the user's negatives, and the edges that are excluded
     disjoint: bool = False  # True if every link is an example of its own. With times it is so anyway.
     direction: Direction = Direction.FORWARD  # the direction in which neighbours are looked for
-    place: LinkPlace = field(default_factory=LinksHere)  # knows the edges of the graph
+    place: LinkPlace = field(default_factory=LinkPlace)  # knows the edges of the graph
 
     def inputs(self, graph: GraphShape, times: GraphTimes | None, names: Names) -> LinkInputs:
         if (self.links.times is None) != (times is None):
@@ -198,7 +191,7 @@ def _is_by_type(sampling: Any) -> bool:
 
 
 def labelled(links: RelationLinks, sampling: NegativeSampling | None) -> Tensor | None:
-    """Returns the labels of links, of which negatives take the label 0.
+    """Returns the labels of links. Negatives take the label 0.
 
     Labels whose minimum is 0 move up by 1, as in PyG, if there are binary negatives. A warning says
     so.

@@ -14,7 +14,7 @@ from torch_geometric.loader import NodeLoader
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
-from pyg_batchgnn.loader.link_negatives import LinkPlace, LinksHere
+from pyg_batchgnn.loader.link_negatives import LinkPlace
 from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT
 from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest, has_edge_attributes
 from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, step_shape
@@ -50,7 +50,6 @@ from pyg_batchgnn.types import FEATURES
 
 # Setup ############################################################################################
 
-
 #: The layouts that attributes may have. Native layers read dense rows.
 _LAYOUTS = {Export.PYG: (torch.strided, torch.sparse_coo), Export.NATIVE: (torch.strided,)}
 
@@ -65,7 +64,7 @@ class LocalSetup:
         self.choice: NeighborChoice = node_sampler.choice
         self.plan: MinibatchPlan = node_sampler.macrobatch.plan
         self.direction: Direction = node_sampler.form.direction
-        self.link_place: LinkPlace = LinksHere()
+        self.link_place = LinkPlace()
 
     @classmethod
     def of(cls, data: Any, request: SamplingRequest, options: LoaderOptions) -> LocalSetup:
@@ -239,7 +238,7 @@ def _fields(choice: NeighborChoice) -> dict[str, Any]:
 
 
 def _check_graph(given: PygNeighborSampler, data: Any) -> None:
-    """Raises ValueError unless the nodes of ``data`` are those of the sampler's graph."""
+    """Raises ValueError unless ``data`` has the nodes of the sampler's graph."""
     schema, counts = given.graph.schema, given.graph.num_nodes
     is_typed = given.form.names is Names.TYPES
     if isinstance(data, (Data, HeteroData)) and isinstance(data, HeteroData) != is_typed:

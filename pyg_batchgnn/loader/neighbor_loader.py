@@ -27,8 +27,9 @@ from pyg_batchgnn.loader.options import (
 from pyg_batchgnn.loader.pipeline import Setup
 from pyg_batchgnn.loader.position import with_keyed_shuffle
 from pyg_batchgnn.loader.prefetch import World
+from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.loader.shell import MacrobatchShell
-from pyg_batchgnn.sample import NEIGHBOR_CAP, PygHGTSampler, PygNeighborSampler
+from pyg_batchgnn.sample import NEIGHBOR_CAP, NeighborChoice, PygHGTSampler, PygNeighborSampler
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
@@ -43,9 +44,6 @@ def _setup(data: Any, request: SamplingRequest, options: LoaderOptions) -> Setup
     from pyg_batchgnn.loader.rank_setup import HistoricalSetup, RankSetup
 
     return (RankSetup if options.history is None else HistoricalSetup)(data, request, options)
-
-
-# Neighbours #######################################################################################
 
 
 class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
@@ -180,22 +178,22 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             embedding=embedding,
             history=history,
         )
-        request = SamplingRequest.of(
-            num_neighbors=num_neighbors,
-            input_time=input_time,
-            replace=replace,
+        choice = NeighborChoice.from_pyg(
             subgraph_type=subgraph_type,
+            directed=directed,
             disjoint=disjoint,
             temporal_strategy=temporal_strategy,
             time_attr=time_attr,
             time_window=time_window,
             weight_attr=weight_attr,
             is_sorted=is_sorted,
-            directed=directed,
-            neighbor_sampler=neighbor_sampler,
-            schedule=schedule,
-            seed=seed,
         )
+        if input_time is not None and time_attr is None:
+            raise ValueError(
+                "input_time is set while time_attr is not: name the attribute that holds the times"
+            )
+        chosen = ScheduleName.of(schedule)
+        request = SamplingRequest(num_neighbors, replace, as_seed(seed), neighbor_sampler, chosen, choice)
         setup = _setup(data, request, self._options)
         kwargs = setup.dataloader_arguments(kwargs)
         refuse_what_does_not_go_together(
@@ -216,9 +214,6 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         )
         self.input_nodes, self.input_id, self.input_time = given.nodes, given.ids, given.times
         self._compose(setup)
-
-
-# HGT ##############################################################################################
 
 
 class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
@@ -242,7 +237,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             those that count are drawn once per minibatch. None for no cap.
         **kwargs: those of ``torch.utils.data.DataLoader``, and ``input_id``.
 
-    The other arguments are those of `MacrobatchNeighborLoader`, and so are epochs, `set_epoch` and
+    The other arguments are as in `MacrobatchNeighborLoader`, and so are epochs, `set_epoch` and
     ``loader(index)``.
 
     Raises:
@@ -317,9 +312,6 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         )
         self.num_samples, self.input_nodes, self.input_id = num_samples, given.nodes, given.ids
         self._compose(setup)
-
-
-# Links ############################################################################################
 
 
 class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
@@ -421,22 +413,18 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             aggregation_cache=aggregation_cache,
             embedding=embedding,
         )
-        request = SamplingRequest.of(
-            num_neighbors=num_neighbors,
-            input_time=None,
-            replace=replace,
+        choice = NeighborChoice.from_pyg(
             subgraph_type=subgraph_type,
+            directed=directed,
             disjoint=disjoint,
             temporal_strategy=temporal_strategy,
             time_attr=time_attr,
             time_window=time_window,
             weight_attr=weight_attr,
             is_sorted=is_sorted,
-            directed=directed,
-            neighbor_sampler=neighbor_sampler,
-            schedule=schedule,
-            seed=seed,
         )
+        chosen = ScheduleName.of(schedule)
+        request = SamplingRequest(num_neighbors, replace, as_seed(seed), neighbor_sampler, chosen, choice)
         setup = _setup(data, request, self._options)
         kwargs = setup.dataloader_arguments(kwargs)
         refuse_what_does_not_go_together(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,14 @@ from pyg_batchgnn.loader.schedule import SeedStep, WorkItem
 from pyg_batchgnn.ops import check_range, check_vector, digest_text, minibatch_key
 from pyg_batchgnn.sample import Names, SampledLinks, SampleInfo, SeedInfo, Seeds
 from pyg_batchgnn.types import Group, Schema
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.store import PartTimes, SeedTimes, Times
+
+    #: The times of a graph, and those that its nodes have themselves.
+    GraphTimes: TypeAlias = Times | PartTimes
+    OwnTimes: TypeAlias = Times | SeedTimes
+
 
 # Inputs ###########################################################################################
 
@@ -31,28 +39,6 @@ class StepInputs:
     #: sampler holds the whole graph
     internal: Tensor | None = None
     late_negatives: int = 0  # how many negatives of the links are later than their link
-
-
-class OwnTimes(Protocol):
-    """The times that nodes have themselves."""
-
-    def of_seeds(self, group: Group, node: Tensor) -> Tensor:
-        """Returns the times [n] int64 of nodes of one type.
-
-        Raises:
-            ValueError: nodes of this type have no time.
-        """
-
-
-class GraphTimes(Protocol):
-    """The times of a graph."""
-
-    def of_inputs(self, nodes: Mapping[Group, Tensor]) -> OwnTimes:
-        """Returns the own times of input nodes, [n] int64 ids by group; collective over ranks.
-
-        Raises:
-            ValueError: nodes of a type have no time.
-        """
 
 
 class GraphShape(Protocol):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.embed import Embedding
     from pyg_batchgnn.history import HistoricalCaches
 
+
 # Sampling #########################################################################################
 
 
@@ -35,48 +36,6 @@ class SamplingRequest:
     sampler: Any  # the user's own sampler, or None
     schedule: ScheduleName | None  # which minibatches a rank trains; None if the user did not say
     choice: NeighborChoice = field(default_factory=NeighborChoice)  # the rules by which neighbours are chosen
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        num_neighbors: Any,
-        input_time: Any,
-        replace: bool,
-        subgraph_type: Any,
-        disjoint: bool,
-        temporal_strategy: str,
-        time_attr: str | None,
-        time_window: int | None,
-        weight_attr: str | None,
-        is_sorted: bool,
-        directed: bool,
-        neighbor_sampler: Any,
-        schedule: str | None,
-        seed: Any,
-    ) -> SamplingRequest:
-        """Checks the arguments of a loader, which have the same names.
-
-        Raises:
-            TypeError, ValueError: an argument is wrong, or ``input_time`` lacks ``time_attr``.
-        """
-        choice = NeighborChoice.from_pyg(
-            subgraph_type=subgraph_type,
-            directed=directed,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            time_window=time_window,
-            weight_attr=weight_attr,
-            is_sorted=is_sorted,
-            stacklevel=3,
-        )
-        if input_time is not None and time_attr is None:
-            raise ValueError(
-                "input_time is set while time_attr is not: name the attribute that holds the times"
-            )
-        chosen = ScheduleName.of(schedule)
-        return cls(num_neighbors, replace, as_seed(seed), neighbor_sampler, chosen, choice)
 
 
 def as_seed(seed: Any) -> int | None:
@@ -328,7 +287,6 @@ def _check_number(name: str, value: Any, least: int, unit: str) -> None:
 
 
 # Arguments ########################################################################################
-
 
 #: Attributes that are the graph itself.
 TOPOLOGY = ("edge_index", "adj_t")

@@ -44,7 +44,9 @@ from pyg_batchgnn.sample import (
 if TYPE_CHECKING:
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.embed import Embedding, Step
+    from pyg_batchgnn.history import HistoricalCaches
     from pyg_batchgnn.store import DistGraphStore
+
 
 # Pipeline #########################################################################################
 
@@ -120,7 +122,7 @@ class Pipeline:
         A fetch group is fetched when its first batch is asked for. Attributes that the exporter
         reads are read when their batch is asked for.
 
-        ``now``: samples and fetches, both of which are collective over ranks.
+        ``now``: does the sampling and the fetching, which are collective over ranks.
         """
         sampled = now(functools.partial(self.sample, item))
         if self.embedding is None:
@@ -228,7 +230,6 @@ class EmbeddingSteps:
 
 # Numbering ########################################################################################
 
-
 #: Gives steps the internal ids of their seeds if the sampler needs them; collective over ranks.
 NumberSeeds: TypeAlias = Callable[[Iterable[SeedStep]], Iterable[SeedStep]]
 
@@ -240,15 +241,6 @@ def as_they_are(steps: Iterable[SeedStep]) -> Iterable[SeedStep]:
 
 
 # Setup ############################################################################################
-
-
-class StepFollower(Protocol):
-    """Hears, on the user's thread, which minibatches a loader hands out."""
-
-    def begin_step(self, epoch: int, step: int, key: int) -> None:
-        """Hears that a minibatch with this key is handed out."""
-
-    def end_epoch(self) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +257,7 @@ class Composition:
     any_pipeline: Pipeline | None = None
     number: NumberSeeds = as_they_are  # finds the internal ids of the seeds of the schedule's steps
     number_any: NumberSeeds = as_they_are  # finds the internal ids of any seeds
-    follower: StepFollower | None = None  # is told of every step, or None
+    follower: HistoricalCaches | None = None  # hears of every step, on the user's thread
 
     @property
     def calls(self) -> Pipeline:

@@ -163,7 +163,6 @@ def _altered(fact: str) -> ValueError:
 
 # Order ############################################################################################
 
-
 #: Positions made Python integers at a time; a whole permutation as a list would take 40 bytes per
 #: entry.
 CHUNK = 1 << 16

@@ -14,9 +14,6 @@ import torch
 
 from pyg_batchgnn.comm import SerialExecutor
 
-# Prefetch #########################################################################################
-
-
 T = TypeVar("T")
 Item = TypeVar("Item")
 
@@ -100,9 +97,6 @@ def _in_mode(wants_grad: bool, make: Callable[[Item], T], item: Item) -> T:
     """Works in the consumer's gradient mode, since each thread has a mode of its own."""
     with torch.set_grad_enabled(wants_grad):
         return make(item)
-
-
-# World ############################################################################################
 
 
 #: The largest macrobatch that "auto" stands for in one process: its threads have enough to share.

@@ -15,7 +15,7 @@ from torch import Tensor
 from pyg_batchgnn.cache import AggregationCache
 from pyg_batchgnn.comm import Communicator, Handle
 from pyg_batchgnn.loader.link_inputs import RelationLinks, described, links_sum
-from pyg_batchgnn.loader.link_negatives import LinksHere, PlannedNegatives, WantedNegatives
+from pyg_batchgnn.loader.link_negatives import LinkPlace, PlannedNegatives, WantedNegatives
 from pyg_batchgnn.loader.node_inputs import NodeInputs, OwnerNodes, OwnPositions
 from pyg_batchgnn.loader.options import Features, SamplingRequest
 from pyg_batchgnn.loader.pipeline import NO_IDS, NumberSeeds
@@ -221,7 +221,7 @@ def moved_seeds(counts: Sequence[int], hosts: Sequence[int]) -> list[list[int]]:
 
 
 @dataclass(frozen=True, eq=False)
-class LinksOverRanks:
+class LinksOverRanks(LinkPlace):
     """The links of a graph over ranks. All methods are collective."""
 
     store: DistGraphStore  # the graph. If its topology is on every rank, that is the graph of the inputs.
@@ -238,7 +238,7 @@ class LinksOverRanks:
             ValueError: ranks would need the edges of others.
         """
         if self.store.topology is not None:
-            return LinksHere().all_edges(graph, relation)
+            return super().all_edges(graph, relation)
         if self.schedule is not ScheduleName.LOCAL:
             raise ValueError(
                 f"edge_label_index stands for all edges of {relation}, and each rank holds those into its "
@@ -259,7 +259,7 @@ class LinksOverRanks:
         part, comm, first = self.store.part, self.store.comm, None
         comm.check_agreement(_settings(wanted))
         if self.store.topology is not None:
-            return LinksHere().plan(graph, times, wanted)
+            return super().plan(graph, times, wanted)
         if times is not None and wanted.sampling:
             first = first_times_of_part(part, comm, times.own)
         planner = RankPlanner(part, comm, first)

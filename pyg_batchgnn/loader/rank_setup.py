@@ -68,8 +68,6 @@ from pyg_batchgnn.store import (
 )
 from pyg_batchgnn.types import NODES, Group
 
-# Setup ############################################################################################
-
 
 class RankSetup:
     """Composes the loader of one rank. All methods are collective."""
@@ -272,9 +270,6 @@ def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMin
     return AttributeCost(row=2 * row + 8, batch=attributes(biggest) if export is Export.PYG else 0)
 
 
-# Historical setup #################################################################################
-
-
 class HistoricalSetup(RankSetup):
     """Composes a loader that samples within a rank's part and its halo."""
 
@@ -320,9 +315,6 @@ class HistoricalSetup(RankSetup):
         if any(group.is_edge for group in self._attributes()):
             return "edge attributes are not carried; give the names of node attributes as attributes"
         return None
-
-
-# Sampling #########################################################################################
 
 
 RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler | HaloSampler

@@ -291,7 +291,6 @@ def _digest(batches: Sequence[Tensor]) -> str:
 
 # Work #############################################################################################
 
-
 #: The number of a macrobatch that belongs to no epoch's sequence: of a probe, or of
 #: ``loader(index)``.
 NO_NUMBER = -1

@@ -43,8 +43,6 @@ from pyg_batchgnn.sample import PygOutput
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
 
-# Resumable ########################################################################################
-
 
 class Resumable:
     """Gives a DataLoader epochs and states that it can resume from."""
@@ -124,9 +122,6 @@ class Resumable:
     def _settings(self) -> dict[str, Any]:
         loader: Any = self
         return {**self._parts.shape(loader), **self._parts.schedule.settings()}
-
-
-# Shell ############################################################################################
 
 
 class MacrobatchShell(Resumable, DataLoader[Any]):
@@ -305,7 +300,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def stats(self) -> LoaderStats:
         """Returns nodes, edges, distinct nodes, bytes gathered and seconds by phase.
 
-        They are those of the macrobatch made last, and of all in total. With prefetching the last
+        They count the macrobatch made last, and all in total. With prefetching the last
         one is ahead of what was handed out.
         """
         return self._parts.pipeline.book.snapshot()
@@ -329,7 +324,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
 
     @property
     def data(self) -> Any:
-        """The object that attributes are read from. The graph is that of the construction."""
+        """The object that attributes are read from. The graph stays as at construction."""
         return self._data
 
     @data.setter
@@ -338,9 +333,6 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         if hasattr(self, "_setup"):
             self._setup.change_data(self._parts.pipeline, self)
             self._pool = None  # persistent workers read the old one
-
-
-# Sizing ###########################################################################################
 
 
 def resolve_sizes(

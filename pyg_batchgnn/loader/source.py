@@ -40,8 +40,8 @@ from pyg_batchgnn.types import Group, Schema
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
 
-# Fetching #########################################################################################
 
+# Fetching #########################################################################################
 
 #: The ids of the edges of each minibatch, and the rows of their attributes, by relation.
 _EdgeIds: TypeAlias = Mapping[Group, list[Tensor]]
@@ -464,7 +464,6 @@ class Contents:
 
 
 # Huge pages #######################################################################################
-
 
 #: In bytes. A TLB holds most pages of a smaller table.
 _LEAST = 16 << 20

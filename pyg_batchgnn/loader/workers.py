@@ -33,7 +33,6 @@ from pyg_batchgnn.loader.stats import LoaderStats
 
 # Workers ##########################################################################################
 
-
 #: A work item on its way to a worker: epoch, number and positions as arrays, which a pipe can
 #: carry.
 SentItem: TypeAlias = tuple[int, int, list[NDArray[np.int64]]]

@@ -43,8 +43,8 @@ from pyg_batchgnn.types import Group, Schema
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
-# Build ############################################################################################
 
+# Build ############################################################################################
 
 #: A function that is called with a few words as each stage begins.
 Progress = Callable[[str], None]

@@ -177,7 +177,6 @@ def _lengths(comm: Communicator, grouping: Grouping, runs: Runs, relations: int)
 
 # Attributes #######################################################################################
 
-
 #: The rows of an input table that one rank reads before the next rank's turn. Owners ask for
 #: ascending rows, and so all ranks read at the same time.
 STRIPE = 1 << 10

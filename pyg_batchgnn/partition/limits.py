@@ -16,9 +16,6 @@ from pyg_batchgnn.partition.move import add_rows, own_rounds, send
 from pyg_batchgnn.partition.policy import EDGES, NODES, Balanced
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-# Limits ###########################################################################################
-
-
 #: Weights that are no whole numbers, or whose sum is larger, are scaled to this sum.
 _SUM = 1 << 30
 
@@ -113,9 +110,6 @@ def _whole_numbers(comm: Communicator, table: Tensor, own: range, name: str) -> 
     return (mine * scale).round().to(torch.int32)
 
 
-# Balance ##########################################################################################
-
-
 @dataclass(frozen=True, eq=False)
 class Balance:
     """The number of parts, and the largest weights that each may have."""
@@ -141,9 +135,6 @@ class Balance:
         return torch.where(mean > 0, self.limit / mean, 1.0)
 
 
-# Splits ###########################################################################################
-
-
 def read_split(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: str, node_type: int) -> Tensor:
     """Returns whether each of this rank's nodes of a type is in a split, [n_t] bool. Collective."""
     own = part.nodes_of(node_type)
@@ -153,9 +144,6 @@ def read_split(comm: Communicator, part: ReadingSlice, dataset: Dataset, name: s
         piece = mine[rows.start : rows.stop]
         found[send(comm, piece, part.group(piece, node_type)).rows - own.start] = True
     return found
-
-
-# Warnings #########################################################################################
 
 
 def warn_of_unmet(comm: Communicator, limits: Limits, owner: Tensor) -> None:

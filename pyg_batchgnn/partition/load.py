@@ -358,13 +358,12 @@ def _ranges(starts: Tensor) -> list[range]:
 
 
 def overlap(own: range, theirs: range) -> tuple[int, int]:
-    """Returns the begin and the end of what two ranges share, counted from the second's begin."""
+    """Returns where the overlap of two ranges begins and ends, from the second's begin."""
     begin, end = max(own.start, theirs.start), min(own.stop, theirs.stop)
     return (begin - theirs.start, end - theirs.start) if begin < end else (0, 0)
 
 
 # Balanced ranges ##################################################################################
-
 
 #: A function that returns the weight of all nodes before a row, for rows 0 to N; ascending.
 Load: TypeAlias = Callable[[int], int]

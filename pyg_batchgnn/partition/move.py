@@ -13,8 +13,6 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, MessageKind, Received
 from pyg_batchgnn.partition.book import PartitionBook
 
-# Exchanges in rounds ##############################################################################
-
 
 def send_rows(comm: Communicator, rows: Tensor, to: Tensor) -> Tensor:
     """Sends each row to a rank, in rounds. Collective; counts as `MessageKind.PARTITION`.
@@ -47,9 +45,6 @@ def node_values(comm: Communicator, book: PartitionBook, node: Tensor, own: Tens
     first = int(offsets[comm.rank])
     remote = Remote(lambda ids: group_by_range(ids, offsets), lambda ids: own[ids - first], (), own.dtype)
     return pull(comm, remote, node)
-
-
-# Exchanges ########################################################################################
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ def send(comm: Communicator, rows: Tensor, grouping: Grouping) -> Received:
 
 @dataclass(frozen=True)
 class Remote:
-    """An array of rows of which each rank holds some."""
+    """An array whose rows lie on all ranks, some on each."""
 
     group: Callable[[Tensor], Grouping]  # groups row numbers [n] by the rank that holds each
     #: returns rows that this rank holds, given [n] row numbers in any order, which it may overwrite
@@ -126,9 +121,6 @@ def pull(
         rows_found = comm.exchange(answer, asked.counts, MessageKind.PARTITION).rows
         grouping.undo(rows_found, out[rows.start : rows.stop])
     return out
-
-
-# Rounds ###########################################################################################
 
 
 #: A rank receives at most this many bytes of rows in one round, if all ranks send it all they have.
@@ -167,9 +159,6 @@ def shared_rounds(comm: Communicator, rows: int, row_bytes: int) -> Iterator[ran
         share = min(step, -(-(rows - at) // comm.size))
         first = at + comm.rank * share
         yield range(min(first, rows), min(first + share, rows))
-
-
-# Sums of rows #####################################################################################
 
 
 def add_rows(out: Tensor, row: Tensor, values: Tensor) -> Tensor:

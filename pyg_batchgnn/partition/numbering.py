@@ -14,8 +14,6 @@ from pyg_batchgnn.partition.move import group
 from pyg_batchgnn.partition.part import slice_size
 from pyg_batchgnn.partition.reading import ReadingSlice
 
-# Numbering ########################################################################################
-
 
 @dataclass(frozen=True)
 class Directory:
@@ -68,9 +66,6 @@ def make_directory(
         counts = (ranges - first).clamp(0, own.numel()).diff().tolist()
         found.append(comm.exchange(own, counts, MessageKind.PARTITION).rows)
     return Directory(list(bounds), comm.rank, found)
-
-
-# Runs #############################################################################################
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from pyg_batchgnn.types import Schema
 
 # Built-in policies ################################################################################
 
-
 #: The loads that every graph has: nodes, and in-edges by the owners of their targets.
 NODES, EDGES = "nodes", "edges"
 

@@ -110,7 +110,6 @@ def along_edges(in_edges: InEdges, values: Tensor, edges: range) -> Tensor:
 
 # Reading ##########################################################################################
 
-
 #: The ranges begin at multiples of a power of two, so that a histogram of at most this length
 #: balances them.
 BUCKETS = 1 << 16

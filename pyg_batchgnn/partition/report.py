@@ -147,7 +147,6 @@ def _shown(count: float) -> str:
 
 # Counting #########################################################################################
 
-
 #: The number of nodes marked at a time, where distinct ones are counted, and of edges read at a
 #: time.
 _MARKS = 1 << 26
@@ -253,7 +252,6 @@ def _outside(part: Part) -> tuple[Tensor, Tensor]:
 
 
 # Plot #############################################################################################
-
 
 #: The most parts whose numbers are written beside the axes.
 _NUMBERED = 32

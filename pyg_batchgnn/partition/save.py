@@ -14,12 +14,13 @@ from pyg_batchgnn.data import DatasetError, attribute_array, edge_array, split_a
 from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
+    begin_folder,
+    refuse_existing_path,
     rename_whole,
     sync_file,
     sync_folder,
     sync_tree,
     write_tensor,
-    writing,
 )
 from pyg_batchgnn.partition.checks import check_comm, with_files
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name
@@ -56,7 +57,7 @@ def save_partition(
     path = Path(folder).expanduser()
     temporary = path.with_name(f".{path.name}.partial")
     try:
-        with_files(comm, lambda: _begin(path, temporary) if comm.rank == 0 else None)
+        with_files(comm, lambda: begin_folder(path, temporary) if comm.rank == 0 else None)
         promises = with_files(comm, lambda: [promise for part in mine for promise in _write(part, temporary)])
         said = comm.all_gather_json([[name, p.dtype, list(p.shape), p.sha256] for name, p in promises])
         arrays = {
@@ -77,19 +78,7 @@ def refuse_existing(folder: str | Path, comm: Communicator) -> None:
     Raises:
         DatasetError: on every rank, if the folder exists.
     """
-    with_files(comm, lambda: _refuse(Path(folder).expanduser()) if comm.rank == 0 else None)
-
-
-def _refuse(path: Path) -> None:
-    if path.exists():
-        raise DatasetError(f"{path}: exists already; remove it or choose another folder")
-
-
-def _begin(path: Path, temporary: Path) -> None:
-    _refuse(path)
-    shutil.rmtree(temporary, ignore_errors=True)
-    with writing(path):
-        temporary.mkdir(parents=True)
+    with_files(comm, lambda: refuse_existing_path(Path(folder).expanduser()) if comm.rank == 0 else None)
 
 
 def _write(part: Part, folder: Path) -> Iterator[tuple[str, ArrayPromise]]:

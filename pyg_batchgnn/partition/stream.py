@@ -21,7 +21,6 @@ from pyg_batchgnn.partition.reading import ReadingSlice, along_edges
 
 # All types ########################################################################################
 
-
 #: At most this many passes move nodes out of parts that have more than a limit.
 MENDS = 3
 
@@ -90,7 +89,6 @@ class OwnerStream:
 
 
 # Nodes of one type ################################################################################
-
 
 #: Loads are summed over ranks at least ROUNDS times in a pass, but not for fewer than NODES nodes
 #: per rank.
@@ -231,7 +229,6 @@ def _checked(owner: Tensor, nodes: int, parts: int) -> Tensor:
 
 # Neighbours #######################################################################################
 
-
 #: The edges that are copied at a time.
 _EDGES = 1 << 17
 
@@ -265,7 +262,6 @@ def neighbours_of(part: ReadingSlice, node_type: int) -> InEdges:
 
 
 # Ranges ###########################################################################################
-
 
 #: The number of nodes hashed at a time.
 _NODES = 1 << 20

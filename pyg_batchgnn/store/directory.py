@@ -17,9 +17,6 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.partition import Part, slice_size
 
-# Directory ########################################################################################
-
-
 LOOKUP = Header(MessageKind.LOOKUP)
 
 
@@ -99,9 +96,6 @@ def edge_targets(part: Part, comm: Communicator, edge: Tensor, relation: int = 0
     out = torch.empty_like(edge)
     out[found[:, 0]] = found[:, 1]
     return out
-
-
-# Slices ###########################################################################################
 
 
 def even_bounds(count: int, ranks: int) -> Tensor:

@@ -40,7 +40,7 @@ class DistFeatureStore(FeatureStore):
 
     Making a store is collective. So are `get_tensor`, `multi_get_tensor` and `put_tensor`: every
     rank calls them, in the same order, for the same attributes. Each rank gives ids of its own
-    choice, possibly none. Ids are those of the user: original node ids, positions in the input edge
+    choice, possibly none. Ids are the user's: original node ids, positions in the input edge
     list.
 
     PyG's name of a group is the node type or the relation; in a homogeneous graph it is None for
@@ -302,7 +302,6 @@ def lookups_of(part: Part, comm: Communicator) -> dict[Group, RowLookup]:
 
 
 # PyG's attributes #################################################################################
-
 
 #: PyG's name of the edges of a homogeneous graph.
 EDGE_TYPE = EDGES.name

@@ -18,8 +18,6 @@ from pyg_batchgnn.store.directory import internal_ids, internal_ids_by_type, ori
 from pyg_batchgnn.store.hybrid import HybridTopology
 from pyg_batchgnn.types import Schema
 
-# The store ########################################################################################
-
 
 @dataclass(frozen=True)
 class StoreShape:
@@ -150,9 +148,6 @@ def _check_topology(topology: HybridTopology, part: Part) -> None:
 
 def _named(counts: list[int]) -> str:
     return " + ".join(map(str, counts))
-
-
-# Own edges ########################################################################################
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,6 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 from pyg_batchgnn.types import HOMOGENEOUS, Group, Relation, Schema
 
-# Typed graphs #####################################################################################
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TypedGraph:
@@ -120,9 +118,6 @@ class TypedGraph:
         return self
 
 
-# Homogeneous graphs ###############################################################################
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class CscGraph:
     """A graph by destination: the in-edges of every node.
@@ -216,9 +211,6 @@ class CscGraph:
             if array is not None:
                 ops.advise_huge_pages(array)
         return self
-
-
-# Reversed graphs ##################################################################################
 
 
 def reversed_relation(relation: Relation) -> Relation:

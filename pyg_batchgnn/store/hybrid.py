@@ -22,7 +22,7 @@ from pyg_batchgnn.types import Group, Schema
 
 @dataclass(frozen=True, eq=False)
 class HybridTopology:
-    """The edges of a whole graph, of which the ranks of a host share one copy.
+    """The edges of a whole graph. The ranks of a host share one copy.
 
     Attributes:
         graph: by original ids, with input edge ids.

@@ -15,9 +15,6 @@ from pyg_batchgnn.store.directory import Slices
 from pyg_batchgnn.store.times import ALWAYS, NEVER, TimeLevel, Times
 from pyg_batchgnn.types import Group
 
-# Node order #######################################################################################
-
-
 #: Nodes that each rank shows the others, for each rank, to find slices of like sizes.
 _SHOWN = 64
 
@@ -103,9 +100,6 @@ def _slice_of(keys: Tensor, splitters: Tensor) -> Tensor:
     for time, node in splitters.tolist():
         found += (keys[:, 0] > time) | ((keys[:, 0] == time) & (keys[:, 1] >= node))
     return found
-
-
-# Existence of nodes ###############################################################################
 
 
 def first_times_of_part(part: Part, comm: Communicator, times: Times) -> Mapping[Group, Tensor]:

@@ -1,4 +1,4 @@
-"""The times of a partitioned graph, of which a rank holds those of its own rows.
+"""The times of a partitioned graph. A rank holds the times of its own rows.
 
 The time order of a relation is made of a rank's own in-edges. Times of edges lie with them. Times
 of nodes that other ranks own are fetched once, when a loader is made, and never in a hop (design,
@@ -299,7 +299,7 @@ def own_attribute(store: DistFeatureStore, name: str) -> dict[Group, Tensor]:
 
 
 def on_all_ranks(comm: Communicator, work: Callable[[], T]) -> T:
-    """Does work that may find values that cannot be. Collective.
+    """Does work that may find wrong values. Collective.
 
     Raises:
         ValueError: on all ranks if on one, with the text of the first.

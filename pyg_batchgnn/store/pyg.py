@@ -335,7 +335,7 @@ def weight_by_group(data: Any, name: str, graph: TypedGraph) -> dict[Group, Tens
     """Returns an attribute that holds weights of edges, by group.
 
     In a graph without types that has as many edges as nodes, PyG calls an attribute one of nodes
-    unless its name says otherwise. Weights are those of the edges, whatever their name.
+    unless its name says otherwise. Weights belong to the edges, whatever their name.
     """
     found = attribute_by_group(data, name, graph)
     is_clear = graph.schema.has_names or graph.num_nodes[0] != graph.num_edges

@@ -19,8 +19,6 @@ from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store.shard import Columns, LocalShard, RowBlock, RowFormat, RowRequest
 from pyg_batchgnn.types import Group
 
-# Reading ##########################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -195,9 +193,6 @@ class RowReader:
 def _nothing(group: Group) -> RowRequest:
     none = torch.empty(0, dtype=torch.int64)
     return RowRequest(none) if group.is_node else RowRequest(none, none)
-
-
-# Writing ##########################################################################################
 
 
 _WRITE = Header(MessageKind.FEATURES)

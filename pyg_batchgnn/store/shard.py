@@ -18,7 +18,6 @@ from pyg_batchgnn.types import Group
 
 # Shards ###########################################################################################
 
-
 #: Names of a shard's arrays in shared memory: by group the original ids, the index and the tables.
 _ORIGINAL, _INDEX, _TABLE = "original", "index", "table"
 
@@ -267,7 +266,6 @@ class EdgeIndex:
 
 
 # Blocks and bytes #################################################################################
-
 
 #: Makes a tensor from its shape and dtype.
 Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]

@@ -10,8 +10,6 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges
 
-# Time order #######################################################################################
-
 
 @dataclass(frozen=True, eq=False)
 class TimeOrder:
@@ -73,9 +71,6 @@ def first_fall(edges: InEdges, time: Tensor) -> int | None:
     falls[starts[(starts > 0) & (starts < time.numel())] - 1] = False  # between two lists
     found = falls.nonzero()
     return int(found[0]) + 1 if found.numel() else None
-
-
-# Weight sums ######################################################################################
 
 
 @dataclass(frozen=True, eq=False)

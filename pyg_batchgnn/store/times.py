@@ -166,7 +166,6 @@ def _checked(name: str, group: Group, time: Tensor, rows: int) -> Tensor:
 
 # Existence of nodes ###############################################################################
 
-
 #: The time of nodes that have none: before all others.
 ALWAYS = torch.iinfo(torch.int64).min
 #: Later than all times.

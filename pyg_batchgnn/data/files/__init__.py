@@ -6,9 +6,11 @@ and `verify_tensor` compare a file with it.
 
 from pyg_batchgnn.data.errors import broken, missing
 from pyg_batchgnn.data.files.durable import (
+    begin_folder,
     check_sha256,
     file_sha256,
     read_json,
+    refuse_existing_path,
     rename_whole,
     sync_file,
     sync_folder,
@@ -43,6 +45,7 @@ __all__ = [
     "NpyAppender",
     "NpyHeader",
     "as_tensor",
+    "begin_folder",
     "broken",
     "check_sha256",
     "file_sha256",
@@ -54,6 +57,7 @@ __all__ = [
     "promises",
     "read_header",
     "read_json",
+    "refuse_existing_path",
     "rename_whole",
     "sync_file",
     "sync_folder",

@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -14,8 +15,6 @@ from typing import IO, Any
 import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, broken
-
-# Writing ##########################################################################################
 
 
 @contextlib.contextmanager
@@ -57,7 +56,21 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-# Power cuts #######################################################################################
+def begin_folder(path: Path, temporary: Path) -> None:
+    """Makes the temporary folder of a folder to be saved, without what a killed save left there.
+
+    Raises:
+        DatasetError: ``path`` exists, or its parent cannot be written to.
+    """
+    refuse_existing_path(path)
+    shutil.rmtree(temporary, ignore_errors=True)
+    with writing(path):
+        temporary.mkdir(parents=True)
+
+
+def refuse_existing_path(path: Path) -> None:
+    if path.exists():
+        raise DatasetError(f"{path}: exists already; remove it or choose another folder")
 
 
 def sync_file(path: Path) -> None:
@@ -95,9 +108,6 @@ def rename_whole(temporary: Path, path: Path) -> None:
     sync_folder(path.parent)
 
 
-# JSON #############################################################################################
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a JSON object.
 
@@ -119,8 +129,6 @@ def read_json(path: Path) -> dict[str, Any]:
         )
     return content
 
-
-# Checksums ########################################################################################
 
 # Path, bytes, mtime and sha256 of the files that this process has hashed.
 _verified: set[tuple[str, int, int, str]] = set()

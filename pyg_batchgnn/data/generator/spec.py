@@ -11,9 +11,6 @@ import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError
 
-# One type #########################################################################################
-
-
 MAX_NODES = 2**31  # two ids make one 64-bit sort key, and ids are stored as int32
 
 
@@ -130,9 +127,6 @@ class GeneratorSpec:
         They do not depend on the order in which blocks are made.
         """
         return np.random.default_rng([self.seed, int(stream), block])
-
-
-# Several types ####################################################################################
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Makes graphs of papers, authors, fields and institutions, with power-law relations.
 
-Nodes lie in communities, which most edges stay within. The class of a paper is that of its
-community, and so are the labels of an author. Every number is drawn in blocks, so that a graph may
+Nodes lie in communities, which most edges stay within. A paper has the class of its
+community, and an author its labels. Every number is drawn in blocks, so that a graph may
 be larger than memory.
 """
 

@@ -203,7 +203,6 @@ def _check_rows(file: Path, array: str, rows: int, expected: int, said_by: str =
 
 # Archives of arrays ###############################################################################
 
-
 #: The arrays that are converted.
 _READ = ("num_nodes_list", "num_edges_list", "edge_index", "node_feat")
 

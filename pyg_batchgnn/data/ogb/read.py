@@ -20,9 +20,6 @@ from pyg_batchgnn.data.ogb.convert import convert, raw_files, raw_sizes
 from pyg_batchgnn.data.ogb.facts import OGB_TABLES, OgbTable
 from pyg_batchgnn.data.places import DATA_VARIABLE
 
-# Read #############################################################################################
-
-
 CONVERTED = "pyg_batchgnn"  # folder beside raw/ and split/
 
 
@@ -116,9 +113,6 @@ def _make_room(target: Path) -> None:
             f"{target}: is not a converted OGB data set; remove it or choose another converted="
         )
     shutil.rmtree(target)
-
-
-# Download #########################################################################################
 
 
 _SILENCE_SECONDS = 60.0

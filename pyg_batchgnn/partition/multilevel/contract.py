@@ -160,7 +160,6 @@ def _lists_of(graph: RankGraph, nodes: range) -> tuple[WeightedGraph, Tensor]:
 
 # Coarse lists #####################################################################################
 
-
 #: A rank keeps at most half as many entries as it has in the finer graph, or this many.
 FEWEST = 1 << 20
 #: The copies of a chunk that there are at a time: sent, received, merged and kept.
@@ -171,7 +170,7 @@ _MUCH = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class _Chunks:
-    """The coarse nodes in chunks, each of which has some of every rank's nodes."""
+    """The coarse nodes in chunks. Each chunk has some of every rank's nodes."""
 
     count: int  # the number of chunks
     begins: Tensor  # [ranks * count + 1], the first node of every rank's chunks, by rank and chunk

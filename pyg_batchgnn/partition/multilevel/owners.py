@@ -133,7 +133,6 @@ def _lists_among(lists: WeightedGraph, own: Tensor, number: Tensor) -> MergedLis
 
 # METIS ############################################################################################
 
-
 #: The entries of METIS's array of options. What each is for differs between releases, so all keep
 #: their defaults, the seed among them.
 _OPTIONS = 40

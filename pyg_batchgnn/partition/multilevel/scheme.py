@@ -14,9 +14,6 @@ from pyg_batchgnn.partition.multilevel.contract import CoarseLevel, contract, fi
 from pyg_batchgnn.partition.multilevel.rank_graph import RankGraph, gather_graph
 from pyg_batchgnn.partition.release import release_memory
 
-# All levels #######################################################################################
-
-
 #: A coarse graph is gathered if it has at most one of _GATHERED of a rank's share of the entries of
 #: the whole graph, or FEW of them. Cutting it takes several times its memory.
 _GATHERED, FEW = 8, 1 << 20
@@ -62,9 +59,6 @@ def _coarsen(graph: RankGraph, balance: Balance, key: int) -> list[CoarseLevel]:
     return levels
 
 
-# The coarsest graph ###############################################################################
-
-
 #: At least TRIES ranks cut the coarsest graph, and more while all of them together look at no more
 #: than ENTRIES of its entries. More tries on a large graph seldom find a better partition, and
 #: where ranks share cores each takes time from the others.
@@ -94,8 +88,6 @@ def cut_coarsest(graph: RankGraph, parts: int, limit: Tensor, key: int) -> Tenso
     return found[best][_QUALITY:].clone()
 
 
-# Refinement #######################################################################################
-
 # Refinement over ranks: each rank moves its nodes in order of gain, while those of the others
 # stand still.
 
@@ -108,7 +100,7 @@ def refine(graph: RankGraph, part: Tensor, limit: Tensor, parts: int, key: int) 
     """Returns better parts of this rank's nodes, [n] int32. Collective.
 
     Ranks move their nodes at the same time. Each may fill an equal part of the room that a part
-    has left, and empties an equal part of what it has too much.
+    has left, and removes an equal part of its excess.
 
     Args:
         part: [n] int32, the parts of this rank's nodes.
