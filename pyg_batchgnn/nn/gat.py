@@ -34,9 +34,6 @@ def edge_rows(graph: LayerGraph, edge_attr: Tensor, columns: int | None) -> Tens
 
     Args:
         edge_attr: [>= E, columns] or [>= E], in the user's order.
-
-    Raises:
-        ValueError: ``edge_attr`` has another shape.
     """
     features = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
     if features.dim() != 2 or features.size(1) != columns:
@@ -195,11 +192,7 @@ class AttentionConv(NativeConv):
         return AttentionCall(given, slots, edge_attr, drop, key)
 
     def _edge_features(self, call: AttentionCall, dtype: torch.dtype) -> EdgeFeatures | None:
-        """Returns the features of the edges and of the added loops, or None if there are none.
-
-        Raises:
-            ValueError: the layer takes none, or others.
-        """
+        """Returns the features of the edges and of the added loops, or None if there are none."""
         if call.edge_attr is None:
             return None
         if self.lin_edge is None:
@@ -283,20 +276,15 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         *,
         update: Update | None = None,
     ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns the rows of the targets of the layer.
+        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
 
         Args:
-            x: [>= N, in_channels], the rows of the sources, a tensor or a `RowView`. The first D
-                are the rows of the targets. Or a pair (sources, targets) or (sources, None).
-            edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
-            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's
-                ``edge_attr`` is accepted in this place.
+            x: no `Aggregated`: attention weighs neighbours by learned weights.
+            layer: PyG's ``edge_attr`` is accepted in this place.
             edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch, in its order, or of
                 ``edge_index``.
-            size: (N, D) for an ``edge_index`` between nodes of two kinds.
             return_attention_weights: whether to return the edges and their weights after dropout as
                 well.
-            update: what follows, in the same pass.
 
         Returns:
             [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights'

@@ -97,11 +97,6 @@ def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEd
 
     Args:
         edges: a minibatch with ``layer``, [2, E] by relation, or a piece of a whole graph.
-
-    Raises:
-        TypeError: ``edges`` are neither.
-        ValueError: the layer is missing or not allowed, or a type has more rows than the minibatch
-            has nodes of it.
     """
     for name, rows in x.items():
         check_matrix(f"x_dict[{name!r}]", rows)
@@ -176,9 +171,6 @@ def terms_by_type(
 
     Returns:
         The terms of each type that a relation leads to, in the order of the relations.
-
-    Raises:
-        KeyError: a relation leads from a type that has no rows.
     """
     graphs = {relation: edges.graph(relation) for relation in convs}
     found = {relation: graph for relation, graph in graphs.items() if graph is not None}

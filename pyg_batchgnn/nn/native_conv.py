@@ -112,8 +112,9 @@ class AsMade:
 class NativeConv(MessagePassing):
     """The base of the native convolutions, which never send messages.
 
-    Each stands before PyG's class among the bases of a layer, whose attributes it reads. Its method
-    ``terms`` returns the terms of a layer's result (`Terms`) from a `ConvInput` and values of edges.
+    Each stands before PyG's class among the bases of a layer, whose attributes it reads. The method
+    ``terms`` of each returns the terms of a layer's result (`Terms`), from a `ConvInput` and values
+    of edges.
 
     Attributes:
         edge_values: the name of the argument that takes values of edges; None if there is none.
@@ -294,12 +295,6 @@ def _reason_of(part: torch.nn.Module, name: str) -> str | None:
 
 
 def positive(name: str, value: Any) -> int:
-    """Returns a number of columns, layers or heads as an integer.
-
-    Raises:
-        TypeError: it is no integer.
-        ValueError: it is not positive.
-    """
     found = _integer(name, value)
     if found < 1:
         raise ValueError(f"{name}={value!r}, but it must be at least 1")
@@ -310,9 +305,6 @@ def input_columns(name: str, value: Any) -> Any:
     """Returns a number of input columns, or a pair of them for sources and targets.
 
     -1 leaves a number to the first call.
-
-    Raises:
-        TypeError, ValueError: it is neither.
     """
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
@@ -325,12 +317,6 @@ def input_columns(name: str, value: Any) -> Any:
 
 
 def probability(name: str, value: Any) -> float:
-    """Returns a probability of dropping.
-
-    Raises:
-        TypeError: it is no number.
-        ValueError: it is not in [0, 1).
-    """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name}={value!r}, but it must be a number in [0, 1)")
     try:

@@ -161,11 +161,7 @@ def _checked_input(
 
 def compute_dtype(weight: Tensor) -> torch.dtype:
     """Returns bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``, else the dtype of the
-    weight.
-
-    Raises:
-        TypeError: autocast is to float16, or layers do not compute in the dtype of the weight.
-    """
+    weight."""
     # as torch's own autocast leaves float64 alone
     if torch.is_autocast_enabled("cpu") and weight.dtype is not torch.float64:
         dtype = torch.get_autocast_dtype("cpu")

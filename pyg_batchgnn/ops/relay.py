@@ -76,11 +76,7 @@ class OwnedGraph:
 
     def held(self) -> Tensor:
         """Returns the arrays in the form that the kernel takes, checked once for as long as torch
-        does not write to them.
-
-        Raises:
-            TypeError, ValueError, IndexError: the arrays do not fit together.
-        """
+        does not write to them."""
         return self.arrays.held(self._check)
 
     def _check(self) -> None:

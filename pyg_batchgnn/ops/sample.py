@@ -73,9 +73,6 @@ class SampledGraph:
 
         Args:
             check: checks the arrays of a part of a graph; None for a whole graph.
-
-        Raises:
-            TypeError, ValueError, IndexError: the arrays do not fit together.
         """
         known: _Held | None = self.__dict__.get("_held")
         now = writes(self._arrays)

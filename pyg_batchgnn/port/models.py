@@ -425,10 +425,6 @@ def infer(model: BasicGNN, loader: Any, memory_budget: int | str | None, progres
     Args:
         loader: PyG's method takes PyG's loaders, and every loader if a part of the model is left
             to PyG.
-
-    Raises:
-        TypeError: ``loader`` is no loader.
-        ValueError: a module looks at all rows of a call, or PyG's method cannot use the loader.
     """
     if not hasattr(loader, "all_nodes"):
         if not isinstance(loader, NeighborLoader):

@@ -295,9 +295,6 @@ class SeedEdges:
 
         Args:
             wanted: False, True, "reverse" or a dict from relations to their reverses.
-
-        Raises:
-            TypeError, ValueError: another form, or a relation whose reverse is not known.
         """
         if wanted is False or wanted is None:
             return None
@@ -334,9 +331,6 @@ class SeedEdges:
         Args:
             reverse: the relation in which each one's reverses lie. None: the same relation in a
                 graph of one relation, else the one whose name is the same but for "rev_" in front.
-
-        Raises:
-            ValueError: no reverse relation is known for a relation, or one does not fit.
         """
         found = {one: _reverse(schema, one, reverse) for one in linked}
         return cls({one: (_known(schema, one), (found[one],)) for one in linked})

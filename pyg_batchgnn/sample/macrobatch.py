@@ -23,11 +23,7 @@ from pyg_batchgnn.types import ByNumber, Layout, SampledEdges, SampledMinibatch,
 
 
 def typed_of(graph: CscGraph | TypedGraph) -> TypedGraph:
-    """Returns a graph with types.
-
-    Raises:
-        TypeError: it is no graph of this package.
-    """
+    """Returns a graph with types."""
     ops.check_type(
         "graph",
         graph,
@@ -50,9 +46,6 @@ def kernel_arrays(
         num_nodes: the number of nodes of each type that may be targets.
         times: by relation, the order of its edges by time, or None; empty if no relation has times.
         weights: likewise the weights.
-
-    Raises:
-        ValueError: the number of times or weights is wrong.
     """
     none = torch.empty(0, dtype=torch.int64)
     no_weights = torch.empty(0, dtype=torch.float64)

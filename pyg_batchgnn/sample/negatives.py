@@ -42,11 +42,6 @@ class LateNegatives(enum.Enum):
 
     @classmethod
     def parse(cls, given: object) -> LateNegatives:
-        """Returns the member of that name.
-
-        Raises:
-            ValueError: there is none.
-        """
         try:
             return cls(given)
         except ValueError:
@@ -178,9 +173,6 @@ def negative_plan(
     Args:
         times: by node type, the time from which each node exists; None if links have no times.
         avoids_edges: True if negatives must not be edges of the relation.
-
-    Raises:
-        TypeError, ValueError: weights that cannot be, or edges of a relation that is not there.
     """
     mode = NegativeMode(sampling.mode.value)
     pools: list[NodePool] = []
@@ -200,11 +192,7 @@ def negative_plan(
 
 
 def end_weights(sampling: NegativeSampling, relation: Relation, counts: Sequence[int]) -> list[Tensor | None]:
-    """Returns the weights of the nodes that sources and targets of negatives are drawn from.
-
-    Raises:
-        TypeError, ValueError: weights that cannot be.
-    """
+    """Returns the weights of the nodes that sources and targets of negatives are drawn from."""
     ends = ("src_weight", relation[0], counts[0]), ("dst_weight", relation[2], counts[1])
     return [_weight(name, getattr(sampling, name), node_type, count) for name, node_type, count in ends]
 

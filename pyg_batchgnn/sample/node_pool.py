@@ -228,11 +228,7 @@ class ExistingPairs:
 
     @classmethod
     def of(cls, held: Tensor, other: Tensor, num_held: int, num_others: int) -> ExistingPairs:
-        """Returns the distinct ones of [n] pairs.
-
-        Raises:
-            ValueError: there may be too many pairs to number them.
-        """
+        """Returns the distinct ones of [n] pairs."""
         if num_held * num_others >= 2**63:
             raise ValueError(
                 f"negatives that avoid existing edges number the pairs of {num_held} and {num_others} "

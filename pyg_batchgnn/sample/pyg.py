@@ -137,10 +137,6 @@ class PygParts:
             num_neighbors: the fanouts in one of PyG's forms.
             direction: whether the neighbours of a node are the sources of edges into it or the
                 targets of edges from it.
-
-        Raises:
-            NotImplementedError: times backward.
-            TypeError, ValueError, IndexError: arguments that do not fit the graph.
         """
         forward = graph_of(data)
         graph = forward if direction is Direction.FORWARD else reversed_graph(forward)
@@ -282,13 +278,7 @@ class LinkRules:
             raise TypeError(f"exclude_existing must be True or False, got {self.exclude_existing!r}")
 
     def joined(self, exclude_existing: bool, exclude_seed_edges: Any, late_negatives: str) -> LinkRules:
-        """Returns these rules joined with the rules of a loader that uses their sampler.
-
-        Raises:
-            TypeError: ``exclude_existing`` is no boolean.
-            ValueError: both say which seed edges are excluded, and differ, or there is no such word
-                for late negatives.
-        """
+        """Returns these rules joined with the rules of a loader that uses their sampler."""
         own, other = self.exclude_seed_edges or False, exclude_seed_edges or False
         if own is not False and other is not False and own != other:
             raise ValueError(

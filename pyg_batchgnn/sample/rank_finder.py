@@ -205,9 +205,6 @@ class RankPlanner:
         Args:
             time: [n] int64, the times of all its links, or None.
             avoids_edges: True if negatives must not be edges of the relation.
-
-        Raises:
-            TypeError, ValueError: weights that cannot be, or edges of a relation that is not there.
         """
         mode, schema = NegativeMode(sampling.mode.value), self._part.schema
         types = [schema.type_number(name) for name in (relation[0], relation[2])]
