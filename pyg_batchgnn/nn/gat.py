@@ -30,11 +30,8 @@ FILLS = ("add", "sum", "mean", "min", "max", "mul")
 
 
 def edge_rows(graph: LayerGraph, edge_attr: Tensor, columns: int | None) -> Tensor:
-    """Returns the features of the edges of a layer in its order, [E, columns].
-
-    Args:
-        edge_attr: [>= E, columns] or [>= E], in the user's order.
-    """
+    """Returns the features of the edges of a layer in its order, [E, columns]. ``edge_attr``: [>=
+    E, columns] or [>= E], in the user's order."""
     features = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
     if features.dim() != 2 or features.size(1) != columns:
         raise ValueError(f"edge_attr must be [E, {columns}], got {list(edge_attr.shape)}")
@@ -47,7 +44,6 @@ class Slots:
     """The slots of the edges of a layer.
 
     Attributes:
-        graph: the edges of the layer.
         loops: replaces self loops by one for each of the first ``loops`` targets; None takes the
             edges as they are.
     """
@@ -124,8 +120,6 @@ class AttentionCall:
     """The arguments of a call.
 
     Attributes:
-        given: the rows and edges.
-        slots: the slots of the edges and of the added loops.
         edge_attr: the features of the edges as the user gave them, or None.
         drop: the probability of dropping an attention weight in this call.
         key: the key of the dropout; 0 if nothing is dropped.

@@ -234,12 +234,8 @@ def _layer_graph(
 
 
 def layer_rows(minibatch: SampledMinibatch, layer: int, name: str) -> LayerRows:
-    """Returns the nodes of a type that a layer of a minibatch computes.
-
-    Args:
-        layer: the number of the layer, from 1. 0 is the layer below the lowest sampled one, which
-            computes all nodes.
-    """
+    """Returns the nodes of a type that a layer of a minibatch computes. ``layer``: the number of
+    the layer, from 1. 0 is the layer below the lowest sampled one, which computes all nodes."""
     nodes = minibatch.nodes_of(name)
     count = sources = nodes.node.numel()
     if layer != 0:

@@ -324,11 +324,8 @@ def states_kept(num_layers: int, knowledge: torch.nn.Module | None) -> int:
 def finished(
     layers: Sequence[Tensor], knowledge: torch.nn.Module | None, last: torch.nn.Module | None
 ) -> LayerwiseOutput:
-    """Computes what follows the layers, some rows at a time.
-
-    Args:
-        layers: [n, C] after each of the last layers, `states_kept` of them.
-    """
+    """Computes what follows the layers, some rows at a time. ``layers``: [n, C] after each of the
+    last layers, `states_kept` of them."""
     if last is None:
         return LayerwiseOutput(layers[-1], layers[0])
     found = []

@@ -160,7 +160,6 @@ class ConvInput:
     """The rows and edges of a layer.
 
     Attributes:
-        graph: the edges, with D targets and N sources.
         source: the rows of the sources, [>= N, F].
         target: the rows of the targets, [>= D, F'], or None if there are none. The same object as
             ``source`` if the targets are the first sources.

@@ -138,10 +138,7 @@ class NativeConv(MessagePassing):
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
         """Raises ValueError, with the reason, unless this layer computes what ``conv`` of PyG does.
-
-        Args:
-            conv: a layer of PyG's class, or of this one.
-        """
+        ``conv``: a layer of PyG's class, or of this one."""
         use_pyg = f"use torch_geometric.nn.{layer_name(conv)}"
         if conv.flow != "source_to_target":
             raise refuse(conv, f"flow={conv.flow!r}", "reverse the edges: edge_index.flip(0)")

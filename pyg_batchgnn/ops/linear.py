@@ -282,16 +282,11 @@ def _fake_grads(
     _mask: Tensor,
     _scale: float,
     inputs: list[Tensor],
-    _rows: list[Tensor | None],
+    _rows: list[Any],
     weights: list[Tensor],
-    _center: Tensor | None,
-    _groups: int,
-    _after_relu: bool,
-    need_input: list[bool],
-    need_weight: bool,
-    need_bias: bool,
-    _threads: int,
+    *rest: Any,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    need_input, need_weight, need_bias, _threads = rest[3:]
     d_inputs = [
         x.new_empty((x.size(0) if need else 0, x.size(1))) for x, need in zip(inputs, need_input, strict=True)
     ]

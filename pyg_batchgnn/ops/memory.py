@@ -89,10 +89,7 @@ class Turns:
 
     def announce(self, turn: int) -> None:
         """Announces a turn of this process. Whoever sees it also sees all that was written before.
-
-        Args:
-            turn: any number that ascends. The word holds its lowest 32 bits.
-        """
+        ``turn``: any number that ascends. The word holds its lowest 32 bits."""
         kernels.announce_turn_(self._own, turn)
 
     def wait(self, turn: int, seconds: float) -> bool:

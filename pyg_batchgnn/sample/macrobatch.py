@@ -77,7 +77,6 @@ class MacrobatchSeeds:
 
     Attributes:
         epoch: any integer, taken modulo 2**64.
-        number: the macrobatch's number in the epoch.
         original: the seeds of each minibatch by original id; [S_b] int64 node ids do where there is
             one node type.
         internal: [S_b] int64 ids of the same nodes in the partition, for each minibatch; None if
@@ -157,11 +156,7 @@ class Unpacker:
     def minibatches(
         self, arrays: Sequence[Tensor], counts: Tensor, seeds: Sequence[Seeds], seed: int, epoch: int
     ) -> list[SampledMinibatch]:
-        """Returns the minibatches.
-
-        Args:
-            arrays, counts: the results of `ops.sample`.
-        """
+        """Returns the minibatches. ``arrays, counts``: the results of `ops.sample`."""
         following = iter(arrays)
         return [
             self._minibatch(following, per_hop, own, seed, epoch)

@@ -74,7 +74,6 @@ class NegativePlan:
     """The rule by which the negatives of one relation are drawn.
 
     Attributes:
-        mode: their form.
         amount: negatives per positive. A minibatch of P links has ceil(P * amount).
         sources, targets: the nodes that the ends are drawn from.
         existing: the pairs to avoid, held by target for `NegativeMode.BINARY` and by source for
@@ -98,10 +97,7 @@ class NegativePlan:
 
     def early(self, time: Tensor) -> Tensor:
         """Returns the positions of links that are earlier than every node of an end that is drawn.
-
-        Args:
-            time: [P] int64, the times of the links.
-        """
+        ``time``: [P] int64, the times of the links."""
         found = torch.zeros(len(time), dtype=torch.bool)
         for pool in self.drawn.values():
             if len(time) and pool.earliest and not int(pool.allowed(time.min().view(1), 1)):
@@ -150,11 +146,8 @@ def check_early_links(
 
 
 def negative_key(seed: int, epoch: int, minibatch: int, relation: int | None) -> int:
-    """Returns the key of the negatives of a minibatch.
-
-    Args:
-        relation: the digest of the relation's names; None in a graph of one type and one relation.
-    """
+    """Returns the key of the negatives of a minibatch. ``relation``: the digest of the relation's
+    names; None in a graph of one type and one relation."""
     key = 0
     for part in (seed, epoch, minibatch, _NEGATIVE):
         key = fold_key(key, part % 2**64)

@@ -83,7 +83,6 @@ class NodePool:
     Draws are positions in this order.
 
     Attributes:
-        num_nodes: the number of nodes, N.
         moment: [m] int64, ascending times; None: all nodes are always allowed.
         reached: [m] int64, how many nodes are allowed from each moment on; None: 1, 2, ..., as each
             moment is the time of one node.

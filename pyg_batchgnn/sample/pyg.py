@@ -105,12 +105,8 @@ class PygParts:
     """The parts of a PyG sampler.
 
     Attributes:
-        graph: the graph as the user knows it.
         macrobatch: samples it with edges in the layout `Layout.COO`; backward, it samples the
             reversed graph.
-        form: the form of the samples.
-        choice: the rules by which neighbours are chosen.
-        times: the times of the graph if sampling is temporal.
     """
 
     graph: TypedGraph
@@ -249,7 +245,6 @@ class _Kept:
 
     Attributes:
         negatives: what it draws, which the seeder's key names by its address.
-        seeder: the seeder.
     """
 
     negatives: NegativeSampling | None

@@ -59,8 +59,6 @@ class PygForm:
     """The form of the samples that a loader makes.
 
     Attributes:
-        names: whether samples name types.
-        subgraph: which edges they have.
         index_dtype: the dtype of node ids and edges, which is that of the user's edges.
         direction: the direction that was sampled in. Samples have the edges as the user knows them.
     """
@@ -271,7 +269,6 @@ class LinkInfo:
 
     Attributes:
         relations: the relations of the links, each with the form of its negatives.
-        timed: True if links have times.
     """
 
     relations: Sequence[tuple[Relation, NegativeMode | None]]

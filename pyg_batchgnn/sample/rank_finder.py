@@ -61,12 +61,7 @@ class EndNumbers:
 
 @dataclass(frozen=True, eq=False)
 class RelationEnds:
-    """The two ends of a relation whose pairs are spread.
-
-    Attributes:
-        relation: the number of the relation.
-        sources, targets: the numbers of the nodes.
-    """
+    """The two ends of a relation whose pairs are spread."""
 
     relation: int
     sources: EndNumbers
@@ -386,9 +381,7 @@ class _Nodes:
     """Nodes of one type whose ids are wanted.
 
     Attributes:
-        node_type: the number of the type.
         number: [n] int64, their original ids, or their positions in the order.
-        order: the order, or None.
     """
 
     node_type: int
