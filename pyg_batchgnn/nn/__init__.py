@@ -35,7 +35,6 @@ from pyg_batchgnn.nn.inputs import Rows, RowView, features_by_type
 from pyg_batchgnn.nn.linear import HeteroDictLinear, Linear, is_watched
 from pyg_batchgnn.nn.matmul import (
     ProductChoice,
-    current_products,
     default_products,
     probe_products,
     use_products,
@@ -55,6 +54,7 @@ from pyg_batchgnn.nn.native_conv import AsMade, NativeConv, as_made, fits_bias, 
 from pyg_batchgnn.nn.norm import BatchNorm, Dropout, ReLU
 from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.terms import Update
+from pyg_batchgnn.ops import current_products
 from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
 
 #: A minibatch of one node type and relation, and one whose types and relations can be named.

@@ -41,11 +41,7 @@ class Aggregated:
     own: Tensor | RowView | None = None
 
     def of(self, conv: MessagePassing, kind: str) -> Tensor | RowView:
-        """Returns the aggregates if they are of the kind that a layer needs.
-
-        Raises:
-            ValueError: the layer needs another kind.
-        """
+        """Returns the aggregates if they are of the kind that a layer needs."""
         if kind != self.kind:
             raise ValueError(
                 f"{layer_name(conv)} aggregates by {kind} here, but the minibatch carries aggregates by "
@@ -54,19 +50,13 @@ class Aggregated:
         return self.neighbours
 
     def nodes(self, edges: Any) -> LayerGraph:
-        """Returns the layer that computes all nodes of a minibatch.
-
-        Raises:
-            TypeError: ``edges`` are no minibatch.
-            ValueError: these are not the rows of its nodes.
-        """
+        """Returns the layer that computes all nodes of a minibatch."""
         if not is_sampled(edges):
             raise TypeError(f"aggregates belong to a minibatch's nodes, got edges of {type(edges).__name__}")
         self.check_rows(edges.node.numel())
         return all_nodes(edges)
 
     def check_rows(self, nodes: int) -> None:
-        """Raises ValueError unless there is a row for each of the minibatch's nodes."""
         for name, rows in (("neighbours", self.neighbours), ("own", self.own)):
             if rows is not None and rows.size(0) != nodes:
                 raise ValueError(
@@ -75,11 +65,7 @@ class Aggregated:
                 )
 
     def own_of(self, conv: MessagePassing) -> Tensor | RowView:
-        """Returns the features of the nodes themselves.
-
-        Raises:
-            ValueError: they are not available.
-        """
+        """Returns the features of the nodes themselves."""
         if self.own is None:
             raise ValueError(
                 f"{layer_name(conv)} needs the features of each node as well as the aggregates, but "

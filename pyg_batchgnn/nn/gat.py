@@ -30,14 +30,8 @@ FILLS = ("add", "sum", "mean", "min", "max", "mul")
 
 
 def edge_rows(graph: LayerGraph, edge_attr: Tensor, columns: int | None) -> Tensor:
-    """Returns the features of the edges of a layer in its order, [E, columns].
-
-    Args:
-        edge_attr: [>= E, columns] or [>= E], in the user's order.
-
-    Raises:
-        ValueError: ``edge_attr`` has another shape.
-    """
+    """Returns the features of the edges of a layer in its order, [E, columns]. ``edge_attr``: [>=
+    E, columns] or [>= E], in the user's order."""
     features = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
     if features.dim() != 2 or features.size(1) != columns:
         raise ValueError(f"edge_attr must be [E, {columns}], got {list(edge_attr.shape)}")
@@ -50,7 +44,6 @@ class Slots:
     """The slots of the edges of a layer.
 
     Attributes:
-        graph: the edges of the layer.
         loops: replaces self loops by one for each of the first ``loops`` targets; None takes the
             edges as they are.
     """
@@ -127,8 +120,6 @@ class AttentionCall:
     """The arguments of a call.
 
     Attributes:
-        given: the rows and edges.
-        slots: the slots of the edges and of the added loops.
         edge_attr: the features of the edges as the user gave them, or None.
         drop: the probability of dropping an attention weight in this call.
         key: the key of the dropout; 0 if nothing is dropped.
@@ -195,11 +186,7 @@ class AttentionConv(NativeConv):
         return AttentionCall(given, slots, edge_attr, drop, key)
 
     def _edge_features(self, call: AttentionCall, dtype: torch.dtype) -> EdgeFeatures | None:
-        """Returns the features of the edges and of the added loops, or None if there are none.
-
-        Raises:
-            ValueError: the layer takes none, or others.
-        """
+        """Returns the features of the edges and of the added loops, or None if there are none."""
         if call.edge_attr is None:
             return None
         if self.lin_edge is None:
@@ -283,20 +270,15 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         *,
         update: Update | None = None,
     ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns the rows of the targets of the layer.
+        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
 
         Args:
-            x: [>= N, in_channels], the rows of the sources, a tensor or a `RowView`. The first D
-                are the rows of the targets. Or a pair (sources, targets) or (sources, None).
-            edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
-            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's
-                ``edge_attr`` is accepted in this place.
+            x: no `Aggregated`: attention weighs neighbours by learned weights.
+            layer: PyG's ``edge_attr`` is accepted in this place.
             edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch, in its order, or of
                 ``edge_index``.
-            size: (N, D) for an ``edge_index`` between nodes of two kinds.
             return_attention_weights: whether to return the edges and their weights after dropout as
                 well.
-            update: what follows, in the same pass.
 
         Returns:
             [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights'

@@ -125,22 +125,11 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
     Every source is multiplied once. The sums of the rows of source and target are computed edge by
     edge in the forward and in the backward pass, so none of their size is kept.
 
+    The arguments are those of `GATConv`. ``negative_slope`` belongs to the leaky ReLU of the sums,
+    and the bias is added to the products too.
+
     Args:
-        in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
-            first call.
-        out_channels: the number of columns of a head, C.
-        heads: the number of heads, H.
-        concat: puts the heads side by side; otherwise takes their mean.
-        negative_slope: the slope of the leaky ReLU of the sums below 0.
-        dropout: the probability of dropping an attention weight, keyed as docs/reference/layers.md
-            says.
-        add_self_loops: replaces the edges from a node to itself by one loop for every node.
-        edge_dim: the number of columns of edge features; None without edge features.
-        fill_value: the features of added loops, as in `GATConv`.
-        bias: adds a bias, to the products too.
         share_weights: multiplies targets by the weight of sources.
-        residual: adds a product of the own rows of the targets.
-        **kwargs: the other arguments of PyG, at their default values.
 
     Raises:
         ValueError: PyG's layer supports the arguments and this one does not.
@@ -197,25 +186,7 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         *,
         update: Update | None = None,
     ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Returns the rows of the targets of the layer.
-
-        Args:
-            x: [>= N, in_channels], the rows of the sources, a tensor or a `RowView`. The first D
-                are the rows of the targets. Or a pair (sources, targets).
-            edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
-            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's
-                ``edge_attr`` is accepted in this place.
-            edge_attr: [E, edge_dim] (or [E]) for all edges of the minibatch, in its order, or of
-                ``edge_index``.
-            return_attention_weights: whether to return the edges and their weights after dropout as
-                well.
-            update: ReLU and dropout of the result.
-
-        Returns:
-            [D, heads * out_channels], or [D, out_channels] without ``concat``, of the weights'
-            dtype, bfloat16 under autocast. With ``return_attention_weights`` a pair of this and
-            ([2, E'] int64, [E', heads]), loops that were added behind the edges.
-        """
+        """Returns the rows of the targets, from the arguments of `GATConv.forward`."""
         call = self._call(x, edge_index, layer, edge_attr)
         values, weights = self._values(call, bool(return_attention_weights))
         result = total([Terms(values=values)], None, call.given.graph, update, self.training)

@@ -188,16 +188,12 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         *,
         update: Update | None = None,
     ) -> Tensor:
-        """Returns the rows of the targets of the layer.
+        """Returns the rows of the targets of the layer, from the arguments of `SAGEConv.forward`.
 
         Args:
-            x: [>= N, in_channels], a tensor or a `RowView`; or `Aggregated`, which computes all
-                nodes of the minibatch.
-            edge_index: a minibatch with ``layer``, or [2, E] with sources above targets.
-            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's
-                ``edge_weight`` is accepted in this place.
+            x: a tensor or a `RowView`; or `Aggregated`. There are no pairs (sources, targets).
+            layer: PyG's ``edge_weight`` is accepted in this place.
             edge_weight: [E], for all edges of the minibatch in its order, or of ``edge_index``.
-            update: ReLU and dropout in the same pass.
 
         Returns:
             [D, out_channels] of the dtype of the weights; bfloat16 under autocast.

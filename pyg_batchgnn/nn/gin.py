@@ -56,16 +56,9 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
     ) -> Tensor | NormedRows:
         """Returns the rows of the targets of the layer.
 
-        Calls are ``conv(x, minibatch, layer)`` or, as in PyG, ``conv(x, edge_index)``.
+        The arguments are those of `SAGEConv.forward`, and:
 
         Args:
-            x: [>= N, F], the rows of the sources, a tensor or a `RowView`. The first D are the rows
-                of the targets. Or a pair (sources, targets); or `Aggregated`, which computes all
-                nodes of the minibatch.
-            edge_index: a minibatch, or [2, E] sources above targets.
-            layer: the number of the layer in the minibatch; 1 is nearest the input. PyG's ``size``
-                is accepted in this place.
-            size: (N, D) of an ``edge_index`` if the rows do not tell.
             norm: the normalisation after the module. The module takes it as its second argument.
             update: ReLU and dropout after both.
 

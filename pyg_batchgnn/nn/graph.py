@@ -167,11 +167,6 @@ def layer_graph(minibatch: SampledMinibatch, layer: int, relation: Relation | No
 
     Args:
         relation: the relation whose edges are wanted; None if there is only one.
-
-    Raises:
-        KeyError: the minibatch has no such relation.
-        TypeError: ``minibatch`` is no minibatch, or it has several relations.
-        ValueError: there is no such layer, or the counts of the minibatch do not fit its arrays.
     """
     number = _relation_number(minibatch, relation)
     edges = minibatch.edges[number]
@@ -239,16 +234,8 @@ def _layer_graph(
 
 
 def layer_rows(minibatch: SampledMinibatch, layer: int, name: str) -> LayerRows:
-    """Returns the nodes of a type that a layer of a minibatch computes.
-
-    Args:
-        layer: the number of the layer, from 1. 0 is the layer below the lowest sampled one, which
-            computes all nodes.
-
-    Raises:
-        KeyError: the minibatch has no such type.
-        ValueError: there is no such layer.
-    """
+    """Returns the nodes of a type that a layer of a minibatch computes. ``layer``: the number of
+    the layer, from 1. 0 is the layer below the lowest sampled one, which computes all nodes."""
     nodes = minibatch.nodes_of(name)
     count = sources = nodes.node.numel()
     if layer != 0:

@@ -93,16 +93,8 @@ TypedEdges: TypeAlias = MinibatchEdges | WholeGraphEdges | PieceEdges
 
 
 def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEdges:
-    """Returns the edges of a layer in one form.
-
-    Args:
-        edges: a minibatch with ``layer``, [2, E] by relation, or a piece of a whole graph.
-
-    Raises:
-        TypeError: ``edges`` are neither.
-        ValueError: the layer is missing or not allowed, or a type has more rows than the minibatch
-            has nodes of it.
-    """
+    """Returns the edges of a layer in one form. ``edges``: a minibatch with ``layer``, [2, E] by
+    relation, or a piece of a whole graph."""
     for name, rows in x.items():
         check_matrix(f"x_dict[{name!r}]", rows)
     if is_typed(edges):
@@ -141,9 +133,7 @@ class TypeTerms:
     """The terms that the relations of a layer give one node type.
 
     Attributes:
-        rows: the rows that the layer computes.
         source: the rows that the layer reads of this type; None if there are none.
-        parts: the terms of each relation.
     """
 
     rows: LayerRows
@@ -151,12 +141,9 @@ class TypeTerms:
     parts: list[Terms] = field(default_factory=list)
 
     def result(self, join: Join | str, update: Update | None = None, training: bool = False) -> Tensor:
-        """Returns the rows of the type after the layer, with ReLU and dropout.
-
-        Args:
-            join: "sum" or "mean", each one pass over all relations; or what makes one result of
-                those of the relations, each computed by itself.
-        """
+        """Returns the rows of the type after the layer, with ReLU and dropout. ``join``: "sum" or
+        "mean", each one pass over all relations; or what makes one result of those of the
+        relations, each computed by itself."""
         own = None if self.source is None else self.source.own()
         if isinstance(join, str):
             by = len(self.parts) if join == "mean" else 1
@@ -176,9 +163,6 @@ def terms_by_type(
 
     Returns:
         The terms of each type that a relation leads to, in the order of the relations.
-
-    Raises:
-        KeyError: a relation leads from a type that has no rows.
     """
     graphs = {relation: edges.graph(relation) for relation in convs}
     found = {relation: graph for relation, graph in graphs.items() if graph is not None}

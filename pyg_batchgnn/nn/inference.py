@@ -276,10 +276,6 @@ def infer_model(model: BasicGNN, nodes: OwnedNodes, compute: ComputeLayer) -> La
         nodes: the nodes that this process owns.
         compute: returns a layer's rows of the targets, with the normalisation and the activation
             that follow, from the number of the layer (from 0), the rows before and the edges.
-
-    Raises:
-        ValueError: the model normalises over the nodes of a call, or the graph has several node
-            types or relations.
     """
     relation = _only_relation(nodes.schema)
     name = relation[0]
@@ -308,11 +304,7 @@ def _only_relation(schema: Schema) -> Relation:
 
 @contextlib.contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Sets a model to evaluation mode for the duration of a block.
-
-    Raises:
-        ValueError: a module looks at all rows of a call (`check_row_wise`).
-    """
+    """Sets a model to evaluation mode for the duration of a block."""
     check_row_wise(model.modules())
     were_training = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -332,11 +324,8 @@ def states_kept(num_layers: int, knowledge: torch.nn.Module | None) -> int:
 def finished(
     layers: Sequence[Tensor], knowledge: torch.nn.Module | None, last: torch.nn.Module | None
 ) -> LayerwiseOutput:
-    """Computes what follows the layers, some rows at a time.
-
-    Args:
-        layers: [n, C] after each of the last layers, `states_kept` of them.
-    """
+    """Computes what follows the layers, some rows at a time. ``layers``: [n, C] after each of the
+    last layers, `states_kept` of them."""
     if last is None:
         return LayerwiseOutput(layers[-1], layers[0])
     found = []
@@ -349,11 +338,7 @@ def finished(
 
 
 def nodes_of(loader: Any, memory_budget: int | str | None, progress: bool) -> OwnedNodes:
-    """Returns all nodes of a loader's graph.
-
-    Raises:
-        TypeError: it is no loader of this package.
-    """
+    """Returns all nodes of a loader's graph."""
     if not hasattr(loader, "all_nodes"):
         raise TypeError(
             f"inference takes a pyg_batchgnn.MacrobatchNeighborLoader, got {type(loader).__name__}; its "

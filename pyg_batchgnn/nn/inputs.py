@@ -160,7 +160,6 @@ class ConvInput:
     """The rows and edges of a layer.
 
     Attributes:
-        graph: the edges, with D targets and N sources.
         source: the rows of the sources, [>= N, F].
         target: the rows of the targets, [>= D, F'], or None if there are none. The same object as
             ``source`` if the targets are the first sources.
@@ -204,10 +203,6 @@ def conv_input(
         layer: the number of the layer in the minibatch; 1 is nearest the input. None without a
             minibatch.
         size: (N, D), for an edge_index if the rows do not tell.
-
-    Raises:
-        TypeError, ValueError: the layer is missing or not allowed, x is no matrix, or it has fewer
-            rows than the layer or more than the minibatch has nodes.
     """
     pair = isinstance(x, (tuple, list))
     sources, own = (x[0], x[1]) if isinstance(x, (tuple, list)) else (x, None)
@@ -278,11 +273,7 @@ def _graph(
 
 
 def features_of(minibatch: SampledMinibatch) -> RowView:
-    """Returns the features ``x`` of a minibatch of one node type, read in place.
-
-    Raises:
-        ValueError: the minibatch carries no features.
-    """
+    """Returns the features ``x`` of a minibatch of one node type, read in place."""
     row: Tensor | None = getattr(minibatch, "row", None)
     block: Mapping[str, Tensor] = getattr(minibatch, "block", {})
     if row is not None and "x" in block:

@@ -117,10 +117,7 @@ class LayerEnd:
     """The steps that follow a convolution: normalisation, activation and dropout.
 
     Attributes:
-        norm: the normalisation.
-        act: the activation, or None.
         act_first: applies the activation before the normalisation, not after it.
-        drop: the probability of zeroing an element; 0 in evaluation mode.
         fuses_drop: whether the convolution can drop elements in its own pass.
     """
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.ops import ProductsName, current_products, set_products
+from pyg_batchgnn.ops import ProductsName, set_products
 
 #: The products of torch are chosen if they are faster by this factor.
 MARGIN = 1.1
@@ -152,13 +152,3 @@ def _same_bits(cases: Sequence[_Case], threads: int) -> bool:
 
     with use_products("torch"), torch.enable_grad():
         return all(torch.equal(one, other) for one, other in zip(answers(1), answers(threads), strict=True))
-
-
-__all__ = [
-    "MARGIN",
-    "ProductChoice",
-    "current_products",
-    "default_products",
-    "probe_products",
-    "use_products",
-]

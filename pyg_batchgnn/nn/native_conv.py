@@ -112,9 +112,9 @@ class AsMade:
 class NativeConv(MessagePassing):
     """The base of the native convolutions, which never send messages.
 
-    Each stands before PyG's class among the bases of a layer, whose attributes it reads. Its method
-    ``terms`` returns the terms of a layer's result (`Terms`) from a `ConvInput` and values of
-    edges.
+    Each stands before PyG's class among the bases of a layer, whose attributes it reads. The method
+    ``terms`` of each returns the terms of a layer's result (`Terms`), from a `ConvInput` and values
+    of edges.
 
     Attributes:
         edge_values: the name of the argument that takes values of edges; None if there is none.
@@ -138,10 +138,7 @@ class NativeConv(MessagePassing):
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
         """Raises ValueError, with the reason, unless this layer computes what ``conv`` of PyG does.
-
-        Args:
-            conv: a layer of PyG's class, or of this one.
-        """
+        ``conv``: a layer of PyG's class, or of this one."""
         use_pyg = f"use torch_geometric.nn.{layer_name(conv)}"
         if conv.flow != "source_to_target":
             raise refuse(conv, f"flow={conv.flow!r}", "reverse the edges: edge_index.flip(0)")
@@ -295,12 +292,6 @@ def _reason_of(part: torch.nn.Module, name: str) -> str | None:
 
 
 def positive(name: str, value: Any) -> int:
-    """Returns a number of columns, layers or heads as an integer.
-
-    Raises:
-        TypeError: it is no integer.
-        ValueError: it is not positive.
-    """
     found = _integer(name, value)
     if found < 1:
         raise ValueError(f"{name}={value!r}, but it must be at least 1")
@@ -311,9 +302,6 @@ def input_columns(name: str, value: Any) -> Any:
     """Returns a number of input columns, or a pair of them for sources and targets.
 
     -1 leaves a number to the first call.
-
-    Raises:
-        TypeError, ValueError: it is neither.
     """
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
@@ -326,12 +314,6 @@ def input_columns(name: str, value: Any) -> Any:
 
 
 def probability(name: str, value: Any) -> float:
-    """Returns a probability of dropping.
-
-    Raises:
-        TypeError: it is no number.
-        ValueError: it is not in [0, 1).
-    """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name}={value!r}, but it must be a number in [0, 1)")
     try:

@@ -72,7 +72,6 @@ class RowProduct:
         rows: [>= D, groups * K].
         weight: [O, K].
         groups: the number of independent products side by side.
-        after_relu: True if the rows are the result of a ReLU.
     """
 
     rows: Rows
@@ -86,7 +85,6 @@ class Terms:
     """The terms that the result of a layer is the sum of.
 
     Attributes:
-        products: the products.
         root: [O, K], the weight of the own rows of the targets; None if these are not read.
         bias: [O], or None.
         values: [D, O], a term that is no product, of the dtype of the result; or None.
@@ -114,10 +112,7 @@ def total(
     training: bool = False,
 ) -> Tensor:
     """Returns the sum of terms, [D, O], with ReLU and dropout in the same pass where possible.
-
-    Args:
-        own: [D, K], the own rows of the targets; None leaves their products out.
-    """
+    ``own``: [D, K], the own rows of the targets; None leaves their products out."""
     products = [one for part in parts for one in part.products]
     roots = [part.root for part in parts if part.root is not None]
     if own is not None and roots:

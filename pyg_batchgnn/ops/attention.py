@@ -221,24 +221,9 @@ def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, int], dty
 
 @fake("attention")
 def _fake_attention(
-    x: Tensor,
-    _row: Tensor | None,
-    _indptr: Tensor,
-    indices: Tensor,
-    source_weight: Tensor,
-    _target_weight: Tensor | None,
-    _target_logits: Tensor | None,
-    _edge_logits: Tensor | None,
-    _node: Tensor | None,
-    _by_source: Sequence[Tensor],
-    num_targets: int,
-    num_loops: int,
-    _negative_slope: float,
-    _drop: float,
-    _key: int,
-    out_dtype: torch.dtype,
-    _threads: int,
+    x: Tensor, _row: Any, _indptr: Tensor, indices: Tensor, source_weight: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor]:
+    num_targets, num_loops, *_, out_dtype, _threads = rest[5:]
     heads, columns = source_weight.shape
     slots = indices.size(0) + max(num_loops, 0)
     out = x.new_empty((num_targets, heads * columns), dtype=out_dtype)
@@ -247,25 +232,9 @@ def _fake_attention(
 
 @fake("attention_grads")
 def _fake_grads(
-    _grad: Tensor,
-    _grad_coefficient: Tensor | None,
-    coefficient: Tensor,
-    x: Tensor,
-    _row: Tensor | None,
-    _indptr: Tensor,
-    _indices: Tensor,
-    source_weight: Tensor,
-    _target_weight: Tensor | None,
-    _node: Tensor | None,
-    by_source: Sequence[Tensor],
-    num_targets: int,
-    _num_loops: int,
-    _negative_slope: float,
-    _drop: float,
-    _key: int,
-    need_edge_logits: bool,
-    _threads: int,
+    _grad: Tensor, _grad_coefficient: Any, coefficient: Tensor, x: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    source_weight, _target_weight, _node, by_source, num_targets, *_, need_edge_logits, _threads = rest[3:]
     heads = source_weight.size(0)
     return (
         torch.empty_like(source_weight),

@@ -29,7 +29,6 @@ class RowStep:
     """The numbers of one step of an optimizer.
 
     Attributes:
-        rule: the rule.
         rate: the learning rate, corrections of the bias included.
         eps: is added to the root of the sum or average of squares; of Adagrad and Adam.
         first, second: of Adam, the shares of the new gradient and of its square in the averages.
@@ -84,7 +83,6 @@ class RowGradients:
         far: by rank, [m_r, F] from other ranks; none from this rank. Ignored where the share is 0.
         counts: by rank, m_r.
         share: by rank, the factor of its gradients; 0 leaves them out.
-        rank: this rank.
     """
 
     near: Tensor

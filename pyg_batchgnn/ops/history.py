@@ -167,7 +167,6 @@ class HaloPeers:
         ptr: [n + 1] int64, where the peers of each node begin.
         peer: [k] int32, the peers of each node, ascending.
         degree: [k] int32, the number of edges from the node into the peer's part.
-        peers: the number of ranks.
     """
 
     ptr: Tensor

@@ -115,8 +115,6 @@ class OwnedEdges:
             never None.
         node: [n] int64, the original id of each owned node.
         first_node: the id of the first owned node, in the numbering of the sources.
-        num_nodes: nodes of the whole graph.
-        num_edges: edges of the whole graph.
     """
 
     in_edges: InEdges

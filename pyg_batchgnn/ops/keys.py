@@ -20,11 +20,8 @@ def keyed_permutation(n: int, seed: int, epoch: int) -> Tensor:
 
 
 def minibatch_key(seeds: Tensor) -> int:
-    """Returns the digest of the seed nodes of a minibatch in their order, in [0, 2**64).
-
-    Args:
-        seeds: [S] int64.
-    """
+    """Returns the digest of the seed nodes of a minibatch in their order, in [0, 2**64). ``seeds``:
+    [S] int64."""
     check_vector("seeds", seeds, (torch.int64,))
     return kernels.minibatch_key(seeds) & MASK64
 
@@ -109,11 +106,8 @@ def dropout_key(seed: int, epoch: int, minibatch: int, layer: int) -> int:
 
 
 def part_key(key: int, part: str) -> int:
-    """Returns the key for a part of a layer with a dropout of its own.
-
-    Args:
-        part: the name of the part; the first eight characters count.
-    """
+    """Returns the key for a part of a layer with a dropout of its own. ``part``: the name of the
+    part; the first eight characters count."""
     return to_signed(fold_key(key & MASK64, int.from_bytes(part.encode()[:8], "little")))
 
 
@@ -147,11 +141,8 @@ class WordStreams:
         return self._counter
 
     def next(self, which: Tensor) -> Tensor:
-        """Returns the next word of some streams, as [w] int64 whose bits count.
-
-        Args:
-            which: [w] int64, positions of the streams.
-        """
+        """Returns the next word of some streams, as [w] int64 whose bits count. ``which``: [w]
+        int64, positions of the streams."""
         counter = self._counter[which]
         self._counter[which] = counter + _GAMMA
         return fold_key(counter, torch.zeros_like(counter))
@@ -171,11 +162,8 @@ class WordStreams:
         return drawn
 
     def uniform(self, which: Tensor) -> Tensor:
-        """Returns numbers in [0, 1), [w] float64: the upper 53 bits of the next words.
-
-        Args:
-            which: [w] int64, positions of the streams.
-        """
+        """Returns numbers in [0, 1), [w] float64: the upper 53 bits of the next words. ``which``:
+        [w] int64, positions of the streams."""
         return ((self.next(which) >> 11) & (2**53 - 1)).double() * 2.0**-53
 
     def _redrawn(self, drawn: int, low: int, bound: int, which: Tensor) -> int:

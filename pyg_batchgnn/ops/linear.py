@@ -161,11 +161,7 @@ def _checked_input(
 
 def compute_dtype(weight: Tensor) -> torch.dtype:
     """Returns bfloat16 under ``torch.autocast("cpu", torch.bfloat16)``, else the dtype of the
-    weight.
-
-    Raises:
-        TypeError: autocast is to float16, or layers do not compute in the dtype of the weight.
-    """
+    weight."""
     # as torch's own autocast leaves float64 alone
     if torch.is_autocast_enabled("cpu") and weight.dtype is not torch.float64:
         dtype = torch.get_autocast_dtype("cpu")
@@ -286,16 +282,11 @@ def _fake_grads(
     _mask: Tensor,
     _scale: float,
     inputs: list[Tensor],
-    _rows: list[Tensor | None],
+    _rows: list[Any],
     weights: list[Tensor],
-    _center: Tensor | None,
-    _groups: int,
-    _after_relu: bool,
-    need_input: list[bool],
-    need_weight: bool,
-    need_bias: bool,
-    _threads: int,
+    *rest: Any,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    need_input, need_weight, need_bias, _threads = rest[3:]
     d_inputs = [
         x.new_empty((x.size(0) if need else 0, x.size(1))) for x, need in zip(inputs, need_input, strict=True)
     ]

@@ -89,10 +89,7 @@ class Turns:
 
     def announce(self, turn: int) -> None:
         """Announces a turn of this process. Whoever sees it also sees all that was written before.
-
-        Args:
-            turn: any number that ascends. The word holds its lowest 32 bits.
-        """
+        ``turn``: any number that ascends. The word holds its lowest 32 bits."""
         kernels.announce_turn_(self._own, turn)
 
     def wait(self, turn: int, seconds: float) -> bool:
@@ -143,12 +140,7 @@ def number_of_bytes(amount: int | str | None) -> int | None:
 
 
 def check_budget(budget: int | str | None) -> int | None:
-    """Returns a memory budget as a number of bytes; None stays None.
-
-    Raises:
-        TypeError: the budget is neither a number of bytes nor a text.
-        ValueError: it is not positive.
-    """
+    """Returns a memory budget as a number of bytes; None stays None."""
     found = number_of_bytes(budget)
     if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
         raise TypeError(f"memory_budget must be a number of bytes or a text like '2GiB', got {budget!r}")

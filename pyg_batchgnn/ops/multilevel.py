@@ -24,7 +24,6 @@ class WeightedGraph:
         indices: [e] int32, own nodes [0, n), then ghosts [n, n + ghosts): nodes of other processes.
         node_weight: [n, k] int32, not negative, the weights of each own node.
         edge_weight: [e] int32, positive; None where every edge weighs as much as any other.
-        num_ghosts: the number of ghosts.
     """
 
     indptr: Tensor

@@ -49,10 +49,6 @@ def batch_norm(
         mean: [C], a constant, given together with ``variance``. If both are None, the statistics of
             x are used, with gradients through them.
         variance: [C], biased.
-
-    Raises:
-        TypeError, ValueError: an argument has another type, shape or device, or only one of mean
-            and variance is given.
     """
     check_matrix("x", x)
     count = threads or torch.get_num_threads()  # before any operator, where torch.compile can break

@@ -157,7 +157,6 @@ class Hidden(NamedTuple):
     Attributes:
         x: [D, K], the rows that they were computed from.
         center: [K] float64, the mean of the columns of x.
-        gradient: receives the gradients from that product.
     """
 
     x: Tensor
@@ -287,16 +286,9 @@ def _fake_affine(
 
 @fake("linear_grads_normed")
 def _fake_grads(
-    _grad: Tensor,
-    _normed: Tensor,
-    _columns: Tensor,
-    _relu: bool,
-    x: Tensor,
-    weight: Tensor,
-    _after_relu: bool,
-    need_input: bool,
-    _threads: int,
+    _grad: Tensor, _normed: Tensor, _columns: Tensor, _relu: bool, x: Tensor, weight: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor]:
+    _after_relu, need_input, _threads = rest
     rows = x.size(0) if need_input else 0
     return x.new_empty((rows, x.size(1))), weight.new_empty(weight.shape)
 
@@ -305,13 +297,12 @@ def _fake_grads(
 def _fake_before(
     _grad: Tensor,
     _normed: Tensor,
-    _columns: Tensor,
+    _columns: Any,
     _relu: bool,
     hidden: Tensor,
     weight: Tensor,
     x: Tensor,
-    _center: Tensor,
-    _threads: int,
+    *_: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
     width = hidden.size(1)
     return weight.new_empty(weight.shape), weight.new_empty((width, x.size(1))), weight.new_empty((width,))

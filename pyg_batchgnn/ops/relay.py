@@ -24,7 +24,6 @@ class RelayBook:
 
     Attributes:
         offsets: the first internal id of each part and node type, then the number of nodes.
-        num_types: the number of node types.
         rank: this rank, the number of its part.
         source, target: by relation, the numbers of its types.
         num_edges: by relation, the edges of the whole graph.
@@ -64,7 +63,6 @@ class OwnedGraph:
             not empty where there are edges.
         node: [n] int64, the original id of each owned node, by type.
         first: the internal id of the first owned node.
-        all_nodes: the number of nodes of the whole graph.
         num_edges: by relation, the edges of the whole graph.
     """
 
@@ -76,11 +74,7 @@ class OwnedGraph:
 
     def held(self) -> Tensor:
         """Returns the arrays in the form that the kernel takes, checked once for as long as torch
-        does not write to them.
-
-        Raises:
-            TypeError, ValueError, IndexError: the arrays do not fit together.
-        """
+        does not write to them."""
         return self.arrays.held(self._check)
 
     def _check(self) -> None:
@@ -140,13 +134,7 @@ class WireError(IntEnum):
 
 @dataclass(frozen=True)
 class RelayFault:
-    """A fault in a message of another rank.
-
-    Attributes:
-        error: the kind of fault.
-        peer: the rank that sent the message.
-        value: the value that is wrong.
-    """
+    """A fault in a message of another rank."""
 
     error: WireError
     peer: int

@@ -43,7 +43,6 @@ class SampledGraph:
     They are checked once for as long as torch does not write to them.
 
     Attributes:
-        num_nodes: the number of nodes of each type.
         indptr: by relation, [N_target + 1] int64.
         indices: by relation, [E_r] int32 or int64, the same for all.
         edge_ids: by relation, [E_r] int32 or int64; empty where the positions are the ids.
@@ -69,14 +68,8 @@ class SampledGraph:
     weights: list[Tensor]
 
     def held(self, check: Callable[[], None] | None = None) -> Tensor:
-        """Returns the graph in the form that the kernel takes, checked.
-
-        Args:
-            check: checks the arrays of a part of a graph; None for a whole graph.
-
-        Raises:
-            TypeError, ValueError, IndexError: the arrays do not fit together.
-        """
+        """Returns the graph in the form that the kernel takes, checked. ``check``: checks the
+        arrays of a part of a graph; None for a whole graph."""
         known: _Held | None = self.__dict__.get("_held")
         now = writes(self._arrays)
         if known is None or now is None or known.writes != now:
@@ -128,11 +121,9 @@ class SamplingRules:
     """The rules of picking.
 
     Attributes:
-        hops: the number of hops.
         fanouts: [R * hops] neighbours to pick, hops of relation 0 first; -1 for all.
         shares: [R * hops] float64, shares of the neighbours to pick, 0 where ``fanouts`` holds; or
             None.
-        replace: True picks with replacement.
         return_edge: True if the ids of the picked edges are wanted.
         last: True picks the last neighbours by time.
         window: allowed times go back this far from the seed's; -1: without end.
@@ -197,12 +188,9 @@ class BudgetRules:
     """The rules of sampling by budgets.
 
     Attributes:
-        hops: the number of hops.
         samples: [types * hops] nodes to sample, hops of type 0 first; -1 for all.
         type_digest: by type, the digest of its name, signed.
         cap: the neighbours of a node that count in a relation; -1 for all.
-        return_edge: True if the ids of the edges are wanted.
-        coo: True returns sources and targets as int64, else sources by target as int32.
     """
 
     hops: int

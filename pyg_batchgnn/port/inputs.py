@@ -58,10 +58,7 @@ def traced(module: Any, given: Sequence[Any], named: Mapping[str, Any] | None = 
 
 def is_plain(x: Any, dtype: torch.dtype | None = None) -> bool:
     """Returns whether ``x`` is a dense [rows, columns] tensor on the CPU that native layers read.
-
-    Args:
-        dtype: the dtype of the module's parameters; None if it has none.
-    """
+    ``dtype``: the dtype of the module's parameters; None if it has none."""
     return (
         isinstance(x, Tensor)
         and x.ndim == 2

@@ -420,16 +420,8 @@ class _SeedRows(torch.autograd.Function):
 
 
 def infer(model: BasicGNN, loader: Any, memory_budget: int | str | None, progress: bool) -> Tensor | None:
-    """Returns the output of all nodes, or None if PyG's method computes it.
-
-    Args:
-        loader: PyG's method takes PyG's loaders, and every loader if a part of the model is left
-            to PyG.
-
-    Raises:
-        TypeError: ``loader`` is no loader.
-        ValueError: a module looks at all rows of a call, or PyG's method cannot use the loader.
-    """
+    """Returns the output of all nodes, or None if PyG's method computes it. ``loader``: PyG's
+    method takes PyG's loaders, and every loader if a part of the model is left to PyG."""
     if not hasattr(loader, "all_nodes"):
         if not isinstance(loader, NeighborLoader):
             raise TypeError(

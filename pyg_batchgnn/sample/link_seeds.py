@@ -51,12 +51,7 @@ class Links:
 
 @dataclass(frozen=True, eq=False)
 class LinkDraw:
-    """The links of one relation in a minibatch, and the drawing of their negatives.
-
-    Attributes:
-        links: the links.
-        negatives: the drawing, or None without negatives.
-    """
+    """The links of one relation in a minibatch, and the drawing of their negatives."""
 
     links: Links
     negatives: NegativeDraw | None
@@ -131,7 +126,6 @@ class EndNodes:
     """Nodes of one type that seeds are made of.
 
     Attributes:
-        node_type: the name of the type.
         node: [n] int64, ids within the type; they may repeat.
         link: [n] int64, the number of the link that each belongs to, in the minibatch.
         internal: [n] int64, their internal ids, or None.
@@ -165,10 +159,8 @@ class LinkEnds:
     """The ends of one relation's links, with the ends of their negatives behind them.
 
     Attributes:
-        links: the links.
         plan: the rule by which negatives were drawn; None without negatives.
         positive: [N] int64, the number of the link that each negative belongs to.
-        ends: the sources and the targets.
     """
 
     links: Links
@@ -178,11 +170,7 @@ class LinkEnds:
 
     @classmethod
     def of(cls, draw: LinkDraw, found: FoundLinks, first: int) -> LinkEnds:
-        """Returns the ends.
-
-        Args:
-            first: the number of the first link in the minibatch.
-        """
+        """Returns the ends. ``first``: the number of the first link in the minibatch."""
         links, negatives = draw.links, draw.negatives
         number = torch.arange(links.count)
         positive = order = number[:0]
@@ -291,14 +279,8 @@ class SeedEdges:
 
     @classmethod
     def wanted(cls, wanted: Any, schema: Schema, linked: Sequence[Relation]) -> SeedEdges | None:
-        """Returns what ``exclude_seed_edges`` says; None if nothing is excluded.
-
-        Args:
-            wanted: False, True, "reverse" or a dict from relations to their reverses.
-
-        Raises:
-            TypeError, ValueError: another form, or a relation whose reverse is not known.
-        """
+        """Returns what ``exclude_seed_edges`` says; None if nothing is excluded. ``wanted``: False,
+        True, "reverse" or a dict from relations to their reverses."""
         if wanted is False or wanted is None:
             return None
         if wanted is True:
@@ -329,15 +311,9 @@ class SeedEdges:
     def both_ways(
         cls, schema: Schema, linked: Sequence[Relation], reverse: Mapping[Relation, Relation] | None = None
     ) -> SeedEdges:
-        """Excludes the links, and their reverses.
-
-        Args:
-            reverse: the relation in which each one's reverses lie. None: the same relation in a
-                graph of one relation, else the one whose name is the same but for "rev_" in front.
-
-        Raises:
-            ValueError: no reverse relation is known for a relation, or one does not fit.
-        """
+        """Excludes the links, and their reverses. ``reverse``: the relation in which each one's
+        reverses lie. None: the same relation in a graph of one relation, else the one whose name is
+        the same but for "rev_" in front."""
         found = {one: _reverse(schema, one, reverse) for one in linked}
         return cls({one: (_known(schema, one), (found[one],)) for one in linked})
 
@@ -440,11 +416,9 @@ class LinkSeeder:
     """Makes the seeds of minibatches of links.
 
     Attributes:
-        schema: the node types and relations of the graph.
         negatives: the plan of each relation whose links get negatives.
         is_disjoint: True if every link is an example of its own, with its negatives.
         excluded: the edges of the links that must not be sampled; None excludes none.
-        finder: draws the negatives and finds the ids of all ends.
     """
 
     schema: Schema

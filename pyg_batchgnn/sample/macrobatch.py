@@ -23,11 +23,7 @@ from pyg_batchgnn.types import ByNumber, Layout, SampledEdges, SampledMinibatch,
 
 
 def typed_of(graph: CscGraph | TypedGraph) -> TypedGraph:
-    """Returns a graph with types.
-
-    Raises:
-        TypeError: it is no graph of this package.
-    """
+    """Returns a graph with types."""
     ops.check_type(
         "graph",
         graph,
@@ -50,9 +46,6 @@ def kernel_arrays(
         num_nodes: the number of nodes of each type that may be targets.
         times: by relation, the order of its edges by time, or None; empty if no relation has times.
         weights: likewise the weights.
-
-    Raises:
-        ValueError: the number of times or weights is wrong.
     """
     none = torch.empty(0, dtype=torch.int64)
     no_weights = torch.empty(0, dtype=torch.float64)
@@ -84,7 +77,6 @@ class MacrobatchSeeds:
 
     Attributes:
         epoch: any integer, taken modulo 2**64.
-        number: the macrobatch's number in the epoch.
         original: the seeds of each minibatch by original id; [S_b] int64 node ids do where there is
             one node type.
         internal: [S_b] int64 ids of the same nodes in the partition, for each minibatch; None if
@@ -164,11 +156,7 @@ class Unpacker:
     def minibatches(
         self, arrays: Sequence[Tensor], counts: Tensor, seeds: Sequence[Seeds], seed: int, epoch: int
     ) -> list[SampledMinibatch]:
-        """Returns the minibatches.
-
-        Args:
-            arrays, counts: the results of `ops.sample`.
-        """
+        """Returns the minibatches. ``arrays, counts``: the results of `ops.sample`."""
         following = iter(arrays)
         return [
             self._minibatch(following, per_hop, own, seed, epoch)

@@ -42,11 +42,6 @@ class LateNegatives(enum.Enum):
 
     @classmethod
     def parse(cls, given: object) -> LateNegatives:
-        """Returns the member of that name.
-
-        Raises:
-            ValueError: there is none.
-        """
         try:
             return cls(given)
         except ValueError:
@@ -79,7 +74,6 @@ class NegativePlan:
     """The rule by which the negatives of one relation are drawn.
 
     Attributes:
-        mode: their form.
         amount: negatives per positive. A minibatch of P links has ceil(P * amount).
         sources, targets: the nodes that the ends are drawn from.
         existing: the pairs to avoid, held by target for `NegativeMode.BINARY` and by source for
@@ -103,10 +97,7 @@ class NegativePlan:
 
     def early(self, time: Tensor) -> Tensor:
         """Returns the positions of links that are earlier than every node of an end that is drawn.
-
-        Args:
-            time: [P] int64, the times of the links.
-        """
+        ``time``: [P] int64, the times of the links."""
         found = torch.zeros(len(time), dtype=torch.bool)
         for pool in self.drawn.values():
             if len(time) and pool.earliest and not int(pool.allowed(time.min().view(1), 1)):
@@ -155,11 +146,8 @@ def check_early_links(
 
 
 def negative_key(seed: int, epoch: int, minibatch: int, relation: int | None) -> int:
-    """Returns the key of the negatives of a minibatch.
-
-    Args:
-        relation: the digest of the relation's names; None in a graph of one type and one relation.
-    """
+    """Returns the key of the negatives of a minibatch. ``relation``: the digest of the relation's
+    names; None in a graph of one type and one relation."""
     key = 0
     for part in (seed, epoch, minibatch, _NEGATIVE):
         key = fold_key(key, part % 2**64)
@@ -178,9 +166,6 @@ def negative_plan(
     Args:
         times: by node type, the time from which each node exists; None if links have no times.
         avoids_edges: True if negatives must not be edges of the relation.
-
-    Raises:
-        TypeError, ValueError: weights that cannot be, or edges of a relation that is not there.
     """
     mode = NegativeMode(sampling.mode.value)
     pools: list[NodePool] = []
@@ -200,11 +185,7 @@ def negative_plan(
 
 
 def end_weights(sampling: NegativeSampling, relation: Relation, counts: Sequence[int]) -> list[Tensor | None]:
-    """Returns the weights of the nodes that sources and targets of negatives are drawn from.
-
-    Raises:
-        TypeError, ValueError: weights that cannot be.
-    """
+    """Returns the weights of the nodes that sources and targets of negatives are drawn from."""
     ends = ("src_weight", relation[0], counts[0]), ("dst_weight", relation[2], counts[1])
     return [_weight(name, getattr(sampling, name), node_type, count) for name, node_type, count in ends]
 

@@ -83,7 +83,6 @@ class NodePool:
     Draws are positions in this order.
 
     Attributes:
-        num_nodes: the number of nodes, N.
         moment: [m] int64, ascending times; None: all nodes are always allowed.
         reached: [m] int64, how many nodes are allowed from each moment on; None: 1, 2, ..., as each
             moment is the time of one node.
@@ -228,11 +227,7 @@ class ExistingPairs:
 
     @classmethod
     def of(cls, held: Tensor, other: Tensor, num_held: int, num_others: int) -> ExistingPairs:
-        """Returns the distinct ones of [n] pairs.
-
-        Raises:
-            ValueError: there may be too many pairs to number them.
-        """
+        """Returns the distinct ones of [n] pairs."""
         if num_held * num_others >= 2**63:
             raise ValueError(
                 f"negatives that avoid existing edges number the pairs of {num_held} and {num_others} "

@@ -43,10 +43,6 @@ def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tu
         num_neighbors: a list, which holds for every relation; a dict of lists by relation, whose
             keys are tuples of three names or of two (the name "to" is added), or texts like
             "paper__to__paper"; or a `NumNeighbors`.
-
-    Raises:
-        TypeError: another form.
-        ValueError: a relation is missing or unknown, or the numbers of hops differ.
     """
     values, default = _parts(num_neighbors)
     if not isinstance(values, Mapping):
@@ -209,11 +205,7 @@ class SamplingPlan:
         return dict(self.by_relation).get(relation, self.fanouts)
 
     def without_last_hop(self) -> SamplingPlan:
-        """Returns the plan without its last hop; its minibatches are otherwise the same.
-
-        Raises:
-            ValueError: the plan has one hop at most.
-        """
+        """Returns the plan without its last hop; its minibatches are otherwise the same."""
         if self.num_hops <= 1:
             raise ValueError(
                 f"an aggregation cache replaces the last hop of several, but the fanouts are "
@@ -243,9 +235,6 @@ class SamplingPlan:
 
         Args:
             coo: True for edges as in PyG's ``edge_index``.
-
-        Raises:
-            ValueError: the plan names a relation that the graph does not have.
         """
         unknown = [relation for relation, _ in self.by_relation if relation not in schema.relations]
         if unknown:
@@ -293,11 +282,6 @@ class SamplingPlan:
 
 
 def checked_time_window(window: Any) -> int | None:
-    """Returns None, or a window as Python's integer.
-
-    Raises:
-        TypeError, ValueError: it is neither None nor an int64 that is not negative.
-    """
     if window is None:
         return None
     value = as_integer(window)
@@ -368,9 +352,6 @@ class NeighborChoice:
             disjoint, temporal_strategy, time_attr, time_window, weight_attr: see the attributes.
             is_sorted: the user's promise about the order of edges.
             stacklevel: that of the warning, counted from the caller.
-
-        Raises:
-            ValueError: an unknown name.
         """
         if not directed:
             what = "directed=False is deprecated; use subgraph_type='induced'"
@@ -504,11 +485,7 @@ class HGTPlan:
         return cls(tuple((name, _samples_by_hop(num_samples[name])) for name in node_types), neighbor_cap)
 
     def rules(self, schema: Schema, coo: bool) -> ops.BudgetRules:
-        """Returns the plan for a graph, in the form that the kernel takes.
-
-        Raises:
-            ValueError: the plan is for other node types.
-        """
+        """Returns the plan for a graph, in the form that the kernel takes."""
         by_type = dict(self.samples)
         if set(by_type) != set(schema.node_types):
             raise ValueError(

@@ -105,12 +105,8 @@ class PygParts:
     """The parts of a PyG sampler.
 
     Attributes:
-        graph: the graph as the user knows it.
         macrobatch: samples it with edges in the layout `Layout.COO`; backward, it samples the
             reversed graph.
-        form: the form of the samples.
-        choice: the rules by which neighbours are chosen.
-        times: the times of the graph if sampling is temporal.
     """
 
     graph: TypedGraph
@@ -137,10 +133,6 @@ class PygParts:
             num_neighbors: the fanouts in one of PyG's forms.
             direction: whether the neighbours of a node are the sources of edges into it or the
                 targets of edges from it.
-
-        Raises:
-            NotImplementedError: times backward.
-            TypeError, ValueError, IndexError: arguments that do not fit the graph.
         """
         forward = graph_of(data)
         graph = forward if direction is Direction.FORWARD else reversed_graph(forward)
@@ -253,7 +245,6 @@ class _Kept:
 
     Attributes:
         negatives: what it draws, which the seeder's key names by its address.
-        seeder: the seeder.
     """
 
     negatives: NegativeSampling | None
@@ -282,13 +273,7 @@ class LinkRules:
             raise TypeError(f"exclude_existing must be True or False, got {self.exclude_existing!r}")
 
     def joined(self, exclude_existing: bool, exclude_seed_edges: Any, late_negatives: str) -> LinkRules:
-        """Returns these rules joined with the rules of a loader that uses their sampler.
-
-        Raises:
-            TypeError: ``exclude_existing`` is no boolean.
-            ValueError: both say which seed edges are excluded, and differ, or there is no such word
-                for late negatives.
-        """
+        """Returns these rules joined with the rules of a loader that uses their sampler."""
         own, other = self.exclude_seed_edges or False, exclude_seed_edges or False
         if own is not False and other is not False and own != other:
             raise ValueError(

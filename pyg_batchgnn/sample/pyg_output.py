@@ -37,11 +37,6 @@ class Direction(enum.Enum):
 
     @classmethod
     def parse(cls, name: Any) -> Direction:
-        """Returns the direction of that name.
-
-        Raises:
-            ValueError: there is none of that name.
-        """
         try:
             return cls(name)
         except ValueError:
@@ -64,8 +59,6 @@ class PygForm:
     """The form of the samples that a loader makes.
 
     Attributes:
-        names: whether samples name types.
-        subgraph: which edges they have.
         index_dtype: the dtype of node ids and edges, which is that of the user's edges.
         direction: the direction that was sampled in. Samples have the edges as the user knows them.
     """
@@ -276,10 +269,6 @@ class LinkInfo:
 
     Attributes:
         relations: the relations of the links, each with the form of its negatives.
-        timed: True if links have times.
-
-    Raises:
-        ValueError: the triplets of two relations would have the same entries.
     """
 
     relations: Sequence[tuple[Relation, NegativeMode | None]]
@@ -344,9 +333,6 @@ def pyg_batch(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeR
 
     Returns:
         A ``Data`` for a homogeneous graph, else a ``HeteroData``.
-
-    Raises:
-        ValueError: an attribute has not one row per node or edge.
     """
     schema = minibatch.schema
     is_plain = not schema.has_names

@@ -61,12 +61,7 @@ class EndNumbers:
 
 @dataclass(frozen=True, eq=False)
 class RelationEnds:
-    """The two ends of a relation whose pairs are spread.
-
-    Attributes:
-        relation: the number of the relation.
-        sources, targets: the numbers of the nodes.
-    """
+    """The two ends of a relation whose pairs are spread."""
 
     relation: int
     sources: EndNumbers
@@ -205,9 +200,6 @@ class RankPlanner:
         Args:
             time: [n] int64, the times of all its links, or None.
             avoids_edges: True if negatives must not be edges of the relation.
-
-        Raises:
-            TypeError, ValueError: weights that cannot be, or edges of a relation that is not there.
         """
         mode, schema = NegativeMode(sampling.mode.value), self._part.schema
         types = [schema.type_number(name) for name in (relation[0], relation[2])]
@@ -389,9 +381,7 @@ class _Nodes:
     """Nodes of one type whose ids are wanted.
 
     Attributes:
-        node_type: the number of the type.
         number: [n] int64, their original ids, or their positions in the order.
-        order: the order, or None.
     """
 
     node_type: int

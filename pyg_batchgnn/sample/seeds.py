@@ -119,12 +119,7 @@ _ALL_EXAMPLES = -1
 
 
 def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
-    """Returns the seeds of minibatch ``number``; bare node ids belong to the only node type.
-
-    Raises:
-        TypeError, ValueError: the ids are no [S] int64, or there are several types that they could
-            be of.
-    """
+    """Returns the seeds of minibatch ``number``; bare node ids belong to the only node type."""
     if isinstance(seeds, Seeds):
         return seeds
     name = f"seeds of minibatch {number}"
@@ -139,11 +134,7 @@ def named_seeds(schema: Schema, number: int, seeds: Tensor | Seeds) -> Seeds:
 
 
 def checked_seeds(graph: TypedGraph, number: int, seeds: Tensor | Seeds) -> Seeds:
-    """Returns the seeds of minibatch ``number``, whose nodes are checked.
-
-    Raises:
-        TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the graph.
-    """
+    """Returns the seeds of minibatch ``number``, whose nodes are checked."""
     found = named_seeds(graph.schema, number, seeds)
     for type_number in found.types:
         nodes, most = found.nodes[type_number], graph.num_nodes[type_number]
@@ -158,9 +149,6 @@ def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.Sam
         seeds: the seeds of each minibatch; their nodes are checked already.
         disjoint: True if every seed belongs to an example.
         timed: True if every seed has a time.
-
-    Raises:
-        TypeError, ValueError: times or examples that are missing or do not fit the seeds.
     """
     parts, ptr = _nodes(seeds)
     return ops.SampledSeeds(
@@ -256,10 +244,6 @@ def internal_seeds(number: int, seeds: Seeds, internal: Tensor, part: Part) -> S
     Args:
         seeds: the seeds by original id.
         internal: [S] int64, their internal ids, by type in the order of the schema.
-
-    Raises:
-        TypeError, ValueError, IndexError: the internal ids are of another dtype or number, or not
-            ids of the seeds' types; or an end of an excluded pair is no seed.
     """
     what, book = f"seeds of minibatch {number}", part.book
     internal = internal.contiguous() if isinstance(internal, Tensor) else internal

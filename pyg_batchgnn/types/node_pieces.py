@@ -44,7 +44,6 @@ class NodePiece:
     Attributes:
         targets: by node type, the owned nodes that are computed; an empty range where there are
             none.
-        nodes: by node type, the nodes that are read.
         edges: by relation, the in-edges of the targets. Sources are numbers of ``nodes``.
     """
 

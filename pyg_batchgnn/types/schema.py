@@ -117,11 +117,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Schema:
-        """Reads what `to_json` wrote.
-
-        Raises:
-            KeyError, TypeError, ValueError: an entry is missing or of the wrong type.
-        """
+        """Reads what `to_json` wrote."""
         relations = []
         for names in said["relations"]:
             source, name, target = map(str, names)

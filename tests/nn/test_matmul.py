@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,8 +32,7 @@ def native() -> Iterator[None]:
 def test_both_give_the_same(
     dtype: torch.dtype, shape: Any, update: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # `pyg_batchgnn.ops.linear` is the function of that name.
-    monkeypatch.setattr(importlib.import_module("pyg_batchgnn.ops.linear"), "BLOCK_ROWS", 32)
+    monkeypatch.setattr(sys.modules["pyg_batchgnn.ops.linear"], "BLOCK_ROWS", 32)
     tolerance = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 3e-2}[dtype]
     rows, outputs, columns = shape
     for groups in (1, 3):

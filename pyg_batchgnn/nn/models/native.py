@@ -431,11 +431,7 @@ class GAT(NativeModel):
 
 
 def head_channels(columns: int, heads: int) -> int:
-    """Returns the columns of each attention head; a layer concatenates its heads.
-
-    Raises:
-        ValueError: `columns` is not a multiple of `heads`.
-    """
+    """Returns the columns of each attention head; a layer concatenates its heads."""
     if columns % heads:
         raise ValueError(
             f"the columns of a layer ({columns}) must be a multiple of heads ({heads}), "

@@ -49,10 +49,6 @@ def typed_inputs(
 
     Args:
         source, edge_index, x: as in `TypedModel.forward`.
-
-    Raises:
-        KeyError: a type has no features.
-        TypeError, ValueError: the arguments do not go together.
     """
     if not is_typed(source):
         if not isinstance(source, Mapping) or edge_index is None or x is not None:
@@ -145,8 +141,8 @@ class TypedModel(torch.nn.Module):
         edge_index_dict)``.
 
         Args:
-            source: a minibatch with one hop per layer, or one hop fewer if it carries aggregates;
-                or an induced subgraph; or the features [N, F] by node type.
+            source: a minibatch with one hop per layer, or an induced subgraph; or the features
+                [N, F] by node type.
             edge_index: [2, E] by relation, if the first argument is features.
             edge_weight: [E] by relation, for GCN.
             edge_attr: [E, edge_dim] by relation, for GAT.
@@ -209,23 +205,17 @@ class TypedModel(torch.nn.Module):
         """Returns the logits of all nodes by node type, each from all its in-neighbours, layer by
         layer.
 
-        This is the whole graph's forward pass in evaluation mode, with memory bounded by pieces of
-        the nodes. Collective over ranks: each rank computes the nodes that it owns, and fetches the
-        rows of its halo nodes, of all types in one exchange, once per layer and piece. Weights and
-        features of edges that the data holds are not used.
+        It is `NativeModel.inference` for several types: collective over ranks, and each rank
+        fetches the rows of its halo nodes, of all types in one exchange, once per layer and piece.
+        The other arguments are those of that method.
 
         Args:
-            loader: a `MacrobatchNeighborLoader` of the graph; its fanouts and seed nodes do not
-                matter.
             node_types: the types whose logits are wanted; all where None. Types that these do not
                 depend on are not computed.
             inputs: computes the input of the first layer from features, each row by itself, such as
                 a `HeteroDictLinear`. It is called with rows of one type at a time. None: the
                 features ``x``. `Embedding.as_features` makes a graph whose features are learned
                 rows.
-            memory_budget: bytes (or a text like "2GiB") that a piece takes, about. None: an eighth
-                of the free memory of the host that has least, divided by its ranks.
-            progress_bar: shows a progress bar for each layer.
 
         Returns:
             [N, out_channels] by node type, float32, or float64 from float64 weights, by node id;
