@@ -1,4 +1,4 @@
-"""Result files of benchmarks that were measured in pieces."""
+"""Result files that were measured in pieces, and hosts that are network namespaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of the ranks in test_rows.py."""
+"""The jobs of the ranks in test_exchanges.py and test_backends.py."""
 
 from __future__ import annotations
 

@@ -35,10 +35,18 @@ from pyg_batchgnn.data import (
 )
 from pyg_batchgnn.data.ogb.split_file import read_split_file
 from pyg_batchgnn.data.undirected import undirected_dataset
-from tests.support.dataset_strategies import edges
 from tests.support.tiers import examples
-from tests.support.tiny_datasets import EDGES, NODES, equal, tiny_dataset
-from tests.support.tiny_links import link_splits, pairs, typed_links, write_ogb_links
+from tests.support.tiny_datasets import (
+    EDGES,
+    NODES,
+    edges,
+    equal,
+    link_splits,
+    pairs,
+    tiny_dataset,
+    typed_links,
+    write_ogb_links,
+)
 
 # Hold out #########################################################################################
 

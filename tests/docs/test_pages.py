@@ -1,4 +1,4 @@
-"""The page of the command line names every command and every option."""
+"""Pages beside what they describe: the command line, the example over ranks, tables of peers."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ from pyg_batchgnn.embed.tables import InitialRows, make_table
 from pyg_batchgnn.nn import SAGE
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, TypedGraph
 from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
+from tests.support.rank_epochs import stores
 from tests.support.rank_graphs import GRAPHS, arguments_of, stores_of
-from tests.support.rank_loaders import stores
 from tests.support.ranks import ROOT
 from tests.support.reference_partition import book_of, internal_ids_by_type, typed_part
 from tests.support.typed_graphs import SCHEMAS

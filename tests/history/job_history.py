@@ -1,4 +1,4 @@
-"""The jobs of ranks in test_limits.py."""
+"""The jobs of ranks in test_loader.py."""
 
 from __future__ import annotations
 

@@ -14,8 +14,7 @@ from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import AgreementError, Communicator
 from tests.loader import job_rank_links, job_rank_options
 from tests.support.backends import needs_ccl
-from tests.support.pairwise import product
-from tests.support.rank_coverings import TIMEOUT, Covering, over_ranks, run_covering, settings_of
+from tests.support.rank_coverings import TIMEOUT, Covering, over_ranks, product, run_covering, settings_of
 from tests.support.rank_graphs import GRAPHS, POLICIES, owners, stores_of
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads

@@ -198,7 +198,7 @@ def test_opcheck() -> None:
 PROGRAM = """
 import torch
 from pyg_batchgnn import ops
-from tests.ops.test_folded_norm import (
+from tests.ops.test_linear_norm import (
     TOLERANCE, check_covariance, error, example, reference, results
 )
 
@@ -343,12 +343,12 @@ def test_linear_moments_opcheck() -> None:
 
 MOMENTS_PROGRAM = """
 import torch
-from tests.ops.test_linear_moments import OUTPUTS, ROWS, TOLERANCE, check, example
+from tests.ops.test_linear_norm import MOMENTS_TOLERANCE, OUTPUTS, ROWS, check, moments_example
 
-for dtype in TOLERANCE:
+for dtype in MOMENTS_TOLERANCE:
     for rows in ROWS:
         for outputs in OUTPUTS:
-            x, weight, bias = example(rows, outputs, dtype)
+            x, weight, bias = moments_example(rows, outputs, dtype)
             check(x, weight, bias)
             check(x.relu(), weight, bias + 100)
 """
