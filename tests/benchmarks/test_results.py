@@ -49,7 +49,6 @@ def test_what_was_not_asked_for_stays_absent() -> None:
 
 # Namespaces #######################################################################################
 
-
 OTHER = """
 import os
 from benchmark.support import namespaces

@@ -22,7 +22,6 @@ from tests.support.reference_aggregates import with_loops
 
 # Folder ###########################################################################################
 
-
 JOBS = "tests.cache.job_values"
 
 
@@ -164,7 +163,6 @@ def test_another_aggregation_is_refused(data: Data, tmp_path: Path) -> None:
 
 
 # Pieces ###########################################################################################
-
 
 RELATIONS = 3
 

@@ -23,7 +23,6 @@ from tests.support.tiers import WORLDS
 
 # Values ###########################################################################################
 
-
 JOBS = "tests.cache.job_values"
 
 
@@ -104,7 +103,6 @@ def test_what_cannot_be_cached(data: object, kind: str, error: type[Exception], 
 
 # All nodes ########################################################################################
 
-
 PLAIN = ("node", "to", "node")
 
 
@@ -173,7 +171,6 @@ def test_features_that_cannot_be_read(x: torch.Tensor | None, error: type[Except
 
 
 # Bytes ############################################################################################
-
 
 DATA = Data(x=torch.randn(4, 2), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
 

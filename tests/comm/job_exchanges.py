@@ -35,7 +35,6 @@ from tests.comm.collectives.registry import CASES
 
 # Rows #############################################################################################
 
-
 DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64),
@@ -145,7 +144,6 @@ def counted() -> list[dict[str, Any]]:
 
 
 # Small data #######################################################################################
-
 
 T = TypeVar("T")
 #: A sum of more bytes goes in pieces out and in sums back, after the counts.

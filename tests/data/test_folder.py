@@ -42,7 +42,6 @@ from tests.support.typed_datasets import typed_datasets
 
 # Folder ###########################################################################################
 
-
 EDGE_INDEX = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
 
 
@@ -289,7 +288,6 @@ def test_writing_never_overwrites_and_leaves_nothing_behind(tmp_path: Path) -> N
 
 
 # Typed folder #####################################################################################
-
 
 WRITES = ("author", "writes", "paper")
 

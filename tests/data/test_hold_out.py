@@ -50,7 +50,6 @@ from tests.support.tiny_datasets import (
 
 # Hold out #########################################################################################
 
-
 BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
 
 
@@ -266,7 +265,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 # Split file #######################################################################################
-
 
 KINDS = st.one_of(
     arrays_of_numpy.integer_dtypes(), arrays_of_numpy.unsigned_integer_dtypes(),

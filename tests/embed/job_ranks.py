@@ -35,7 +35,6 @@ from tests.support.typed_graphs import SCHEMAS
 
 # Job ranks ########################################################################################
 
-
 F, CLASSES = 6, 7
 WEIGHT = torch.randn(F, CLASSES, generator=torch.Generator().manual_seed(0))
 RULES: tuple[tuple[UpdateRule, Any], ...] = (
@@ -414,7 +413,6 @@ def refusals() -> None:
 
 
 # Job types ########################################################################################
-
 
 SCHEMA: Schema = SCHEMAS[3]
 TYPED_NODES = {"author": 50, "paper": 30, "field": 7, "lonely": 3}

@@ -32,7 +32,6 @@ from tests.support.rank_graphs import GRAPHS, stores_of
 
 # Stepped ##########################################################################################
 
-
 UNBOUNDED = HistoricalSettings(lines=None, life_span=None, push=None, delay=1)
 
 
@@ -97,7 +96,6 @@ def exact_minibatch(data: Data, plan: SamplingPlan, like: Minibatch) -> Minibatc
 
 
 # Job history ######################################################################################
-
 
 MODELS: dict[str, Callable[[int], NativeModel]] = {
     "SAGE": lambda layers: SAGE(5, 8, layers, 7),

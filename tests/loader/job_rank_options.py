@@ -40,7 +40,6 @@ from tests.support.typed_graphs import SCHEMAS
 
 # Job rank options #################################################################################
 
-
 #: The factors that one process knows too.
 IN_ONE_PROCESS = ("graph", "option", "seeds", "export")
 

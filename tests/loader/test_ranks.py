@@ -22,7 +22,6 @@ from tests.support.tiers import WORLDS, own_slices
 
 # Ranks ############################################################################################
 
-
 JOBS = "tests.loader.job_ranks"
 
 
@@ -53,11 +52,8 @@ def test_impossible_and_differing_arguments_are_refused() -> None:
 # Rank stops #######################################################################################
 
 
-JOBS = "tests.loader.job_ranks"
-
-
 @pytest.mark.parametrize("job", ["resumed", "stopping", "dropped"])
-def test_rank_stops_three_ranks(job: str) -> None:
+def test_epochs_are_resumed_stopped_and_dropped(job: str) -> None:
     run_ranks(f"{JOBS}:{job}", 3, hosts=[0, 1, 1])
 
 
@@ -86,7 +82,6 @@ def test_a_global_schedule_goes_on_at_another_number_of_ranks(drop_last: bool) -
 
 
 # Rank links #######################################################################################
-
 
 LINK_JOBS = "tests.loader.job_rank_links"
 
@@ -153,7 +148,6 @@ def test_graphs_of_odd_shapes(ranks: int, hosts: Sequence[int]) -> None:
 
 # Rank coverings ###################################################################################
 
-
 Setting = dict[str, Any]
 
 
@@ -206,7 +200,6 @@ def test_policies_do_not_differ_on_one_rank() -> None:
 
 
 # Rank agreement ###################################################################################
-
 
 #: By name, the arguments of the first rank and of the second one.
 SAMPLING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -35,12 +35,11 @@ from tests.support.tiers import in_all
 
 # Dist #############################################################################################
 
-
 JOBS = "tests.store.job_dist"
 
 
 @pytest.mark.parametrize(
-    ("ranks", "hosts"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 1]), (4, [0, 1, 0, 2])], ids=str
+    ("ranks", "hosts"), [*in_all((1, [0])), (2, [0, 1]), (3, [0, 1, 1]), *in_all((4, [0, 1, 0, 2]))], ids=str
 )
 @pytest.mark.parametrize("job", ["reads", "writes", "graphs"])
 def test_what_ranks_hold_together_is_the_whole_graph(job: str, ranks: int, hosts: Sequence[int]) -> None:
@@ -56,7 +55,7 @@ def test_two_ranks(job: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "round_bytes"), [([0], 1 << 24), ([0, 0, 1], 3_000), ([0, 1, 0, 1], 1 << 24)]
+    ("hosts", "round_bytes"), [*in_all(([0], 1 << 24)), ([0, 0, 1], 3_000), *in_all(([0, 1, 0, 1], 1 << 24))]
 )
 @pytest.mark.parametrize("job", ["whole_graph_everywhere", "typed_graphs_everywhere"])
 def test_every_rank_reads_the_whole_topology(job: str, hosts: list[int], round_bytes: int) -> None:
@@ -64,7 +63,6 @@ def test_every_rank_reads_the_whole_topology(job: str, hosts: list[int], round_b
 
 
 # Typed ############################################################################################
-
 
 TYPED_JOBS = "tests.store.job_typed"
 
@@ -127,7 +125,6 @@ def test_what_a_save_left_whose_ranks_all_died_is_no_partition(tmp_path: Path) -
 
 # Rank weights #####################################################################################
 
-
 #: A graph of as many edges as nodes.
 GRAPH = CscGraph.from_edge_index(torch.tensor([[0, 1, 2, 3], [1, 1, 3, 3]]), 4).typed
 RANKS = 2
@@ -162,7 +159,6 @@ def test_weights_are_those_of_edges_where_nodes_have_the_attribute_too(hybrid: b
 
 
 # Own rows #########################################################################################
-
 
 LOOKED_UP, OWNERS = 9, 3
 

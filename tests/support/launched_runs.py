@@ -14,7 +14,6 @@ from tests.support.training_runs import SMALL, weights
 
 # Launched runs ####################################################################################
 
-
 RUN = "tests.train.job_ranks:run"
 BASE = [*SMALL, "--batch-size", "48", "--epochs", "2", "--seed", "5", "--set", "run.matrix_product=native"]
 
@@ -47,7 +46,6 @@ def assert_same_tensors(one: Path, other: Path) -> None:
 
 
 # Link runs ########################################################################################
-
 
 NODES = 120
 

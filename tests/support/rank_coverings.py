@@ -20,7 +20,6 @@ from tests.support.tiers import ALL, VARIABLE, Slice, in_all
 
 # Pairwise #########################################################################################
 
-
 #: A value of a factor: the factor's name and the number of the value.
 _Value = tuple[str, int]
 
@@ -99,7 +98,6 @@ def _named(factors: Mapping[str, Sequence[Any]], row: Mapping[str, int]) -> dict
 
 
 # Rank coverings ###################################################################################
-
 
 Setting = dict[str, Any]
 R = TypeVar("R")

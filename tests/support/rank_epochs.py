@@ -22,7 +22,6 @@ from tests.support.rank_graphs import assert_shared
 
 # Rank epochs ######################################################################################
 
-
 EPOCH = 2
 #: Returns the positions of a batch's seeds in the input of its loader.
 Positions = Callable[[Any], Tensor]
@@ -151,7 +150,6 @@ def some_positions(loader: Any, rank: int) -> Tensor:
 
 # Resumed epochs ###################################################################################
 
-
 Check = Callable[[Any, Any], object]
 
 
@@ -197,7 +195,6 @@ def resumed_at(
 
 
 # Rank loaders #####################################################################################
-
 
 BATCH = 8
 

@@ -22,7 +22,6 @@ from pyg_batchgnn.data.folder_write import arrays_of
 
 # Tiny datasets ####################################################################################
 
-
 NODES, EDGES, FEATURES, CLASSES = 20, 60, 5, 3
 
 
@@ -292,7 +291,6 @@ def _as_ogb_has_it(links: LinkSplit) -> dict[str, np.ndarray]:
 
 
 # Dataset strategies ###############################################################################
-
 
 DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
