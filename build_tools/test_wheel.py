@@ -19,10 +19,12 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: What belongs to the source tree: its architecture, its documentation, its benchmarks, and the
-#: kernels under sanitizers.
+#: What belongs to the source tree: architecture, size, documentation, benchmarks, and
+#: the kernels under sanitizers.
 LEFT_OUT = ("benchmarks", "docs", "pyg_suite", "sanitizers")
-LEFT_OUT_FILES = ("test_architecture.py", "test_kernels.py", "test_package_page.py", "test_prose.py")
+LEFT_OUT_FILES = tuple(
+    f"test_{name}.py" for name in ("architecture", "house", "kernels", "package_page", "prose")
+)
 
 
 def main() -> int:

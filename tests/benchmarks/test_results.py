@@ -1,4 +1,4 @@
-"""Result files of benchmarks that were measured in pieces."""
+"""Result files that were measured in pieces, and hosts that are network namespaces."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ def test_what_was_not_asked_for_stays_absent() -> None:
 
 
 # Namespaces #######################################################################################
-
 
 OTHER = """
 import os

@@ -12,7 +12,7 @@ from pyg_batchgnn import AggregationCache, MacrobatchLinkNeighborLoader, Macroba
 from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from tests.support.loader_cases import contents, equal
 from tests.support.partitioned_graphs import CASES, whole
-from tests.support.rank_loaders import BATCH, one_process, stores
+from tests.support.rank_epochs import BATCH, one_process, stores
 from tests.support.reference_aggregates import KINDS
 
 

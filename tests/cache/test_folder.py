@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from pyg_batchgnn import AggregationCache
-from pyg_batchgnn.cache import is_aggregation_cache, verify_aggregation_cache
+from pyg_batchgnn.cache import AggregationCache, is_aggregation_cache, verify_aggregation_cache
 from pyg_batchgnn.cache.cuts import OwnedTargets, PieceLimits, cut_pieces
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.ops import InEdges, OwnedEdges
@@ -22,7 +21,6 @@ from tests.support.ranks import run_ranks
 from tests.support.reference_aggregates import with_loops
 
 # Folder ###########################################################################################
-
 
 JOBS = "tests.cache.job_values"
 
@@ -165,7 +163,6 @@ def test_another_aggregation_is_refused(data: Data, tmp_path: Path) -> None:
 
 
 # Pieces ###########################################################################################
-
 
 RELATIONS = 3
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from pyg_batchgnn import AggregationCache, CscGraph
+from pyg_batchgnn import CscGraph
+from pyg_batchgnn.cache import AggregationCache, AllNodes
+from pyg_batchgnn.cache.pieces import Renumbered
+from pyg_batchgnn.ops import number_of_bytes, parse_bytes
 from tests.support.partitioned_graphs import CASES, Case, whole
 from tests.support.ranks import run_ranks
 from tests.support.reference_aggregates import KINDS, close, with_loops
 from tests.support.tiers import WORLDS
+
+# Values ###########################################################################################
 
 JOBS = "tests.cache.job_values"
 
@@ -91,3 +99,120 @@ def test_a_fingerprint_is_of_edges_and_features_and_of_nothing_else(change: obje
 def test_what_cannot_be_cached(data: object, kind: str, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         AggregationCache.build(data, kind)
+
+
+# All nodes ########################################################################################
+
+PLAIN = ("node", "to", "node")
+
+
+@given(
+    sources=st.lists(st.lists(st.integers(0, 19), max_size=30), min_size=1, max_size=3),
+    begin=st.integers(0, 20),
+    count=st.integers(0, 20),
+)
+def test_targets_are_numbered_first(sources: list[list[int]], begin: int, count: int) -> None:
+    targets = range(min(begin, 20), min(begin + count, 20))
+    found = Renumbered.of([torch.tensor(one, dtype=torch.int32) for one in sources], targets, 20)
+    ids = found.ids[found.order]
+    assert found.ids.tolist() == sorted({*targets}.union(*sources))
+    assert ids[: len(targets)].tolist() == list(targets)
+    assert sorted(ids.tolist()) == found.ids.tolist()
+    assert [ids[one].tolist() for one in found.indices] == sources
+
+
+@pytest.mark.parametrize("budget", [2_000, 20_000, None])
+def test_pieces_have_every_edge_once(budget: int | None) -> None:
+    data = with_loops(whole(Case("random", nodes=120, edges=900)))
+    nodes, seen = AllNodes(data, memory_budget=budget), 0
+    edges = set()
+    for piece in nodes.pieces(nodes.features, [PLAIN], {"node": 64}, "features"):
+        targets, rows, in_edges = piece.targets["node"], piece.nodes["node"], piece.edges[PLAIN]
+        assert targets.start == seen
+        assert budget is None or len(targets) <= max(1, budget // 2 // 64)
+        assert budget is None or in_edges.num_edges <= max(1, budget // 2 // 48) or len(targets) == 1
+        seen = targets.stop
+        ids = torch.arange(120) if rows.ids is None else rows.ids
+        to = torch.repeat_interleave(ids[: len(targets)], in_edges.degrees)
+        edges |= set(zip(ids[in_edges.indices.long()].tolist(), to.tolist(), strict=True))
+        assert torch.equal(rows.table if rows.order is None else rows.table[rows.order], data.x[ids])
+    assert seen == 120
+    assert edges == set(zip(*data.edge_index.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("with_loops_too", [True, False])
+def test_degrees_are_those_of_the_whole_graph(with_loops_too: bool) -> None:
+    data = with_loops(whole(Case("random", nodes=50, edges=300)))
+    source, target = data.edge_index
+    kept = target if with_loops_too else target[source != target]
+    expected = torch.bincount(kept, minlength=50)
+    degrees = AllNodes(data).degrees(PLAIN, with_loops_too)
+    assert torch.equal(degrees.of(None).long(), expected)
+    ids = torch.tensor([7, 0, 49, 7])
+    assert torch.equal(degrees.of(ids).long(), expected[ids])
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (None, ValueError, "there are no features x"),
+        (torch.zeros(4, 2, dtype=torch.int64), TypeError, "x is torch.int64"),
+        (torch.zeros(4), ValueError, r"x must be \[nodes, columns\]"),
+        (torch.zeros(3, 2), ValueError, "x has 3 rows for 4 nodes"),
+        (torch.zeros(4, 2, requires_grad=True), ValueError, "x requires a gradient"),
+    ],
+)
+def test_features_that_cannot_be_read(x: torch.Tensor | None, error: type[Exception], message: str) -> None:
+    data = Data(edge_index=torch.tensor([[0], [1]]), num_nodes=4)
+    if x is not None:
+        data.x = x
+    with pytest.raises(error, match=message):
+        AllNodes(data)
+
+
+# Bytes ############################################################################################
+
+DATA = Data(x=torch.randn(4, 2), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+
+
+def test_a_text_is_a_number_of_bytes() -> None:
+    assert parse_bytes("512MiB") == 512 << 20 and parse_bytes("1.5 GB") == 1_500_000_000
+    assert number_of_bytes("2k") == number_of_bytes(2000) == 2000 and number_of_bytes(None) is None
+    assert parse_bytes("7B") == 7 and parse_bytes("0") == 0
+    with pytest.raises(ValueError, match="write it like"):
+        parse_bytes("lots")
+
+
+@pytest.mark.parametrize("text", ["2", " 1000 ", "1.5"])
+def test_a_text_needs_a_unit(text: str) -> None:
+    for read in (parse_bytes, number_of_bytes, lambda one: AllNodes(DATA, memory_budget=one)):
+        with pytest.raises(
+            ValueError, match=f"'{text}' is an amount of memory without a unit; write it like"
+        ):
+            read(text)
+
+
+def test_a_budget_may_be_a_text() -> None:
+    wanted = AggregationCache.build(DATA, "mean")
+    assert torch.equal(AggregationCache.build(DATA, "mean", memory_budget="1KiB").rows, wanted.rows)
+    pieces = AllNodes(DATA, memory_budget="50 B")
+    every = pieces.pieces(pieces.features, pieces.schema.relations, {"node": 8}, "pieces")
+    found = [len(piece.targets["node"]) for piece in every]
+    assert sum(found) == 4 and len(found) > 1
+
+
+@pytest.mark.parametrize(
+    ("budget", "error", "words"),
+    [
+        ("lots", ValueError, "write it like 2GiB"),
+        ("0", ValueError, "at least 1, got 0"),
+        (-5, ValueError, "at least 1, got -5"),
+        (2.5, TypeError, "got 2.5"),
+        (True, TypeError, "got True"),
+    ],
+)
+def test_refused_budgets(budget: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        AggregationCache.build(DATA, "mean", memory_budget=budget)
+    with pytest.raises(error, match=words):
+        AllNodes(DATA, memory_budget=budget)

@@ -1,4 +1,4 @@
-"""The jobs of the ranks in test_rows.py."""
+"""The jobs of the ranks in test_exchanges.py and test_backends.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ from pyg_batchgnn.comm.mailbox import BackendMailbox, Mailbox, SharedMailbox
 from tests.comm.collectives.registry import CASES
 
 # Rows #############################################################################################
-
 
 DTYPES = (
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
@@ -145,7 +144,6 @@ def counted() -> list[dict[str, Any]]:
 
 
 # Small data #######################################################################################
-
 
 T = TypeVar("T")
 #: A sum of more bytes goes in pieces out and in sums back, after the counts.

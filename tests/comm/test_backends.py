@@ -29,7 +29,6 @@ from tests.support.tiers import in_all
 
 # Backends #########################################################################################
 
-
 JOBS = "tests.comm.job_exchanges"
 
 #: What a backend is known to refuse.
@@ -88,7 +87,6 @@ def test_a_process_ends_well_with_a_thread_at_work() -> None:
 
 
 # Ccl choices ######################################################################################
-
 
 RANK = RankFacts(host=0, name="a", machine="m", room=1 << 30, master="127.0.0.1", shared=None, asked="")
 OTHER_HOST = replace(RANK, host=1, name="b", machine="n", master="10.0.0.1")

@@ -20,7 +20,6 @@ from tests.support.tiers import in_all
 
 # Rows #############################################################################################
 
-
 JOBS = "tests.comm.job_exchanges"
 
 
@@ -82,7 +81,6 @@ def test_counts_are_exact(hosts: list[int]) -> None:
 
 
 # Small data #######################################################################################
-
 
 #: The host of every rank. Ranks of one host share memory.
 HOSTS = [*in_all([0, 0]), [0, 1], *in_all([0, 0, 0, 0], [0, 1, 1, 2]), [0, 1, 1]]

@@ -27,7 +27,6 @@ from tests.support.tiers import all_only, in_all
 
 # Faults ###########################################################################################
 
-
 JOBS = "tests.comm.job_faults"
 TIMEOUT = 6.0
 

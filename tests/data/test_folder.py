@@ -27,13 +27,20 @@ from pyg_batchgnn.data import (
 )
 from pyg_batchgnn.data.folder_write import arrays_of, new_folder
 from pyg_batchgnn.data.meta import attribute_array, attribute_of, edge_array, group_folder, group_of_folder
-from tests.support.dataset_strategies import data_sets
 from tests.support.tiers import examples, fixed
-from tests.support.tiny_datasets import CLASSES, EDGES, NODES, equal, same, save_arrays, tiny_dataset
+from tests.support.tiny_datasets import (
+    CLASSES,
+    EDGES,
+    NODES,
+    data_sets,
+    equal,
+    same,
+    save_arrays,
+    tiny_dataset,
+)
 from tests.support.typed_datasets import typed_datasets
 
 # Folder ###########################################################################################
-
 
 EDGE_INDEX = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
 
@@ -281,7 +288,6 @@ def test_writing_never_overwrites_and_leaves_nothing_behind(tmp_path: Path) -> N
 
 
 # Typed folder #####################################################################################
-
 
 WRITES = ("author", "writes", "paper")
 

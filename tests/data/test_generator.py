@@ -29,7 +29,6 @@ from tests.support.tiny_datasets import same
 
 # Generator ########################################################################################
 
-
 TWO_BLOCKS = GeneratorSpec(nodes=BLOCK_NODES + 3000, seed=7, degree=6.0, features=4)
 
 
@@ -239,7 +238,6 @@ def test_piece_must_be_positive(tmp_path: Path) -> None:
 
 
 # Typed generator ##################################################################################
-
 
 SPEC = TypedGeneratorSpec(papers=3000, seed=2, classes=5, features=12)
 CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")

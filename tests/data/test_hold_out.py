@@ -35,13 +35,20 @@ from pyg_batchgnn.data import (
 )
 from pyg_batchgnn.data.ogb.split_file import read_split_file
 from pyg_batchgnn.data.undirected import undirected_dataset
-from tests.support.dataset_strategies import edges
 from tests.support.tiers import examples
-from tests.support.tiny_datasets import EDGES, NODES, equal, tiny_dataset
-from tests.support.tiny_links import link_splits, pairs, typed_links, write_ogb_links
+from tests.support.tiny_datasets import (
+    EDGES,
+    NODES,
+    edges,
+    equal,
+    link_splits,
+    pairs,
+    tiny_dataset,
+    typed_links,
+    write_ogb_links,
+)
 
 # Hold out #########################################################################################
-
 
 BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
 
@@ -258,7 +265,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 # Split file #######################################################################################
-
 
 KINDS = st.one_of(
     arrays_of_numpy.integer_dtypes(), arrays_of_numpy.unsigned_integer_dtypes(),

@@ -220,7 +220,6 @@ def test_memory_mapped_features_are_not_copied_on_load(tmp_path: Path) -> None:
 
 # Parquet ##########################################################################################
 
-
 SRC, DST = np.array([0, 3, 2, 1], np.int32), np.array([1, 1, 0, 2], np.int32)
 
 

@@ -1,4 +1,4 @@
-"""Reading gzip CSV tables."""
+"""Graphs in OGB's files: tables, arrays, downloads, and what is refused."""
 
 import builtins
 import gzip

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn.data import Dataset, DatasetError, from_pyg
-from tests.support.dataset_strategies import DTYPES, edges, tables
 from tests.support.tiers import examples, fixed
-from tests.support.tiny_datasets import EDGES, NODES, equal, tiny_dataset
+from tests.support.tiny_datasets import DTYPES, EDGES, NODES, edges, equal, tables, tiny_dataset
 from tests.support.typed_datasets import typed_datasets
 
 

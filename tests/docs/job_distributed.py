@@ -1,4 +1,4 @@
-"""The job of ranks in test_distributed_example.py: runs the example several times."""
+"""The job of ranks in test_pages.py: runs the example several times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the command line names every command and every option."""
+"""Pages beside what they describe: the command line, the example over ranks, tables of peers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from tests.support.ranks import run_ranks
 
 # Command line page ################################################################################
 
-
 GROUP: Any = typer.main.get_command(app)
 
 
@@ -44,7 +43,6 @@ def test_markup_of_the_terminal_is_gone() -> None:
 
 
 # Distributed example ##############################################################################
-
 
 PAGE = ROOT / "docs" / "tutorials" / "your-own-script.md"
 

@@ -27,14 +27,13 @@ from pyg_batchgnn.embed.tables import InitialRows, make_table
 from pyg_batchgnn.nn import SAGE
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, TypedGraph
 from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
+from tests.support.rank_epochs import stores
 from tests.support.rank_graphs import GRAPHS, arguments_of, stores_of
-from tests.support.rank_loaders import stores
 from tests.support.ranks import ROOT
 from tests.support.reference_partition import book_of, internal_ids_by_type, typed_part
 from tests.support.typed_graphs import SCHEMAS
 
 # Job ranks ########################################################################################
-
 
 F, CLASSES = 6, 7
 WEIGHT = torch.randn(F, CLASSES, generator=torch.Generator().manual_seed(0))
@@ -414,7 +413,6 @@ def refusals() -> None:
 
 
 # Job types ########################################################################################
-
 
 SCHEMA: Schema = SCHEMAS[3]
 TYPED_NODES = {"author": 50, "paper": 30, "field": 7, "lonely": 3}

@@ -26,7 +26,6 @@ from tests.support.tiers import examples
 
 # One process ######################################################################################
 
-
 RULES: dict[str, tuple[UpdateRule, Any]] = {
     "sgd": (SGD(lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
     "adagrad": (
@@ -372,7 +371,6 @@ def test_gradients_that_were_dropped_move_nothing(comm: Communicator) -> None:
 
 
 # Folder ###########################################################################################
-
 
 NODES = 12
 

@@ -12,7 +12,6 @@ from tests.support.tiers import in_all
 
 # Ranks ############################################################################################
 
-
 JOBS = "tests.embed.job_ranks"
 
 

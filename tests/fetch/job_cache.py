@@ -14,7 +14,7 @@ from pyg_batchgnn.data import NODES
 from pyg_batchgnn.store import DistFeatureStore
 from tests.support.loader_cases import contents, equal
 from tests.support.partitioned_graphs import CASES, Case, owners, whole
-from tests.support.rank_loaders import stores
+from tests.support.rank_epochs import stores
 
 #: None is no cache; then less than a row, less than a request, and more than there is.
 BUDGETS = (0, 20, 400, "1MiB")

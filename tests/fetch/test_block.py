@@ -19,7 +19,6 @@ from tests.support.bare_minibatches import only_nodes
 
 # Block ############################################################################################
 
-
 COUNT = 200
 Rows: TypeAlias = dict[Group, dict[str, Tensor]]
 
@@ -65,7 +64,6 @@ def test_an_unknown_attribute_is_named() -> None:
 
 
 # In place #########################################################################################
-
 
 TABLE_NODES = 6
 

@@ -14,7 +14,6 @@ from tests.support.tiers import WORLDS, in_all
 
 # Remote ###########################################################################################
 
-
 JOBS = "tests.fetch.job_remote"
 
 
@@ -35,7 +34,6 @@ def test_the_steady_state_takes_no_memory() -> None:
 
 
 # Cache ############################################################################################
-
 
 CACHE_JOBS = "tests.fetch.job_cache"
 
@@ -92,7 +90,6 @@ def test_probability_of_an_edge_of_a_share(dtype: torch.dtype) -> None:
 
 
 # Typed ############################################################################################
-
 
 TYPED_JOBS = "tests.fetch.job_typed"
 

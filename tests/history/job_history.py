@@ -1,4 +1,4 @@
-"""The jobs of ranks in test_limits.py."""
+"""The jobs of ranks in test_loader.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
 from tests.support.rank_graphs import GRAPHS, stores_of
 
 # Stepped ##########################################################################################
-
 
 UNBOUNDED = HistoricalSettings(lines=None, life_span=None, push=None, delay=1)
 
@@ -97,7 +96,6 @@ def exact_minibatch(data: Data, plan: SamplingPlan, like: Minibatch) -> Minibatc
 
 
 # Job history ######################################################################################
-
 
 MODELS: dict[str, Callable[[int], NativeModel]] = {
     "SAGE": lambda layers: SAGE(5, 8, layers, 7),

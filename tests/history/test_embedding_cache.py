@@ -91,7 +91,6 @@ def test_settings_that_cannot_be(changed: dict[str, Any], error: type[Exception]
 
 # Message ##########################################################################################
 
-
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 

@@ -11,7 +11,6 @@ from tests.support.tiers import in_all
 
 # Loader ###########################################################################################
 
-
 JOBS = "tests.history.job_history"
 REFUSED = [
     "use export='native'",

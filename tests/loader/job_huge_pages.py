@@ -1,4 +1,4 @@
-"""The job of test_huge_pages.py: huge pages under memory of one process, and of two.
+"""The job of test_memory.py: huge pages under memory of one process, and of two.
 
 It runs in a process of its own, because it forks and counts pages.
 """

@@ -14,8 +14,8 @@ from pyg_batchgnn.comm import CommError, Communicator
 from tests.support.faults import AwakeClock, stop_for_good
 from tests.support.hetero_cases import WRITES
 from tests.support.partitioned_graphs import CASES, whole
+from tests.support.rank_epochs import stores
 from tests.support.rank_graphs import GRAPHS, arguments_of, stores_of
-from tests.support.rank_loaders import stores
 
 
 def _loader(comm: Communicator, prefetch: int, kind: str) -> Any:

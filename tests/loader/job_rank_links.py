@@ -21,8 +21,7 @@ from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from pyg_batchgnn.partition import slice_size
 from pyg_batchgnn.sample import Subgraph, TripletLinks
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
-from tests.support.pairwise import drawn, product
-from tests.support.rank_coverings import Covering, run_settings, settings_of
+from tests.support.rank_coverings import Covering, drawn, product, run_settings, settings_of
 from tests.support.rank_epochs import OneProcess, RankEpoch, some_positions
 from tests.support.rank_graphs import GRAPHS, SpreadGraphs, owners, owners_in, policies, stores_of
 

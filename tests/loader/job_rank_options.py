@@ -1,4 +1,4 @@
-"""The jobs of ranks in test_rank_options.py: every option, typed or not, against one process."""
+"""The jobs of ranks in test_ranks.py: every option, typed or not, against one process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyg_batchgnn.sample import Subgraph
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.support import loader_cases
 from tests.support.rank_coverings import Covering, run_settings, settings_of
-from tests.support.rank_epochs import OneProcess, RankEpoch, assert_same, some_positions
+from tests.support.rank_epochs import OneProcess, RankEpoch, assert_same, resumed_at, some_positions
 from tests.support.rank_graphs import (
     GRAPHS,
     OPTIONS,
@@ -34,13 +34,11 @@ from tests.support.rank_graphs import (
     tables_of,
 )
 from tests.support.reference_partition import split_dataset
-from tests.support.resumed_epochs import resumed_at
 from tests.support.traffic import asked_nodes, remote_edges
 from tests.support.typed_datasets import typed_dataset
 from tests.support.typed_graphs import SCHEMAS
 
 # Job rank options #################################################################################
-
 
 #: The factors that one process knows too.
 IN_ONE_PROCESS = ("graph", "option", "seeds", "export")

@@ -16,8 +16,7 @@ import torch
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import AgreementError, BrokenCommunicatorError, CommError, Communicator, MessageKind
 from tests.support.partitioned_graphs import CASES, Case, owners, whole
-from tests.support.rank_loaders import BATCH, one_process, same, stores
-from tests.support.resumed_epochs import resumed_at
+from tests.support.rank_epochs import BATCH, one_process, resumed_at, same, stores
 
 # Job ranks ########################################################################################
 

@@ -326,7 +326,6 @@ def test_a_sampler_of_a_graph_with_other_types() -> None:
 
 # Hetero settings ##################################################################################
 
-
 PAPERS = ("paper", None)
 
 

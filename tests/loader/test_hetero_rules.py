@@ -128,7 +128,6 @@ def test_induced(disjoint: bool) -> None:
 
 # Hetero reference #################################################################################
 
-
 FANOUTS = (3, 0.5)
 LAST = {"temporal_strategy": "last"}
 
@@ -195,7 +194,6 @@ def test_the_same_as_the_reference(plan: SamplingPlan, kwargs: dict[str, Any]) -
 
 
 # Real typed graph #################################################################################
-
 
 GRAPHS = Path(os.environ.get("PYG_BATCHGNN_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 NAME = "oewn_hetero"

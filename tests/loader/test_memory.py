@@ -25,7 +25,6 @@ from tests.support.loader_cases import EDGES, NODES, assert_same, contents, make
 
 # Memory ###########################################################################################
 
-
 ROOT = Path(__file__).resolve().parents[2]
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -234,7 +233,6 @@ def test_interpreter_teardown() -> None:
 
 
 # Huge pages #######################################################################################
-
 
 LARGE = 17 << 20
 HUGE_PAGES_ROOT = Path(__file__).parents[2]

@@ -26,7 +26,6 @@ from tests.support.memory_stores import stores_of
 
 # Options ##########################################################################################
 
-
 MASK = torch.rand(NODES, generator=torch.Generator().manual_seed(2)) < 0.3
 IDS = MASK.nonzero().view(-1)
 

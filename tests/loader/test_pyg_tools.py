@@ -22,7 +22,6 @@ from tests.support.loader_cases import EDGES, NODES, make_data, make_loader
 
 # Pyg tools ########################################################################################
 
-
 COUNTS = {"paper": 50, "author": 30}
 NUMBERS = {CITES: 150, WRITES: 90, REV_WRITES: 90}
 
@@ -201,7 +200,6 @@ def test_tensor_frames() -> None:
 
 
 # Example scripts ##################################################################################
-
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -14,15 +14,13 @@ from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.comm import AgreementError, Communicator
 from tests.loader import job_rank_links, job_rank_options
 from tests.support.backends import needs_ccl
-from tests.support.pairwise import product
-from tests.support.rank_coverings import TIMEOUT, Covering, over_ranks, run_covering, settings_of
+from tests.support.rank_coverings import TIMEOUT, Covering, over_ranks, product, run_covering, settings_of
 from tests.support.rank_graphs import GRAPHS, POLICIES, owners, stores_of
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 from tests.support.tiers import WORLDS, own_slices
 
 # Ranks ############################################################################################
-
 
 JOBS = "tests.loader.job_ranks"
 
@@ -54,11 +52,8 @@ def test_impossible_and_differing_arguments_are_refused() -> None:
 # Rank stops #######################################################################################
 
 
-JOBS = "tests.loader.job_ranks"
-
-
 @pytest.mark.parametrize("job", ["resumed", "stopping", "dropped"])
-def test_rank_stops_three_ranks(job: str) -> None:
+def test_epochs_are_resumed_stopped_and_dropped(job: str) -> None:
     run_ranks(f"{JOBS}:{job}", 3, hosts=[0, 1, 1])
 
 
@@ -87,7 +82,6 @@ def test_a_global_schedule_goes_on_at_another_number_of_ranks(drop_last: bool) -
 
 
 # Rank links #######################################################################################
-
 
 LINK_JOBS = "tests.loader.job_rank_links"
 
@@ -154,7 +148,6 @@ def test_graphs_of_odd_shapes(ranks: int, hosts: Sequence[int]) -> None:
 
 # Rank coverings ###################################################################################
 
-
 Setting = dict[str, Any]
 
 
@@ -207,7 +200,6 @@ def test_policies_do_not_differ_on_one_rank() -> None:
 
 
 # Rank agreement ###################################################################################
-
 
 #: By name, the arguments of the first rank and of the second one.
 SAMPLING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

@@ -152,7 +152,6 @@ def test_training_that_draws_does_not_change_the_order() -> None:
 
 # Seed schedules ###################################################################################
 
-
 SEED = 3
 
 
@@ -230,7 +229,6 @@ def test_macrobatches_hold_all_steps_in_order() -> None:
 
 
 # All nodes ########################################################################################
-
 
 WHOLE_NODES, RELATION = 10, ("user", "follows", "user")
 

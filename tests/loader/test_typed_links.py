@@ -35,7 +35,6 @@ from tests.support.typed_reference import Edge, ReferenceGraph, ReferenceSampler
 
 # Typed links ######################################################################################
 
-
 NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
 
 

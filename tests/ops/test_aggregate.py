@@ -20,7 +20,6 @@ from tests.support.tiers import fixed
 
 # Aggregate ########################################################################################
 
-
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 

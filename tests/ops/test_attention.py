@@ -25,7 +25,6 @@ from tests.support.tiers import examples
 
 # Attention ########################################################################################
 
-
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
@@ -228,7 +227,6 @@ def test_refused(change: dict[str, Any], error: type[Exception], words: list[str
 
 
 # Attention levels #################################################################################
-
 
 PROGRAM = """
 import torch

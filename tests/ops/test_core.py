@@ -20,7 +20,6 @@ from tests.support.damaged_arrays import Calls, E, N, assert_all_refused, indice
 
 # Core #############################################################################################
 
-
 DTYPES = [
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128),
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -308,7 +307,6 @@ def test_every_damaged_array_is_refused() -> None:
 
 
 # First order ######################################################################################
-
 
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
 LOSSES: list[Callable[[Tensor], Tensor]] = [torch.sum, lambda out: out.pow(2).sum()]

@@ -302,7 +302,6 @@ def test_dropout_drops_as_often_as_said_and_keeps_the_mean(drop: float) -> None:
 
 # Linear levels ####################################################################################
 
-
 LEVEL_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 2**-7}
 Answers = dict[str, tuple[list[Tensor], list[Tensor]]]
 

@@ -15,7 +15,6 @@ from tests.support.simd_levels import WIDTHS, run_at_level
 
 # Folded norm ######################################################################################
 
-
 #: Largest error allowed, as a part of the reference's largest magnitude.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11, torch.bfloat16: 4e-2}
 SIZES = [(40, 6, 3), (65, 5, 7), (700, 20, 47), (3000, 100, 256), (1500, 130, 33), (9000, 33, 64)]
@@ -198,7 +197,7 @@ def test_opcheck() -> None:
 PROGRAM = """
 import torch
 from pyg_batchgnn import ops
-from tests.ops.test_folded_norm import (
+from tests.ops.test_linear_norm import (
     TOLERANCE, check_covariance, error, example, reference, results
 )
 
@@ -242,7 +241,6 @@ def test_refused(call: Callable[[Tensor, Tensor], Any], kind: type[Exception], w
 
 
 # Linear moments ###################################################################################
-
 
 MOMENTS_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 # Rows are taken in blocks of 96 and the first 8 of each are their centre; vectors have 4 to 16
@@ -343,12 +341,12 @@ def test_linear_moments_opcheck() -> None:
 
 MOMENTS_PROGRAM = """
 import torch
-from tests.ops.test_linear_moments import OUTPUTS, ROWS, TOLERANCE, check, example
+from tests.ops.test_linear_norm import MOMENTS_TOLERANCE, OUTPUTS, ROWS, check, moments_example
 
-for dtype in TOLERANCE:
+for dtype in MOMENTS_TOLERANCE:
     for rows in ROWS:
         for outputs in OUTPUTS:
-            x, weight, bias = example(rows, outputs, dtype)
+            x, weight, bias = moments_example(rows, outputs, dtype)
             check(x, weight, bias)
             check(x.relu(), weight, bias + 100)
 """
@@ -360,7 +358,6 @@ def test_linear_moments_every_level(level: str) -> None:
 
 
 # Hidden gradient ##################################################################################
-
 
 LEAVES = ("weight", "bias", "scale", "shift", "last", "last_bias")
 HIDDEN_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}

@@ -18,7 +18,6 @@ from tests.support.tiers import examples
 
 # Norm #############################################################################################
 
-
 #: Largest error allowed, as a part of the reference's largest magnitude.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2**-8}
 
@@ -210,7 +209,6 @@ def test_refused(call: Callable[[], Any], error: type[Exception], words: list[st
 
 
 # Norm levels ######################################################################################
-
 
 PROGRAM = """
 import torch

@@ -355,7 +355,6 @@ def fault(how: str, stage: str, victim: int, timeout: float) -> dict[str, Any]:
 
 # Job save #########################################################################################
 
-
 PARTS = (1, 2, 3)
 #: seed, nodes, edges, skewed
 SAVE_CASES = [(1, 50, 300, False), (2, 40, 200, True), (3, 0, 0, False), (6, 2, 5, False), (8, 30, 0, False)]

@@ -24,7 +24,6 @@ from tests.support.typed_graphs import SCHEMAS, TypedCase, typed_cases
 
 # Part #############################################################################################
 
-
 SIZES = st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=5)
 
 

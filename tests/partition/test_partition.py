@@ -27,7 +27,6 @@ from tests.support.tiers import in_all
 
 # Partition ########################################################################################
 
-
 JOBS = "tests.partition.job_partition"
 
 
@@ -137,7 +136,6 @@ def test_no_limit_is_more_than_there_is() -> None:
 
 # Metis ############################################################################################
 
-
 #: A path of three nodes.
 PATH = WeightedGraph(
     torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]).int(), torch.ones(3, 1).int(), None, 0
@@ -182,7 +180,6 @@ def test_a_code_of_the_library_is_told(integer: type) -> None:
 
 
 # Ranges ###########################################################################################
-
 
 Weights = list[tuple[int, int]]
 

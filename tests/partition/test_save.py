@@ -29,7 +29,6 @@ from tests.support.ranks import run_ranks
 from tests.support.tiny_datasets import equal
 
 JOBS = "tests.partition.job_partition"
-#: Folders that the first versions of the formats wrote, of the same graph.
 
 
 def test_saved_parts_are_loaded_by_any_number_of_ranks(tmp_path: Path) -> None:

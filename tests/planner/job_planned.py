@@ -1,4 +1,4 @@
-"""The jobs of ranks in test_plan.py and test_historical.py: epochs with the settings of a plan."""
+"""The jobs of ranks in test_plan.py: epochs with the settings of a plan."""
 
 from __future__ import annotations
 

@@ -36,7 +36,6 @@ from tests.support.tiers import examples
 
 # Model ############################################################################################
 
-
 WORK = Workload(
     "w", (TypeRows("node", 100_000, 400, 8),), 2_000_000, 20_000, (10, 5, 3), batch_size=256, parameters=1000
 )

@@ -41,12 +41,12 @@ from tests.support.bare_graphs import without_features
 from tests.support.drawn_figures import figures_drawn
 from tests.support.programs import quick_programs
 from tests.support.ranks import run_ranks
+from tests.support.tiers import each
 from tests.support.training_runs import batchgnn
 from tests.support.typed_datasets import CASES as TYPED_CASES
 from tests.support.typed_datasets import typed_dataset
 
 # Plan #############################################################################################
-
 
 GRAPH = "generated:nodes=6000,features=32,classes=4,seed=3"
 SETTINGS = [
@@ -98,6 +98,7 @@ def planned(
     )
 
 
+@each
 @pytest.mark.parametrize(
     ("schedule", "replacement"),
     [(ScheduleName.LOCAL, Replacement.WITH), (ScheduleName.GLOBAL, Replacement.WITHOUT)],
@@ -396,7 +397,6 @@ def test_rates() -> None:
 
 
 # Historical #######################################################################################
-
 
 WORK = Workload(
     "graph", (TypeRows("node", 400_000, 400, 8),), 8_000_000, 80_000, (15, 10, 5), parameters=10**5

@@ -185,7 +185,6 @@ def test_arrays_are_checked_when_a_graph_is_made_and_when_they_change() -> None:
 
 # Many nodes #######################################################################################
 
-
 EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
 USER, BUYS = "user", ("user", "buys", "item")
 

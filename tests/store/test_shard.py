@@ -122,7 +122,6 @@ def test_requests_are_cut_by_owner() -> None:
 
 # Row format #######################################################################################
 
-
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int16, torch.uint8, torch.bool]
 
 

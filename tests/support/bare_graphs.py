@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyg_batchgnn.data import Dataset
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data import LABELS, Dataset
+
+# Bare graphs ######################################################################################
 
 
 def without_features(dataset: Dataset) -> Dataset:
@@ -14,3 +19,25 @@ def without_features(dataset: Dataset) -> Dataset:
         for nodes in dataset.node_sets
     ]
     return replace(dataset, node_sets=tuple(bare))
+
+
+# Task graphs ######################################################################################
+
+
+def with_targets(dataset: Dataset, y: Tensor) -> Dataset:
+    """Returns the same graph with other labels "y"."""
+    nodes = replace(dataset.nodes, tables={**dataset.nodes.tables, LABELS: y}, num_classes=0)
+    return replace(dataset, node_sets=(nodes,))
+
+
+def with_labels(dataset: Dataset) -> Dataset:
+    """Returns the graph with three labels per node, which tell four classes apart."""
+    classes = dataset.nodes.tables[LABELS]
+    return with_targets(dataset, torch.stack([classes == 0, classes % 2 == 0, classes > 1], dim=1).long())
+
+
+def with_values(dataset: Dataset) -> Dataset:
+    """Returns the graph with two values per node, near its class and its negative half."""
+    classes = dataset.nodes.tables[LABELS].float()
+    noise = torch.randn(len(classes), 2, generator=torch.Generator().manual_seed(0))
+    return with_targets(dataset, torch.stack([classes, -classes / 2], dim=1) + 0.1 * noise)

@@ -8,8 +8,11 @@ from typing import Any
 
 import torch
 
+from pyg_batchgnn.data import GeneratorSpec, LinkSplit, generate, hold_out_links, write_folder
 from tests.support.ranks import run_ranks
 from tests.support.training_runs import SMALL, weights
+
+# Launched runs ####################################################################################
 
 RUN = "tests.train.job_ranks:run"
 BASE = [*SMALL, "--batch-size", "48", "--epochs", "2", "--seed", "5", "--set", "run.matrix_product=native"]
@@ -40,3 +43,23 @@ def assert_same_tensors(one: Path, other: Path) -> None:
     assert expected.keys() == found.keys()
     for name, tensor in expected.items():
         assert torch.equal(tensor, found[name]), name
+
+
+# Link runs ########################################################################################
+
+NODES = 120
+
+
+def write_links(path: Path) -> Path:
+    """Writes a graph whose test links have shared negatives; those of validation are drawn."""
+    whole = hold_out_links(generate(GeneratorSpec(NODES, degree=8.0, features=12)), 0.1)
+    links = whole.edges.links
+    shared = torch.randint(NODES, (2, 30), generator=torch.Generator().manual_seed(0))
+    links["test"] = LinkSplit(links["test"].index, {}, shared)
+    return write_folder(whole, path)
+
+
+def arguments(folder: Path | str, run: Path, *more: object) -> list[str]:
+    """Returns a command that trains on links."""
+    fixed = ["train", folder, "--task", "link", *SMALL, "--batch-size", 64, "--dropout", 0, "--run", run]
+    return [str(one) for one in (*fixed, "--set", "run.matrix_product=native", *more)]

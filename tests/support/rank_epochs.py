@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
-from pyg_batchgnn import Minibatch
+from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
 from pyg_batchgnn.comm import Communicator, Counts
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
 from tests.support import hetero_cases, loader_cases
+from tests.support.loader_cases import contents, equal
+from tests.support.partitioned_graphs import Case, part_of, whole
 from tests.support.rank_graphs import assert_shared
+
+# Rank epochs ######################################################################################
 
 EPOCH = 2
 #: Returns the positions of a batch's seeds in the input of its loader.
@@ -139,3 +146,88 @@ class RankEpoch:
 def some_positions(loader: Any, rank: int) -> Tensor:
     """Returns four positions in the input of a loader, others on each rank."""
     return (torch.arange(4) * 5 + rank) % len(loader.dataset)
+
+
+# Resumed epochs ###################################################################################
+
+Check = Callable[[Any, Any], object]
+
+
+class Resumed(NamedTuple):
+    """A loader that went on, and the state that it went on from."""
+
+    loader: Any
+    state: dict[str, Any]
+
+
+def resumed_at(
+    loader: Any, make: Callable[[], Any], epoch: int, stops: Sequence[int] | None, check: Check
+) -> Iterator[Resumed]:
+    """Stops an epoch at some minibatches, and goes on in another loader; collective over ranks.
+
+    The state passes through JSON. After the last minibatch the next epoch begins.
+
+    Args:
+        loader: the loader that is stopped.
+        make: makes the one that goes on.
+        epoch: the epoch.
+        stops: the numbers of minibatches that are taken before; None: all but that of all.
+        check: called with each batch that is left and the one of an epoch that was not stopped.
+    """
+    loader.set_epoch(epoch)
+    whole = list(loader)
+    for stop in range(len(whole)) if stops is None else stops:
+        loader.set_epoch(epoch)
+        batches = iter(loader)
+        for _ in range(stop):
+            next(batches)
+        state = json.loads(json.dumps(loader.state_dict()))
+        del batches
+        other = make()
+        other.load_state_dict(state)
+        left = list(other)
+        if stop == len(whole):
+            assert other.epoch == epoch + 1
+        else:
+            for batch, right in zip(left, whole[stop:], strict=True):
+                check(batch, right)
+        yield Resumed(other, state)
+
+
+# Rank loaders #####################################################################################
+
+BATCH = 8
+
+
+def stores(
+    comm: Communicator, case: Case, hybrid: bool = False, edges: bool = True, **features: Any
+) -> tuple[DistFeatureStore, DistGraphStore]:
+    part = part_of(case, comm.size, comm.rank, edges)
+    topology = replicate_topology(part, comm) if hybrid else None
+    return DistFeatureStore(part, comm, **features), DistGraphStore(part, comm, topology)
+
+
+def one_process(case: Case, **arguments: Any) -> MacrobatchNeighborLoader:
+    """The whole graph's loader, one minibatch at a time."""
+    for name in ("schedule", "prefetch"):
+        arguments.pop(name, None)
+    arguments |= {"macrobatch_size": 1, "fetch_size": 1}
+    return MacrobatchNeighborLoader(arguments.pop("data", None) or whole(case), **arguments)
+
+
+def same(made: Any, wanted: Any, data: Data) -> None:
+    """Asserts that two minibatches have the same bits and the attributes of the graph."""
+    left, right = contents(made), contents(wanted)
+    for each in (left, right):
+        each.pop("num_nodes", None)
+    if isinstance(made, Minibatch):
+        assert made.key == wanted.key and (made.seed, made.epoch) == (wanted.seed, wanted.epoch)
+        for name, table in made.edge_block.items():
+            assert torch.equal(table, data[name][made.edge])
+        if made.edge is None:  # no edge attribute is wanted
+            right.pop("e_id")
+            left.pop("e_id")
+        assert made.indices.dtype == wanted.indices.dtype and made.input_id is not None
+    names = left.keys() | right.keys()
+    different = [name for name in names if not equal(left.get(name), right.get(name))]
+    assert not different, (different, [(left.get(name), right.get(name)) for name in different])

@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn.data import EDGES as EDGE_GROUP
 from pyg_batchgnn.data import NODES as NODE_GROUP
-from pyg_batchgnn.data import Dataset, Group, attribute_of, split_of
+from pyg_batchgnn.data import Dataset, EdgeSet, Group, LinkSplit, NodeSet, attribute_of, split_of
 from pyg_batchgnn.data.folder_write import arrays_of
+
+# Tiny datasets ####################################################################################
 
 NODES, EDGES, FEATURES, CLASSES = 20, 60, 5, 3
 
@@ -213,3 +216,137 @@ def write_ogb_typed(root: Path) -> Path:
     for part, ids in (("train", [0, 2]), ("valid", [1]), ("test", [3])):
         write_csv(split / "paper" / f"{part}.csv.gz", ids)
     return folder
+
+
+# Tiny links #######################################################################################
+
+
+def pairs(count: int, sources: int, targets: int, seed: int) -> torch.Tensor:
+    """Returns [2, count] random pairs."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.stack([torch.randint(size, (count,), generator=generator) for size in (sources, targets)])
+
+
+def link_splits(sources: int, targets: int, seed: int = 0) -> dict[str, LinkSplit]:
+    """Returns training links with attributes, validation links with shared negatives, and test
+    links with negative targets."""
+    some = [pairs(count, sources, targets, seed + count) for count in (9, 4, 5)]
+    return {
+        "train": LinkSplit(some[0], {"year": torch.arange(9) + 2000, "weight": torch.ones(9, 2)}),
+        "val": LinkSplit(some[1].to(torch.int32), {}, negatives=pairs(7, sources, targets, seed)),
+        "test": LinkSplit(some[2], {}, negative_targets=pairs(30, targets, targets, seed)[0].view(5, 6)),
+    }
+
+
+def typed_links() -> Dataset:
+    """Returns users who buy items, with links of that relation."""
+    buys = EdgeSet(("user", "buys_", "item"), pairs(12, 6, 4, 1), {}, link_splits(6, 4))
+    back = EdgeSet(("item", "rev_buys", "user"), buys.edge_index.flip(0).clone())
+    return Dataset("shop", (NodeSet("user", 6), NodeSet("item", 4)), (buys, back), "Made up for tests.")
+
+
+def write_ogb_links(root: Path, name: str, *, is_zip: bool = True) -> tuple[Path, dict[str, LinkSplit]]:
+    """Writes the raw files of a data set of links; returns its folder and its splits."""
+    folder, dataset = root / name.replace("-", "_"), tiny_dataset()
+    raw = folder / "raw"
+    write_csv(raw / "edge.csv.gz", dataset.edge_index.T.tolist())
+    write_csv(raw / "num-node-list.csv.gz", [NODES])
+    write_csv(raw / "num-edge-list.csv.gz", [EDGES])
+    write_csv(raw / "node-feat.csv.gz", dataset.nodes.tables["x"].tolist())
+    splits = {
+        "train": LinkSplit(pairs(8, NODES, NODES, 1)),
+        "val": LinkSplit(pairs(3, NODES, NODES, 2)),
+        "test": LinkSplit(pairs(4, NODES, NODES, 3)),
+    }
+    if name == "ogbl-collab":
+        write_csv(raw / "edge_weight.csv.gz", range(EDGES))
+        write_csv(raw / "edge_year.csv.gz", [2000 + at % 3 for at in range(EDGES)])
+        for at, (split, links) in enumerate(splits.items()):
+            tables = {"weight": torch.arange(len(links)), "year": torch.full((len(links),), 2017 + at)}
+            negatives = None if split == "train" else pairs(10, NODES, NODES, 5 + at)
+            splits[split] = LinkSplit(links.index, tables, negatives)
+    else:
+        write_csv(raw / "node_year.csv.gz", [1990 + at for at in range(NODES)])
+        for at, (split, links) in enumerate(splits.items()):
+            others = None if split == "train" else pairs(len(links) * 6, NODES, NODES, at)[0].view(-1, 6)
+            splits[split] = LinkSplit(links.index, {}, None, others)
+    (folder / "split" / "time").mkdir(parents=True)
+    for file, split in (("train", "train"), ("valid", "val"), ("test", "test")):
+        content = _as_ogb_has_it(splits[split])
+        path = folder / "split" / "time" / f"{file}.pt"
+        torch.save(content, path, _use_new_zipfile_serialization=is_zip)
+    return folder, splits
+
+
+def _as_ogb_has_it(links: LinkSplit) -> dict[str, np.ndarray]:
+    """Returns the arrays of a split by OGB's names."""
+    if links.tables:
+        content = {"edge": np.ascontiguousarray(links.index.numpy().T)}
+        content |= {name: table.numpy() for name, table in links.tables.items()}
+        return content | ({} if links.negatives is None else {"edge_neg": links.negatives.numpy().T})
+    content = {"source_node": links.index[0].numpy(), "target_node": links.index[1].numpy()}
+    if links.negative_targets is not None:
+        content["target_node_neg"] = links.negative_targets.numpy()
+    return content
+
+
+# Dataset strategies ###############################################################################
+
+DTYPES = (
+    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64),
+)
+NAMES = st.text("abz_/%.é 1", min_size=1, max_size=6)
+
+
+@st.composite
+def tensors(draw: st.DrawFn, rows: int) -> Tensor:
+    """Returns a tensor of any dtype and shape with a number of rows."""
+    dtype = draw(st.sampled_from(DTYPES))
+    shape = (rows, *draw(st.lists(st.integers(0, 3), max_size=2)))
+    values = torch.randint(-3, 100, shape) + torch.rand(shape)
+    return values.to(dtype)
+
+
+@st.composite
+def tables(draw: st.DrawFn, rows: int, names: st.SearchStrategy[str] = NAMES) -> dict[str, Tensor]:
+    """Returns attributes by name."""
+    return {name: draw(tensors(rows)) for name in draw(st.lists(names, max_size=3, unique=True))}
+
+
+@st.composite
+def edges(draw: st.DrawFn, nodes: int) -> Tensor:
+    """[2, E] int32 or int64."""
+    pairs = draw(st.lists(st.tuples(*[st.integers(0, nodes - 1)] * 2), max_size=20))
+    dtype = draw(st.sampled_from([torch.int32, torch.int64]))
+    return torch.tensor(pairs, dtype=dtype).reshape(-1, 2).T.contiguous()
+
+
+@st.composite
+def data_sets(draw: st.DrawFn) -> Dataset:
+    """Returns data sets with class numbers, other targets or none, and splits of any names."""
+    nodes = draw(st.integers(1, 12))
+    edge_index = draw(edges(nodes))
+    of_nodes = draw(tables(nodes))
+    kind = draw(st.sampled_from(["classes", "column", "any", "none"]))
+    if kind in ("classes", "column"):
+        y = torch.randint(0, 4, (nodes,))
+        of_nodes["y"] = y if kind == "classes" else y[:, None]
+    elif kind == "any":
+        of_nodes["y"] = torch.rand(nodes, 2)
+    if draw(st.booleans()):
+        of_nodes["x"] = torch.randn(nodes, draw(st.integers(0, 3))).to(draw(st.sampled_from(DTYPES)))
+    part = torch.tensor(draw(st.lists(st.integers(0, 3), min_size=nodes, max_size=nodes)))
+    names = draw(st.lists(st.sampled_from(["train", "val", "test"]), unique=True))
+    splits = {name: (part == code).nonzero()[:, 0] for code, name in enumerate(names)}
+    if draw(st.booleans()):
+        splits["calib"] = torch.randint(0, nodes, (3,))
+    return Dataset.homogeneous(
+        draw(st.text(min_size=1, max_size=8)),
+        nodes,
+        edge_index,
+        nodes=of_nodes,
+        edges=draw(tables(edge_index.shape[1])),
+        splits=splits,
+        source=draw(st.text(min_size=1, max_size=20)),
+    )

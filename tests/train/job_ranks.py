@@ -1,4 +1,4 @@
-"""The jobs of ranks in test_ranks.py and test_rank_faults.py: run the command line, take notes."""
+"""The jobs of ranks in test_ranks.py and test_prediction.py: run the command line, take notes."""
 
 from __future__ import annotations
 

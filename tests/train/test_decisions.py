@@ -21,7 +21,6 @@ from tests.support.training_runs import SMALL, batchgnn
 
 # Matrix product ###################################################################################
 
-
 FOUND = ProductChoice("torch", native_rate=50.0, torch_rate=70.0, threads=1, torch_same_bits=True)
 
 
@@ -99,7 +98,6 @@ def test_what_was_chosen_is_used(name: str, small_graph: Dataset, monkeypatch: p
 
 
 # Malloc ###########################################################################################
-
 
 _PROBE = """
 import os, resource, torch

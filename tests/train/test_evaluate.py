@@ -96,7 +96,6 @@ def test_no_nodes_give_no_metrics(small_graph: Dataset) -> None:
 
 # Exact ############################################################################################
 
-
 OPTIONS = [*SMALL, "--batch-size", 64, "--epochs", 2, "--model", "gcn"]
 
 
@@ -277,7 +276,6 @@ def test_a_rank_that_is_killed_leaves_no_predictions(trained: Path, tmp_path: Pa
 
 
 # Link scores ######################################################################################
-
 
 USERS, ITEMS, COLUMNS, TOP = 31, 45, 6, 7
 SCORES = st.sampled_from([-math.inf, -2.0, -0.0, 0.0, 1.0, 3.5, math.inf, math.nan, -math.nan])

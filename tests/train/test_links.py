@@ -31,8 +31,14 @@ from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import LinkNetwork, build_network
 from pyg_batchgnn.train.run_folder import RunFolder
 from tests.support.bare_graphs import without_features
-from tests.support.launched_runs import assert_ended, assert_same_tensors, launch
-from tests.support.link_runs import NODES, arguments, write_links
+from tests.support.launched_runs import (
+    NODES,
+    arguments,
+    assert_ended,
+    assert_same_tensors,
+    launch,
+    write_links,
+)
 from tests.support.training_runs import SMALL, batchgnn, job_alone, records
 
 # Links ############################################################################################
@@ -251,7 +257,6 @@ def test_the_reverse_of_a_predicted_relation_is_found_by_name(prefix: str) -> No
 
 
 # Link ranks #######################################################################################
-
 
 #: The fixture `launched` runs many commands on two ranks.
 pytestmark = pytest.mark.timeout(500)

@@ -31,7 +31,6 @@ from tests.support.training_runs import job_alone
 
 # Network ##########################################################################################
 
-
 STEPS = 6
 
 

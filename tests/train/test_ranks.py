@@ -53,7 +53,6 @@ def test_the_first_rank_reports_an_error_of_any_rank(failing: tuple[int, ...], r
 
 # Ranks ############################################################################################
 
-
 STEPS_OF_TWO = 13  # 1,185 training nodes by 2 x 48, the last step incomplete
 
 #: Ranks, who is asked to stop, options: running statistics, dropout, ranks of
@@ -282,7 +281,6 @@ def test_every_training_node_is_trained_whatever_the_number_of_saved_parts(
 
 
 # Rank faults ######################################################################################
-
 
 TIMEOUT = 6
 

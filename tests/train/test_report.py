@@ -77,7 +77,6 @@ def test_historical_embeddings_have_rows_of_their_own() -> None:
 
 # Plots ############################################################################################
 
-
 PNG = b"\x89PNG\r\n\x1a\n"
 
 

@@ -23,7 +23,6 @@ from tests.support.training_runs import SMALL, batchgnn, records, run_signalled,
 
 # Resume ###########################################################################################
 
-
 EPOCHS = 3
 STEPS = 74
 MIDDLE = STEPS + 20  # of the second epoch, counted from the first
@@ -156,7 +155,6 @@ def test_results_of_an_epoch_may_not_be_changed(
 
 
 # Restarts #########################################################################################
-
 
 RESTARTS_RUN = ["--epochs", 3, "--batch-size", 16]
 RESTARTS_STEPS = 38  # of an epoch

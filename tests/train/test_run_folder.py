@@ -106,7 +106,6 @@ def test_a_foreign_line_is_an_error(line: str, tmp_path: Path) -> None:
 
 # Checkpoint #######################################################################################
 
-
 VALUES = {
     "tensors": [torch.arange(5), {"deep": torch.randn(3, 2).bfloat16()}],
     "empty": torch.empty(0, 4),

@@ -23,7 +23,6 @@ from tests.support.tiers import examples
 
 # Tasks ############################################################################################
 
-
 NODES = 6
 LABELS = torch.tensor([[1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 0], [1, 0, 0]])
 OUTPUTS = torch.tensor([[2.0, -1, 1], [1, -2, -1], [-1, 3, 1], [-2, 1, -3], [1, 2, -1]])
@@ -187,7 +186,6 @@ def test_weights_of_labels() -> None:
 
 # Metrics ##########################################################################################
 
-
 #: Few distinct scores, so that many are equal.
 nodes = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40)
 
@@ -245,7 +243,6 @@ def test_f1() -> None:
 
 
 # Link metrics #####################################################################################
-
 
 NAN, INF = math.nan, math.inf
 #: Scores with many equal ones, and some that are not finite.

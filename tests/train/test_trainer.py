@@ -29,8 +29,8 @@ from pyg_batchgnn.train.config import (
 from pyg_batchgnn.train.progress import PhaseClock, RunProgress
 from pyg_batchgnn.train.run_folder import RunFolder
 from pyg_batchgnn.train.trainer import StopRequest, train_step
+from tests.support.bare_graphs import with_labels, with_values
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
-from tests.support.task_graphs import with_labels, with_values
 from tests.support.training_runs import SMALL, batchgnn, job_alone, records, weights
 
 # Stop #############################################################################################

@@ -24,7 +24,6 @@ from tests.support.training_runs import batchgnn
 
 # Training data ####################################################################################
 
-
 WITHOUT_ROWS = TrainConfig(embedding=EmbeddingConfig(types="none"))
 EDGES = torch.tensor([[0, 1], [1, 2]])
 
@@ -90,7 +89,6 @@ def test_options_of_learned_rows_are_refused_without_them(text: str) -> None:
 
 
 # Features #########################################################################################
-
 
 NATIVE = TrainConfig()
 HALF = TrainConfig(run=RunConfig(precision=Precision.BFLOAT16))
@@ -176,7 +174,6 @@ def test_every_array_matters(small_graph: Dataset) -> None:
 
 
 # Real graphs ######################################################################################
-
 
 FOUND = "cora" in available_datasets()
 
