@@ -351,7 +351,7 @@ class NeighborChoice:
             directed: False is PyG's deprecated word for an induced subgraph.
             disjoint, temporal_strategy, time_attr, time_window, weight_attr: see the attributes.
             is_sorted: the user's promise about the order of edges.
-            stacklevel: that of the warning, counted from the caller.
+            stacklevel: of the warning, counted from the caller.
         """
         if not directed:
             what = "directed=False is deprecated; use subgraph_type='induced'"
