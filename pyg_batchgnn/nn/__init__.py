@@ -33,12 +33,7 @@ from pyg_batchgnn.nn.inference import (
 )
 from pyg_batchgnn.nn.inputs import Rows, RowView, features_by_type
 from pyg_batchgnn.nn.linear import HeteroDictLinear, Linear, is_watched
-from pyg_batchgnn.nn.matmul import (
-    ProductChoice,
-    default_products,
-    probe_products,
-    use_products,
-)
+from pyg_batchgnn.nn.matmul import ProductChoice, default_products, probe_products, use_products
 from pyg_batchgnn.nn.models import (
     GAT,
     GCN,

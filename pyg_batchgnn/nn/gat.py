@@ -186,7 +186,6 @@ class AttentionConv(NativeConv):
         return AttentionCall(given, slots, edge_attr, drop, key)
 
     def _edge_features(self, call: AttentionCall, dtype: torch.dtype) -> EdgeFeatures | None:
-        """Returns the features of the edges and of the added loops, or None if there are none."""
         if call.edge_attr is None:
             return None
         if self.lin_edge is None:
@@ -243,17 +242,10 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         residual: bool = False,
         **kwargs: Any,
     ) -> None:
+        columns = input_columns("in_channels", in_channels), positive("out_channels", out_channels)
+        heads, drop = positive("heads", heads), probability("dropout", dropout)
         super().__init__(
-            input_columns("in_channels", in_channels),
-            positive("out_channels", out_channels),
-            positive("heads", heads),
-            concat,
-            negative_slope,
-            probability("dropout", dropout),
-            add_self_loops,
-            edge_dim,
-            fill_value,
-            bias,
+            *(*columns, heads, concat, negative_slope, drop, add_self_loops, edge_dim, fill_value, bias),
             residual,
             **kwargs,
         )

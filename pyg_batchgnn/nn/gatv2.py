@@ -153,19 +153,11 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
         residual: bool = False,
         **kwargs: Any,
     ) -> None:
+        columns = input_columns("in_channels", in_channels), positive("out_channels", out_channels)
+        heads, drop = positive("heads", heads), probability("dropout", dropout)
         super().__init__(
-            input_columns("in_channels", in_channels),
-            positive("out_channels", out_channels),
-            positive("heads", heads),
-            concat,
-            negative_slope,
-            probability("dropout", dropout),
-            add_self_loops,
-            edge_dim,
-            fill_value,
-            bias,
-            share_weights,
-            residual,
+            *(*columns, heads, concat, negative_slope, drop, add_self_loops, edge_dim, fill_value, bias),
+            *(share_weights, residual),
             **kwargs,
         )
         self.check(self)

@@ -62,12 +62,7 @@ _unweighted: WeakKeyDictionary[LayerGraph, dict[_Kind, Scaling]] = WeakKeyDictio
 
 
 def unweighted_scaling(whole: LayerGraph, add_loops: bool, dtype: torch.dtype) -> Scaling:
-    """Returns the normalisation of a graph without edge weights, the same object on every call.
-
-    Args:
-        whole: all edges of the minibatch (its first layer).
-        add_loops: replaces the loops of every node by one of weight 1.
-    """
+    """Returns the normalisation of a graph without edge weights, the same object on every call."""
     made = _unweighted.setdefault(whole, {})
     kind = _Kind(add_loops, dtype)
     if kind not in made:
@@ -97,10 +92,8 @@ def weighted_scaling(whole: LayerGraph, edge_weight: Tensor, add_loops: bool, fi
     """Returns the normalisation of a graph with edge weights, differentiable in them.
 
     Args:
-        whole: all edges of the minibatch (its first layer).
         edge_weight: [E] in the user's order, of the dtype to compute in.
         add_loops: gives every node without a loop one of weight ``fill``.
-        fill: 1, or 2 for the improved normalisation.
     """
     weight = edge_weight if whole.edge is None else edge_weight.index_select(0, whole.edge)
     indptr, indices, targets = whole.indptr, whole.indices, whole.targets
@@ -161,15 +154,7 @@ class GCNConv(NativeConv, torch_geometric.nn.GCNConv):
         **kwargs: Any,
     ) -> None:
         columns = input_columns("in_channels", in_channels), positive("out_channels", out_channels)
-        super().__init__(
-            *columns,
-            improved,
-            cached,
-            add_self_loops,
-            normalize,
-            bias,
-            **kwargs,
-        )
+        super().__init__(*columns, improved, cached, add_self_loops, normalize, bias, **kwargs)
         self.check(self)
 
     @classmethod

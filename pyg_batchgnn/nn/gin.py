@@ -124,7 +124,7 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
     def _sums(self, given: ConvInput, normed: NormedRows | None) -> Tensor:
         """Returns (1 + eps) * x[i] + the sum over the in-edges of i, [D, F].
 
-        The dtype is that of the module. If x is the product of ``normed``, its values are summed.
+        The dtype is the module's. If x is the product of ``normed``, its values are summed.
         """
         dtype = self._dtype()
         x = given.x

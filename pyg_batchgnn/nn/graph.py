@@ -308,8 +308,7 @@ def whole_graph(edge_index: Tensor, num_sources: int, num_targets: int) -> Layer
         ops.check_range("edge_index[1]", edge_index[1].contiguous(), num_targets, "targets")
     found = ops.build_csc(edge_index, max(num_sources, num_targets))
     graph = LayerGraph(
-        ops.InEdges(ops.prefix(found.indptr, num_targets + 1), found.indices, found.edge_ids),
-        num_sources,
+        ops.InEdges(ops.prefix(found.indptr, num_targets + 1), found.indices, found.edge_ids), num_sources
     )
     if stamp[0] is not None:
         _whole[edge_index] = (stamp, ops.content_sums(edge_index), graph)

@@ -124,7 +124,7 @@ def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEd
 
 #: Values of edges by the name of the argument of a layer, and by relation.
 EdgeValues = Mapping[str, Mapping[Relation, Tensor]]
-#: Makes one result of those of several relations.
+#: Joins the results of several relations into one.
 Join: TypeAlias = Callable[[list[Tensor]], Tensor]
 
 

@@ -167,11 +167,8 @@ def _relations_read(
 
 
 def _inputs(
-    nodes: OwnedNodes,
-    relations: Sequence[Relation],
-    inputs: ComputeInputs | None,
+    nodes: OwnedNodes, relations: Sequence[Relation], inputs: ComputeInputs | None
 ) -> Mapping[str, ReadableRows]:
-    """Returns the input of the first layer, of the types that it reads."""
     ends = {name for source, _, target in relations for name in (source, target)}
     features = {name: rows for name, rows in nodes.features.items() if name in ends}
     for relation in relations:
@@ -186,12 +183,7 @@ def _inputs(
     return {name: _by_rows(name, rows, nodes, inputs) for name, rows in features.items()}
 
 
-def _by_rows(
-    name: str,
-    rows: ReadableRows,
-    nodes: OwnedNodes,
-    inputs: ComputeInputs,
-) -> ReadableRows:
+def _by_rows(name: str, rows: ReadableRows, nodes: OwnedNodes, inputs: ComputeInputs) -> ReadableRows:
     made, begin = None, 0
     for chunk in rows[nodes.rank].split(_CHUNK):
         found = inputs({name: chunk})[name]
@@ -211,7 +203,6 @@ def _infer_layer(
     relations: Sequence[Relation],
     title: str,
 ) -> Mapping[str, ReadableRows]:
-    """Returns the rows after one layer by node type, of the ranks that this one can read."""
     ends = {name for source, _, target in relations for name in (source, target)}
     before = {name: rows for name, rows in before.items() if name in ends}
     degrees = step.degrees(nodes, relations)
@@ -241,7 +232,7 @@ _OVER_ROWS = (
     torch_geometric.nn.MeanSubtractionNorm,
     torch_geometric.nn.PairNorm,
 )
-#: Activations along a dimension, which is that of the nodes if it is 0.
+#: Activations along a dimension; 0 is the dimension of the nodes.
 _ALONG_A_DIMENSION = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin, torch.nn.GLU)
 
 
@@ -272,8 +263,6 @@ def infer_model(model: BasicGNN, nodes: OwnedNodes, compute: ComputeLayer) -> La
     """Computes all nodes with a model that is built as PyG's `BasicGNN`. Collective over ranks.
 
     Args:
-        model: is set to evaluation mode meanwhile.
-        nodes: the nodes that this process owns.
         compute: returns a layer's rows of the targets, with the normalisation and the activation
             that follow, from the number of the layer (from 0), the rows before and the edges.
     """

@@ -189,10 +189,7 @@ def head(x: Rows, rows: int) -> Rows:
 
 
 def conv_input(
-    x: Rows | tuple[Rows, Rows | None],
-    edges: Edges,
-    layer: int | None,
-    size: tuple[int, int] | None = None,
+    x: Rows | tuple[Rows, Rows | None], edges: Edges, layer: int | None, size: tuple[int, int] | None = None
 ) -> ConvInput:
     """Checks the arguments of a convolution and brings them to one form.
 
@@ -250,11 +247,7 @@ def _check_nodes(name: str, rows: Rows, edges: Edges) -> None:
 
 
 def _graph(
-    edges: Edges,
-    layer: int | None,
-    sources: Rows,
-    own: Rows | None,
-    size: tuple[int, int] | None,
+    edges: Edges, layer: int | None, sources: Rows, own: Rows | None, size: tuple[int, int] | None
 ) -> LayerGraph:
     if is_sampled(edges) or is_typed(edges):
         if layer is None:

@@ -49,7 +49,6 @@ def run_layers(
     """Computes the layers of a model, each from the result of the one before.
 
     Args:
-        compute: computes a layer with its end, from its number (from 0) and its input.
         keep_all: whether the results of all layers are read at the end, as jumping knowledge does.
 
     Returns:
@@ -79,7 +78,6 @@ def model_output(
     Args:
         before: the input of the last layer, or None if it is not known: then there are no hidden
             columns.
-        results: the results of all layers, or of the last one alone, from `run_layers`.
     """
     out = last_rows(results, rows, knowledge)
     if last is not None:

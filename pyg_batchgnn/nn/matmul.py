@@ -1,4 +1,4 @@
-"""The choice of the matrix products: those of the package, or those of torch.
+"""The choice of the matrix products: the package's own, or torch's.
 
 The two round differently. So the default follows from the processor alone, and a probe, which
 takes those that were faster just now, is for whoever asks for it.
@@ -76,9 +76,7 @@ def default_products() -> ProductsName:
 
 
 def probe_products(
-    shapes: Sequence[tuple[int, int, int]],
-    dtype: torch.dtype = torch.float32,
-    threads: int | None = None,
+    shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype = torch.float32, threads: int | None = None
 ) -> ProductChoice:
     """Times both kinds of products on the shapes of the layers of a model, for about a second.
 
@@ -140,8 +138,6 @@ def _best(run: Callable[[], Tensor]) -> float:
 
 
 def _same_bits(cases: Sequence[_Case], threads: int) -> bool:
-    """Returns whether results and gradients of torch are independent of the number of threads."""
-
     def answers(count: int) -> list[Tensor]:
         torch.set_num_threads(count)
         found = []

@@ -181,7 +181,6 @@ class NativeConv(MessagePassing):
 
     @classmethod
     def _is_users(cls, conv: MessagePassing) -> bool:
-        """Returns whether a layer is a native one that a script made, not one of PyG's."""
         return type(conv) is cls and not hasattr(conv, "stands_for")
 
     @classmethod

@@ -89,12 +89,7 @@ class BatchNorm(torch.nn.BatchNorm1d):
         return out
 
     def of_product(
-        self,
-        linear: Linear,
-        input: Tensor,
-        *,
-        after_relu: bool = False,
-        hidden: ops.Hidden | None = None,
+        self, linear: Linear, input: Tensor, *, after_relu: bool = False, hidden: ops.Hidden | None = None
     ) -> Tensor:
         """Returns ``self(linear(input))``, in fewer passes (`ops.linear_norm`) if there are many
         rows.
@@ -170,12 +165,7 @@ class NormOnRead:
     norm: BatchNorm
 
     def of_product(
-        self,
-        linear: Linear,
-        input: Tensor,
-        *,
-        after_relu: bool = False,
-        hidden: ops.Hidden | None = None,
+        self, linear: Linear, input: Tensor, *, after_relu: bool = False, hidden: ops.Hidden | None = None
     ) -> Tensor | NormedRows:
         """Returns rows to be normalised on read, or `BatchNorm.of_product` if values must be
         written."""

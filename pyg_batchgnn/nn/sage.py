@@ -61,15 +61,7 @@ class SAGEConv(NativeConv, torch_geometric.nn.SAGEConv):
         **kwargs: Any,
     ) -> None:
         columns = input_columns("in_channels", in_channels), positive("out_channels", out_channels)
-        super().__init__(
-            *columns,
-            aggr,
-            normalize,
-            root_weight,
-            project,
-            bias,
-            **kwargs,
-        )
+        super().__init__(*columns, aggr, normalize, root_weight, project, bias, **kwargs)
         self.check(self)
 
     def forward(

@@ -7,23 +7,14 @@ was found is remembered until torch writes to the array, and arrays that kernels
 ``threads`` is everywhere the largest number of threads; torch's own number where None.
 """
 
-from pyg_batchgnn.ops.aggregate import (
-    BySource,
-    WithTargets,
-    aggregate,
-    aggregate_with_targets,
-    first_rows,
-    transpose,
-)
+from pyg_batchgnn.ops.aggregate import BySource, aggregate, aggregate_with_targets, first_rows, transpose
 from pyg_batchgnn.ops.aggregate_normed import aggregate_normed
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
 from pyg_batchgnn.ops.checks import (
     INTEGERS,
     MAP_IDS,
-    MOST_NODES,
     check_dense,
     check_ids,
-    check_indptr,
     check_matrix,
     check_node_count,
     check_range,
@@ -51,7 +42,6 @@ from pyg_batchgnn.ops.embedding import (
     update_rows,
 )
 from pyg_batchgnn.ops.graph import (
-    LoopFree,
     build_csc,
     count_unique_nodes,
     degree_scale,
@@ -61,15 +51,7 @@ from pyg_batchgnn.ops.graph import (
     sum_lists,
     unique_nodes,
 )
-from pyg_batchgnn.ops.history import (
-    NO_LINE,
-    HaloPeers,
-    LineTable,
-    PushedNodes,
-    choose_pushed,
-    halo_layer,
-    put_lines,
-)
+from pyg_batchgnn.ops.history import NO_LINE, HaloPeers, LineTable, choose_pushed, halo_layer, put_lines
 from pyg_batchgnn.ops.in_edges import InEdges, OwnedEdges
 from pyg_batchgnn.ops.keys import (
     WordStreams,
@@ -83,23 +65,8 @@ from pyg_batchgnn.ops.keys import (
     part_key,
 )
 from pyg_batchgnn.ops.library import first_order, simd_level, to_signed
-from pyg_batchgnn.ops.linear import (
-    LinearInput,
-    ProductsName,
-    RowsOfTable,
-    compute_dtype,
-    current_products,
-    linear,
-    set_products,
-)
-from pyg_batchgnn.ops.linear_norm import (
-    LinearNorm,
-    LinearNormHidden,
-    LinearNormOnRead,
-    linear_norm,
-    linear_norm_hidden,
-    linear_norm_on_read,
-)
+from pyg_batchgnn.ops.linear import ProductsName, compute_dtype, current_products, linear, set_products
+from pyg_batchgnn.ops.linear_norm import linear_norm, linear_norm_hidden, linear_norm_on_read
 from pyg_batchgnn.ops.memory import (
     MemoryStats,
     Turns,
@@ -115,7 +82,6 @@ from pyg_batchgnn.ops.memory import (
 )
 from pyg_batchgnn.ops.multilevel import (
     MergedLists,
-    SolvedPartition,
     WeightedGraph,
     append_neighbours,
     cluster_nodes,
@@ -125,7 +91,7 @@ from pyg_batchgnn.ops.multilevel import (
     number_ghosts,
     solve_partition,
 )
-from pyg_batchgnn.ops.norm import BatchNormResult, activate, batch_norm, check_drop, dropout_scale, mask_grad
+from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, mask_grad
 from pyg_batchgnn.ops.normed_linear import GradientSums, Hidden
 from pyg_batchgnn.ops.partition import (
     UNASSIGNED,
@@ -159,12 +125,10 @@ from pyg_batchgnn.ops.sample import (
 __all__ = [
     "INTEGERS",
     "MAP_IDS",
-    "MOST_NODES",
     "NO_LINE",
     "ROW_DTYPES",
     "UNASSIGNED",
     "Attention",
-    "BatchNormResult",
     "BudgetRules",
     "BySource",
     "GradientSums",
@@ -172,17 +136,11 @@ __all__ = [
     "Hidden",
     "InEdges",
     "LineTable",
-    "LinearInput",
-    "LinearNorm",
-    "LinearNormHidden",
-    "LinearNormOnRead",
-    "LoopFree",
     "MemoryStats",
     "MergedLists",
     "OwnedEdges",
     "OwnedGraph",
     "ProductsName",
-    "PushedNodes",
     "QuestionForm",
     "Relay",
     "RelayAnswers",
@@ -194,16 +152,13 @@ __all__ = [
     "RowRule",
     "RowStep",
     "RowTable",
-    "RowsOfTable",
     "SampledGraph",
     "SampledSeeds",
     "SamplingRules",
-    "SolvedPartition",
     "StreamRules",
     "Turns",
     "WeightedGraph",
     "WireError",
-    "WithTargets",
     "WordStreams",
     "activate",
     "advise_huge_pages",
@@ -221,7 +176,6 @@ __all__ = [
     "check_dense",
     "check_drop",
     "check_ids",
-    "check_indptr",
     "check_matrix",
     "check_node_count",
     "check_range",

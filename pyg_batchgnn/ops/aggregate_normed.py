@@ -41,7 +41,6 @@ def aggregate_normed(
         self_scale: [D], or [1] for all; constant.
         sums: from `linear_norm_on_read`; receives the sums of the gradient, which are taken while
             it is written.
-        out_dtype: float32 (where None) or bfloat16.
 
     Returns:
         [D, F].

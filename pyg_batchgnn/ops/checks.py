@@ -233,7 +233,7 @@ def is_known_indptr(values: Tensor, entries: int) -> bool:
 
 
 def prefix(values: Tensor, length: int) -> Tensor:
-    """Returns the first ``length`` entries of a vector, of which is known what is known of it."""
+    """Returns the first ``length`` entries of a vector. What is known of it stays known of them."""
     if length == values.numel():
         return values
     first, record = values[:length], _record(values)
@@ -261,8 +261,8 @@ def content_sums(values: Tensor) -> Tensor:
     """Returns sums by which a change of the contents of an integer tensor is noticed, however it
     was made.
 
-    The entries (of 32 bits: pairs of them) are folded into a table, of which the sums of rows and
-    of columns are returned. A change of one, two or three entries changes one of them for certain.
+    The entries (of 32 bits: pairs of them) are folded into a table, whose sums of rows and of
+    columns are returned. A change of one, two or three entries changes one of them for certain.
     Others escape only if they cancel out in every row and column.
 
     Args:

@@ -127,15 +127,11 @@ def gather_either(near: Tensor, far: Tensor, source: Tensor, threads: int | None
 
 
 def update_rows(
-    table: RowTable,
-    changes: RowChanges,
-    gradients: RowGradients,
-    step: RowStep,
-    threads: int | None = None,
+    table: RowTable, changes: RowChanges, gradients: RowGradients, step: RowStep, threads: int | None = None
 ) -> None:
     """Updates rows and the state that lies with them. The same bits on any number of threads.
 
-    Rows of which all gradients are left out stay as they are.
+    A row stays as it is if all its gradients are left out.
     """
     weight, near = table.weight, gradients.near
     _check_rows("weight", weight)

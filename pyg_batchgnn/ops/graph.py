@@ -67,7 +67,6 @@ def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None
 
 
 def _check_sizes(edge_index: Tensor, sizes: tuple[int, int]) -> None:
-    """Raises ValueError if ids or their number ask for more nodes than there can be."""
     bad = [at for at in range(2) if too_many_nodes(sizes[at])]
     if not bad:
         return

@@ -112,12 +112,7 @@ def put_lines(table: Tensor, line: Tensor, rows: Tensor, threads: int | None = N
 
 
 def halo_layer(
-    edges: InEdges,
-    targets: int,
-    own_nodes: int,
-    own_rows: int,
-    cached: Tensor,
-    threads: int | None = None,
+    edges: InEdges, targets: int, own_nodes: int, own_rows: int, cached: Tensor, threads: int | None = None
 ) -> InEdges:
     """Returns the edges of a layer whose sources have a row.
 
@@ -202,7 +197,7 @@ class PushedNodes:
 def choose_pushed(
     halo: HaloPeers, row: Tensor, name: Tensor, most: int | None, key: int, threads: int | None = None
 ) -> PushedNodes:
-    """Chooses among some nodes of a part those of each peer's halo.
+    """Chooses, among some nodes of a part, the nodes in each peer's halo.
 
     Where there are more than ``most``, they are drawn without replacement in proportion to degree.
     The draw of a node depends on the key, the peer and the node's name alone.

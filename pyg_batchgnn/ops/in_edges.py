@@ -108,7 +108,7 @@ class InEdges:
 
 @dataclass(frozen=True, eq=False)
 class OwnedEdges:
-    """The in-edges of the nodes that a process owns: those of a rank's part or of a whole graph.
+    """The in-edges of the nodes that a process owns: a rank's part, or a whole graph.
 
     Attributes:
         in_edges: of the owned nodes; row i is node ``first_node`` + i. Over ranks edge ids are

@@ -167,7 +167,6 @@ class WordStreams:
         return ((self.next(which) >> 11) & (2**53 - 1)).double() * 2.0**-53
 
     def _redrawn(self, drawn: int, low: int, bound: int, which: Tensor) -> int:
-        """Draws until a word's low half is not among those that would favour small results."""
         while low < (2**64 - bound) % bound:
             word = int(self.next(which)) % 2**64
             drawn, low = divmod(word * bound, 2**64)

@@ -141,8 +141,6 @@ def _guard(found: Any, read: Sequence[Tensor]) -> Any:
 
 
 class _Refusal(torch.autograd.Function):
-    """Returns its first argument, without a derivative of any."""
-
     @staticmethod
     def forward(ctx: Any, x: Tensor, *read: Tensor) -> Tensor:
         del ctx, read

@@ -125,8 +125,7 @@ class LinearNormOnRead(NamedTuple):
     """The result of `linear_norm_on_read`.
 
     Attributes:
-        product: [D, O] float32, in place of the values. The gradient that it takes is that of the
-            values.
+        product: [D, O] float32, in place of the values. It takes the gradient of the values.
         columns: [3, O] float32, center, scale and shift, see `aggregate_normed`.
         mean: [O] float64, of the columns of the product, without a gradient.
         variance: [O] float64, biased, likewise.
@@ -173,7 +172,6 @@ def _folds(x: Tensor, weight: Tensor) -> bool:
 
 
 def _known(hidden: Hidden | None, x: Tensor, after_relu: bool, dtype: torch.dtype) -> Hidden | None:
-    """Returns the origin of x if its gradients can be computed here; not in bfloat16."""
     if hidden is None:
         return None
     if not after_relu or hidden.x.size(0) != x.size(0):

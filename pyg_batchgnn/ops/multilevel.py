@@ -205,7 +205,6 @@ def append_neighbours(
 
     Args:
         rows: [n, 2] or, with weights, [n, 3] int32 or int64: node, neighbour and weight.
-        first: the node of the first list.
         cursor: [nodes] int64, the position of the next edge of each list; advanced.
         ids: [e] int32 or int64 neighbours, written to.
         weight: [e] int32, written to.
@@ -239,7 +238,6 @@ def merge_neighbours(
         indptr: [n + 1] int64.
         ids: [e] int32 or int64 neighbours; sorted in place.
         weight: [e] int32; 1 each if it is None. Sums end at 2**31 - 1.
-        first: the node of the first list.
     """
     check_vector("ids", ids)
     check_indptr("indptr", indptr, ids.numel())

@@ -18,7 +18,7 @@ class NormedLinear(torch.autograd.Function):
     """`linear_norm` of rows with a gradient or with many columns.
 
     With ``sums`` the product is returned and its reader computes the normalised values. The
-    gradient that arrives here is that of the values all the same. The reader may store its column
+    gradient of the values arrives here all the same. The reader may store its column
     sums in ``sums``.
     """
 
@@ -125,7 +125,7 @@ class HiddenGradient:
         """Stores the sums of a gradient and returns the stand-in for it.
 
         Args:
-            like: [D, O] rows, of which the gradient is.
+            like: [D, O], the rows with that gradient.
             d_folded: [O, K], the gradient of the folded weight.
             d_shift: [O], the gradient of the shift.
         """

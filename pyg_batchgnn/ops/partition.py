@@ -73,7 +73,6 @@ def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge
     Args:
         edges: [n, 3] int32 or int64: destination, source and id of each edge, in the order of the
             lists. int64 if indices or edge ids are.
-        first: the node of the first list.
         cursor: [nodes] int64, the position of the next edge of each list; advanced.
         indices: [e] int32 or int64 sources, written to.
         edge_ids: [e] int32 or int64, written to.
@@ -137,11 +136,9 @@ def assign_nodes(
     Args:
         indptr: [n + 1] int64, of the in-edges of the nodes [first, first + n) by original id.
         indices: [e] int32 or int64, the original ids of their sources.
-        first: the original id of the first node.
         weight: [n, k] int32, what each node adds to the loads of its part.
         owner: [n] int32, the part of every node or `UNASSIGNED`; written to.
         found: int32, the owners of the sources of ``rows`` outside the slice, in order.
-        rows: the rows of the slice to assign.
         load: [k, parts] float64, the estimated loads of every part; written to.
     """
     check_vector("indices", indices)

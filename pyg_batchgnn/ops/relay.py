@@ -246,7 +246,6 @@ class Relay:
         """Adds the answers to the minibatches.
 
         Args:
-            own: this rank's answers to itself.
             words: [sum(counts)] the other ranks' answers, by rank.
             counts: words of each rank.
 
@@ -289,9 +288,7 @@ def relay_answer(
     """Answers the questions of one hop.
 
     Args:
-        owned: the in-edges to pick from.
         words: [sum(counts)] of the type of node ids, the questions by rank.
-        counts: words of each rank.
         hop: the number of the hop; that after the last one is of an induced subgraph.
 
     Returns:

@@ -263,7 +263,7 @@ def check_relations(
 
 
 def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Sequence[Tensor]) -> None:
-    """Raises unless times and weights are those of the relations' edges."""
+    """Raises unless times and weights fit the edges of the relations."""
     for what, arrays, each in (("order", order, 2), ("weights", weights, 3)):
         if len(arrays) not in (0, each * len(indices)):
             raise ValueError(f"{what} must have {each} vectors for each of {len(indices)} relations")

@@ -195,7 +195,7 @@ class AcceleratedModel(Accelerated, BasicGNN):
         return with_seed_rows(rows, seeds, leaves, again, self._note_all_rows)
 
     def _keyed(self, *passes: list[nn.LayerGraph]) -> list[list[nn.LayerGraph]]:
-        """Returns layers whose dropout is that of one call, if there is any."""
+        """Gives layers the keys of this call's dropout, if there is any."""
         return with_drawn_keys(*passes) if drops(self) else list(passes)
 
     def _note_all_rows(self) -> None:
@@ -303,10 +303,8 @@ def run(
     """Returns the model's output for the targets of the last layer.
 
     Args:
-        model: a model for which `can_run` is true.
         x: the rows of the sources of the first layer.
         graphs: the edges of each layer. The targets of one are the sources of the next.
-        values: of all edges.
     """
 
     def compute(index: int, rows: Tensor | nn.RowView) -> Tensor:

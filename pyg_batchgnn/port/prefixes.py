@@ -62,7 +62,6 @@ class PrefixEdges:
 
         Args:
             layer: its number for the keys of dropout, from 1; 0 draws a key at each call.
-            hops: it takes the edges of the first ``hops`` hops.
             padded: computes a row for each of its sources, not only for nodes that have edges.
             normalised_by_batch: GCN takes the degrees in the whole batch, not in the layer.
         """
@@ -163,7 +162,6 @@ def layer_edges(edge_index: Tensor, rows: int) -> nn.LayerGraph | None:
 
 
 def _is_first_part(part: Tensor, base: Tensor) -> bool:
-    """Returns whether a view holds the first columns of its base."""
     return (
         part.dim() == 2
         and part.size(0) == 2

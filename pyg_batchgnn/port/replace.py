@@ -90,8 +90,6 @@ def _accept(module: Module) -> None:
 
 
 def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
-    """Returns the reason to leave a perceptron because of a part that a native one would not
-    call."""
     for place, part in enumerate(module.lins):
         if parametrize.is_parametrized(part):
             return f"lins.{place} has parametrisations"
@@ -105,10 +103,7 @@ def _reason_inside(module: torch_geometric.nn.MLP) -> str | None:
 def is_fused(module: Module, name: str) -> bool:
     """Returns whether a native module computes its part ``name`` itself, which then stays as it
     is."""
-    return isinstance(module, (AcceleratedModel, modules.AcceleratedMLP)) and name in (
-        "act",
-        "dropout",
-    )
+    return isinstance(module, (AcceleratedModel, modules.AcceleratedMLP)) and name in ("act", "dropout")
 
 
 def _is_hooked(module: Module) -> bool:

@@ -17,7 +17,7 @@ from pyg_batchgnn.types import Group, LayerHops, SampledMinibatch
 
 
 def dgl_blocks(minibatch: SampledMinibatch, attributes: Mapping[Group, AttributeRows]) -> list[Any]:
-    """Returns the blocks of a minibatch, that of the layer nearest the input first.
+    """Returns the blocks of a minibatch, the layer nearest the input first.
 
     Args:
         minibatch: the minibatch, whose node ids are original ones.

@@ -73,11 +73,11 @@ class LinkIds:
     negative_target: Tensor
 
     def sources(self) -> Tensor:
-        """Returns the sources of the links, and the sources of negatives behind them."""
+        """Returns the sources of the links, then the sources of negatives."""
         return torch.cat([self.source, self.negative_source])
 
     def targets(self, order: Tensor) -> Tensor:
-        """Returns the targets of the links, and behind them those of negatives in some order."""
+        """Returns the targets of the links, then the targets of negatives in some order."""
         return torch.cat([self.target, self.negative_target[order]])
 
 
@@ -385,7 +385,6 @@ def _reverse(schema: Schema, relation: Relation, given: Mapping[Relation, Relati
 
 
 def _instead(schema: Schema, relation: Relation) -> str:
-    """Returns what to give for a relation whose reverse is not known by its name."""
     back = [one for one in schema.relations if (one[0], one[2]) == (relation[2], relation[0])]
     if not back:
         return "the graph has none from its target to its source: give True"

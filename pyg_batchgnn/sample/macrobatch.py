@@ -235,7 +235,6 @@ class _GraphSampler:
         Args:
             seed_lists: the seeds of each minibatch; in a graph of one node type [S_b] int64 node
                 ids do. Duplicates and empty lists are allowed.
-            epoch: any integer, taken modulo 2**64.
             threads: overrides the sampler's own number for this call.
 
         Raises:

@@ -197,7 +197,7 @@ class Minibatch(SampledMinibatch):
     def attribute(self, name: str, rows: int | None = None) -> Tensor:
         """Gathers attribute ``name`` of the first ``rows`` nodes or edges, of all by default.
 
-        A name that nodes and edges have is that of nodes.
+        Where nodes and edges have the name, it means the nodes.
 
         Raises:
             KeyError: the minibatch carries no such attribute.
@@ -286,7 +286,7 @@ class Minibatch(SampledMinibatch):
         return pyg_batch(self, self.attributes)
 
     def to_dgl(self) -> list[Any]:
-        """Returns one DGL block per layer, that of the layer nearest the input first.
+        """Returns one DGL block per layer, the layer nearest the input first.
 
         The targets of a block are its first source rows, as DGL's layers expect. ``dgl.NID`` and
         ``dgl.EID`` are original ids, the latter if they are known. The first block's sources and
@@ -322,7 +322,6 @@ def _tables(rows: AttributeRows | None) -> Mapping[str, Tensor]:
 
 
 def _edge_index(edges: SampledEdges, targets: int, count: int) -> Tensor:
-    """Returns the first ``count`` edges, which lead to the first ``targets`` nodes."""
     if edges.coo is not None:
         return edges.coo[:, :count]
     ends = torch.repeat_interleave(torch.arange(targets), edges.indptr[: targets + 1].diff())

@@ -113,7 +113,7 @@ def check_early_links(
     Args:
         links: for each relation, the times of its links, [P] int64 or None, and their plan.
         late: what is done about them.
-        stacklevel: that of the warning, counted from the caller.
+        stacklevel: of the warning, counted from the caller.
 
     Returns:
         True if there are such links.

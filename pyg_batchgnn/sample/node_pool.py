@@ -160,7 +160,6 @@ class NodePool:
         """Returns a position that is not taken, or None if there is none.
 
         Args:
-            allowed: how many nodes are allowed.
             taken: [n] int64, distinct positions in ascending order.
         """
         position = taken[taken < allowed]

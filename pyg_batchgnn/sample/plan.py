@@ -24,99 +24,6 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.store import Sortedness
 from pyg_batchgnn.types import HOMOGENEOUS, Relation, Schema
 
-#: Of each hop: a number of neighbours, -1 for all, or a fraction of them.
-HopFanouts: TypeAlias = tuple[Any, ...]
-
-#: The fanout that takes all neighbours.
-ALL_NEIGHBORS = -1
-
-#: PyG's name of the relation that a pair of node types stands for.
-_DEFAULT_NAME = "to"
-
-
-def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tuple[HopFanouts, ...]:
-    """Returns the fanouts of each relation, in the order of ``relations``.
-
-    Negative integers become -1, as in PyG. The entries are checked by `SamplingPlan`.
-
-    Args:
-        num_neighbors: a list, which holds for every relation; a dict of lists by relation, whose
-            keys are tuples of three names or of two (the name "to" is added), or texts like
-            "paper__to__paper"; or a `NumNeighbors`.
-    """
-    values, default = _parts(num_neighbors)
-    if not isinstance(values, Mapping):
-        return tuple(_hops(values, num_neighbors) for _ in relations)
-    named = {_relation(key): _hops(hops, num_neighbors) for key, hops in values.items()}
-    _refuse_unknown(named, relations)
-    if default is not None:
-        named = {**dict.fromkeys(relations, _hops(default, num_neighbors)), **named}
-    if missing := [relation for relation in relations if relation not in named]:
-        raise ValueError(
-            f"Missing number of neighbors for edge type {missing[0]}: num_neighbors names "
-            f"{len(named)} of {len(relations)} edge types; add it (a list of zeros samples nothing), or use "
-            f"NumNeighbors(values, default=...)"
-        )
-    lengths = {relation: len(hops) for relation, hops in named.items()}
-    if len(set(lengths.values())) > 1:
-        one, other = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
-        raise ValueError(
-            f"Number of hops must be the same across all edge types, but {one} has {lengths[one]} and "
-            f"{other} has {lengths[other]}; fill up with zeros"
-        )
-    return tuple(named[relation] for relation in relations)
-
-
-def as_integer(value: Any) -> int | None:
-    """Returns an integer of Python, NumPy or torch as Python's; None for booleans and all else."""
-    if isinstance(value, bool) or getattr(value, "dtype", None) is torch.bool:
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
-
-
-def _parts(num_neighbors: Any) -> tuple[Any, Any]:
-    if isinstance(num_neighbors, NumNeighbors):
-        return num_neighbors.values, num_neighbors.default
-    return num_neighbors, None
-
-
-def _hops(values: Any, num_neighbors: Any) -> HopFanouts:
-    if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
-        raise TypeError(
-            f"num_neighbors must be a list with one entry for each hop, or a dict of such lists by edge "
-            f"type, got {num_neighbors!r}"
-        )
-    return tuple(map(_fanout, values))
-
-
-def _fanout(value: Any) -> Any:
-    number = as_integer(value)
-    return ALL_NEIGHBORS if number is not None and number < 0 else value
-
-
-def _relation(key: Any) -> Relation:
-    names = key.split("__") if isinstance(key, str) else list(key) if isinstance(key, tuple) else []
-    if len(names) == 2 and not isinstance(key, str):
-        names.insert(1, _DEFAULT_NAME)
-    if len(names) != 3 or not all(isinstance(name, str) for name in names):
-        raise ValueError(
-            f"num_neighbors has the key {key!r}, which is no edge type; write (source, name, target)"
-        )
-    return names[0], names[1], names[2]
-
-
-def _refuse_unknown(named: Mapping[Relation, Any], relations: Sequence[Relation]) -> None:
-    known = set(relations)
-    if unknown := [relation for relation in named if relation not in known]:
-        raise ValueError(
-            f"Not all edge types specified in 'num_neighbors' exist in the graph: {unknown[0]} does not; "
-            f"it has {', '.join(map(str, relations)) or 'none'}"
-        )
-
-
 #: A number of neighbours, -1 for all; or a share of them, a float in (0, 1].
 Fanout: TypeAlias = int | float
 Fanouts: TypeAlias = tuple[Fanout, ...]
@@ -351,7 +258,7 @@ class NeighborChoice:
             directed: False is PyG's deprecated word for an induced subgraph.
             disjoint, temporal_strategy, time_attr, time_window, weight_attr: see the attributes.
             is_sorted: the user's promise about the order of edges.
-            stacklevel: that of the warning, counted from the caller.
+            stacklevel: of the warning, counted from the caller.
         """
         if not directed:
             what = "directed=False is deprecated; use subgraph_type='induced'"
@@ -402,6 +309,9 @@ def _subgraph(subgraph_type: Any) -> SubgraphType:
         choices = ", ".join(repr(one.value) for one in SubgraphType)
         raise ValueError(f"subgraph_type must be one of {choices}, got {subgraph_type!r}")
     return SubgraphType(kind)
+
+
+# Budgets by node type #############################################################################
 
 
 ALL_CANDIDATES = -1
@@ -526,6 +436,104 @@ def _checked_samples(value: Any, name: str) -> int:
     if not ALL_CANDIDATES <= number < 1 << 31:
         raise ValueError(f"num_samples of {name!r} must be from -1 (all) to 2**31 - 1, got {number}")
     return number
+
+
+# PyG's num_neighbors ##############################################################################
+
+#: Of each hop: a number of neighbours, -1 for all, or a fraction of them.
+HopFanouts: TypeAlias = tuple[Any, ...]
+
+#: The fanout that takes all neighbours.
+ALL_NEIGHBORS = -1
+
+#: PyG's name of the relation that a pair of node types stands for.
+_DEFAULT_NAME = "to"
+
+
+def fanouts_by_relation(num_neighbors: Any, relations: Sequence[Relation]) -> tuple[HopFanouts, ...]:
+    """Returns the fanouts of each relation, in the order of ``relations``.
+
+    Negative integers become -1, as in PyG. The entries are checked by `SamplingPlan`.
+
+    Args:
+        num_neighbors: a list, which holds for every relation; a dict of lists by relation, whose
+            keys are tuples of three names or of two (the name "to" is added), or texts like
+            "paper__to__paper"; or a `NumNeighbors`.
+    """
+    values, default = _parts(num_neighbors)
+    if not isinstance(values, Mapping):
+        return tuple(_hops(values, num_neighbors) for _ in relations)
+    named = {_relation(key): _hops(hops, num_neighbors) for key, hops in values.items()}
+    _refuse_unknown(named, relations)
+    if default is not None:
+        named = {**dict.fromkeys(relations, _hops(default, num_neighbors)), **named}
+    if missing := [relation for relation in relations if relation not in named]:
+        raise ValueError(
+            f"Missing number of neighbors for edge type {missing[0]}: num_neighbors names "
+            f"{len(named)} of {len(relations)} edge types; add it (a list of zeros samples nothing), or use "
+            f"NumNeighbors(values, default=...)"
+        )
+    lengths = {relation: len(hops) for relation, hops in named.items()}
+    if len(set(lengths.values())) > 1:
+        one, other = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
+        raise ValueError(
+            f"Number of hops must be the same across all edge types, but {one} has {lengths[one]} and "
+            f"{other} has {lengths[other]}; fill up with zeros"
+        )
+    return tuple(named[relation] for relation in relations)
+
+
+def as_integer(value: Any) -> int | None:
+    """Returns an integer of Python, NumPy or torch as Python's; None for booleans and all else."""
+    if isinstance(value, bool) or getattr(value, "dtype", None) is torch.bool:
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def _parts(num_neighbors: Any) -> tuple[Any, Any]:
+    if isinstance(num_neighbors, NumNeighbors):
+        return num_neighbors.values, num_neighbors.default
+    return num_neighbors, None
+
+
+def _hops(values: Any, num_neighbors: Any) -> HopFanouts:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
+        raise TypeError(
+            f"num_neighbors must be a list with one entry for each hop, or a dict of such lists by edge "
+            f"type, got {num_neighbors!r}"
+        )
+    return tuple(map(_fanout, values))
+
+
+def _fanout(value: Any) -> Any:
+    number = as_integer(value)
+    return ALL_NEIGHBORS if number is not None and number < 0 else value
+
+
+def _relation(key: Any) -> Relation:
+    names = key.split("__") if isinstance(key, str) else list(key) if isinstance(key, tuple) else []
+    if len(names) == 2 and not isinstance(key, str):
+        names.insert(1, _DEFAULT_NAME)
+    if len(names) != 3 or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"num_neighbors has the key {key!r}, which is no edge type; write (source, name, target)"
+        )
+    return names[0], names[1], names[2]
+
+
+def _refuse_unknown(named: Mapping[Relation, Any], relations: Sequence[Relation]) -> None:
+    known = set(relations)
+    if unknown := [relation for relation in named if relation not in known]:
+        raise ValueError(
+            f"Not all edge types specified in 'num_neighbors' exist in the graph: {unknown[0]} does not; "
+            f"it has {', '.join(map(str, relations)) or 'none'}"
+        )
+
+
+# Probabilities ####################################################################################
 
 
 def taken_probability(degree: Tensor, fanout: Fanout, replacement: Replacement) -> Tensor:

@@ -129,8 +129,6 @@ class PygParts:
         """Makes the parts.
 
         Args:
-            data: a ``Data``, a ``HeteroData``, a pair of stores, or a graph of this package.
-            num_neighbors: the fanouts in one of PyG's forms.
             direction: whether the neighbours of a node are the sources of edges into it or the
                 targets of edges from it.
         """
@@ -241,12 +239,7 @@ _KEPT = 64
 
 @dataclass(frozen=True, eq=False)
 class _Kept:
-    """A seeder that is kept for the next minibatch.
-
-    Attributes:
-        negatives: what it draws, which the seeder's key names by its address.
-    """
-
+    # The key of the seeder names these by their address, so they are held.
     negatives: NegativeSampling | None
     seeder: LinkSeeder
 
@@ -286,11 +279,7 @@ class LinkRules:
         return LinkRules(both, wanted, self.late_negatives if late is LateNegatives.WARN else late)
 
     def start(
-        self,
-        inputs: EdgeSamplerInput,
-        neg_sampling: NegativeSampling | None,
-        parts: PygParts,
-        epoch: int,
+        self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None, parts: PygParts, epoch: int
     ) -> LinkStart:
         """Returns the seeds of one minibatch of links.
 
@@ -425,9 +414,7 @@ class PygNeighborSampler(PygNodeSampler):
     def num_neighbors(self, num_neighbors: Any) -> None:
         made = self.macrobatch
         own = SamplingPlan.from_pyg(
-            self.form.direction.fanouts(num_neighbors),
-            made.plan.replacement is Replacement.WITH,
-            made.schema,
+            self.form.direction.fanouts(num_neighbors), made.plan.replacement is Replacement.WITH, made.schema
         )
         plan = dataclasses.replace(made.plan, fanouts=own.fanouts, by_relation=own.by_relation)
         parts = dataclasses.replace(self._parts, macrobatch=made.with_plan(plan, made.layout))

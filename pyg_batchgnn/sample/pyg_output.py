@@ -59,7 +59,7 @@ class PygForm:
     """The form of the samples that a loader makes.
 
     Attributes:
-        index_dtype: the dtype of node ids and edges, which is that of the user's edges.
+        index_dtype: the dtype of node ids and edges, taken from the user's edges.
         direction: the direction that was sampled in. Samples have the edges as the user knows them.
     """
 
@@ -159,10 +159,7 @@ def _metadata(minibatch: SampledMinibatch) -> Any:
         return minibatch.links[0].metadata
     if minibatch.links:
         return {one.relation: one.metadata for one in minibatch.links}
-    return (
-        _by_seed_type(minibatch, minibatch.input_id),
-        _by_seed_type(minibatch, minibatch.seed_time),
-    )
+    return (_by_seed_type(minibatch, minibatch.input_id), _by_seed_type(minibatch, minibatch.seed_time))
 
 
 def _by_seed_type(minibatch: SampledMinibatch, values: Tensor | None) -> Any:
@@ -304,8 +301,8 @@ def _add_triplets(source: Any, target: Any, metadata: Sequence[Any]) -> None:
 def _refuse_shared_entries(one: Relation, other: Relation, timed: bool) -> None:
     """Raises ValueError if the triplets of two relations would have the same entries.
 
-    The entries belong to the types of the ends: ``src_index`` to that of the sources, for instance,
-    and ``seed_time`` to both.
+    The entries belong to the types of the ends: ``src_index`` to the sources, for instance, and
+    ``seed_time`` to both.
     """
     shared = {a for a, b in ((one[0], other[0]), (one[2], other[2])) if a == b}
     if timed:

@@ -113,8 +113,7 @@ def _held(
     return ExistingPairs(send_rows(comm, code, to).unique(), num_others)
 
 
-def _of_all_ranks(comm: Communicator, own: Tensor) -> Tensor:
-    """Returns the values of all ranks, gathered in bounded pieces, in no order. Collective."""
+def _of_all_ranks(comm: Communicator, own: Tensor) -> Tensor:  # collective; in no order
     pieces = [own[:0]]
     for rows in own_rounds(comm, own.numel(), own.itemsize):
         pieces.append(comm.all_gather(own[rows.start : rows.stop], MessageKind.PARTITION).rows)
@@ -133,9 +132,7 @@ def _entries(pairs: ExistingPairs, held: Tensor, sources: NodePool, targets: Nod
     of all targets that the search has passed.
 
     Args:
-        pairs: the pairs of the slice.
         held: [n] int64, the targets of the slice, ascending.
-        sources, targets: the pools.
 
     Returns:
         [k] int64 places in ``held``, ascending.
@@ -377,15 +374,9 @@ def _partners(plan: NegativePlan, rows: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class _Nodes:
-    """Nodes of one type whose ids are wanted.
-
-    Attributes:
-        number: [n] int64, their original ids, or their positions in the order.
-    """
-
+class _Nodes:  # nodes of one type whose ids are wanted
     node_type: int
-    number: Tensor
+    number: Tensor  # [n] int64, original ids, or positions in the order
     order: NodeOrder | None = None
 
 
@@ -425,7 +416,6 @@ class RankFinder:
         ]
 
     def _drawn(self, draws: Sequence[LinkDraw], header: Header) -> list[tuple[Tensor, Tensor]]:
-        """Returns the positions of the sources and the targets of negatives. Collective."""
         none = torch.empty(0, dtype=torch.int64)
         drawn: list[tuple[Tensor, Tensor]] = [(none, none)] * len(draws)
         asked: dict[int, tuple[Relation, NegativeDraw]] = {}
@@ -458,7 +448,6 @@ class RankFinder:
         ]
 
     def _ids(self, nodes: Sequence[_Nodes], header: Header) -> list[tuple[Tensor, Tensor]]:
-        """Returns the original and the internal ids of nodes. Collective."""
         asked: list[tuple[int, Tensor]] = []
         known: list[OwnRows | None] = []
         for one in nodes:

@@ -146,7 +146,6 @@ def gather_seeds(seeds: Sequence[Seeds], disjoint: bool, timed: bool) -> ops.Sam
     """Returns the seeds of all minibatches, checked, as one list.
 
     Args:
-        seeds: the seeds of each minibatch; their nodes are checked already.
         disjoint: True if every seed belongs to an example.
         timed: True if every seed has a time.
     """

@@ -421,7 +421,6 @@ class SampledMinibatch:
         return self._only_edges("edge_index").edge_index
 
     def _only_nodes(self, name: str, instead: str | None = None) -> SampledNodes:
-        """Returns the nodes of the only type; ``instead`` is read where there are several."""
         return _only(self.nodes, name, instead or f"nodes_of(...).{name}", self.schema.node_types)
 
     def _only_edges(self, name: str, instead: str | None = None) -> SampledEdges:

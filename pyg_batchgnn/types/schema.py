@@ -178,8 +178,9 @@ class Schema:
         return tuple(map(tuple, into))
 
     def type_of_rows(self, group: Group) -> int:
-        """Returns the number of the node type by whose nodes the rows of a group are found: that of
-        the nodes themselves, or that of the targets of edges.
+        """Returns the number of the node type whose nodes lead to the rows of a group.
+
+        These are the nodes themselves, or the targets of edges.
 
         Raises:
             KeyError: the graph has no such type or relation.

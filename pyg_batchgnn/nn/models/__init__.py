@@ -8,15 +8,7 @@ from pyg_batchgnn.nn.layer_loop import (
     run_layers,
     wrong_hops,
 )
-from pyg_batchgnn.nn.models.native import (
-    GAT,
-    GCN,
-    GIN,
-    SAGE,
-    ActivatedGAT,
-    LayerEdges,
-    NativeModel,
-)
+from pyg_batchgnn.nn.models.native import GAT, GCN, GIN, SAGE, ActivatedGAT, LayerEdges, NativeModel
 from pyg_batchgnn.nn.models.typed import TypedModel, to_hetero
 
 __all__ = [

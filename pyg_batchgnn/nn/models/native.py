@@ -96,10 +96,8 @@ class NativeModel(BasicGNN):
         dropout: the probability of zeroing an element after a layer in training mode, in [0, 1).
         act: the activation after a layer: a name of ``torch.nn``, a module, or None.
         act_first: applies the activation before the normalisation, not after it.
-        act_kwargs: the arguments of an activation that is given by name.
         norm: the normalisation after a layer: a name of ``torch_geometric.nn.norm``, a module of
             `hidden_channels` columns, or None.
-        norm_kwargs: the arguments of a normalisation that is given by name.
         jk: jumping knowledge, from the results of all layers to a linear layer: "last", "cat",
             "max" or "lstm"; None has neither.
         **kwargs: the other arguments of the convolutions.
@@ -354,7 +352,6 @@ class NativeModel(BasicGNN):
         return features_of(source) if x is None else x, source
 
     def _order_hint(self, hops: int) -> str:
-        """Returns advice for a model whose out_channels and num_layers seem to be exchanged."""
         if self.out_channels != hops or hops == len(self.convs):
             return ""
         name = type(self).__name__
@@ -380,7 +377,6 @@ def _unknown_names_refused(model: str, given: Mapping[str, Any]) -> Iterator[Non
 
 
 def _check_modules(act: Any, norm: Any, jk: Any) -> None:
-    """Checks what may be given by name. PyG refuses names that it does not know."""
     if act is not None and not isinstance(act, str) and (isinstance(act, type) or not callable(act)):
         raise TypeError(f"act must be a name of torch.nn, a module or None, got {act!r}")
     if norm is not None and not isinstance(norm, (str, torch.nn.Module)):

@@ -13,12 +13,7 @@ from torch_geometric.utils.hetero import check_add_self_loops
 
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.graph import is_typed, num_sampled_layers
-from pyg_batchgnn.nn.hetero import (
-    EdgeValues,
-    TypeTerms,
-    terms_by_type,
-    typed_edges,
-)
+from pyg_batchgnn.nn.hetero import EdgeValues, TypeTerms, terms_by_type, typed_edges
 from pyg_batchgnn.nn.inference import (
     ComputeInputs,
     HasNodes,
