@@ -49,6 +49,7 @@ class Seconds:
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = defaultdict(float)
+        self._from_workers = False
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -61,11 +62,14 @@ class Seconds:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object) -> None:
         """Takes what a worker of pytest-xdist measured."""
+        self._from_workers = True
         for name, value in getattr(node, "workeroutput", {}).get(_KEY, {}).items():
             self._seconds[name] += value
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Sends the seconds to the process that prints them, where this is a worker."""
+        """Adds the start and the collection, and sends all where another process prints them."""
+        if self._seconds and not self._from_workers:
+            self._seconds["tests/collection/"] = used() - sum(self._seconds.values())
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput[_KEY] = dict(self._seconds)
 
@@ -86,8 +90,6 @@ class Seconds:
             for folder, value in folders.items():
                 known.setdefault(folder, {"budget": 0})["seconds"] = round(value)
             FILE.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
-        if os.environ.get("SECONDS_DUMP"):
-            Path(os.environ["SECONDS_DUMP"]).write_text(json.dumps(self._seconds))
 
 
 def _children() -> list[int]:
