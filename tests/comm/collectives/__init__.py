@@ -1,1 +1,0 @@
-"""The cases of test_backends.py: every collective, compared with the same computed locally."""
