@@ -34,7 +34,6 @@ def _register(distributed: ModuleType) -> None:
 
 
 def _create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
-    from pyg_batchgnn.comm import Communicator  # noqa: F401  (ends the backend's threads with the process)
     from pyg_batchgnn.comm.ccl import create
 
     return create(store, rank, size, timeout)
