@@ -3,10 +3,10 @@ reason beside it."""
 
 BOUNDS = {
     "package: Python files": 270,
-    "package: Python lines": 63_500,  # aim: 55,000
-    "C++: files": 236,  # aim: 170
-    "C++: lines": 20_100,  # aim: 18,000
-    "tests: lines": 49_600,  # aim: 40,000
+    "package: Python lines": 58_600,  # aim: 55,000
+    "C++: files": 170,
+    "C++: lines": 18_600,  # aim: 18,000
+    "tests: lines": 49_100,  # aim: 40,000
     "benchmark: lines": 10_000,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
