@@ -184,10 +184,10 @@ class _Detaching:
                 self.kept = keep[source.node]
                 return super().outputs(source, *arguments, **named)
 
-            def _inputs(self, x: Any, edges: LayerEdges) -> Any:
-                if not isinstance(x, Tensor):
-                    return x
-                return torch.where(self.kept[: len(x), None], x, x.detach())
+            def _compute_rows(self, index: int, x: Any, edges: LayerEdges) -> Any:
+                if isinstance(x, Tensor):
+                    x = torch.where(self.kept[: len(x), None], x, x.detach())
+                return super()._compute_rows(index, x, edges)
 
             def _is_unseen(self, index: int) -> bool:
                 return False

@@ -62,7 +62,8 @@ def build(sanitizer: str, folder: Path) -> dict[str, set[str]]:
     assert compiler, "no C++ compiler found; the package needs one to be built, and so does this test"
     command = [compiler, "-std=c++20", "-g1", "-pthread", "-I", str(ROOT / "csrc"), *SANITIZERS[sanitizer]]
     named = kernels()
-    sources = {**{name: HERE / f"{name}.cpp" for name in PROGRAMS}, "blocks": HERE / "blocks.cpp", **named}
+    own = {f"programs.{name}": HERE / f"{name}.cpp" for name in (*PROGRAMS, "blocks")}
+    sources = {**own, **named}
     with ThreadPoolExecutor(processors()) as pool:
         common = _digest([*command, _version(compiler)], [*KERNELS.rglob("*.h"), *HERE.glob("*.h")])
 
@@ -76,7 +77,7 @@ def build(sanitizer: str, folder: Path) -> dict[str, set[str]]:
         by_file = {objects[name].name: name for name in named}
 
         def link(program: str) -> set[str]:
-            own = [objects[program], objects["blocks"]]
+            own = [objects[f"programs.{program}"], objects["programs.blocks"]]
             traced = subprocess.run(
                 [*command, *own, archive, "-Wl,--trace", "-o", folder / program],
                 check=True,
