@@ -105,7 +105,7 @@ bench: install
 # auditwheel gives it the manylinux tag of this machine's C library and leaves torch's libraries out.
 # The smoke test runs in a fresh environment that sees no compiler.
 wheel: install
-	rm -rf build/wheel build/wheel-env dist
+	rm -rf build/wheel build/wheel-env build/lib* build/bdist* dist
 	$(BIN)/python -m pip install --quiet --group wheel
 	PYG_BATCHGNN_CCL= PYG_BATCHGNN_WERROR=$(WERROR) $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --strip $(TORCH_LIBRARIES) --wheel-dir dist build/wheel/*.whl
