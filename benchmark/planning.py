@@ -54,7 +54,7 @@ KINDS = (Aggregation.MEAN, Aggregation.SYMMETRIC)
 
 
 def planned(comm: Communicator, options: Answer) -> list[Answer]:
-    """Prepares some epochs with each setting of a plan, of which the last counts."""
+    """Prepares some epochs with each setting of a plan. The last epoch counts."""
     graph, found = RankGraph(comm, options), list[Answer]()
     cache: AggregationCache | None = None
     for setting in options["settings"]:
@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--network", default="1gbit", help="rate of the links, or loopback")
     add("--bandwidth", type=float, default=125e6, help="the network's bytes per second for the planner")
     add_sampling_options(parser)
-    add("--epochs", type=int, default=2, help="of each setting, of which the last counts")
+    add("--epochs", type=int, default=2, help="of each setting; the last one counts")
     add("--group", type=int, default=4, help="B between 1 and all, and F below B")
     add("--no-hybrid", dest="hybrid", action="store_false", help="leave out the topology on every host")
     add("--samples", type=int, default=12, help="minibatches that the planner looks at")

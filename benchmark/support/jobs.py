@@ -106,7 +106,7 @@ def by_work(works: dict[str, MakeJob]) -> MakeJob:
 
     def build(options: Options) -> Job:
         if options.work not in works:
-            raise NotImplementedError(f"{options.work} is not among {', '.join(works)}")
+            raise ValueError(f"{options.work} is not among {', '.join(works)}")
         return works[options.work](options)
 
     return build

@@ -6,6 +6,7 @@ section 4.1).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -204,7 +205,7 @@ class Unpacker:
         return SampledEdges(indptr, edges[0], edge, per_hop, edges)
 
 
-class _GraphSampler:
+class _GraphSampler(ABC):
     def __init__(
         self,
         graph: CscGraph | TypedGraph,
@@ -252,8 +253,9 @@ class _GraphSampler:
     def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
         return self.sample(seeds.original, seeds.epoch, threads)
 
+    @abstractmethod
     def _sample(self, seeds: ops.SampledSeeds, epoch: int, threads: int) -> tuple[Sequence[Tensor], Tensor]:
-        raise NotImplementedError
+        """Returns what a kernel samples: its arrays, and their counts for each minibatch."""
 
 
 class MacrobatchSampler(_GraphSampler):

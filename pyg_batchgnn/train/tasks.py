@@ -1,4 +1,4 @@
-"""The interface of what a run learns: its loss, its metrics, and the sums of an evaluation."""
+"""The interface of a task: its loss, its metrics, and the sums of an evaluation."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 import torch.distributed
 
-import pyg_batchgnn.comm  # noqa: F401
+import pyg_batchgnn.loader.rank_setup  # noqa: F401  (with the rooms that ranks use)
 
 _PR_SET_PDEATHSIG = 1
 

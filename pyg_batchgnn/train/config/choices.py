@@ -143,7 +143,7 @@ class Malloc(str, Enum):
 
 
 class RemoteKind(str, Enum):
-    """The source of what a rank's layers read of other ranks' nodes. Ignored with one rank."""
+    """The way in which layers get the rows of nodes that other ranks own. Ignored with one rank."""
 
     EXACT = "exact"  # sampled and fetched for each minibatch
     HISTORICAL = "historical"  # rows that their owners pushed some steps ago
