@@ -11,6 +11,7 @@ from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import (
     LayerGraph,
+    dropout_node,
     has_halo,
     is_sampled,
     is_typed,
@@ -98,6 +99,7 @@ __all__ = [
     "check_cpu",
     "check_row_wise",
     "current_products",
+    "dropout_node",
     "default_products",
     "features_by_type",
     "fits_bias",

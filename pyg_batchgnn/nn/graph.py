@@ -257,7 +257,7 @@ def all_nodes(minibatch: SampledMinibatch) -> LayerGraph:
     )
 
 
-def dropout_node(node: Tensor, example: Tensor | None, rows: int) -> Tensor:
+def dropout_node(node: Tensor, example: Tensor | None, rows: int | None = None) -> Tensor:
     """Returns the ids of rows for dropout. Two examples of one node have different ids."""
     return node[:rows] if example is None else ops.fold_key(node[:rows], example[:rows])
 

@@ -94,7 +94,7 @@ def refuse_batch(x: Any, edge_index: Any) -> None:
         )
 
 
-def seeds_of(batch: Any, x: Tensor) -> int:
+def seeds_of(batch: Any, nodes: int) -> int:
     """Returns the number of seed nodes of a batch of PyG's form, its ``batch_size``.
 
     Raises:
@@ -115,8 +115,8 @@ def seeds_of(batch: Any, x: Tensor) -> int:
             f"nodes; call model(batch.x, batch.edge_index)"
         )
     found = operator.index(seeds)
-    if not 0 <= found <= x.size(0):
-        raise ValueError(f"batch_size is {found}, but the batch has {x.size(0)} nodes")
+    if not 0 <= found <= nodes:
+        raise ValueError(f"batch_size is {found}, but the batch has {nodes} nodes")
     return found
 
 

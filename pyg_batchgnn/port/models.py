@@ -209,7 +209,7 @@ class AcceleratedModel(Accelerated, BasicGNN):
             raise TypeError(
                 f"expected a batch with x and edge_index, or model(x, edge_index), got {type(batch).__name__}"
             )
-        seeds = seeds_of(batch, x)
+        seeds = seeds_of(batch, x.size(0))
         prefixes = None
         if self._takes(x, edge_index, values):
             counts = getattr(batch, "num_sampled_nodes", None), getattr(batch, "num_sampled_edges", None)
@@ -252,7 +252,7 @@ def _seed_layers(prefixes: PrefixEdges, layers: int) -> list[nn.LayerGraph]:
     """Returns the layers with the rows that the seeds need, normalised as the whole batch is."""
     hops = prefixes.hops
     return [
-        prefixes.graph(place + 1, hops - place, padded=False, normalised_by_batch=True)
+        prefixes.graph(place + 1, hops - place, padded=False, normalised_by=hops)
         for place in range(layers)
     ]
 

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import nn, ops
+from pyg_batchgnn.nn import dropout_node
 from pyg_batchgnn.sample import HandedOut, handed_out
-from pyg_batchgnn.types import LayerHops
+from pyg_batchgnn.types import LayerHops, SampledMinibatch
 
 
 class PrefixEdges:
@@ -19,8 +20,9 @@ class PrefixEdges:
 
     Args:
         in_edges: the in-edges of the expanded nodes, in the order of ``edge_index``.
-        sample: the sample of the edges if a loader of this process made it, else None. Dropout is
-            then keyed by it.
+        node: [N] int64, the ids of the nodes for dropout; row numbers where None.
+        keys: the seed, the epoch and the minibatch key that dropout is keyed by, if a loader of this
+            process made the sample; else None.
     """
 
     def __init__(
@@ -28,13 +30,13 @@ class PrefixEdges:
         in_edges: ops.InEdges,
         nodes_per_hop: Sequence[int],
         edges_per_hop: Sequence[int],
-        sample: HandedOut | None = None,
+        node: Tensor | None = None,
+        keys: tuple[int, int, int] | None = None,
     ) -> None:
         self.in_edges = in_edges
         self.nodes_per_hop, self.edges_per_hop = list(nodes_per_hop), list(edges_per_hop)
-        self._node = None if sample is None else sample.node
-        self._keys = None if sample is None else (sample.seed, sample.epoch, sample.key)
-        self._graphs: dict[tuple[int, int, bool, bool], nn.LayerGraph] = {}
+        self._node, self._keys = node, keys
+        self._graphs: dict[tuple[int, int, bool, int | None], nn.LayerGraph] = {}
 
     @property
     def hops(self) -> int:
@@ -56,21 +58,22 @@ class PrefixEdges:
         return LayerHops(hops).sources(self.nodes_per_hop)
 
     def graph(
-        self, layer: int, hops: int, *, padded: bool, normalised_by_batch: bool = False
+        self, layer: int, hops: int, *, padded: bool, normalised_by: int | None = None
     ) -> nn.LayerGraph:
         """Returns a layer, the same object on every call.
 
         Args:
             layer: its number for the keys of dropout, from 1; 0 draws a key at each call.
             padded: computes a row for each of its sources, not only for nodes that have edges.
-            normalised_by_batch: GCN takes the degrees in the whole batch, not in the layer.
+            normalised_by: the hops of the edges whose degrees GCN takes; those of the layer where
+                None.
         """
-        place = (layer, hops, padded, normalised_by_batch)
+        place = (layer, hops, padded, normalised_by)
         if place not in self._graphs:
             self._graphs[place] = self._graph(*place)
         return self._graphs[place]
 
-    def _graph(self, layer: int, hops: int, padded: bool, normalised_by_batch: bool) -> nn.LayerGraph:
+    def _graph(self, layer: int, hops: int, padded: bool, normalised_by: int | None) -> nn.LayerGraph:
         edges, sources = self.edges(hops), self.sources(hops)
         indptr = self.in_edges.indptr[: self.targets(hops) + 1]
         targets = sources if padded else self.targets(hops)
@@ -83,8 +86,15 @@ class PrefixEdges:
             num_sources=sources,
             node=self._node[:targets] if keyed and self._node is not None else None,
             key=ops.dropout_key(*self._keys, layer) if keyed and self._keys is not None else None,
-            whole=self.graph(layer, self.hops, padded=True) if normalised_by_batch else None,
+            whole=None if normalised_by is None else self.graph(layer, normalised_by, padded=True),
         )
+
+    def dropout(self, layer: int, rows: int) -> tuple[int | None, Tensor | None]:
+        """Returns the key of the dropout after a layer, None if no loader made the sample, and the
+        ids of its rows."""
+        if self._keys is None:
+            return None, None
+        return ops.dropout_key(*self._keys, layer), None if self._node is None else self._node[:rows]
 
 
 def with_drawn_keys(*passes: Sequence[nn.LayerGraph]) -> list[list[nn.LayerGraph]]:
@@ -115,8 +125,31 @@ def known_prefixes(edge_index: Tensor) -> PrefixEdges | None:
     found = _prefixes.get(sample)
     if found is None:
         in_edges = ops.InEdges(sample.indptr, sample.indices)
-        found = PrefixEdges(in_edges, sample.nodes_per_hop, sample.edges_per_hop, sample)
+        keys = (sample.seed, sample.epoch, sample.key)
+        found = PrefixEdges(in_edges, sample.nodes_per_hop, sample.edges_per_hop, sample.node, keys)
         _prefixes[sample] = found
+    return found
+
+
+_of_minibatches: WeakKeyDictionary[SampledMinibatch, PrefixEdges] = WeakKeyDictionary()
+
+
+def minibatch_prefixes(minibatch: SampledMinibatch) -> PrefixEdges | None:
+    """Returns the layers of a native minibatch of one relation; None for an induced subgraph."""
+    if minibatch.num_layers is None:
+        return None
+    found = _of_minibatches.get(minibatch)
+    if found is None:
+        nodes, edges = minibatch.nodes[0], minibatch.edges[0]
+        keys = (minibatch.seed, minibatch.epoch, minibatch.key)
+        found = PrefixEdges(
+            ops.InEdges(edges.indptr, edges.indices),
+            nodes.nodes_per_hop,
+            edges.edges_per_hop,
+            dropout_node(nodes.node, nodes.example),
+            keys,
+        )
+        _of_minibatches[minibatch] = found
     return found
 
 

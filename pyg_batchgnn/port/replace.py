@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import models, modules
 from pyg_batchgnn.port.models import AcceleratedModel
 from pyg_batchgnn.port.modules import AcceleratedHeteroConv
+from pyg_batchgnn.port.traced import TracedModel, Tracing, traced_class
 
 Module = torch.nn.Module
 
@@ -171,7 +172,13 @@ def log_report(report: AccelerationReport) -> None:
     _log.info("%s", report)
 
 
-def accelerate(model: Model, report: Callable[[AccelerationReport], None] = log_report) -> Model:
+def accelerate(
+    model: Model,
+    report: Callable[[AccelerationReport], None] = log_report,
+    *,
+    trims: Sequence[type[Module]] = (),
+    rows: str | None = None,
+) -> Model:
     """Replaces PyG's layers of a model by native ones, in place.
 
     Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
@@ -201,8 +208,19 @@ def accelerate(model: Model, report: Callable[[AccelerationReport], None] = log_
     places = Counter(id(module) for _, module in model.named_modules(remove_duplicate=False))
     found = AccelerationReport()
     _visit(model, "", places, found)
+    _trace(model, trims, rows)
     report(found)
     return model
+
+
+def _trace(model: torch.nn.Module, trims: Sequence[type[Module]], rows: str | None) -> None:
+    """Makes a model record its ``forward`` when it is called."""
+    kind = type(model)
+    if kind in NATIVE.values() or kind.__module__.startswith("torch."):
+        return
+    if not isinstance(model, TracedModel):
+        model.__class__ = traced_class(kind)
+    model._batchgnn = Tracing(tuple(trims), rows)  # type: ignore[assignment]
 
 
 def _visit(module: torch.nn.Module, name: str, places: Counter[int], report: AccelerationReport) -> None:

@@ -1,0 +1,453 @@
+"""The execution of a recorded ``forward`` on the rows that its output needs (design, section 11).
+
+Demand goes backward from the output. What is computed row by row asks its inputs for the rows it
+is asked for. A convolution asks for one hop more. Everything else asks for all rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Counted
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import nn, ops
+from pyg_batchgnn.nn.models import is_row_wise_norm
+from pyg_batchgnn.port import foreign, rules
+from pyg_batchgnn.port.record import Call, ModuleCall, Recording, Ref, flat, mapped
+from pyg_batchgnn.port.structure import Structure, edges_of, rows_of
+from pyg_batchgnn.port.values import Count, EdgeIndex, Edges, Nodes
+
+
+@dataclass
+class Frame:
+    """One run of a program.
+
+    Attributes:
+        values: by number, a tensor, a `RowView`, or a function that makes the tensor when it is
+            needed.
+        drops: False leaves out dropout, for comparisons.
+    """
+
+    model: torch.nn.Module
+    structure: Structure
+    values: dict[int, Any]
+    drops: bool = True
+
+    def rows(self, axis: Any, hops: int) -> int:
+        if isinstance(axis, Nodes):
+            return rows_of(self.structure, axis.name, hops)
+        return edges_of(self.structure, axis.relation, hops)
+
+
+@dataclass
+class Step:
+    """One step of a program: a recorded call, with what follows it in the same pass.
+
+    Attributes:
+        relu: a ReLU follows.
+        dropout: the call of the dropout that follows, and how many there were in the layer before.
+        result: the value that the step makes, after all of it.
+        hops: how far the rows are computed.
+        overwrites: the input may be overwritten: nobody else reads it, and no gradient needs it.
+        frees: the values that nobody reads after this step.
+    """
+
+    call: Call
+    hops: int
+    result: int
+    relu: bool = False
+    dropout: tuple[Call, int] | None = None
+    overwrites: bool = False
+    frees: list[int] = field(default_factory=list)
+
+
+class Program:
+    """A recording, with the rows that every value is computed for.
+
+    Args:
+        seeds: the output is wanted for the seeds' rows alone, else for all rows that ``forward``
+            returns.
+    """
+
+    def __init__(self, recording: Recording, model: torch.nn.Module, *, seeds: bool) -> None:
+        self.recording, self.seeds = recording, seeds
+        self.axes = recording.axes
+        self.need: dict[int, int] = {}
+        self._demand_output()
+        for call in reversed(recording.calls):
+            self._demand(call)
+        self.steps = _fused(self, model)
+
+    # Demand ---------------------------------------------------------------------------------------
+
+    def _demand_output(self) -> None:
+        def ask(leaf: Any) -> Any:
+            if isinstance(leaf, Ref):
+                axis = self.axes[leaf.number]
+                self._ask(leaf, 0 if self.seeds and isinstance(axis, Nodes) else self.full(leaf.number))
+            return leaf
+
+        mapped(self.recording.output, ask)
+
+    def full(self, number: int) -> int:
+        """Returns the hops of all rows of a value."""
+        axis = self.axes[number]
+        return axis.hops if isinstance(axis, (Nodes, Edges, EdgeIndex)) else 0
+
+    def _ask(self, leaf: Any, hops: int) -> Any:
+        if isinstance(leaf, Ref):
+            known = self.need.get(leaf.number, 0)
+            self.need[leaf.number] = min(max(known, hops), self.full(leaf.number))
+        return leaf
+
+    def _demand(self, call: Call) -> None:
+        wanted = [self.need[one] for one in call.results if one in self.need]
+        if not wanted:
+            return
+        hops = max(wanted)
+        for one in call.results:
+            self.need[one] = min(hops, self.full(one))
+        if call.message_passing:
+            edges = self.axes[_ref_of(edge_index_of(call)).number]
+            assert isinstance(edges, EdgeIndex)
+            above = min(hops + 1, edges.hops)
+            mapped((call.args, call.kwargs), lambda leaf: self._ask(leaf, above))
+        elif call.by_row:
+            mapped((call.args, call.kwargs), lambda leaf: self._ask(leaf, hops))
+        else:
+            mapped((call.args, call.kwargs), lambda leaf: self._ask_all(leaf))
+
+    def _ask_all(self, leaf: Any) -> Any:
+        return self._ask(leaf, self.full(leaf.number)) if isinstance(leaf, Ref) else leaf
+
+    # Running --------------------------------------------------------------------------------------
+
+    def holds(self, structure: Structure) -> bool:
+        """Returns whether comparisons of sizes come out as they did when ``forward`` was recorded."""
+        return all(
+            one.compare(one.form.value(structure.counter), 0) == one.found for one in self.recording.guards
+        )
+
+    def run(self, frame: Frame, inputs: Sequence[Any]) -> Any:
+        """Returns what ``forward`` returns. ``inputs``: the values of the inputs, in their order."""
+        frame.values.update(zip(self.recording.inputs, inputs, strict=True))
+        for number, (path, name) in self.recording.parameters.items():
+            if number in self.need:
+                frame.values[number] = getattr(frame.model.get_submodule(path), name)
+        for step in self.steps:
+            _run(self, frame, step)
+            for one in step.frees:
+                frame.values.pop(one, None)
+        return mapped(self.recording.output, lambda leaf: self._output(frame, leaf))
+
+    def _output(self, frame: Frame, leaf: Any) -> Any:
+        if isinstance(leaf, Count):
+            return int(leaf) if leaf.form is None else leaf.form.value(frame.structure.counter)
+        if not isinstance(leaf, Ref):
+            return leaf
+        axis = self.axes[leaf.number]
+        hops = 0 if self.seeds and isinstance(axis, Nodes) else self.full(leaf.number)
+        return self.take(frame, leaf, hops)
+
+    def take(self, frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
+        """Returns the rows of a value up to some hops. ``in_place``: a `RowView` will do."""
+        value = frame.values[ref.number]
+        axis = self.axes[ref.number]
+        if callable(value) and not isinstance(value, Tensor):
+            value = frame.values[ref.number] = value()
+        if isinstance(axis, (Nodes, Edges)):
+            rows = frame.rows(axis, min(hops, axis.hops))
+            if value.size(0) != rows:
+                value = value.head(rows) if isinstance(value, nn.RowView) else _first(value, rows)
+            if isinstance(value, nn.RowView) and not in_place:
+                value = value.gather()
+        return value
+
+    def arguments(self, frame: Frame, call: Call, hops: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns the arguments of a call for its rows up to some hops; for all where None."""
+
+        def change(leaf: Any) -> Any:
+            if isinstance(leaf, Ref):
+                return self.take(frame, leaf, self.full(leaf.number) if hops is None else hops)
+            if isinstance(leaf, Count):
+                return leaf.form.value(frame.structure.counter) if leaf.form is not None else int(leaf)
+            return leaf
+
+        args = call.args
+        if hops is not None and not isinstance(call.target, ModuleCall) and rules.is_reshape(call.target):
+            axis = self.axes[call.results[0]]
+            args = rules.new_shape(args, frame.rows(axis, hops))
+        return mapped(args, change), mapped(call.kwargs, change)
+
+
+def _first(value: Tensor, rows: int) -> Tensor:
+    return ops.first_rows(value, rows) if value.dim() == 2 else value[:rows]
+
+
+def _ref_of(leaf: Any) -> Ref:
+    assert isinstance(leaf, Ref), "the recording found a value here"
+    return leaf
+
+
+def edge_index_of(call: Call) -> Any:
+    return call.kwargs["edge_index"] if "edge_index" in call.kwargs else call.args[1]
+
+
+# Steps ############################################################################################
+
+_RELUS = {torch.relu, Tensor.relu, torch.nn.functional.relu}
+_SUMS = {torch.add, Tensor.add, torch.sub, Tensor.sub}
+_DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
+
+
+def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
+    """Returns the steps of a program: calls that nobody needs are left out, and a ReLU and a dropout
+    join the step before where nobody else reads what it makes."""
+    recording, need = program.recording, program.need
+    calls = [one for one in recording.calls if any(number in need for number in one.results)]
+    readers: Counted[int] = Counted()
+    for call in calls:
+        readers.update(refs((call.args, call.kwargs)))
+    readers.update(refs(recording.output))
+    steps: list[Step] = []
+    made: dict[int, Step] = {}
+    places: Counted[int] = Counted()
+    for call in calls:
+        number = call.results[0]
+        step = Step(call, need[number], number)
+        before = made.get(_only_ref(call)) if call.by_row else None
+        alone = before is not None and readers[before.result] == 1 and before.hops == step.hops
+        relu, drop = _is_relu(call, model), _is_dropout(call, model)
+        place = places[call.layer]
+        places[call.layer] += drop
+        if before is not None and alone and relu and not before.relu and before.dropout is None:
+            before.relu, step = True, before
+        elif before is not None and alone and drop and before.dropout is None:
+            before.dropout, step = (call, place), before
+        else:
+            if relu or drop:
+                step.relu, step.dropout = relu, (call, place) if drop else None
+                step.overwrites = alone and before is not None and _may_overwrite(before.call, model)
+            steps.append(step)
+        step.result = number
+        made[number] = step
+    _free(steps, recording)
+    return steps
+
+
+def _free(steps: Sequence[Step], recording: Recording) -> None:
+    kept = set(refs(recording.output))
+    last: dict[int, Step] = {}
+    for step in steps:
+        for one in refs((step.call.args, step.call.kwargs)):
+            last[one] = step
+        last[step.result] = step
+    for number, step in last.items():
+        if number not in kept:
+            step.frees.append(number)
+
+
+def refs(tree: Any) -> list[int]:
+    found: list[int] = []
+    mapped(tree, lambda leaf: found.append(leaf.number) if isinstance(leaf, Ref) else None)
+    return found
+
+
+def _only_ref(call: Call) -> int:
+    found = refs((call.args, call.kwargs))
+    return found[0] if len(found) == 1 else -1
+
+
+def _module(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:
+    return model.get_submodule(call.target.path) if isinstance(call.target, ModuleCall) else None
+
+
+def _is_relu(call: Call, model: torch.nn.Module) -> bool:
+    module = _module(call, model)
+    if module is not None:
+        return rules.kind_of(module) is torch.nn.ReLU
+    return call.target in _RELUS
+
+
+def _is_dropout(call: Call, model: torch.nn.Module) -> bool:
+    module = _module(call, model)
+    if module is not None:
+        return rules.kind_of(module) is torch.nn.Dropout
+    return call.target in _DROPOUTS
+
+
+def _may_overwrite(call: Call, model: torch.nn.Module) -> bool:
+    """Returns whether no gradient needs the result of a call."""
+    module = _module(call, model)
+    if module is None:
+        return call.target in _SUMS or call.target in (torch.nn.functional.layer_norm, torch.nn.functional.linear)
+    kind = rules.kind_of(module)
+    if kind in rules.LINEAR or isinstance(module, nn.NativeConv):
+        return True
+    inside = module.module if kind is rules.PygBatchNorm else module
+    return isinstance(inside, nn.BatchNorm) or (is_row_wise_norm(module) and kind is not torch.nn.Identity)
+
+
+def rate_of(call: Call, model: torch.nn.Module) -> float:
+    """Returns the probability of a dropout now."""
+    module = _module(call, model)
+    if module is not None:
+        return float(module.p) if module.training else 0.0  # type: ignore[arg-type]
+    names = ("input", "p", "training") if call.target is torch.nn.functional.dropout else ("input", "p", "train")
+    given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+    return float(given.get("p", 0.5)) if given.get(names[2], True) else 0.0
+
+
+# The run of a step ################################################################################
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The ReLU and the dropout of a step in this run, as operators take them."""
+
+    relu: bool = False
+    drop: float = 0.0
+    key: int = 0
+    node: Tensor | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.relu and self.drop == 0.0
+
+    def arguments(self) -> dict[str, Any]:
+        return {"relu": self.relu, "drop": self.drop, "key": self.key, "node": self.node}
+
+
+def _run(program: Program, frame: Frame, step: Step) -> None:
+    call, model = step.call, frame.model
+    module = _module(call, model)
+    relu_itself, drops_itself = _is_relu(call, model), _is_dropout(call, model)
+    if call.message_passing:
+        assert module is not None
+        result, done = _convolve(program, frame, step, module)
+    elif relu_itself or drops_itself:
+        (first,) = refs((call.args, call.kwargs))
+        result, done = program.take(frame, Ref(first), step.hops), False
+    elif module is not None and _is_native_linear(module, frame, call, program):
+        result, done = _multiply(program, frame, step, module), True
+    else:
+        result, done = _plain_call(program, frame, step, module), False
+    if not done:
+        result = _end(frame, step, result, overwrites=not (relu_itself or drops_itself) or step.overwrites)
+    numbers = call.results if len(call.results) > 1 else [step.result]
+    for number, one in zip(numbers, flat(result) if len(numbers) > 1 else [result], strict=True):
+        if number in program.need:
+            frame.values[number] = one
+
+
+def _ending(frame: Frame, step: Step, rows: int) -> Ending:
+    drop, key, node = 0.0, 0, None
+    if step.dropout is not None and frame.drops:
+        call, place = step.dropout
+        drop = rate_of(call, frame.model)
+        if drop > 0.0:
+            ops.check_drop(drop)
+            key, node = frame.structure.dropout(call.layer, place, rows)
+    return Ending(step.relu, drop, key, node)
+
+
+def _end(frame: Frame, step: Step, x: Tensor, *, overwrites: bool) -> Tensor:
+    """Applies the ReLU and the dropout of a step, in place where that is safe."""
+    if not isinstance(x, Tensor):
+        return x
+    ending = _ending(frame, step, x.size(0) if x.dim() else 1)
+    if ending.is_empty:
+        return x
+    safe = overwrites and _may_overwrite(step.call, frame.model) or step.overwrites
+    return ops.activate(x if safe else x.clone(), **ending.arguments())
+
+
+def _plain_call(program: Program, frame: Frame, step: Step, module: torch.nn.Module | None) -> Any:
+    call = step.call
+    args, kwargs = program.arguments(frame, call, step.hops if call.by_row else None)
+    if module is not None:
+        return module(*args, **kwargs)
+    if not frame.drops and call.target in rules.DROPOUTS:
+        return args[0].clone()
+    return call.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _is_native_linear(module: torch.nn.Module, frame: Frame, call: Call, program: Program) -> bool:
+    del frame, program
+    return rules.kind_of(module) in rules.LINEAR and not nn.is_watched(module) and len(call.args) == 1
+
+
+def _multiply(program: Program, frame: Frame, step: Step, module: torch.nn.Module) -> Tensor:
+    x = program.take(frame, _ref_of(step.call.args[0]), step.hops, in_place=True)
+    weight, bias = module.weight, module.bias
+    assert isinstance(weight, Tensor)
+    takes = x.dtype == weight.dtype or (x.dtype is not torch.float64 and weight.dtype is not torch.float64)
+    ending = _ending(frame, step, x.size(0))
+    if len(x.shape) != 2 or not takes or not weight.is_cpu:
+        out = module(x if isinstance(x, Tensor) else x.gather())
+        return out if ending.is_empty else ops.activate(out, **ending.arguments())
+    return ops.linear([x], [weight], bias, num_rows=x.size(0), **ending.arguments())  # type: ignore[list-item]
+
+
+def _convolve(program: Program, frame: Frame, step: Step, conv: torch.nn.Module) -> tuple[Tensor, bool]:
+    """Returns the rows of a convolution, and whether ReLU and dropout were applied."""
+    call, structure = step.call, frame.structure
+    edge_ref = _ref_of(edge_index_of(call))
+    axis = program.axes[edge_ref.number]
+    assert isinstance(axis, EdgeIndex)
+    above = min(step.hops + 1, axis.hops)
+    x_ref = _ref_of(call.args[0] if call.args else call.kwargs["x"])
+    named = edge_values(call, conv)
+    drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
+    if isinstance(conv, nn.NativeConv) and nn.as_made(conv) is not None and not nn.is_watched(conv):
+        x = program.take(frame, x_ref, above, in_place=True)
+        graph = structure.graph(call.layer + 1, step.hops, axis.hops, drops or step.dropout is not None)
+        counted = graph.whole or graph
+        values = {
+            name: _edge_rows(program, frame, ref, counted if name == "edge_weight" else graph)
+            for name, ref in named.items()
+        }
+        ending = _ending_of_conv(frame, step, graph)
+        result = conv(x, graph, **values, **({} if ending is None else {"update": ending}))
+        return result, ending is not None
+    rows = frame.rows(Nodes(None, 0), step.hops)
+    x = program.take(frame, x_ref, above)
+    edges = frame.rows(axis, above)
+    edge_index = program.take(frame, edge_ref, axis.hops)[:, :edges]
+    values = {name: program.take(frame, ref, above) for name, ref in named.items()}
+    return foreign.call_trimmed(conv, x, edge_index, rows, values), False
+
+
+def _edge_rows(program: Program, frame: Frame, ref: Any, graph: nn.LayerGraph) -> Any:
+    if not isinstance(ref, Ref):
+        return ref
+    value = program.take(frame, ref, program.full(ref.number))
+    return value[: graph.num_edges]
+
+
+def _ending_of_conv(frame: Frame, step: Step, graph: nn.LayerGraph) -> nn.Update | None:
+    """Returns what a native convolution computes in its own pass, or None if that is nothing."""
+    drop = 0.0
+    if step.dropout is not None and frame.drops:
+        call, place = step.dropout
+        drop = rate_of(call, frame.model)
+        if place != 0:
+            return None
+    del graph
+    return nn.Update(relu=step.relu, drop=drop) if step.relu or drop > 0.0 else None
+
+
+def edge_values(call: Call, conv: torch.nn.Module) -> Mapping[str, Any]:
+    """Returns the values of edges that a convolution was called with, by the name of the argument."""
+    names = _forward_names(conv)
+    given = dict(zip(names, call.args, strict=False)) | call.kwargs
+    return {name: one for name, one in given.items() if name not in ("x", "edge_index") and one is not None}
+
+
+def _forward_names(conv: torch.nn.Module) -> list[str]:
+    code: Callable[..., Any] = rules.kind_of(conv).forward
+    return list(code.__code__.co_varnames[1 : code.__code__.co_argcount])

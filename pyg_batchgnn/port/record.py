@@ -1,0 +1,749 @@
+"""The recording of a ``forward``: one plain call, and every function and module that it calls.
+
+The call is real. So the type and the presence of a tensor, the truth of an option and the keys of
+a dict are what they are, and the graph holds as long as they stay the same (`signature`). What
+depends on the values of a batch cannot be recorded and is refused, with the file and the line.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch_geometric.nn.conv import MessagePassing
+
+from pyg_batchgnn.port import rules
+from pyg_batchgnn.port.values import (
+    FIXED,
+    WHOLE,
+    Axis,
+    Count,
+    EdgeIndex,
+    Edges,
+    Fixed,
+    Form,
+    Nodes,
+    Refusal,
+    Whole,
+    axis_cut,
+    form_of,
+)
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A value of the recording, in the place of the tensor or the number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class ModuleCall:
+    """The call of a module as one step. ``path``: its name in the model; empty for the model itself."""
+
+    path: str
+
+
+@dataclass
+class Call:
+    """A recorded call.
+
+    Attributes:
+        target: a function, or a module by its path.
+        args, kwargs: the arguments, with a `Ref` for each value, and a `Count` for each number of
+            rows that a form tells.
+        results: the values that it made, in the order in which `flat` finds them.
+        by_row: each row of the results follows from the same row of the arguments.
+        message_passing: the call is one of a convolution over the edges of the batch.
+        layer: how many message passing layers were recorded before.
+        where: the file and line of the user's code.
+    """
+
+    target: Callable[..., Any] | ModuleCall
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: list[int]
+    by_row: bool
+    message_passing: bool
+    layer: int
+    where: str
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A comparison of a sum of counters with zero that ``forward`` made, and what came out."""
+
+    form: Form
+    compare: Callable[[int, int], bool]
+    found: bool
+
+
+@dataclass
+class Recording:
+    """What one plain call of a ``forward`` did.
+
+    Attributes:
+        axes: what the rows of each value are.
+        inputs: the numbers of the values that are inputs, in the order of `flat`.
+        parameters: by number, the place of a parameter, a buffer or a tensor of a module: the path
+            of the module and the name of the attribute.
+        output: what ``forward`` returned, with a `Ref` for each tensor.
+        inlined: the paths of the modules whose ``forward`` was recorded call by call.
+        notes: what computes all rows, with the reason, by the place in the user's code.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    axes: list[Axis] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    parameters: dict[int, tuple[str, str]] = field(default_factory=dict)
+    output: Any = None
+    guards: list[Guard] = field(default_factory=list)
+    inlined: list[str] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """Returns nested tuples, lists, dicts and slices with every leaf changed."""
+    if isinstance(tree, tuple):
+        made = [mapped(one, change) for one in tree]
+        if type(tree) in (tuple, torch.Size):
+            return tuple(made)
+        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
+    if isinstance(tree, list):
+        return [mapped(one, change) for one in tree]
+    if isinstance(tree, dict):
+        return {name: mapped(one, change) for name, one in tree.items()}
+    if isinstance(tree, slice):
+        return slice(*(mapped(one, change) for one in (tree.start, tree.stop, tree.step)))
+    return change(tree)
+
+
+def flat(tree: Any) -> list[Tensor]:
+    """Returns the tensors in a tree, in the order in which `mapped` meets them."""
+    found: list[Tensor] = []
+
+    def see(leaf: Any) -> Any:
+        if isinstance(leaf, Tensor):
+            found.append(leaf)
+        return leaf
+
+    mapped(tree, see)
+    return found
+
+
+# What is refused ##################################################################################
+
+_VALUES = ("__bool__ __int__ __float__ __complex__ __index__ item tolist numpy __array__ nonzero unique "
+           "unique_consecutive masked_select equal allclose is_nonzero data_ptr storage untyped_storage "
+           "__contains__ cpu cuda pin_memory share_memory_").split()  # fmt: skip
+_LENGTHS = ("__len__", "__iter__")
+_CHANGES = ("__setitem__", "requires_grad_", "backward", "set_", "resize_", "register_hook", "retain_grad", "copy_")
+_METADATA = ("dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous", "get_device", "is_sparse",
+             "element_size", "is_signed", "stride", "has_names", "nelement", "numel", "is_inference")  # fmt: skip
+_PROPERTIES = ("ndim", "dtype", "device", "is_cuda", "is_cpu", "requires_grad", "layout", "is_sparse", "grad_fn",
+               "is_leaf", "names", "is_quantized", "is_sparse_csr", "is_meta", "itemsize", "is_mps", "is_xla",
+               "is_nested", "is_mkldnn", "_version", "grad")  # fmt: skip
+_FACTORIES = ("zeros ones empty full rand randn randint randperm arange linspace logspace eye tensor as_tensor "
+              "from_numpy zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros "
+              "new_ones new_empty new_full new_tensor scalar_tensor normal bernoulli multinomial poisson "
+              "empty_strided tril_indices triu_indices complex").split()  # fmt: skip
+
+
+def _functions(names: Sequence[str], homes: Sequence[Any] = (torch, Tensor)) -> set[Any]:
+    return {function for home in homes for name in names if callable(function := getattr(home, name, None))}
+
+
+_READS_VALUES, _READS_LENGTH = _functions(_VALUES), _functions(_LENGTHS, (Tensor,))
+_WRITES, _READS_METADATA = _functions(_CHANGES), _functions(_METADATA) - {Tensor.numel, torch.numel}
+_NUMELS = {Tensor.numel, torch.numel, Tensor.nelement}
+_READS_METADATA |= {getattr(Tensor, name).__get__ for name in _PROPERTIES if hasattr(Tensor, name)}
+_READS_METADATA |= {torch.is_tensor, torch.is_floating_point, torch.is_grad_enabled, torch.get_default_dtype,
+                    torch.is_autocast_enabled}  # fmt: skip
+_MAKES = _functions(_FACTORIES)
+_SHAPE, _SIZE = Tensor.shape.__get__, Tensor.size  # type: ignore[attr-defined]
+_GRAD_MODE = {torch._C._set_grad_enabled}
+
+
+class _Mode(TorchFunctionMode):
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        del types
+        return self._recorder.on_function(func, args, dict(kwargs or {}))
+
+
+class Recorder:
+    """Records a plain call of a model.
+
+    Args:
+        model: the model.
+        trims: whether a convolution of PyG or of the user may be asked for its first rows.
+        leaves: the paths of modules that are called as one step, though they are no such kind.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        trims: Callable[[torch.nn.Module], str | None],
+        leaves: Sequence[str] = (),
+    ) -> None:
+        self.model, self.found = model, Recording()
+        self._trims, self._leaves = trims, set(leaves)
+        self._paths = {id(one): path for path, one in model.named_modules()}
+        self._numbers: dict[int, int] = {}
+        #: Keeps the tensors alive, so that their ids stay theirs.
+        self._held_by_number: list[Any] = []
+        self._poisoned: dict[int, str] = {}
+        self._layer, self.is_suspended = 0, False
+        self._grad = torch.is_grad_enabled()
+        self._autocast = _autocast_state()
+        for path, module in model.named_modules():
+            for name, one in _own_tensors(module):
+                if one is not None and id(one) not in self._numbers:
+                    number = self._new(one, FIXED)
+                    self.found.parameters[number] = (path, name)
+
+    # Values ---------------------------------------------------------------------------------------
+
+    def _new(self, value: Any, axis: Axis) -> int:
+        number = len(self.found.axes)
+        self.found.axes.append(axis)
+        self._numbers[id(value)] = number
+        self._held_by_number.append(value)
+        return number
+
+    def add_input(self, value: Tensor, axis: Axis) -> None:
+        self.found.inputs.append(self._new(value, axis))
+
+    def _axis(self, value: Any) -> Axis:
+        number = self._numbers.get(id(value))
+        return WHOLE if number is None else self.found.axes[number]
+
+    def _ref(self, leaf: Any) -> Any:
+        if isinstance(leaf, Tensor):
+            number = self._numbers.get(id(leaf))
+            if number is None:
+                raise Refusal(f"it uses a tensor that is neither an input nor a parameter{_at()}")
+            if number in self._poisoned:
+                raise Refusal(self._poisoned[number])
+            return Ref(number)
+        if isinstance(leaf, Count) and leaf.form is None:
+            return Ref(leaf.number) if leaf.number is not None else leaf
+        return leaf
+
+    # Functions ------------------------------------------------------------------------------------
+
+    def on_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func in _READS_METADATA:
+            return func(*_plain(args), **_plain(kwargs))
+        if func is _SHAPE:
+            return self._shape(args[0])
+        if func is _SIZE:
+            shape = self._shape(args[0])
+            dim = args[1] if len(args) > 1 else kwargs.get("dim")
+            return shape if dim is None else shape[dim]
+        if func in _NUMELS:
+            return self._numel(args[0])
+        self._check_function(func, args, kwargs)
+        if func in _GRAD_MODE:
+            return func(*args, **kwargs)
+        return self._record_function(func, args, kwargs)
+
+    def _record_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        kept = _inplace(func, args, kwargs)
+        drops = (func if kept is None else kept[0]) in rules.DROPOUTS
+        state = None if drops else torch.get_rng_state()
+        if drops:  # what is dropped differs from call to call: compare without
+            first = args[0] if args else kwargs["input"]
+            result = first if kept is not None else first.clone()
+        else:
+            result = func(*_plain(args), **_plain(kwargs))
+        if state is not None and not torch.equal(state, torch.get_rng_state()):
+            raise Refusal(f"{_name(func)} draws random numbers{_at()}")
+        if kept is not None:
+            func, args, kwargs = kept
+        axis, by_row = self._axis_of(func, args, kwargs, result)
+        call = self._add(func, args, kwargs, result, axis, by_row=by_row)
+        if kept is not None:
+            self._poison(result, call.results[0])
+        if not by_row and isinstance(axis, (Nodes, Whole)) and self._reads_rows(call.args, call.kwargs):
+            self._note(f"{_name(func)} looks at all rows")
+        return result
+
+    def _poison(self, written: Tensor, number: int) -> None:
+        """Marks the values that share memory with a tensor that was written to."""
+        memory = written.untyped_storage().data_ptr()
+        what = f"it writes to a tensor that shares memory with another one{_at()}"
+        for other, held in enumerate(self._held_by_number):
+            if held is written or other == number or held is None:
+                continue
+            if held.untyped_storage().data_ptr() == memory:
+                if other in self.found.inputs or other in self.found.parameters:
+                    raise Refusal(f"it writes to an input or a parameter{_at()}")
+                self._poisoned[other] = what
+        inputs = {*self.found.inputs, *self.found.parameters}
+        if any(self._held_by_number[one] is written for one in inputs):
+            raise Refusal(f"it writes to an input or a parameter{_at()}")
+
+    def _reads_rows(self, *trees: Any) -> bool:
+        found: list[bool] = []
+        mapped(trees, lambda leaf: found.append(isinstance(leaf, Ref) and self._is_rows(leaf.number)))
+        return any(found)
+
+    def _is_rows(self, number: int) -> bool:
+        return isinstance(self.found.axes[number], Nodes)
+
+    def result(self, leaf: Any) -> Any:
+        """Returns a leaf of what ``forward`` returned, with a `Ref` in the place of a tensor."""
+        return self._ref(leaf)
+
+    def _axis_of(self, func: Any, args: Any, kwargs: Any, result: Any) -> tuple[Axis, bool]:
+        """Returns what the rows of a result are, and whether it is computed row by row."""
+        axes = {self._axis(one) for one in rules.tensors((args, kwargs))}
+        if axes <= {FIXED}:
+            return FIXED, False
+        with_rows = {one for one in axes if not isinstance(one, Fixed)}
+        if len(with_rows) == 1:
+            (axis,) = with_rows
+            if func is Tensor.__getitem__ or func in (Tensor.narrow, torch.narrow):
+                cut = self._cut(func, args, kwargs, axis)
+                if cut is not None:
+                    return cut, True
+            if isinstance(axis, (Nodes, Edges)):
+                rows = lambda one: self._axis(one) == axis  # noqa: E731
+                if rules.is_by_row(func, args, kwargs, rows):
+                    return axis, True
+                kept = func in rules.KEEPING and isinstance(result, Tensor) and result.dim() > 0
+                if kept and result.size(0) == int(self._count(axis)):
+                    return axis, False
+        return WHOLE, False
+
+    def _cut(self, func: Any, args: Any, kwargs: Any, axis: Axis) -> Axis | None:
+        """Returns the axis of the first rows of a value, or None for any other part of it."""
+        if func is not Tensor.__getitem__:
+            if kwargs or len(args) != 4 or not _is_zero(args[2]):
+                return None
+            dim, stop = args[1], args[3]
+        else:
+            index = args[1]
+            if isinstance(index, slice):
+                dim, part = 0, index
+            elif isinstance(axis, EdgeIndex) and isinstance(index, tuple) and len(index) == 2:
+                dim, part = 1, index[1]
+                if index[0] not in (slice(None), Ellipsis) or not isinstance(part, slice):
+                    return None
+            else:
+                return None
+            if not _is_zero(part.start) or part.step is not None or part.stop is None:
+                return None
+            stop = part.stop
+        if dim != (1 if isinstance(axis, EdgeIndex) else 0) or not isinstance(stop, Count):
+            return None
+        return axis_cut(axis, stop.form)
+
+    def _count(self, axis: Axis) -> int:
+        form = form_of(axis)
+        return -1 if form is None else form.value(self.counter)
+
+    counter: Callable[[Any], int]
+
+    def _shape(self, value: Tensor) -> tuple[int, ...]:
+        shape: list[int] = list(value.shape)
+        axis = self._axis(value)
+        if isinstance(axis, (Nodes, Edges)) and shape and shape[0] == self._count(axis):
+            shape[0] = Count(shape[0], form_of(axis))
+        elif isinstance(axis, EdgeIndex):
+            shape[1] = Count(shape[1], form_of(axis))
+        elif isinstance(axis, Whole):
+            ref = self._ref(value)
+            for dim, size in enumerate(shape):
+                number = len(self.found.axes)
+                self.found.axes.append(WHOLE)
+                self._held_by_number.append(None)
+                self.found.calls.append(
+                    Call(Tensor.size, (ref, dim), {}, [number], False, False, self._layer, "")
+                )
+                shape[dim] = Count(size, None, number)
+        return torch.Size(shape)
+
+    def _numel(self, value: Tensor) -> int:
+        axis = self._axis(value)
+        if isinstance(axis, Fixed):
+            return value.numel()
+        if isinstance(axis, (Nodes, Edges)) and value.dim() == 1:
+            return Count(value.numel(), form_of(axis))
+        raise Refusal(f"it reads the number of elements of a tensor{_at()}; read size(0) instead")
+
+    def _check_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        name = _name(func)
+        if func in _READS_VALUES:
+            raise Refusal(f"it reads values of a tensor ({name}){_at()}")
+        if func in _READS_LENGTH:
+            raise Refusal(f"it takes the length of a tensor{_at()}; use size(0)")
+        if func in _WRITES or "out" in kwargs:
+            raise Refusal(f"{name} writes to a tensor{_at()}")
+        if func in _MAKES:
+            raise Refusal(f"{name} makes a tensor that is no input{_at()}")
+        if func in _GRAD_MODE and bool(args[0]) != self._grad:
+            raise Refusal(f"it switches gradients{_at()}")
+        if torch.is_grad_enabled() != self._grad:
+            raise Refusal(f"it switches gradients{_at()}")
+        if _autocast_state() != self._autocast:
+            raise Refusal(f"it enters or leaves autocast{_at()}")
+        if _is_checkpointed():
+            raise Refusal(f"it uses gradient checkpointing{_at()}")
+
+    # Modules --------------------------------------------------------------------------------------
+
+    def on_module(self, call: Callable[..., Any], module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+        """Records the call of a module of the model, as one step or through its ``forward``."""
+        path = self._paths.get(id(module))
+        if path is None:
+            raise Refusal(f"it calls a {type(module).__name__} that is no part of the model{_at()}")
+        rule = self._rule(path, module)
+        if rule is not None:
+            with self.suspended():
+                return self._record_module(call, path, module, args, kwargs, rule)
+        if path not in self.found.inlined:
+            self.found.inlined.append(path)
+        try:
+            return call(module, *args, **kwargs)
+        except Refusal as refusal:
+            refusal.path = refusal.path or path
+            raise
+
+    def _rule(self, path: str, module: torch.nn.Module) -> str | None:
+        if path in self._leaves or isinstance(module, (torch.jit.ScriptModule, torch.nn.RNNBase)):
+            return "leaf"
+        if isinstance(module, MessagePassing):
+            return "conv"
+        return rules.module_rule(module)
+
+    def _record_module(
+        self, call: Callable[..., Any], path: str, module: torch.nn.Module, args: Any, kwargs: Any, rule: str
+    ) -> Any:
+        with calm(module):
+            result = call(module, *_plain(args), **_plain(kwargs))
+        axis: Axis = WHOLE
+        by_row = passes = False
+        axes = {self._axis(one) for one in rules.tensors((args, kwargs))} - {FIXED}
+        nodes = [one for one in axes if isinstance(one, (Nodes, Edges))]
+        if rule in ("row", "whole") and len(axes) == 1 and len(nodes) == 1:
+            axis, by_row = nodes[0], rule == "row"
+            if not by_row:
+                self._note(f"{_kind(module)} looks at all rows")
+        elif rule == "conv":
+            axis, passes = self._conv_axis(module, args, kwargs, result)
+        elif rule == "leaf" and isinstance(result, Tensor):
+            rows = next((one for one in nodes if isinstance(one, Nodes)), None)
+            axis = rows if rows is not None and result.size(0) == self._count(rows) else WHOLE
+        self._add(ModuleCall(path), args, kwargs, result, axis, by_row=by_row, passes=passes)
+        if rule == "conv":
+            self._layer += 1
+        return result
+
+    def _conv_axis(self, conv: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> tuple[Axis, bool]:
+        """Returns what the rows of a convolution are, and whether its first rows can be asked for."""
+        x, edge_index, *rest = [*args, *kwargs.values()] if args else [None, None]
+        if "edge_index" in kwargs:
+            edge_index = kwargs["edge_index"]
+            rest = [one for name, one in kwargs.items() if name != "edge_index"] + list(args[1:])
+        rows, edges = self._axis(x), self._axis(edge_index)
+        if not isinstance(x, Tensor) or not isinstance(rows, Nodes):
+            self._note(f"{_kind(conv)} is called with other rows than the nodes'")
+            return WHOLE, False
+        keeps = isinstance(result, Tensor) and result.size(0) == self._count(rows)
+        axis: Axis = rows if keeps else WHOLE
+        if not isinstance(edges, EdgeIndex):
+            self._note(f"{_kind(conv)} passes messages over other edges than the batch's")
+            return axis, False
+        if edges.hops != rows.hops or not keeps:
+            self._note(f"{_kind(conv)} is called with rows and edges of different hops")
+            return axis, False
+        values = {self._axis(one) for one in rules.tensors(rest)} - {FIXED}
+        if not values <= {Edges(edges.relation, edges.hops)} or any(isinstance(one, Count) for one in rest):
+            self._note(f"{_kind(conv)} is called with arguments that are no values of edges")
+            return axis, False
+        reason = self._trims(conv)
+        if reason is not None:
+            self._note(f"{_kind(conv)}: {reason}")
+        return axis, reason is None
+
+    def _note(self, what: str) -> None:
+        self.found.notes.setdefault(_where(), what)
+
+    def _add(
+        self,
+        target: Any,
+        args: Any,
+        kwargs: Any,
+        result: Any,
+        axis: Axis,
+        *,
+        by_row: bool,
+        passes: bool = False,
+    ) -> Call:
+        given, named = mapped(tuple(args), self._ref), mapped(dict(kwargs), self._ref)
+        numbers = [self._new(one, axis) for one in flat(result)]
+        made = Call(target, given, named, numbers, by_row, passes, self._layer, _where())
+        self.found.calls.append(made)
+        return made
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Records nothing for the duration of a block: a module that is one step computes itself."""
+        on_compare, Count.on_compare = Count.on_compare, None
+        self.is_suspended = True
+        try:
+            with torch._C.DisableTorchFunction():
+                yield
+        finally:
+            self.is_suspended = False
+            Count.on_compare = on_compare
+
+    def on_compare(self, difference: Form | None, compare: Callable[[int, int], bool], found: bool) -> None:
+        """Notes what came out of a comparison of numbers of rows; it must come out again."""
+        if difference is None:
+            raise Refusal(f"it compares the number of rows of a tensor{_at()}")
+        if difference.terms:
+            self.found.guards.append(Guard(difference, compare, found))
+
+
+# The call #########################################################################################
+
+_original_call = torch.nn.Module.__call__
+_recording = threading.RLock()
+
+
+def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Recording, Any]:
+    """Calls a ``forward`` and records what it does.
+
+    Dropout leaves its input as it is, and modules that are called as one step are in evaluation mode:
+    only so can two calls be compared. The state of generators and buffers is as before afterwards.
+
+    Args:
+        forward: the model's own.
+        args, kwargs: its arguments, whose tensors the recorder knows as inputs.
+
+    Returns:
+        The recording, and what ``forward`` returned.
+
+    Raises:
+        Refusal: the recording would not hold for other batches.
+    """
+    thread = threading.get_ident()
+
+    def call(module: torch.nn.Module, *given: Any, **named: Any) -> Any:
+        if recorder.is_suspended or threading.get_ident() != thread:
+            return _original_call(module, *given, **named)
+        return recorder.on_module(_original_call, module, given, named)
+
+    with _recording, restored(recorder.model) as before:
+        torch.nn.Module.__call__ = call  # type: ignore[method-assign]
+        Count.on_compare = recorder.on_compare
+        try:
+            with _Mode(recorder):
+                output = forward(*args, **kwargs)
+        finally:
+            torch.nn.Module.__call__ = _original_call  # type: ignore[method-assign]
+            Count.on_compare = None
+        before.check()
+    found = recorder.found
+    found.output = mapped(output, recorder.result)
+    return found, output
+
+
+class _Before:
+    """The generators, the buffers and the attributes of a model before a call."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.torch, self.python = torch.get_rng_state(), random.getstate()
+        self.numpy = np.random.get_state()
+        self.buffers = [(one, one.clone()) for one in model.buffers()]
+        self._attributes = [(path, one, plain_state(one)) for path, one in model.named_modules()]
+
+    def check(self) -> None:
+        """Raises Refusal if the call changed attributes, or drew from generators unseen."""
+        if random.getstate() != self.python or not _same(np.random.get_state(), self.numpy):
+            raise Refusal("it draws random numbers from the generator of Python or NumPy")
+        for path, module, before in self._attributes:
+            after = plain_state(module)
+            if after != before:
+                changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+                raise Refusal(f"it writes to {'.'.join([path or 'self', *changed[:1]])}")
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.torch)
+        random.setstate(self.python)
+        np.random.set_state(self.numpy)
+        with torch.no_grad():
+            for one, value in self.buffers:
+                one.copy_(value)
+
+
+@contextmanager
+def restored(model: torch.nn.Module) -> Iterator[_Before]:
+    """Brings generators and buffers back after a block."""
+    before = _Before(model)
+    try:
+        yield before
+    finally:
+        before.restore()
+
+
+def _same(first: Any, second: Any) -> bool:
+    return all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+@contextmanager
+def calm(module: torch.nn.Module) -> Iterator[None]:
+    """Sets a module and its parts to evaluation mode for the duration of a block."""
+    were = [(one, one.training) for one in module.modules()]
+    try:
+        for one, _ in were:
+            one.training = False
+        yield
+    finally:
+        for one, training in were:
+            one.training = training
+
+
+# The state that a graph depends on ################################################################
+
+_PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device)
+_SKIPPED = {
+    *("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_is_full_backward_hook"),
+    *("_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs"),
+    *("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
+    *("_as_made", "_batchgnn"),
+}
+
+
+def plain_state(module: torch.nn.Module) -> dict[str, Any]:
+    """Returns the attributes of a module that its ``forward`` may have read, in a form that compares.
+
+    Modules, parameters and buffers stand for themselves; other objects for what they hold.
+    """
+    own = vars(module)
+    found = {name: _frozen(value, 0) for name, value in own.items() if name not in _SKIPPED}
+    found.update({name: id(part) for name, part in own["_modules"].items()})
+    found.update({name: part is None for kind in ("_parameters", "_buffers") for name, part in own[kind].items()})
+    return found
+
+
+def _frozen(value: Any, depth: int) -> Any:
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, Tensor) or depth > 3:
+        return id(value)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return type(value), tuple(_frozen(one, depth + 1) for one in value)
+    if isinstance(value, Mapping):
+        return type(value), tuple((name, _frozen(one, depth + 1)) for name, one in value.items())
+    inside = getattr(value, "__dict__", None)
+    if inside and not isinstance(value, (type, torch.nn.Module)) and not callable(value):
+        return id(value), _frozen(dict(inside), depth + 1)
+    return id(value)
+
+
+# Helpers ##########################################################################################
+
+
+def _own_tensors(module: torch.nn.Module) -> list[tuple[str, Tensor | None]]:
+    own = [(name, one) for name, one in vars(module).items() if isinstance(one, Tensor)]
+    return [*module._parameters.items(), *module._buffers.items(), *own]
+
+
+def _plain(tree: Any) -> Any:
+    return mapped(tree, lambda leaf: int(leaf) if isinstance(leaf, Count) else leaf)
+
+
+def _autocast_state() -> tuple[bool, torch.dtype]:
+    return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+
+def _is_zero(start: Any) -> bool:
+    return start is None or (type(start) is int and start == 0)
+
+
+def _name(func: Any) -> str:
+    known = resolve_name(func)
+    return known.rsplit(".", 1)[-1] if known else getattr(func, "__name__", repr(func))
+
+
+def _kind(module: torch.nn.Module) -> str:
+    return rules.kind_of(module).__name__
+
+
+def _frames() -> Iterator[Any]:
+    frame = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def _where() -> str:
+    """Returns the file and line of the user's code that is being recorded."""
+    nearest = ""
+    for frame in _frames():
+        name = frame.f_code.co_filename
+        if "/pyg_batchgnn/port/" in name or "/torch/" in name or "contextlib" in name:
+            continue
+        place = f"{name.rsplit('/', 1)[-1]}:{frame.f_lineno}"
+        if "/torch_geometric/" not in name:
+            return place
+        nearest = nearest or place
+    return nearest
+
+
+def _at() -> str:
+    place = _where()
+    return f" ({place})" if place else ""
+
+
+def _is_checkpointed() -> bool:
+    return any(frame.f_code.co_filename.endswith("torch/utils/checkpoint.py") for frame in _frames())
+
+
+def _inplace(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
+    """Returns the function, and its arguments, that makes a new tensor where this one writes to its
+    first; None if it does not write."""
+    name = _name(func)
+    if name.endswith("_") and not name.endswith("__"):
+        for home in (Tensor, torch, torch.nn.functional):
+            same = getattr(home, name, None)
+            if same is func and callable(other := getattr(home, name[:-1], None)):
+                return other, args, kwargs
+        raise Refusal(f"{name} writes to a tensor{_at()}")
+    if kwargs.get("inplace"):
+        return func, args, {**kwargs, "inplace": False}
+    place = _INPLACE.get(func)
+    if place is not None and len(args) > place and args[place]:
+        return func, (*args[:place], False, *args[place + 1 :]), kwargs
+    return None
+
+
+def _inplace_places() -> dict[Any, int]:
+    found = {}
+    for name in dir(torch.nn.functional):
+        function = getattr(torch.nn.functional, name)
+        code = getattr(function, "__code__", None)
+        if code is not None and "inplace" in code.co_varnames[: code.co_argcount]:
+            found[function] = code.co_varnames.index("inplace")
+    return found
+
+
+_INPLACE = _inplace_places()

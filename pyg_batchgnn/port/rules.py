@@ -1,0 +1,273 @@
+"""Which functions and modules compute each row from the same row of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn
+from torch import Tensor
+
+from pyg_batchgnn.port.values import Count
+
+#: Element by element, of one or several tensors.
+_ELEMENTWISE = """
+abs absolute acos acosh add addcdiv addcmul alpha_dropout angle arctan arctan2 asin asinh atan atan2 atanh
+bitwise_and bitwise_not bitwise_or bitwise_xor bfloat16 bool celu ceil clamp clamp_max clamp_min clip clone
+contiguous copysign cos cosh deg2rad detach div divide double dropout elu eq erf erfc erfinv exp exp2 expm1
+feature_dropout fix float float_power floor floor_divide fmax fmin fmod frac ge gelu greater greater_equal gt half
+hardshrink hardsigmoid hardswish hardtanh heaviside hypot int isfinite isinf isnan ldexp le leaky_relu lerp less
+less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor logit logsigmoid
+long lt masked_fill maximum minimum mish mul multiply nan_to_num ne neg negative not_equal positive pow prelu
+rad2deg real reciprocal relu relu6 remainder round rrelu rsqrt rsub selu sigmoid sign sgn silu sin sinc sinh softplus
+softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold to true_divide trunc type type_as where
+xlogy __and__ __or__ __xor__ __invert__ __rsub__ __rpow__ __rdiv__ __rfloordiv__ __rmod__ __pow__
+__truediv__ __rtruediv__ __floordiv__ __mod__ __neg__ __abs__ __add__ __radd__ __sub__ __mul__ __rmul__
+__eq__ __ne__ __lt__ __le__ __gt__ __ge__
+""".split()
+#: Along the dimension ``dim``, which must not be that of the rows. The number is the place of it.
+_ALONG = {
+    **dict.fromkeys(("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "glu", "logcumsumexp"), 1),
+    **dict.fromkeys(("sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "prod", "logsumexp"), 1),
+    **dict.fromkeys(("std", "var", "median", "all", "any", "sort", "argsort", "unbind", "squeeze", "unsqueeze"), 1),
+    **dict.fromkeys(("chunk", "split", "tensor_split", "topk"), 2),
+    **{"cat": 1, "concat": 1, "concatenate": 1, "stack": 1, "flip": 1, "flatten": 1, "unflatten": 1, "narrow": 1},
+    **{"norm": 2, "normalize": 2, "index_select": 1, "select": 1, "kthvalue": 2, "cosine_similarity": 2},
+}
+#: What `_ALONG` does without a dimension, if that is safe.
+_DEFAULT_DIM = {"glu": -1, "normalize": 1, "unsqueeze": None, "topk": -1, "sort": -1, "argsort": -1, "cosine_similarity": 1}
+#: Products of rows with a fixed matrix.
+_PRODUCTS = ("linear", "matmul", "mm", "__matmul__")
+_RESHAPES = ("view", "reshape", "repeat", "expand")
+
+_HOMES = (torch, Tensor, F, torch.special, torch._C._nn)
+
+
+def _named(names: Iterable[str]) -> dict[Any, str]:
+    found: dict[Any, str] = {}
+    for name in names:
+        for home in _HOMES:
+            function = getattr(home, name, None)
+            if callable(function):
+                found[function] = name
+    return found
+
+
+_BY_ELEMENT, _BY_DIM = _named(_ELEMENTWISE), _named(_ALONG)
+_PRODUCT, _RESHAPE = _named(_PRODUCTS), _named(_RESHAPES)
+_TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
+_LAYER_NORM, _EMBEDDING = {F.layer_norm, torch.layer_norm}, {F.embedding, torch.embedding}
+_RMS_NORM = {F.rms_norm, torch.rms_norm}
+#: Functions that keep the rows, but look at all of them.
+KEEPING = _named(("softmax", "log_softmax", "softmin", "cumsum", "batch_norm", "instance_norm", "normalize", "flip"))
+
+#: Functions that draw from torch's generator, row by row. Another number of rows draws other numbers.
+DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu"))
+
+
+def is_by_row(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], rows: Callable[[Any], bool]
+) -> bool:
+    """Returns whether each row of the result follows from the same row of the arguments.
+
+    Args:
+        rows: whether a tensor has the rows in question. The others are fixed, of the same value
+            whatever rows are computed.
+    """
+    given = list(tensors(args)) + list(tensors(kwargs))
+    if function in _BY_ELEMENT:
+        return _broadcasts(given, rows)
+    if function is Tensor.__getitem__:
+        return _keeps_rows(args[1], rows)
+    name = _BY_DIM.get(function)
+    if name is not None:
+        return _is_along_columns(name, args, kwargs, given, rows)
+    if function in _PRODUCT:
+        return rows(args[0]) and args[0].dim() >= 2 and not any(map(rows, given[1:])) and _is_matrix(given[1:])
+    if function in _RESHAPE:
+        return _keeps_first(_RESHAPE[function], args, kwargs)
+    if function in _TRANSPOSES:
+        return _leaves_first(_TRANSPOSES[function], args, kwargs)
+    if function in _LAYER_NORM or function in _RMS_NORM:
+        shape = args[1] if len(args) > 1 else kwargs.get("normalized_shape", ())
+        return rows(args[0]) and len(shape) < args[0].dim() and not any(map(rows, given[1:]))
+    if function in _EMBEDDING:
+        index, table = (args[0], args[1]) if len(args) > 1 else (args[0], kwargs.get("weight"))
+        if function is torch.embedding:
+            index, table = table, index
+        renormed = kwargs.get("max_norm") is not None or (len(args) > 3 and args[3] is not None)
+        return rows(index) and not rows(table) and not renormed
+    return False
+
+
+def tensors(tree: Any) -> Iterable[Tensor]:
+    """Yields the tensors in nested tuples, lists, dicts and slices."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, (tuple, list)):
+        for one in tree:
+            yield from tensors(one)
+    elif isinstance(tree, Mapping):
+        for one in tree.values():
+            yield from tensors(one)
+    elif isinstance(tree, slice):
+        yield from tensors((tree.start, tree.stop, tree.step))
+
+
+def _broadcasts(given: Sequence[Tensor], rows: Callable[[Any], bool]) -> bool:
+    """Returns whether rows meet rows, and everything else is spread over them."""
+    most = max(one.dim() for one in given)
+    for one in given:
+        aligned = one.dim() == most
+        if rows(one) != (aligned and rows(one)):
+            return False
+        if not rows(one) and aligned and one.size(0) != 1:
+            return False
+    return True
+
+
+def _is_matrix(given: Sequence[Tensor]) -> bool:
+    return bool(given) and given[0].dim() in (1, 2)
+
+
+def _keeps_rows(index: Any, rows: Callable[[Any], bool]) -> bool:
+    """Returns whether an index takes all rows, and something of the columns."""
+    places = index if isinstance(index, tuple) else (index,)
+    if any(map(rows, tensors(places))):
+        return False
+    first = places[0] if places else Ellipsis
+    if first is Ellipsis:
+        # [..., i] of a matrix: the rows are taken as long as fewer dimensions are named than there are.
+        return not any(isinstance(one, Tensor) or one is None for one in places[1:])
+    return isinstance(first, slice) and first == slice(None) and not any(one is None for one in places[:1])
+
+
+def _dim(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    for key in ("dim", "axis", "start_dim", "dims"):
+        if key in kwargs:
+            return kwargs[key]
+    place = _ALONG[name]
+    if len(args) > place and not isinstance(args[place], Tensor):
+        return args[place]
+    return _DEFAULT_DIM.get(name)
+
+
+def _is_along_columns(
+    name: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    given: Sequence[Tensor],
+    rows: Callable[[Any], bool],
+) -> bool:
+    if name in ("max", "min") and len(args) > 1 and isinstance(args[1], Tensor):
+        return _broadcasts(given, rows)
+    every = name in ("cat", "concat", "concatenate", "stack", "cosine_similarity")
+    if not (all(map(rows, given)) if every else rows(given[0]) and not any(map(rows, given[1:]))):
+        return False
+    dim = _dim(name, args, kwargs)
+    if name == "softmax" and dim is None:
+        dim = 1 if given[0].dim() == 2 else 0  # as torch chooses for a matrix
+    dims = dim if isinstance(dim, (tuple, list)) else (dim,)
+    most = given[0].dim() + (1 if name in ("stack", "unsqueeze") else 0)
+    return bool(dims) and all(type(one) is int and one % max(1, most) != 0 for one in dims)
+
+
+def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Returns whether a new shape keeps the dimension of the rows."""
+    x, shape = args[0], list(args[1:])
+    if kwargs or not shape:
+        return False
+    if isinstance(shape[0], (tuple, list)):
+        shape = list(shape[0])
+    if not all(isinstance(one, int) for one in shape) or not shape:
+        return False
+    first = shape[0]
+    if name == "repeat":
+        return type(first) is int and first == 1 and len(shape) == x.dim()
+    if name == "expand":
+        return len(shape) == x.dim() and (first == -1 or isinstance(first, Count)) and int(first) in (-1, x.size(0))
+    if isinstance(first, Count):
+        return int(first) == x.size(0)
+    rest = 1
+    for one in shape[1:]:
+        rest *= int(one)
+    return int(first) == -1 and rest > 0 and rest == x[:1].numel() and x.size(0) > 0
+
+
+def _leaves_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    x, dims = args[0], [*args[1:], *kwargs.values()]
+    if name == "permute":
+        order = dims[0] if dims and isinstance(dims[0], (tuple, list)) else dims
+        return bool(order) and order[0] == 0
+    return all(type(one) is int and one % x.dim() != 0 for one in dims)
+
+
+def new_shape(args: Sequence[Any], rows: int) -> tuple[Any, ...]:
+    """Returns the arguments of a reshape for another number of rows."""
+    x, shape = args[0], args[1:]
+    nested = bool(shape) and isinstance(shape[0], (tuple, list))
+    sizes = list(shape[0]) if nested else list(shape)
+    if isinstance(sizes[0], Count):
+        sizes[0] = rows
+    return (x, tuple(sizes)) if nested else (x, *sizes)
+
+
+def is_reshape(function: Callable[..., Any]) -> bool:
+    return function in _RESHAPE
+
+
+# Modules ##########################################################################################
+
+_BY_ELEMENT_MODULES = (
+    *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
+    *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
+    *(torch.nn.Hardtanh, torch.nn.Hardswish, torch.nn.Hardsigmoid, torch.nn.LogSigmoid, torch.nn.Identity),
+    *(torch.nn.Softsign, torch.nn.Softshrink, torch.nn.Hardshrink, torch.nn.Tanhshrink, torch.nn.Threshold),
+    *(torch.nn.Dropout, torch.nn.AlphaDropout, torch.nn.RReLU),
+)
+_SOFTMAX = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin)
+LINEAR = (torch.nn.Linear, torch_geometric.nn.Linear)
+PygBatchNorm = torch_geometric.nn.BatchNorm
+#: Batch normalisations see the rows that are computed. In evaluation each row is by itself.
+_BATCH_NORMS = (torch.nn.BatchNorm1d, torch_geometric.nn.BatchNorm)
+#: Modules of PyG that keep the rows, but look at all of them.
+_KEEPING = (
+    *(torch_geometric.nn.GraphNorm, torch_geometric.nn.GraphSizeNorm, torch_geometric.nn.InstanceNorm),
+    *(torch_geometric.nn.PairNorm, torch_geometric.nn.MeanSubtractionNorm, torch_geometric.nn.DiffGroupNorm),
+    *(torch_geometric.nn.LayerNorm, torch.nn.SyncBatchNorm),
+)
+
+
+def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
+    """Returns the class that the user wrote, of a module that may have been made native."""
+    kind: type[torch.nn.Module] = getattr(module, "stands_for", type(module))
+    return kind
+
+
+def module_rule(module: torch.nn.Module) -> str | None:
+    """Returns "row" for a module that computes each row by itself, "whole" for one that keeps rows
+    and looks at all of them, and None for one whose ``forward`` is recorded call by call."""
+    kind = kind_of(module)
+    if kind in _BY_ELEMENT_MODULES or kind in LINEAR or kind in _BATCH_NORMS:
+        return "row"
+    if kind in _SOFTMAX:
+        return "row" if module.dim in (None, 1, -1) else "whole"
+    if kind is torch.nn.GLU:
+        return "row" if module.dim in (1, -1) else "whole"
+    if kind in (torch.nn.LayerNorm, torch.nn.RMSNorm):
+        return "row" if len(module.normalized_shape) == 1 else "whole"  # type: ignore[arg-type]
+    if kind is torch_geometric.nn.LayerNorm and module.mode == "node":
+        return "row"
+    if kind in (torch.nn.Embedding,):
+        return "row" if module.max_norm is None else "whole"
+    if kind is torch_geometric.nn.MLP:
+        return "row" if all(module_rule(part) == "row" for part in module.norms) else "whole"
+    if kind is torch_geometric.nn.JumpingKnowledge:
+        return "row"
+    return "whole" if kind in _KEEPING else None
+
+
+def is_batch_norm(module: torch.nn.Module) -> bool:
+    return isinstance(module, torch.nn.modules.batchnorm._NormBase)

@@ -1,0 +1,360 @@
+"""Models whose ``forward`` was recorded, and which compute what is asked of them (design, section
+11)."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
+
+from pyg_batchgnn import nn
+from pyg_batchgnn.port import foreign
+from pyg_batchgnn.port.binding import BatchArgument, Bound, Given, bind, is_batch
+from pyg_batchgnn.port.inputs import is_symbolic, is_traced
+from pyg_batchgnn.port.program import Frame, Program
+from pyg_batchgnn.port.record import ModuleCall, Recorder, Recording, calm, flat, mapped, plain_state, record, restored
+from pyg_batchgnn.port.values import Count, Refusal
+
+#: Graphs that a model may have. More patterns of arguments than that are not recorded.
+_MOST_GRAPHS = 16
+#: Batches whose results are compared with the plain ones. Their sizes differ.
+_COMPARED = 2
+#: Modules in which recording may fail before the model is left as it is.
+_MOST_LEAVES = 16
+_recording = threading.local()
+
+
+def is_recording() -> bool:
+    """Returns whether this thread records a ``forward`` now."""
+    return bool(getattr(_recording, "active", False))
+
+
+@dataclass
+class Graph:
+    """A recorded ``forward`` for one pattern of arguments.
+
+    Attributes:
+        states: the attributes of the modules whose ``forward`` was recorded, by path.
+        programs: by whether the seeds' rows alone are wanted.
+        sizes: the sizes of the batches whose results were compared.
+    """
+
+    recording: Recording
+    states: dict[str, dict[str, Any]]
+    programs: dict[bool, Program] = field(default_factory=dict)
+    sizes: list[tuple[int, ...]] = field(default_factory=list)
+
+    def fits(self, model: torch.nn.Module) -> bool:
+        """Returns whether everything is as it was when ``forward`` was recorded."""
+        for path, state in self.states.items():
+            module = model.get_submodule(path)
+            if plain_state(module) != state or (path and nn.is_watched(module)):
+                return False
+        return True
+
+
+@dataclass
+class Tracing:
+    """What is known of a model's ``forward``.
+
+    Attributes:
+        trims: classes of convolutions that the user declares safe to trim.
+        rows: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
+        graphs: by the pattern of the arguments, several for other attributes; or the reason why
+            there is none.
+    """
+
+    trims: tuple[type[torch.nn.Module], ...] = ()
+    rows: str | None = None
+    graphs: dict[Any, list[Graph | str]] = field(default_factory=dict)
+
+    def __deepcopy__(self, memo: Any) -> Tracing:
+        return Tracing(self.trims, self.rows)
+
+    def __reduce__(self) -> Any:
+        return Tracing, (self.trims, self.rows)
+
+    def reason_against(self, conv: torch.nn.Module) -> str | None:
+        """Returns why a convolution cannot be asked for its first rows, or None."""
+        if isinstance(conv, nn.NativeConv) or isinstance(conv, self.trims):
+            return None
+        return foreign.whole_reason(conv)  # type: ignore[arg-type]
+
+
+class TracedModel(torch.nn.Module):
+    """A user's model that `accelerate` traces. It stands before the user's class.
+
+    It is called as the user's model is, with the same results, or as ``model(batch)``.
+    """
+
+    stands_for: type[torch.nn.Module]
+    _batchgnn: Tracing
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        plain = functools.partial(self.stands_for.forward, self)
+        if is_recording() or is_traced() or is_symbolic(*args, *kwargs.values()):
+            return plain(*args, **kwargs)
+        bound = bind(self.stands_for.forward, args, kwargs, rows=self._batchgnn.rows)
+        if bound is None:
+            return plain(*args, **kwargs)
+        found, result = run(self, self._batchgnn, bound)
+        if found:
+            return result
+        if len(args) == 1 and is_batch(args[0]) and not isinstance(next(iter(bound.arguments.values())), BatchArgument):
+            return _cut(plain(**{name: _materialised(one) for name, one in bound.arguments.items()}), bound)
+        return plain(*args, **kwargs)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _rebuild, (self.stands_for,), self.__dict__
+
+
+def _rebuild(kind: type[torch.nn.Module]) -> torch.nn.Module:
+    traced = traced_class(kind)
+    return traced.__new__(traced)
+
+
+_classes: dict[type[torch.nn.Module], type[torch.nn.Module]] = {}
+
+
+def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
+    """Returns the class that a user's model becomes. It bears the name of the user's class."""
+    if kind not in _classes:
+        body = {"stands_for": kind, "__doc__": kind.__doc__, "__module__": kind.__module__}
+        made = type(kind.__name__, (TracedModel, kind), body)
+        made.__qualname__ = kind.__qualname__
+        _classes[kind] = made
+    return _classes[kind]
+
+
+# Running ##########################################################################################
+
+
+def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, Any]:
+    """Computes a call by a recorded graph, which is recorded where there is none.
+
+    Returns:
+        True and the result; or False where ``forward`` must be called plainly.
+    """
+    graph, plain = _graph(model, tracing, bound)
+    if graph is None:
+        return False, None
+    program = _program(graph, model, bound.seeds is not None)
+    if not program.holds(bound.structure) or not _is_right(graph, model, tracing, bound, plain):
+        return False, None
+    return True, _cut(program.run(Frame(model, bound.structure, {}), _inputs(bound)), bound)
+
+
+def _program(graph: Graph, model: torch.nn.Module, seeds: bool) -> Program:
+    if seeds not in graph.programs:
+        graph.programs[seeds] = Program(graph.recording, model, seeds=seeds)
+    return graph.programs[seeds]
+
+
+def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Graph | None, Any]:
+    """Returns the graph of a call, None if there is none, and what ``forward`` returned if it was
+    recorded just now."""
+    known = tracing.graphs.setdefault(_pattern(model, bound), [])
+    for one in known:
+        if isinstance(one, str):
+            return None, None
+        if one.fits(model):
+            return one, None
+    if sum(map(len, tracing.graphs.values())) >= _MOST_GRAPHS:
+        known.append(f"it was recorded {_MOST_GRAPHS} times for other arguments and attributes")
+        return None, None
+    if any(is_uninitialized_parameter(one) for one in model.parameters()):
+        return None, None  # the first plain call says how wide lazy modules are
+    try:
+        recording, plain = _recorded(model, tracing, bound)
+    except Refusal as refusal:
+        known.append(refusal.reason)
+        return None, None
+    states = {path: plain_state(model.get_submodule(path)) for path in ("", *recording.inlined)}
+    graph = Graph(recording, states)
+    known.append(graph)
+    return graph, plain
+
+
+def _recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Recording, Any]:
+    """Records ``forward``. A module in which that fails is called as one step.
+
+    Returns:
+        The recording, and what ``forward`` returned, without dropout.
+    """
+    leaves: dict[str, str] = {}
+    while True:
+        recorder = Recorder(model, tracing.reason_against, tuple(leaves))
+        recorder.counter = bound.structure.counter
+        try:
+            recording, plain = _record_once(model, recorder, bound)
+        except Refusal as refusal:
+            if not refusal.path or refusal.path in leaves or len(leaves) >= _MOST_LEAVES:
+                raise
+            leaves[refusal.path] = refusal.reason
+            continue
+        recording.notes.update({f"{path}": f"it computes all rows, because {why}" for path, why in leaves.items()})
+        return recording, plain
+
+
+def _record_once(model: Any, recorder: Recorder, bound: Bound) -> tuple[Recording, Any]:
+    arguments = {name: _registered(one, recorder) for name, one in bound.arguments.items()}
+    _recording.active = True
+    try:
+        return record(recorder, functools.partial(model.stands_for.forward, model), (), arguments)
+    finally:
+        _recording.active = False
+
+
+def _registered(tree: Any, recorder: Recorder) -> Any:
+    """Returns an argument as a recorded call gets it."""
+
+    def register(leaf: Any) -> Any:
+        if not isinstance(leaf, Given):
+            return leaf
+        tensor = leaf.tensor()
+        recorder.add_input(tensor, leaf.axis)
+        return tensor
+
+    if isinstance(tree, BatchArgument):
+        made: Data = copy.copy(tree.held.batch)
+        for name, one in tree.attributes().items():
+            made[name] = mapped(one, register)
+        return made
+    return mapped(tree, register)
+
+
+def _materialised(tree: Any) -> Any:
+    def make(leaf: Any) -> Any:
+        if isinstance(leaf, Given):
+            return leaf.tensor()
+        return int(leaf) if isinstance(leaf, Count) else leaf
+
+    return mapped(tree, make)
+
+
+def _leaves(bound: Bound) -> list[Given]:
+    found: list[Given] = []
+
+    def see(leaf: Any) -> Any:
+        if isinstance(leaf, Given):
+            found.append(leaf)
+        return leaf
+
+    for one in bound.arguments.values():
+        mapped(one.attributes() if isinstance(one, BatchArgument) else one, see)
+    return found
+
+
+def _inputs(bound: Bound) -> list[Any]:
+    return [one.value for one in _leaves(bound)]
+
+
+def _pattern(model: torch.nn.Module, bound: Bound) -> Any:
+    """Returns what a graph depends on beside the attributes of modules."""
+
+    def place(leaf: Any) -> Any:
+        if isinstance(leaf, Given):
+            return (leaf.axis, leaf.kind)
+        if isinstance(leaf, Count):
+            return ("count", leaf.form)
+        try:
+            hash(leaf)
+        except TypeError:
+            return id(leaf)
+        return (type(leaf), leaf)
+
+    arguments = tuple(
+        (name, _hashable(mapped(one.attributes() if isinstance(one, BatchArgument) else one, place)))
+        for name, one in bound.arguments.items()
+    )
+    autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    training = tuple(one.training for one in model.modules())
+    return arguments, bound.structure.hops, training, torch.is_grad_enabled(), autocast, nn.current_products()
+
+
+def _hashable(tree: Any) -> Any:
+    if isinstance(tree, (list, tuple)):
+        return type(tree).__name__, tuple(map(_hashable, tree))
+    if isinstance(tree, Mapping):
+        return tuple((name, _hashable(one)) for name, one in tree.items())
+    if isinstance(tree, slice):
+        return "slice", tree.start, tree.stop, tree.step
+    return tree
+
+
+def _cut(result: Any, bound: Bound) -> Any:
+    """Returns the seeds' rows of a result, where there are rows of other nodes as well."""
+    if bound.seeds is None:
+        return result
+    nodes = sum(bound.structure.counter(("nodes", None, hop)) for hop in range(bound.structure.hops + 1))
+    first = bound.structure.counter(("nodes", None, 0))
+
+    def cut(leaf: Any) -> Any:
+        whole = isinstance(leaf, Tensor) and leaf.dim() > 0 and leaf.size(0) in (nodes, first)
+        return leaf[: bound.seeds] if whole and leaf.size(0) != bound.seeds else leaf
+
+    return mapped(result, cut)
+
+
+# Comparing ########################################################################################
+
+
+def _is_right(graph: Graph, model: Any, tracing: Tracing, bound: Bound, plain: Any) -> bool:
+    """Compares the results for the first batches with those of plain calls.
+
+    Returns False if a result differed: the graph is given up then.
+
+    Args:
+        plain: what ``forward`` returned for the batch, if it was recorded just now.
+    """
+    structure = bound.structure
+    sizes = tuple(
+        structure.counter((kind, None, hop)) for kind in ("nodes", "edges") for hop in range(structure.hops + 1)
+    )
+    if len(graph.sizes) >= _COMPARED or sizes in graph.sizes:
+        return True
+    graph.sizes.append(sizes)
+    try:
+        plain = _recorded(model, tracing, bound)[1] if plain is None else plain
+        reason = _difference(graph, model, bound, plain)
+    except Refusal as refusal:
+        reason = refusal.reason
+    if reason is None:
+        return True
+    for known in tracing.graphs.values():
+        known[:] = [reason if one is graph else one for one in known]
+    return False
+
+
+def _difference(graph: Graph, model: Any, bound: Bound, plain: Any) -> str | None:
+    """Returns how the result of a graph differs from that of a plain call, or None."""
+    program = _program(graph, model, bound.seeds is not None)
+    with restored(model), ExitStack() as stack, torch.no_grad():
+        for call in graph.recording.calls:
+            if isinstance(call.target, ModuleCall):
+                stack.enter_context(calm(model.get_submodule(call.target.path)))
+        found = program.run(Frame(model, bound.structure, {}, drops=False), _inputs(bound))
+    expected, own = flat(_cut(plain, bound)), flat(_cut(found, bound))
+    for one, other in zip(expected, own, strict=True):
+        if one.shape != other.shape or not _is_close(one.detach(), other):
+            return "its result differed from that of the plain forward"
+    return None
+
+
+def _is_close(expected: Tensor, found: Tensor) -> bool:
+    if not expected.is_floating_point():
+        return torch.equal(expected, found)
+    wide = expected.double()
+    scale = float(wide.abs().nan_to_num().amax()) if wide.numel() else 0.0
+    rough = expected.dtype in (torch.bfloat16, torch.float16)
+    tolerance = 5e-2 if rough else 1e-3
+    return torch.allclose(found.double(), wide, rtol=tolerance, atol=tolerance * scale + 1e-12, equal_nan=True)
