@@ -11,6 +11,7 @@ from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import (
     LayerGraph,
+    LayerRows,
     dropout_node,
     has_halo,
     is_sampled,
@@ -32,7 +33,7 @@ from pyg_batchgnn.nn.inference import (
     infer_model,
     nodes_of,
 )
-from pyg_batchgnn.nn.inputs import Rows, RowView, features_by_type
+from pyg_batchgnn.nn.inputs import ConvInput, Rows, RowView, conv_input, features_by_type
 from pyg_batchgnn.nn.linear import HeteroDictLinear, Linear, is_watched
 from pyg_batchgnn.nn.matmul import ProductChoice, default_products, probe_products, use_products
 from pyg_batchgnn.nn.models import (
@@ -49,7 +50,7 @@ from pyg_batchgnn.nn.models import (
 from pyg_batchgnn.nn.native_conv import AsMade, NativeConv, as_made, fits_bias, layer_name
 from pyg_batchgnn.nn.norm import BatchNorm, Dropout, ReLU
 from pyg_batchgnn.nn.sage import SAGEConv
-from pyg_batchgnn.nn.terms import Update
+from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 from pyg_batchgnn.ops import current_products
 from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
 
@@ -67,6 +68,7 @@ __all__ = [
     "AsMade",
     "BatchNorm",
     "ComputeInputs",
+    "ConvInput",
     "DotProductDecoder",
     "Dropout",
     "GATConv",
@@ -78,6 +80,7 @@ __all__ = [
     "HeteroConv",
     "HeteroDictLinear",
     "LayerGraph",
+    "LayerRows",
     "LayerStep",
     "LayerwiseOutput",
     "Linear",
@@ -88,16 +91,19 @@ __all__ = [
     "OwnedNodes",
     "ProductChoice",
     "ReLU",
+    "RowProduct",
     "RowView",
     "Rows",
     "SAGEConv",
     "SampledBatch",
+    "Terms",
     "TypedBatch",
     "TypedModel",
     "Update",
     "as_made",
     "check_cpu",
     "check_row_wise",
+    "conv_input",
     "current_products",
     "dropout_node",
     "default_products",
@@ -115,6 +121,7 @@ __all__ = [
     "num_sampled_layers",
     "probe_products",
     "to_hetero",
+    "total",
     "use_products",
     "whole_graph",
 ]

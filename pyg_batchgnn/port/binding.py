@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +66,12 @@ def is_batch(one: Any) -> bool:
 
 
 def bind(
-    forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, rows: str | None
+    forward: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    rows: str | None,
+    names: tuple[str, ...] | None,
 ) -> Bound | None:
     """Returns the arguments of a call, or None for a call whose nodes and edges are not known.
 
@@ -74,24 +79,25 @@ def bind(
         forward: the model's own, as a function.
         args, kwargs: what the model was called with, without the model itself.
         rows: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
+        names: the parameters that a batch gives values to; all where None.
 
     Raises:
         TypeError: an argument is neither given nor held by the batch.
     """
     signature = inspect.signature(forward)
-    names = list(signature.parameters)[1:]
-    if len(args) == 1 and is_batch(args[0]) and names:
+    every = list(signature.parameters)[1:]
+    if len(args) == 1 and is_batch(args[0]) and every:
         held = _Batch.of(args[0])
         if held is None:
             return None
-        if _takes_batch(signature, names, args[0], kwargs):
-            return _of_whole_batch(names[0], held, kwargs, rows) if isinstance(args[0], Data) else None
-        return _by_name(signature, names, held, kwargs)
+        if _takes_batch(signature, every, args[0], kwargs):
+            return _of_whole_batch(every[0], held, kwargs, rows) if isinstance(args[0], Data) else None
+        return _by_name(signature, every, names or every, held, kwargs)
     try:
         given = signature.bind(None, *args, **kwargs).arguments
     except TypeError:
         return None
-    return _as_given({name: given[name] for name in names if name in given})
+    return _as_given({name: given[name] for name in every if name in given})
 
 
 def _takes_batch(signature: inspect.Signature, names: list[str], batch: Any, kwargs: dict[str, Any]) -> bool:
@@ -107,7 +113,14 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def _has(batch: Any, name: str) -> bool:
-    return name in batch if isinstance(batch, Data) else hasattr(batch, name)
+    if isinstance(batch, Data):
+        return name in batch
+    # Properties of a minibatch copy rows, so that asking whether they are there costs as much.
+    held = {*getattr(batch, "block", ()), *(name for rows in getattr(batch, "attributes", {}).values() for name in rows.tables)}
+    return name in held or name in _OF_MINIBATCHES and getattr(batch, name) is not None
+
+
+_OF_MINIBATCHES = ("edge_index", "batch_size", "n_id", "input_id", "seed_time", "num_nodes", "num_edges")
 
 
 class _Batch:
@@ -209,15 +222,21 @@ def given(value: Any, axis: Axis) -> Given:
     return Given(axis, value, kind)
 
 
-def _by_name(signature: inspect.Signature, names: list[str], held: _Batch, kwargs: dict[str, Any]) -> Bound:
+def _by_name(
+    signature: inspect.Signature,
+    names: list[str],
+    bound: Sequence[str],
+    held: _Batch,
+    kwargs: dict[str, Any],
+) -> Bound:
     found: dict[str, Any] = {}
     for name in names:
         parameter = signature.parameters[name]
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if name in kwargs:
-            found[name] = _with_axis(kwargs[name], held.structure)
-        elif _is_required(parameter) or name not in ("edge_weight", "edge_attr"):
+            found[name] = _with_axis(name, kwargs[name], held.structure)
+        elif _is_required(parameter) or (name in bound and name not in ("edge_weight", "edge_attr")):
             if _has(held.batch, name):
                 found[name] = held.get(name)
             elif _is_required(parameter):
@@ -233,7 +252,7 @@ def _by_name(signature: inspect.Signature, names: list[str], held: _Batch, kwarg
 
 def _of_whole_batch(name: str, held: _Batch, kwargs: dict[str, Any], rows: str | None) -> Bound:
     """Returns the arguments of a ``forward`` that takes the batch itself."""
-    others = {key: _with_axis(one, held.structure) for key, one in kwargs.items()}
+    others = {key: _with_axis(key, one, held.structure) for key, one in kwargs.items()}
     return Bound({name: BatchArgument(held), **others}, held.structure, held.seeds if rows == "seeds" else None)
 
 
@@ -248,14 +267,14 @@ class BatchArgument:
         return {name: self.held.get(name) for name in self.held.batch.keys()}  # noqa: SIM118 (no mapping)
 
 
-def _with_axis(tree: Any, structure: Structure) -> Any:
+def _with_axis(name: str, tree: Any, structure: Structure) -> Any:
     """Returns an argument that was given beside a batch."""
     if isinstance(tree, Tensor):
-        return given(tree, _axis_by_size("edge_" if False else "", tree, structure))
+        return given(tree, _axis_by_size(name, tree, structure))
     if isinstance(tree, (list, tuple)):
-        return type(tree)(_with_axis(one, structure) for one in tree)
+        return type(tree)(_with_axis(name, one, structure) for one in tree)
     if isinstance(tree, Mapping):
-        return {name: _with_axis(one, structure) for name, one in tree.items()}
+        return {key: _with_axis(name, one, structure) for key, one in tree.items()}
     return tree
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter as Counted
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -52,6 +52,7 @@ class Step:
         dropout: the call of the dropout that follows, and how many there were in the layer before.
         result: the value that the step makes, after all of it.
         hops: how far the rows are computed.
+        parts: the steps whose results a sum adds up in one pass.
         overwrites: the input may be overwritten: nobody else reads it, and no gradient needs it.
         frees: the values that nobody reads after this step.
     """
@@ -62,6 +63,7 @@ class Step:
     relu: bool = False
     dropout: tuple[Call, int] | None = None
     overwrites: bool = False
+    parts: list[Step] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)
 
 
@@ -132,6 +134,17 @@ class Program:
             one.compare(one.form.value(structure.counter), 0) == one.found for one in self.recording.guards
         )
 
+    def is_by_row(self, model: torch.nn.Module) -> bool:
+        """Returns whether the rows of the seeds depend on no statistics of rows that are computed now."""
+        for step in self.steps:
+            for part in step.parts or [step]:
+                if not (part.call.by_row or part.call.message_passing):
+                    return False
+                module = _module(part.call, model)
+                if module is not None and any(map(rules.takes_row_statistics, module.modules())):
+                    return False
+        return True
+
     def run(self, frame: Frame, inputs: Sequence[Any]) -> Any:
         """Returns what ``forward`` returns. ``inputs``: the values of the inputs, in their order."""
         frame.values.update(zip(self.recording.inputs, inputs, strict=True))
@@ -200,7 +213,8 @@ def edge_index_of(call: Call) -> Any:
 # Steps ############################################################################################
 
 _RELUS = {torch.relu, Tensor.relu, torch.nn.functional.relu}
-_SUMS = {torch.add, Tensor.add, torch.sub, Tensor.sub}
+_ADDITIONS = {torch.add, Tensor.add}
+_SUMS = {*_ADDITIONS, torch.sub, Tensor.sub}
 _DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
 
 
@@ -221,6 +235,10 @@ def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
         step = Step(call, need[number], number)
         before = made.get(_only_ref(call)) if call.by_row else None
         alone = before is not None and readers[before.result] == 1 and before.hops == step.hops
+        parts = _summands(step, made, readers, model)
+        for part in parts:
+            steps.remove(part)
+        step.parts = parts
         relu, drop = _is_relu(call, model), _is_dropout(call, model)
         place = places[call.layer]
         places[call.layer] += drop
@@ -239,12 +257,39 @@ def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
     return steps
 
 
+def _summands(
+    step: Step, made: Mapping[int, Step], readers: Mapping[int, int], model: torch.nn.Module
+) -> list[Step]:
+    """Returns the convolutions and the linear layers that a sum adds up, if nobody else reads them and
+    one pass can compute them all."""
+    call = step.call
+    if not call.by_row or call.target not in _ADDITIONS or call.kwargs or len(call.args) != 2:
+        return []
+    found: list[Step] = []
+    for leaf in call.args:
+        part = made.get(leaf.number) if isinstance(leaf, Ref) else None
+        if part is None or readers[part.result] != 1 or part.hops != step.hops or part.relu or part.dropout:
+            return []
+        if not (part.parts or _is_summand(part.call, model)):
+            return []
+        found += part.parts or [part]
+    return found
+
+
+def _is_summand(call: Call, model: torch.nn.Module) -> bool:
+    module = _module(call, model)
+    return module is not None and (
+        (call.message_passing and isinstance(module, nn.NativeConv)) or rules.kind_of(module) in rules.LINEAR
+    )
+
+
 def _free(steps: Sequence[Step], recording: Recording) -> None:
     kept = set(refs(recording.output))
     last: dict[int, Step] = {}
     for step in steps:
-        for one in refs((step.call.args, step.call.kwargs)):
-            last[one] = step
+        for part in step.parts or [step]:
+            for one in refs((part.call.args, part.call.kwargs)):
+                last[one] = step
         last[step.result] = step
     for number, step in last.items():
         if number not in kept:
@@ -326,7 +371,9 @@ def _run(program: Program, frame: Frame, step: Step) -> None:
     call, model = step.call, frame.model
     module = _module(call, model)
     relu_itself, drops_itself = _is_relu(call, model), _is_dropout(call, model)
-    if call.message_passing:
+    if step.parts:
+        result, done = _add_up(program, frame, step)
+    elif call.message_passing:
         assert module is not None
         result, done = _convolve(program, frame, step, module)
     elif relu_itself or drops_itself:
@@ -393,32 +440,91 @@ def _multiply(program: Program, frame: Frame, step: Step, module: torch.nn.Modul
     return ops.linear([x], [weight], bias, num_rows=x.size(0), **ending.arguments())  # type: ignore[list-item]
 
 
+def _add_up(program: Program, frame: Frame, step: Step) -> tuple[Tensor, bool]:
+    """Returns the sum of convolutions and linear layers, and whether ReLU and dropout were applied."""
+    modules = [_module(part.call, frame.model) for part in step.parts]
+    axis = program.axes[step.call.results[0]]
+    rows = frame.rows(axis, step.hops)
+    if not all(_is_fit(module) for module in modules):
+        for part in step.parts:
+            _run(program, frame, part)
+        return _sum_of([program.take(frame, Ref(part.result), step.hops) for part in step.parts]), False
+    own: Any = None
+    own_ref, terms, targets = None, [], None
+    for part, module in zip(step.parts, modules, strict=True):
+        if not part.call.message_passing:
+            continue
+        given, values = _conv_input(program, frame, part, module)
+        terms.append(module.terms(given, **values))  # type: ignore[union-attr, operator]
+        if own is None:
+            own, own_ref, targets = given.own_rows(), _x_of(part.call), given.graph
+        elif _x_of(part.call) != own_ref and terms[-1].root is not None:
+            product = nn.RowProduct(given.own_rows(), terms[-1].root)
+            terms[-1] = replace(terms[-1], products=(*terms[-1].products, product), root=None)
+    for part, module in zip(step.parts, modules, strict=True):
+        if part.call.message_passing:
+            continue
+        weight, bias, ref = module.weight, module.bias, _x_of(part.call)  # type: ignore[union-attr]
+        if ref == own_ref:
+            terms.append(nn.Terms(root=weight, bias=bias))
+        else:
+            x = program.take(frame, ref, step.hops, in_place=True)
+            terms.append(nn.Terms((nn.RowProduct(x, weight),), bias=bias))
+    if targets is None:
+        targets = nn.LayerRows(rows, rows)
+    ending = _ending_of_conv(frame, step, frame.model.training)
+    return nn.total(terms, own, targets, ending, training=True), ending is not None
+
+
+def _is_fit(module: Any) -> bool:
+    if nn.is_watched(module):
+        return False
+    return nn.as_made(module) is not None if isinstance(module, nn.NativeConv) else module.weight.is_cpu
+
+
+def _sum_of(values: Sequence[Tensor]) -> Tensor:
+    out = values[0]
+    for one in values[1:]:
+        out = out + one
+    return out
+
+
+def _x_of(call: Call) -> Ref:
+    return _ref_of(call.args[0] if call.args else call.kwargs["x"])
+
+
+def _conv_input(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[nn.ConvInput, dict[str, Any]]:
+    """Returns the rows, the edges and the values of edges that a native convolution reads."""
+    call = step.call
+    axis = program.axes[_ref_of(edge_index_of(call)).number]
+    assert isinstance(axis, EdgeIndex)
+    above = min(step.hops + 1, axis.hops)
+    x = program.take(frame, _x_of(call), above, in_place=True)
+    drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
+    graph = frame.structure.graph(call.layer + 1, step.hops, axis.hops, drops or step.dropout is not None)
+    counted = graph.whole or graph
+    values = {
+        name: _edge_rows(program, frame, ref, counted if name == "edge_weight" else graph)
+        for name, ref in edge_values(call, conv).items()
+    }
+    return nn.conv_input(x, graph, None), values
+
+
 def _convolve(program: Program, frame: Frame, step: Step, conv: torch.nn.Module) -> tuple[Tensor, bool]:
     """Returns the rows of a convolution, and whether ReLU and dropout were applied."""
-    call, structure = step.call, frame.structure
+    call = step.call
+    if isinstance(conv, nn.NativeConv) and _is_fit(conv):
+        given, values = _conv_input(program, frame, step, conv)
+        ending = _ending_of_conv(frame, step, conv.training)
+        return conv(given.x, given.graph, **values, **({} if ending is None else {"update": ending})), ending is not None
     edge_ref = _ref_of(edge_index_of(call))
     axis = program.axes[edge_ref.number]
     assert isinstance(axis, EdgeIndex)
     above = min(step.hops + 1, axis.hops)
-    x_ref = _ref_of(call.args[0] if call.args else call.kwargs["x"])
-    named = edge_values(call, conv)
-    drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
-    if isinstance(conv, nn.NativeConv) and nn.as_made(conv) is not None and not nn.is_watched(conv):
-        x = program.take(frame, x_ref, above, in_place=True)
-        graph = structure.graph(call.layer + 1, step.hops, axis.hops, drops or step.dropout is not None)
-        counted = graph.whole or graph
-        values = {
-            name: _edge_rows(program, frame, ref, counted if name == "edge_weight" else graph)
-            for name, ref in named.items()
-        }
-        ending = _ending_of_conv(frame, step, graph)
-        result = conv(x, graph, **values, **({} if ending is None else {"update": ending}))
-        return result, ending is not None
-    rows = frame.rows(Nodes(None, 0), step.hops)
-    x = program.take(frame, x_ref, above)
-    edges = frame.rows(axis, above)
-    edge_index = program.take(frame, edge_ref, axis.hops)[:, :edges]
-    values = {name: program.take(frame, ref, above) for name, ref in named.items()}
+    rows = frame.rows(program.axes[call.results[0]], step.hops)
+    x = program.take(frame, _x_of(call), above)
+    edge_index = program.take(frame, edge_ref, axis.hops)[:, : frame.rows(axis, above)]
+    values = {name: program.take(frame, ref, above) for name, ref in edge_values(call, conv).items()}
     return foreign.call_trimmed(conv, x, edge_index, rows, values), False
 
 
@@ -429,15 +535,17 @@ def _edge_rows(program: Program, frame: Frame, ref: Any, graph: nn.LayerGraph) -
     return value[: graph.num_edges]
 
 
-def _ending_of_conv(frame: Frame, step: Step, graph: nn.LayerGraph) -> nn.Update | None:
-    """Returns what a native convolution computes in its own pass, or None if that is nothing."""
+def _ending_of_conv(frame: Frame, step: Step, training: bool) -> nn.Update | None:
+    """Returns the ReLU and the dropout that a convolution applies in its own pass, or None.
+
+    The key of that pass is the one of the first dropout in a layer, and it drops in training alone.
+    """
     drop = 0.0
     if step.dropout is not None and frame.drops:
         call, place = step.dropout
         drop = rate_of(call, frame.model)
-        if place != 0:
+        if drop > 0.0 and (place != 0 or not training):
             return None
-    del graph
     return nn.Update(relu=step.relu, drop=drop) if step.relu or drop > 0.0 else None
 
 

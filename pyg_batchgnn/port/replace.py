@@ -216,9 +216,9 @@ def accelerate(
 def _trace(model: torch.nn.Module, trims: Sequence[type[Module]], rows: str | None) -> None:
     """Makes a model record its ``forward`` when it is called."""
     kind = type(model)
-    if kind in NATIVE.values() or kind.__module__.startswith("torch."):
-        return
     if not isinstance(model, TracedModel):
+        if kind in NATIVE.values() or kind.__module__.startswith("torch."):
+            return
         model.__class__ = traced_class(kind)
     model._batchgnn = Tracing(tuple(trims), rows)  # type: ignore[assignment]
 
@@ -233,6 +233,8 @@ def _visit(module: torch.nn.Module, name: str, places: Counter[int], report: Acc
                 return
         else:
             module.__class__ = NATIVE[kind]
+            if isinstance(module, TracedModel):
+                module._batchgnn = Tracing()
             report.replaced.append(Replaced(name, kind.__name__))
     if kind is modules.AcceleratedTrim.stands_for:
         module.__class__ = modules.AcceleratedTrim

@@ -269,5 +269,8 @@ def module_rule(module: torch.nn.Module) -> str | None:
     return "whole" if kind in _KEEPING else None
 
 
-def is_batch_norm(module: torch.nn.Module) -> bool:
-    return isinstance(module, torch.nn.modules.batchnorm._NormBase)
+def takes_row_statistics(module: torch.nn.Module) -> bool:
+    """Returns whether a module normalises by statistics of the rows that it is called with now."""
+    if not isinstance(module, torch.nn.modules.batchnorm._NormBase):
+        return False
+    return module.training or module.running_mean is None

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,8 +21,9 @@ from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.binding import BatchArgument, Bound, Given, bind, is_batch
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
 from pyg_batchgnn.port.program import Frame, Program
-from pyg_batchgnn.port.record import ModuleCall, Recorder, Recording, calm, flat, mapped, plain_state, record, restored
-from pyg_batchgnn.port.values import Count, Refusal
+from pyg_batchgnn.port.record import ModuleCall, Recorder, Ref, Recording, calm, flat, mapped, plain_state, record, restored
+from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
+from pyg_batchgnn.port.values import Count, Nodes, Refusal
 
 #: Graphs that a model may have. More patterns of arguments than that are not recorded.
 _MOST_GRAPHS = 16
@@ -51,7 +52,7 @@ class Graph:
     recording: Recording
     states: dict[str, dict[str, Any]]
     programs: dict[bool, Program] = field(default_factory=dict)
-    sizes: list[tuple[int, ...]] = field(default_factory=list)
+    sizes: list[tuple[Any, ...]] = field(default_factory=list)
 
     def fits(self, model: torch.nn.Module) -> bool:
         """Returns whether everything is as it was when ``forward`` was recorded."""
@@ -69,12 +70,14 @@ class Tracing:
     Attributes:
         trims: classes of convolutions that the user declares safe to trim.
         rows: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
+        uses_all_rows: True once a loss used other rows than the seeds'.
         graphs: by the pattern of the arguments, several for other attributes; or the reason why
             there is none.
     """
 
     trims: tuple[type[torch.nn.Module], ...] = ()
     rows: str | None = None
+    uses_all_rows: bool = False
     graphs: dict[Any, list[Graph | str]] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: Any) -> Tracing:
@@ -82,6 +85,9 @@ class Tracing:
 
     def __reduce__(self) -> Any:
         return Tracing, (self.trims, self.rows)
+
+    def note_all_rows(self) -> None:
+        self.uses_all_rows = True
 
     def reason_against(self, conv: torch.nn.Module) -> str | None:
         """Returns why a convolution cannot be asked for its first rows, or None."""
@@ -96,14 +102,16 @@ class TracedModel(torch.nn.Module):
     It is called as the user's model is, with the same results, or as ``model(batch)``.
     """
 
-    stands_for: type[torch.nn.Module]
+    stands_for: ClassVar[type[torch.nn.Module]]
+    #: The parameters that a batch gives values to; all where None.
+    bound_names: ClassVar[tuple[str, ...] | None] = None
     _batchgnn: Tracing
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         plain = functools.partial(self.stands_for.forward, self)
         if is_recording() or is_traced() or is_symbolic(*args, *kwargs.values()):
             return plain(*args, **kwargs)
-        bound = bind(self.stands_for.forward, args, kwargs, rows=self._batchgnn.rows)
+        bound = bind(self.stands_for.forward, args, kwargs, rows=self._batchgnn.rows, names=self.bound_names)
         if bound is None:
             return plain(*args, **kwargs)
         found, result = run(self, self._batchgnn, bound)
@@ -150,7 +158,39 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
     program = _program(graph, model, bound.seeds is not None)
     if not program.holds(bound.structure) or not _is_right(graph, model, tracing, bound, plain):
         return False, None
+    if bound.seeds is None and _splits(graph, model, tracing, bound):
+        return True, _with_seed_rows(graph, model, tracing, bound)
     return True, _cut(program.run(Frame(model, bound.structure, {}), _inputs(bound)), bound)
+
+
+def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> bool:
+    """Returns whether gradients are computed for the rows of the seeds first.
+
+    They are not if rows depend on each other, or once a loss used other rows.
+    """
+    output = graph.recording.output
+    return (
+        torch.is_grad_enabled()
+        and not tracing.uses_all_rows
+        and isinstance(output, Ref)
+        and isinstance(graph.recording.axes[output.number], Nodes)
+        and bound.structure.hops > 0
+        and _program(graph, model, seeds=True).is_by_row(model)
+    )
+
+
+def _with_seed_rows(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
+    every = functools.partial(
+        lambda: _program(graph, model, seeds=False).run(Frame(model, bound.structure, {}), _inputs(bound))
+    )
+    seeds = _program(graph, model, seeds=True).run(Frame(model, bound.structure, {}), _inputs(bound))
+    with torch.no_grad():
+        rows = every()
+    given = [one.value for one in _leaves(bound) if isinstance(one.value, Tensor)]
+    leaves = [one for one in (*given, *model.parameters()) if one.requires_grad]
+    if not leaves:
+        return rows
+    return with_seed_rows(rows, seeds, leaves, with_this_autocast(every), tracing.note_all_rows)
 
 
 def _program(graph: Graph, model: torch.nn.Module, seeds: bool) -> Program:
@@ -317,9 +357,10 @@ def _is_right(graph: Graph, model: Any, tracing: Tracing, bound: Bound, plain: A
         plain: what ``forward`` returned for the batch, if it was recorded just now.
     """
     structure = bound.structure
-    sizes = tuple(
+    counts = [
         structure.counter((kind, None, hop)) for kind in ("nodes", "edges") for hop in range(structure.hops + 1)
-    )
+    ]
+    sizes = (bound.seeds is None, *counts)
     if len(graph.sizes) >= _COMPARED or sizes in graph.sizes:
         return True
     graph.sizes.append(sizes)

@@ -1,0 +1,80 @@
+"""Outputs of all nodes of a batch whose gradient comes from the seed nodes alone.
+
+Most scripts compute the output of every node of a batch and keep the rows of the seeds. The rows of
+the seeds are computed with what the backward pass needs. The other rows are values only. If a
+gradient of other rows arrives, the layers are computed once more for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+
+
+def with_seed_rows(
+    values: Tensor,
+    seeds: Tensor,
+    leaves: Sequence[Tensor],
+    again: Callable[[], Tensor],
+    used: Callable[[], None],
+) -> Tensor:
+    """Puts the rows of the seeds above the values of the other rows.
+
+    Args:
+        values: [N, C], without a gradient; overwritten.
+        seeds: [S, C], the rows of the seeds, with their gradient.
+        leaves: the tensors that take a gradient from the other rows.
+        again: computes all rows once more, with gradients of the leaves.
+        used: is called if a gradient of other rows arrived.
+
+    Returns:
+        [N, C], in the memory of ``values``.
+    """
+    result: Tensor = _SeedRows.apply(values, seeds, again, used, *leaves)
+    return result
+
+
+def with_this_autocast(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    dtype, enabled = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
+
+    def again() -> Tensor:
+        with torch.autocast("cpu", dtype, enabled=enabled):
+            return compute()
+
+    return again
+
+
+class _SeedRows(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        values: Tensor,
+        seeds: Tensor,
+        again: Callable[[], Tensor],
+        used: Callable[[], None],
+        *leaves: Tensor,
+    ) -> Tensor:
+        values[: seeds.size(0)] = seeds
+        ctx.mark_dirty(values)
+        ctx.count, ctx.again, ctx.used, ctx.leaves = seeds.size(0), again, used, leaves
+        return values
+
+    @staticmethod
+    @ops.first_order
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        (grad,) = grads
+        seeds, rest = grad[: ctx.count], grad[ctx.count :]
+        nothing = (None,) * len(ctx.leaves)
+        if not rest.any():
+            return None, seeds, None, None, *nothing
+        ctx.used()
+        with torch.enable_grad():
+            out = ctx.again()
+        others = torch.cat([torch.zeros_like(seeds), rest])
+        found = torch.autograd.grad(out, ctx.leaves, others, allow_unused=True)
+        return None, seeds, None, None, *found
