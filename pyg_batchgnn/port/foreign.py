@@ -1,0 +1,458 @@
+"""The message passing layers of PyG that may be computed for the first nodes of a minibatch alone.
+
+In a sampled minibatch the in-edges of the first D nodes are the first edges, and their sources are
+among the first S nodes (design, section 3). So a layer can be asked for D rows with the first S
+rows of its input and the first edges. The result is the first D rows of the plain call if each row
+depends on its own input and its in-edges alone. That follows from the class of a layer, its options
+and the modules in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch_geometric.nn as pyg
+import torch_geometric.nn.aggr as aggr
+import torch_geometric.nn.conv as convs
+from torch import Tensor
+from torch.nn.utils import parametrize
+from torch_geometric.nn.conv import MessagePassing, dna_conv, gen_conv
+
+Module = torch.nn.Module
+#: Says why something looks at other rows or edges, in a clause that begins with a verb, or None.
+Rule = Callable[[Any], str | None]
+
+
+def whole_reason(conv: Module, x: Tensor | None = None, trims: Collection[type[Module]] = ()) -> str | None:
+    """Returns why a layer must compute all rows, or None if `call_trimmed` may compute the first.
+
+    The answer holds until somebody changes options, parts, hooks or ``training``.
+
+    A batch norm in a layer that takes pairs, for sources and targets, sees the targets and the
+    edges that are asked for. It does not make the layer whole, and neither does dropout, which then
+    drops other elements.
+
+    Args:
+        conv: the layer.
+        x: its input, if it is known.
+        trims: classes, of layers or of parts of layers, that the user says may be trimmed. Of their
+            parts only aggregations and batch norms are looked at.
+    """
+    kind = kind_of(conv)
+    if kind in _WHOLE or not (kind in _LAYERS or kind in trims):
+        return f"{kind.__name__} {_WHOLE.get(kind) or _unknown(kind)}"
+    layer = _LAYERS.get(kind, _NAMED)
+    why = _why_by_state(conv) or layer.why(conv) or _why_by_shape(layer, x)
+    if why is None and kind in trims:
+        aggregation: Any = conv.aggr_module
+        why = None if aggregation is None else next(_whys_of_part(aggregation, trims, "aggr_module"), None)
+    elif why is None:
+        why = _why_by_functions(conv) or next(_whys_of_parts(conv, trims), None)
+    if why is None and not layer.pairs(conv):
+        norm = next((name for name, one in conv.named_modules() if _takes_statistics(one)), None)
+        why = None if norm is None else f"takes statistics of all rows in {norm}, a batch norm"
+    return None if why is None else f"{kind.__name__} {why}"
+
+
+def edge_values(conv: Module) -> tuple[str, ...]:
+    """Returns the arguments of a layer's ``forward`` that have a value for each edge.
+
+    Of a class that is not known, none are returned.
+    """
+    return _LAYERS.get(kind_of(conv), _NAMED).edges
+
+
+def node_values(conv: Module) -> tuple[str, ...]:
+    """Returns the arguments of a layer's ``forward`` that have a value for each node, beside ``x``.
+
+    Of a class that is not known, none are returned.
+    """
+    return _LAYERS.get(kind_of(conv), _NAMED).nodes
+
+
+def call_trimmed(
+    conv: Module,
+    x: Tensor,
+    edge_index: Tensor,
+    num_targets: int,
+    edge_values: Mapping[str, Any] | None = None,
+    node_values: Mapping[str, Any] | None = None,
+) -> Tensor:
+    """Returns the first rows of what a layer computes, from a prefix of nodes and edges.
+
+    Layers that take a pair, for sources and targets, are called with one, so that all that they do
+    for targets is done for ``num_targets`` rows. Others compute a row for each source, of which the
+    first are returned. Options of ``forward`` other than values keep their defaults.
+
+    Args:
+        conv: a layer of which `whole_reason` returns None.
+        x: the first rows of its input, [S, ...].
+        edge_index: the in-edges of the first ``num_targets`` nodes, all of them and no others,
+            [2, E], by target. Their sources are among the first S nodes. Some layers of PyG fail
+            without edges.
+        num_targets: the number of rows to compute, at most S.
+        edge_values: arguments with a value for each of these edges.
+        node_values: arguments, beside ``x``, with a value for each of the first S nodes.
+
+    Raises:
+        ValueError: ``x`` has fewer than ``num_targets`` rows.
+    """
+    if not 0 <= num_targets <= x.size(0):
+        raise ValueError(
+            f"num_targets is {num_targets}, but x has {x.size(0)} rows; give the first rows of all sources"
+        )
+    pairs = _LAYERS.get(kind_of(conv), _NAMED).pairs(conv)
+
+    def by_end(rows: Any) -> Any:
+        return (rows, rows[:num_targets]) if pairs and isinstance(rows, Tensor) else rows
+
+    options = {name: by_end(rows) for name, rows in (node_values or {}).items()}
+    options |= {"edge_index": edge_index, **(edge_values or {})}
+    out: Tensor = conv(by_end(x), **options)  # by place: hooks for lazy widths look for it there
+    return out if pairs else out[:num_targets]
+
+
+def kind_of(module: Module) -> type[Module]:
+    """Returns the class that the user wrote: `accelerate` and parametrisations put others in its
+    place."""
+    kind: type[Module] = parametrize.type_before_parametrizations(module)
+    return vars(kind).get("stands_for", kind)
+
+
+# Classes ##########################################################################################
+
+
+def _none(conv: Any) -> None:
+    del conv
+
+
+def _yes(conv: Any) -> bool:
+    del conv
+    return True
+
+
+def _no(conv: Any) -> bool:
+    return not _yes(conv)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The way in which a class of layers is computed for the first nodes.
+
+    Attributes:
+        edges: the arguments with a value for each edge.
+        nodes: the arguments with a value for each node, beside ``x``.
+        pairs: whether a layer takes a pair (sources, targets) of each of these and of ``x``.
+        why: why a layer with these options must compute all rows.
+        dims: the numbers of dimensions that ``x`` may have, the first of them the nodes; all if
+            empty.
+    """
+
+    edges: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    pairs: Callable[[Any], bool] = _yes
+    why: Rule = _none
+    dims: tuple[int, ...] = (2,)
+
+
+def _square(
+    *edges: str, nodes: tuple[str, ...] = (), why: Rule = _none, dims: tuple[int, ...] = (2,)
+) -> Layer:
+    return Layer(edges, nodes, _no, why, dims)
+
+
+_DEGREES = "normalises by the degrees of sources, whose in-edges are not among those of the targets"
+_NEIGHBOURS = "takes no edges, but finds neighbours among all nodes"
+_BY_TYPE = "takes rows and edges by type"
+
+
+def _normalised(conv: Any) -> str | None:
+    return f"{_DEGREES}, unless normalize=False" if conv.normalize else None
+
+
+def _rounds(name: str, normalises: bool = False) -> Rule:
+    def why(conv: Any) -> str | None:
+        rounds = getattr(conv, name)
+        several = f"passes messages {name}={rounds} times" if rounds > 1 else None
+        return (_normalised(conv) if normalises else None) or several
+
+    return why
+
+
+def _cheb(conv: Any) -> str | None:
+    return None if len(conv.lins) == 1 else _DEGREES
+
+
+def _egc(conv: Any) -> str | None:
+    if "symnorm" in conv.aggregators:
+        return f"{_DEGREES}, unless aggregators are others than 'symnorm'"
+    until_last = "adds self loops up to the last node that has an edge, unless add_self_loops=False"
+    return until_last if conv.add_self_loops else None
+
+
+def _cluster(conv: Any) -> str | None:
+    return None if conv.add_self_loops else "needs one self loop at every node if add_self_loops=False"
+
+
+def _super_gat(conv: Any) -> str | None:
+    return "draws edges and pairs of nodes from all for its loss in training" if conv.training else None
+
+
+#: The classes that may be trimmed.
+_LAYERS: dict[type[Module], Layer] = {
+    convs.SimpleConv: Layer(("edge_weight",), pairs=lambda conv: conv.combine_root != "self_loop"),
+    convs.GCNConv: _square("edge_weight", why=_normalised),
+    convs.ChebConv: _square("edge_weight", why=_cheb),
+    convs.SAGEConv: Layer(),
+    convs.GraphConv: Layer(("edge_weight",)),
+    convs.GatedGraphConv: _square("edge_weight", why=_rounds("num_layers")),
+    convs.ResGatedGraphConv: Layer(("edge_attr",)),
+    convs.GATConv: Layer(("edge_attr",)),
+    convs.GATv2Conv: Layer(("edge_attr",)),
+    convs.TransformerConv: Layer(("edge_attr",)),
+    convs.AGNNConv: _square(),
+    convs.TAGConv: _square("edge_weight", why=_rounds("K", normalises=True)),
+    convs.GINConv: Layer(),
+    convs.GINEConv: Layer(("edge_attr",)),
+    convs.APPNP: _square("edge_weight", why=_rounds("K", normalises=True)),
+    convs.MFConv: Layer(),
+    convs.RGCNConv: Layer(("edge_type",), dims=(1, 2)),
+    convs.FastRGCNConv: Layer(("edge_type",), dims=(1, 2)),
+    convs.RGATConv: _square("edge_type", "edge_attr"),
+    convs.DNAConv: _square("edge_weight", why=_normalised, dims=(3,)),
+    convs.PointNetConv: Layer(nodes=("pos",)),
+    convs.GMMConv: Layer(("edge_attr",)),
+    convs.SplineConv: Layer(("edge_attr",)),
+    convs.NNConv: Layer(("edge_attr",)),
+    convs.CGConv: Layer(("edge_attr",)),
+    convs.EdgeConv: Layer(),
+    convs.PPFConv: Layer(nodes=("pos", "normal")),
+    convs.FeaStConv: Layer(),
+    convs.PointTransformerConv: Layer(nodes=("pos",)),
+    convs.LEConv: Layer(("edge_weight",)),
+    convs.PNAConv: _square("edge_attr"),
+    convs.ClusterGCNConv: _square(why=_cluster),
+    convs.GENConv: Layer(("edge_attr",)),
+    convs.GCN2Conv: _square("edge_weight", nodes=("x_0",), why=_normalised),
+    convs.LGConv: _square("edge_weight", why=_normalised),
+    convs.WLConvContinuous: Layer(("edge_weight",)),
+    convs.FiLMConv: Layer(("edge_type",)),
+    convs.SuperGATConv: _square(why=_super_gat),
+    convs.FAConv: _square("edge_weight", nodes=("x_0",), why=_normalised),
+    convs.EGConv: _square(why=_egc),
+    convs.PDNConv: _square("edge_attr", why=_normalised),
+    convs.GeneralConv: Layer(("edge_attr",)),
+    convs.HEATConv: _square("edge_type", "edge_attr", nodes=("node_type",)),
+    convs.PointGNNConv: _square(nodes=("pos",)),
+}
+#: A class that only the user knows.
+_NAMED = _square(dims=())
+_LOOKED_INTO = "is no message passing layer itself, but the layers in it may be trimmed"
+#: The classes of which no layer is trimmed.
+_WHOLE: dict[type[Module], str] = {
+    convs.CuGraphSAGEConv: "takes edges in cuGraph's form",
+    convs.CuGraphGATConv: "takes edges in cuGraph's form",
+    convs.CuGraphRGCNConv: "takes edges in cuGraph's form",
+    convs.FusedGATConv: "takes edges in dgNN's form",
+    convs.GravNetConv: _NEIGHBOURS,
+    convs.DynamicEdgeConv: _NEIGHBOURS,
+    convs.XConv: _NEIGHBOURS,
+    convs.ARMAConv: _DEGREES,
+    convs.SGConv: _DEGREES,
+    convs.SSGConv: _DEGREES,
+    convs.MixHopConv: _DEGREES,
+    convs.SignedConv: "takes edges of two signs",
+    convs.HypergraphConv: "passes messages to hyperedges and back",
+    convs.PANConv: "multiplies the matrix of all edges with itself",
+    convs.WLConv: "numbers colours in the order in which it finds them among all rows",
+    convs.MeshCNNConv: "tells edges apart by their places among all edges",
+    convs.HGTConv: _BY_TYPE,
+    convs.HeteroConv: _BY_TYPE,
+    convs.HANConv: f"{_BY_TYPE}, and attends to means of all rows",
+    convs.GPSConv: "attends to all rows",
+    convs.AntiSymmetricConv: _LOOKED_INTO,
+    convs.DirGNNConv: "passes messages along reversed edges",
+}
+
+
+def _unknown(kind: type[Module]) -> str:
+    return (
+        f"is not known; if each row depends on its own input and its in-edges alone, name it in "
+        f"accelerate(model, trims=[{kind.__name__}])"
+    )
+
+
+def _why_by_shape(layer: Layer, x: Tensor | None) -> str | None:
+    if x is None or not layer.dims or x.dim() in layer.dims:
+        return None
+    return f"is called with x of {x.dim()} dimensions"
+
+
+# Instances ########################################################################################
+
+_MESSAGE_HOOKS = tuple(
+    f"_{step}_forward_{when}"
+    for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    for when in ("pre_hooks", "hooks")
+)
+
+
+def _why_by_state(conv: Any) -> str | None:
+    if not isinstance(conv, MessagePassing):
+        return "is no MessagePassing"
+    if conv.flow != "source_to_target":
+        return f"passes messages from targets to sources (flow={conv.flow!r})"
+    if conv.node_dim not in (-2, 0):
+        return f"has its nodes in another dimension than the first (node_dim={conv.node_dim})"
+    if conv.explain:
+        return "explains its messages"
+    if conv.decomposed_layers != 1:
+        return f"decomposes its columns (decomposed_layers={conv.decomposed_layers})"
+    if any(getattr(conv, name) for name in _MESSAGE_HOOKS):
+        return "has hooks on its messages"
+    hooked = next((name for name, part in conv.named_modules() if _is_hooked(part)), None)
+    return None if hooked is None else f"has hooks on {hooked or 'itself'}"
+
+
+def _is_hooked(module: Any) -> bool:
+    """Returns whether hooks wait on a module, but for those by which PyG and torch find lazy
+    widths."""
+    lazy = [getattr(vars(module).get(name), "id", None) for name in ("_hook", "_initialize_hook")]
+    after = (module._forward_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(after) or any(hook not in lazy for hook in module._forward_pre_hooks)
+
+
+def _why_by_functions(module: Any, path: str = "") -> str | None:
+    """Returns a clause about a function that is an attribute of a module: an activation, say, or a
+    method in the place of the class's."""
+    back = [getattr(type(module), name, None) for name in ("_jinja_propagate", "_orig_propagate")]
+    for name, value in vars(module).items():
+        if not callable(value) or (isinstance(value, Hashable) and value in _BY_ROW_FUNCTIONS):
+            continue
+        # PyG itself puts this on an instance when an explanation ends.
+        if name == "propagate" and getattr(value, "__func__", None) in back:
+            continue
+        return f"has a function {path}{name} that is not known"
+    return None
+
+
+def _whys_of_parts(module: Module, trims: Collection[type[Module]], path: str = "") -> Iterator[str]:
+    """Yields a clause about each part of a module that looks at other rows, or may."""
+    for name, part in module.named_children():
+        if name != "parametrizations":  # of parameters, which have no rows of nodes
+            yield from _whys_of_part(part, trims, f"{path}{name}")
+
+
+def _whys_of_part(part: Module, trims: Collection[type[Module]], path: str) -> Iterator[str]:
+    kind = kind_of(part)
+    if kind in trims:
+        return
+    clause = _PARTS.get(kind, _unknown_part)(part)
+    if clause is None and kind is not aggr.MultiAggregation:  # it combines by a function of torch
+        clause = _why_by_functions(part, f"{path}.")
+    if clause is not None:
+        yield f"has {path} ({kind.__name__}), which {clause}"
+    elif kind is aggr.MultiAggregation:
+        yield from _whys_of_parts(part.get_submodule("aggrs"), trims, f"{path}.aggrs.")
+    elif kind not in _CLOSED:
+        yield from _whys_of_parts(part, trims, f"{path}.")
+
+
+_BATCH_NORMS = (torch.nn.BatchNorm1d, torch.nn.SyncBatchNorm)
+
+
+def _takes_statistics(module: Any) -> bool:
+    return kind_of(module) in _BATCH_NORMS and (module.training or module.running_mean is None)
+
+
+# Parts ############################################################################################
+
+
+def _unknown_part(part: Module) -> str:
+    name = kind_of(part).__name__
+    return f"may look at other rows; if it does not, name it in accelerate(model, trims=[{name}])"
+
+
+def _over_rows(part: Any) -> str | None:
+    return None if part.dim in (None, 1, -1) else f"may look at other rows with dim={part.dim}"
+
+
+def _of_shape(part: Any) -> str | None:
+    return None if len(part.normalized_shape) == 1 else "may look at other rows"
+
+
+def _of_mode(part: Any) -> str | None:
+    return None if part.mode == "node" else f"looks at all rows with mode={part.mode!r}"
+
+
+def _unless(name: str, clause: str) -> Rule:
+    def rule(part: Any) -> str | None:
+        value = getattr(part, name)
+        return f"{clause} with {name}={value!r}" if value else None
+
+    return rule
+
+
+def _always(clause: str) -> Rule:
+    def rule(part: Any) -> str:
+        del part
+        return clause
+
+    return rule
+
+
+_OF_ALL = _always("looks at all rows")
+_PADS = _always("pads the in-edges of each node to the most that a node has, and reads the padding")
+_ELEMENTWISE = (
+    *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
+    *(torch.nn.SiLU, torch.nn.Mish, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Softplus, torch.nn.ReLU6),
+    *(torch.nn.Hardtanh, torch.nn.Hardswish, torch.nn.Hardsigmoid, torch.nn.LogSigmoid, torch.nn.PReLU),
+    *(torch.nn.Softsign, torch.nn.Softshrink, torch.nn.Hardshrink, torch.nn.Tanhshrink, torch.nn.Threshold),
+    *(torch.nn.Identity, torch.nn.Dropout, torch.nn.AlphaDropout, torch.nn.RReLU),
+)
+#: Parts that compute each row by itself, as far as their own parts do.
+_BY_ROW = (
+    *(torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList),
+    *(torch.nn.Linear, torch.nn.LazyLinear, pyg.Linear, pyg.HeteroLinear, pyg.HeteroDictLinear),
+    *(torch.nn.GRUCell, torch.nn.GroupNorm),
+    *(pyg.MLP, pyg.MessageNorm, pyg.BatchNorm, gen_conv.MLP, dna_conv.MultiHead),
+)
+#: Aggregations in which a node's result follows from its in-edges.
+_AGGREGATIONS = (
+    *(aggr.SumAggregation, aggr.MeanAggregation, aggr.MaxAggregation, aggr.MinAggregation),
+    *(aggr.MulAggregation, aggr.VarAggregation, aggr.StdAggregation, aggr.SoftmaxAggregation),
+    *(aggr.PowerMeanAggregation, aggr.MedianAggregation, aggr.QuantileAggregation, aggr.Set2Set),
+    *(aggr.MultiAggregation, aggr.DegreeScalerAggregation, aggr.DeepSetsAggregation),
+    *(aggr.AttentionalAggregation, aggr.VariancePreservingAggregation, aggr.MLPAggregation),
+    *(aggr.SetTransformerAggregation, aggr.GraphMultisetTransformer),
+)
+_PARTS: dict[type[Module], Rule] = {
+    **dict.fromkeys((*_ELEMENTWISE, *_BY_ROW, *_AGGREGATIONS, *_BATCH_NORMS), _none),
+    **dict.fromkeys((torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin), _over_rows),
+    **dict.fromkeys((torch.nn.LayerNorm, torch.nn.RMSNorm), _of_shape),
+    torch.nn.GLU: _over_rows,
+    torch.nn.Embedding: _unless("max_norm", "changes its table"),
+    torch.nn.InstanceNorm1d: _unless("track_running_stats", "keeps statistics of all rows"),
+    pyg.LayerNorm: _of_mode,
+    **dict.fromkeys((pyg.GraphNorm, pyg.GraphSizeNorm, pyg.InstanceNorm, pyg.PairNorm), _OF_ALL),
+    **dict.fromkeys((pyg.MeanSubtractionNorm, pyg.DiffGroupNorm), _OF_ALL),
+    **dict.fromkeys((aggr.LSTMAggregation, aggr.GRUAggregation, aggr.LCMAggregation), _PADS),
+    aggr.PatchTransformerAggregation: _PADS,
+    aggr.SortAggregation: _always("pads with a value below those of all edges"),
+    aggr.EquilibriumAggregation: _always("takes a mean over all nodes"),
+}
+#: Parts whose own parts PyG makes, and calls in a way that their classes do not tell.
+_CLOSED = {
+    *(aggr.Set2Set, aggr.SetTransformerAggregation, aggr.GraphMultisetTransformer),
+    *(aggr.MultiAggregation, dna_conv.MultiHead),
+}
+_FUNCTIONS = (
+    *("abs", "celu", "celu_", "elu", "elu_", "exp", "gelu", "hardsigmoid", "hardswish", "hardtanh"),
+    *("leaky_relu", "leaky_relu_", "logsigmoid", "mish", "relu", "relu6", "relu_", "selu", "selu_"),
+    *("sigmoid", "sigmoid_", "silu", "sin", "softplus", "softsign", "square", "tanh", "tanhshrink"),
+)
+_HOMES = (torch, torch.nn.functional, Tensor)
+_BY_ROW_FUNCTIONS = {getattr(home, name) for home in _HOMES for name in _FUNCTIONS if hasattr(home, name)}
