@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
+from pyg_batchgnn.port.inputs import are_plain_edges, refuse_batch, seeds_of
 from pyg_batchgnn.port.prefixes import (
     PrefixEdges,
     known_prefixes,
@@ -86,6 +86,8 @@ def bind(
     """
     signature = inspect.signature(forward)
     every = list(signature.parameters)[1:]
+    if len(args) > 1 and is_batch(args[0]) and not _takes_batch(signature, every, args[0], kwargs):
+        refuse_batch(args[0], args[1])
     if len(args) == 1 and is_batch(args[0]) and every:
         held = _Batch.of(args[0])
         if held is None:
@@ -95,8 +97,14 @@ def bind(
         return _by_name(signature, every, names or every, held, kwargs)
     try:
         given = signature.bind(None, *args, **kwargs).arguments
-    except TypeError:
-        return None
+    except TypeError as error:
+        required = [one for one in every if _is_required(signature.parameters[one])]
+        if len(args) != 1 or len(required) < 2:
+            return None
+        raise TypeError(
+            f"expected a batch with {' and '.join(required)}, or model({', '.join(required)}), got "
+            f"{type(args[0]).__name__} ({error})"
+        ) from None
     return _as_given({name: given[name] for name in every if name in given})
 
 
@@ -135,17 +143,17 @@ class _Batch:
             if nn.has_halo(batch):
                 return None
             prefixes = minibatch_prefixes(batch)
-            structure = (
-                InducedBatch(batch) if prefixes is None else SampledBatch(prefixes, lambda: batch.edge_index)
-            )
+            structure: Structure = InducedBatch(batch, DrawnKey())
+            if prefixes is not None:
+                structure = SampledBatch(prefixes, lambda: batch.edge_index, DrawnKey())
             return cls(batch, structure, prefixes, batch.batch_size)
         x, edge_index = getattr(batch, "x", None), batch.edge_index
         if not are_plain_edges(edge_index):
             return None
         nodes = x.size(0) if isinstance(x, Tensor) else batch.num_nodes
+        seeds = seeds_of(batch, nodes)
         counts = getattr(batch, "num_sampled_nodes", None), getattr(batch, "num_sampled_edges", None)
         prefixes = prefixes_of(edge_index, nodes, *counts)
-        seeds = seeds_of(batch, nodes)
         if prefixes is None or seeds > prefixes.nodes_per_hop[0]:
             return cls(batch, WholeGraph(edge_index, nodes), None, seeds)
         return cls(batch, SampledBatch(prefixes, lambda: edge_index, DrawnKey()), prefixes, seeds)
@@ -203,7 +211,9 @@ def _hop(kind: str, hop: int, count: Any) -> Any:
 def prefixes_of(edge_index: Tensor, num_nodes: int, nodes: Any, edges: Any) -> PrefixEdges | None:
     """Returns the prefixes of a batch by its counts of sampled nodes and edges; None if these do
     not fit."""
-    if not isinstance(nodes, list) or not isinstance(edges, list) or sum(nodes) != num_nodes:
+    if not isinstance(nodes, list) or not isinstance(edges, list):
+        return None
+    if not all(type(one) is int for one in (*nodes, *edges)) or sum(nodes) != num_nodes:
         return None
     known = known_prefixes(edge_index)
     if known is not None and known.nodes_per_hop == nodes and known.edges_per_hop == edges:

@@ -1,4 +1,4 @@
-"""Which of PyG's message passing layers may be computed for the first nodes of a minibatch alone.
+"""The message passing layers of PyG that may be computed for the first nodes of a minibatch alone.
 
 In a sampled minibatch the in-edges of the first D nodes are the first edges, and their sources are
 among the first S nodes (design, section 3). So a layer can be asked for D rows with the first S
@@ -19,7 +19,6 @@ import torch_geometric.nn.aggr as aggr
 import torch_geometric.nn.conv as convs
 from torch import Tensor
 from torch.nn.utils import parametrize
-from torch_geometric.nn.aggr.fused import FusedAggregation
 from torch_geometric.nn.conv import MessagePassing, dna_conv, gen_conv
 
 Module = torch.nn.Module
@@ -33,24 +32,28 @@ def whole_reason(conv: Module, x: Tensor | None = None, trims: Collection[type[M
     The answer holds until somebody changes options, parts, hooks or ``training``.
 
     A batch norm in a layer that takes pairs, for sources and targets, sees the targets and the
-    edges that are asked for. It does not make the layer whole.
+    edges that are asked for. It does not make the layer whole, and neither does dropout, which then
+    drops other elements.
 
     Args:
         conv: the layer.
         x: its input, if it is known.
-        trims: classes, of layers or of parts of layers, that the user says may be trimmed. Their
-            parts are not looked at, but for batch norms.
+        trims: classes, of layers or of parts of layers, that the user says may be trimmed. Of their
+            parts only aggregations and batch norms are looked at.
     """
     kind = kind_of(conv)
-    layer = _LAYERS.get(kind, _NAMED if kind in trims else None)
-    if layer is None:
+    if kind in _WHOLE or not (kind in _LAYERS or kind in trims):
         return f"{kind.__name__} {_WHOLE.get(kind) or _unknown(kind)}"
+    layer = _LAYERS.get(kind, _NAMED)
     why = _why_by_state(conv) or layer.why(conv) or _why_by_shape(layer, x)
-    if why is None and kind not in trims:
+    if why is None and kind in trims:
+        aggregation: Any = conv.aggr_module
+        why = None if aggregation is None else next(_whys_of_part(aggregation, trims, "aggr_module"), None)
+    elif why is None:
         why = _why_by_functions(conv) or next(_whys_of_parts(conv, trims), None)
     if why is None and not layer.pairs(conv):
         norm = next((name for name, one in conv.named_modules() if _takes_statistics(one)), None)
-        why = None if norm is None else f"takes statistics of all rows in {norm}"
+        why = None if norm is None else f"takes statistics of all rows in {norm}, a batch norm"
     return None if why is None else f"{kind.__name__} {why}"
 
 
@@ -82,13 +85,14 @@ def call_trimmed(
 
     Layers that take a pair, for sources and targets, are called with one, so that all that they do
     for targets is done for ``num_targets`` rows. Others compute a row for each source, of which the
-    first are returned.
+    first are returned. Options of ``forward`` other than values keep their defaults.
 
     Args:
         conv: a layer of which `whole_reason` returns None.
         x: the first rows of its input, [S, ...].
         edge_index: the in-edges of the first ``num_targets`` nodes, all of them and no others,
-            [2, E], by target. Their sources are among the first S nodes.
+            [2, E], by target. Their sources are among the first S nodes. Some layers of PyG fail
+            without edges.
         num_targets: the number of rows to compute, at most S.
         edge_values: arguments with a value for each of these edges.
         node_values: arguments, beside ``x``, with a value for each of the first S nodes.
@@ -136,7 +140,7 @@ def _no(conv: Any) -> bool:
 
 @dataclass(frozen=True)
 class Layer:
-    """How a class of layers is computed for the first nodes.
+    """The way in which a class of layers is computed for the first nodes.
 
     Attributes:
         edges: the arguments with a value for each edge.
@@ -160,8 +164,7 @@ def _square(
     return Layer(edges, nodes, _no, why, dims)
 
 
-_DEGREES = "normalises by the degrees of sources, which have more in-edges than the first ones"
-_ROUNDS = "passes messages {} times"
+_DEGREES = "normalises by the degrees of sources, whose in-edges are not among those of the targets"
 _NEIGHBOURS = "takes no edges, but finds neighbours among all nodes"
 _BY_TYPE = "takes rows and edges by type"
 
@@ -173,7 +176,7 @@ def _normalised(conv: Any) -> str | None:
 def _rounds(name: str, normalises: bool = False) -> Rule:
     def why(conv: Any) -> str | None:
         rounds = getattr(conv, name)
-        several = f"{_ROUNDS.format(f'{name}={rounds}')}" if rounds > 1 else None
+        several = f"passes messages {name}={rounds} times" if rounds > 1 else None
         return (_normalised(conv) if normalises else None) or several
 
     return why
@@ -186,11 +189,8 @@ def _cheb(conv: Any) -> str | None:
 def _egc(conv: Any) -> str | None:
     if "symnorm" in conv.aggregators:
         return f"{_DEGREES}, unless aggregators are others than 'symnorm'"
-    return (
-        "adds self loops up to the last node that has an edge, unless add_self_loops=False"
-        if conv.add_self_loops
-        else None
-    )
+    until_last = "adds self loops up to the last node that has an edge, unless add_self_loops=False"
+    return until_last if conv.add_self_loops else None
 
 
 def _cluster(conv: Any) -> str | None:
@@ -354,7 +354,7 @@ def _whys_of_part(part: Module, trims: Collection[type[Module]], path: str) -> I
     if clause is None and kind is not aggr.MultiAggregation:  # it combines by a function of torch
         clause = _why_by_functions(part, f"{path}.")
     if clause is not None:
-        yield f"has a {kind.__name__} {path}, which {clause}"
+        yield f"has {path} ({kind.__name__}), which {clause}"
     elif kind is aggr.MultiAggregation:
         yield from _whys_of_parts(part.get_submodule("aggrs"), trims, f"{path}.aggrs.")
     elif kind not in _CLOSED:
@@ -388,10 +388,10 @@ def _of_mode(part: Any) -> str | None:
     return None if part.mode == "node" else f"looks at all rows with mode={part.mode!r}"
 
 
-def _unless(name: str) -> Rule:
+def _unless(name: str, clause: str) -> Rule:
     def rule(part: Any) -> str | None:
         value = getattr(part, name)
-        return f"looks at other rows with {name}={value!r}" if value else None
+        return f"{clause} with {name}={value!r}" if value else None
 
     return rule
 
@@ -404,6 +404,7 @@ def _always(clause: str) -> Rule:
     return rule
 
 
+_OF_ALL = _always("looks at all rows")
 _PADS = _always("pads the in-edges of each node to the most that a node has, and reads the padding")
 _ELEMENTWISE = (
     *(torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.SELU, torch.nn.CELU, torch.nn.GELU),
@@ -416,7 +417,7 @@ _ELEMENTWISE = (
 _BY_ROW = (
     *(torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList),
     *(torch.nn.Linear, torch.nn.LazyLinear, pyg.Linear, pyg.HeteroLinear, pyg.HeteroDictLinear),
-    *(torch.nn.GRUCell, torch.nn.LSTMCell, torch.nn.RNNCell, torch.nn.GroupNorm),
+    *(torch.nn.GRUCell, torch.nn.GroupNorm),
     *(pyg.MLP, pyg.MessageNorm, pyg.BatchNorm, gen_conv.MLP, dna_conv.MultiHead),
 )
 #: Aggregations in which a node's result follows from its in-edges.
@@ -424,7 +425,7 @@ _AGGREGATIONS = (
     *(aggr.SumAggregation, aggr.MeanAggregation, aggr.MaxAggregation, aggr.MinAggregation),
     *(aggr.MulAggregation, aggr.VarAggregation, aggr.StdAggregation, aggr.SoftmaxAggregation),
     *(aggr.PowerMeanAggregation, aggr.MedianAggregation, aggr.QuantileAggregation, aggr.Set2Set),
-    *(aggr.MultiAggregation, FusedAggregation, aggr.DegreeScalerAggregation, aggr.DeepSetsAggregation),
+    *(aggr.MultiAggregation, aggr.DegreeScalerAggregation, aggr.DeepSetsAggregation),
     *(aggr.AttentionalAggregation, aggr.VariancePreservingAggregation, aggr.MLPAggregation),
     *(aggr.SetTransformerAggregation, aggr.GraphMultisetTransformer),
 )
@@ -433,9 +434,11 @@ _PARTS: dict[type[Module], Rule] = {
     **dict.fromkeys((torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin), _over_rows),
     **dict.fromkeys((torch.nn.LayerNorm, torch.nn.RMSNorm), _of_shape),
     torch.nn.GLU: _over_rows,
-    torch.nn.Embedding: _unless("max_norm"),
-    torch.nn.InstanceNorm1d: _unless("track_running_stats"),
+    torch.nn.Embedding: _unless("max_norm", "changes its table"),
+    torch.nn.InstanceNorm1d: _unless("track_running_stats", "keeps statistics of all rows"),
     pyg.LayerNorm: _of_mode,
+    **dict.fromkeys((pyg.GraphNorm, pyg.GraphSizeNorm, pyg.InstanceNorm, pyg.PairNorm), _OF_ALL),
+    **dict.fromkeys((pyg.MeanSubtractionNorm, pyg.DiffGroupNorm), _OF_ALL),
     **dict.fromkeys((aggr.LSTMAggregation, aggr.GRUAggregation, aggr.LCMAggregation), _PADS),
     aggr.PatchTransformerAggregation: _PADS,
     aggr.SortAggregation: _always("pads with a value below those of all edges"),
@@ -448,19 +451,8 @@ _CLOSED = {
 }
 _FUNCTIONS = (
     *("abs", "celu", "celu_", "elu", "elu_", "exp", "gelu", "hardsigmoid", "hardswish", "hardtanh"),
-    *(
-        "leaky_relu",
-        "leaky_relu_",
-        "logsigmoid",
-        "mish",
-        "relu",
-        "relu6",
-        "relu_",
-        "selu",
-        "selu_",
-        "sigmoid",
-    ),
-    *("sigmoid_", "silu", "sin", "softplus", "softsign", "square", "tanh", "tanh_", "tanhshrink"),
+    *("leaky_relu", "leaky_relu_", "logsigmoid", "mish", "relu", "relu6", "relu_", "selu", "selu_"),
+    *("sigmoid", "sigmoid_", "silu", "sin", "softplus", "softsign", "square", "tanh", "tanhshrink"),
 )
 _HOMES = (torch, torch.nn.functional, Tensor)
 _BY_ROW_FUNCTIONS = {getattr(home, name) for home in _HOMES for name in _FUNCTIONS if hasattr(home, name)}

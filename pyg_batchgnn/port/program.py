@@ -7,7 +7,7 @@ is asked for. A convolution asks for one hop more. Everything else asks for all 
 from __future__ import annotations
 
 from collections import Counter as Counted
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
-from pyg_batchgnn.port.record import Call, ModuleCall, Recording, Ref, flat, mapped
+from pyg_batchgnn.port.record import Call, ModuleCall, Recording, Ref, Way, flat, mapped
 from pyg_batchgnn.port.structure import Structure, edges_of, rows_of
 from pyg_batchgnn.port.values import Count, EdgeIndex, Edges, Nodes
 
@@ -114,10 +114,12 @@ class Program:
         for one in call.results:
             self.need[one] = min(hops, self.full(one))
         if call.message_passing:
-            edges = self.axes[_ref_of(edge_index_of(call)).number]
+            edges = self.axes[_ref_of(_edge_index_of(call)).number]
             assert isinstance(edges, EdgeIndex)
             above = min(hops + 1, edges.hops)
             mapped((call.args, call.kwargs), lambda leaf: self._ask(leaf, above))
+            mapped(call.kwargs.get("edge_weight"), self._ask_all)  # a norm takes the weights of all edges
+            mapped(call.args[2:], self._ask_all)
         elif call.by_row:
             mapped((call.args, call.kwargs), lambda leaf: self._ask(leaf, hops))
         else:
@@ -138,7 +140,7 @@ class Program:
         """Returns whether the rows of the seeds depend on no statistics of rows that are computed now."""
         for step in self.steps:
             for part in step.parts or [step]:
-                if not (part.call.by_row or part.call.message_passing):
+                if not part.call.by_row and part.call.message_passing is None:
                     return False
                 module = _module(part.call, model)
                 if module is not None and any(map(rules.takes_row_statistics, module.modules())):
@@ -206,7 +208,7 @@ def _ref_of(leaf: Any) -> Ref:
     return leaf
 
 
-def edge_index_of(call: Call) -> Any:
+def _edge_index_of(call: Call) -> Any:
     return call.kwargs["edge_index"] if "edge_index" in call.kwargs else call.args[1]
 
 
@@ -279,7 +281,7 @@ def _summands(
 def _is_summand(call: Call, model: torch.nn.Module) -> bool:
     module = _module(call, model)
     return module is not None and (
-        (call.message_passing and isinstance(module, nn.NativeConv)) or rules.kind_of(module) in rules.LINEAR
+        call.message_passing is Way.NATIVE or rules.kind_of(module) in rules.LINEAR
     )
 
 
@@ -445,10 +447,6 @@ def _add_up(program: Program, frame: Frame, step: Step) -> tuple[Tensor, bool]:
     modules = [_module(part.call, frame.model) for part in step.parts]
     axis = program.axes[step.call.results[0]]
     rows = frame.rows(axis, step.hops)
-    if not all(_is_fit(module) for module in modules):
-        for part in step.parts:
-            _run(program, frame, part)
-        return _sum_of([program.take(frame, Ref(part.result), step.hops) for part in step.parts]), False
     own: Any = None
     own_ref, terms, targets = None, [], None
     for part, module in zip(step.parts, modules, strict=True):
@@ -476,19 +474,6 @@ def _add_up(program: Program, frame: Frame, step: Step) -> tuple[Tensor, bool]:
     return nn.total(terms, own, targets, ending, training=True), ending is not None
 
 
-def _is_fit(module: Any) -> bool:
-    if nn.is_watched(module):
-        return False
-    return nn.as_made(module) is not None if isinstance(module, nn.NativeConv) else module.weight.is_cpu
-
-
-def _sum_of(values: Sequence[Tensor]) -> Tensor:
-    out = values[0]
-    for one in values[1:]:
-        out = out + one
-    return out
-
-
 def _x_of(call: Call) -> Ref:
     return _ref_of(call.args[0] if call.args else call.kwargs["x"])
 
@@ -496,7 +481,7 @@ def _x_of(call: Call) -> Ref:
 def _conv_input(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[nn.ConvInput, dict[str, Any]]:
     """Returns the rows, the edges and the values of edges that a native convolution reads."""
     call = step.call
-    axis = program.axes[_ref_of(edge_index_of(call)).number]
+    axis = program.axes[_ref_of(_edge_index_of(call)).number]
     assert isinstance(axis, EdgeIndex)
     above = min(step.hops + 1, axis.hops)
     x = program.take(frame, _x_of(call), above, in_place=True)
@@ -505,7 +490,7 @@ def _conv_input(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[
     counted = graph.whole or graph
     values = {
         name: _edge_rows(program, frame, ref, counted if name == "edge_weight" else graph)
-        for name, ref in edge_values(call, conv).items()
+        for name, ref in _edge_values(call, conv).items()
     }
     return nn.conv_input(x, graph, None), values
 
@@ -513,19 +498,26 @@ def _conv_input(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[
 def _convolve(program: Program, frame: Frame, step: Step, conv: torch.nn.Module) -> tuple[Tensor, bool]:
     """Returns the rows of a convolution, and whether ReLU and dropout were applied."""
     call = step.call
-    if isinstance(conv, nn.NativeConv) and _is_fit(conv):
+    if call.message_passing is Way.NATIVE:
         given, values = _conv_input(program, frame, step, conv)
         ending = _ending_of_conv(frame, step, conv.training)
-        return conv(given.x, given.graph, **values, **({} if ending is None else {"update": ending})), ending is not None
-    edge_ref = _ref_of(edge_index_of(call))
+        update = {} if ending is None else {"update": ending}
+        return conv(given.x, given.graph, **values, **update), ending is not None
+    edge_ref = _ref_of(_edge_index_of(call))
     axis = program.axes[edge_ref.number]
     assert isinstance(axis, EdgeIndex)
     above = min(step.hops + 1, axis.hops)
     rows = frame.rows(program.axes[call.results[0]], step.hops)
     x = program.take(frame, _x_of(call), above)
     edge_index = program.take(frame, edge_ref, axis.hops)[:, : frame.rows(axis, above)]
-    values = {name: program.take(frame, ref, above) for name, ref in edge_values(call, conv).items()}
+    values = {name: program.take(frame, ref, above) for name, ref in _edge_values(call, conv).items()}
     return foreign.call_trimmed(conv, x, edge_index, rows, values), False
+
+
+def _edge_values(call: Call, conv: torch.nn.Module) -> dict[str, Any]:
+    """Returns the values of edges that a convolution was called with, by the name of the argument."""
+    given = rules.named_arguments(conv, call.args, call.kwargs)
+    return {name: one for name, one in given.items() if name not in ("x", "edge_index")}
 
 
 def _edge_rows(program: Program, frame: Frame, ref: Any, graph: nn.LayerGraph) -> Any:
@@ -547,15 +539,3 @@ def _ending_of_conv(frame: Frame, step: Step, training: bool) -> nn.Update | Non
         if drop > 0.0 and (place != 0 or not training):
             return None
     return nn.Update(relu=step.relu, drop=drop) if step.relu or drop > 0.0 else None
-
-
-def edge_values(call: Call, conv: torch.nn.Module) -> Mapping[str, Any]:
-    """Returns the values of edges that a convolution was called with, by the name of the argument."""
-    names = _forward_names(conv)
-    given = dict(zip(names, call.args, strict=False)) | call.kwargs
-    return {name: one for name, one in given.items() if name not in ("x", "edge_index") and one is not None}
-
-
-def _forward_names(conv: torch.nn.Module) -> list[str]:
-    code: Callable[..., Any] = rules.kind_of(conv).forward
-    return list(code.__code__.co_varnames[1 : code.__code__.co_argcount])

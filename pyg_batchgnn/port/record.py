@@ -7,6 +7,7 @@ depends on the values of a batch cannot be recorded and is refused, with the fil
 
 from __future__ import annotations
 
+import enum
 import random
 import sys
 import threading
@@ -53,6 +54,18 @@ class ModuleCall:
     path: str
 
 
+class Way(enum.Enum):
+    """How the first rows of a convolution are computed."""
+
+    NATIVE = "native"
+    TRIMMED = "trimmed"
+
+
+#: Returns the way of a convolution, or the reason why it computes all rows, from its arguments: rows,
+#: edges and values of edges.
+Judge = Callable[[torch.nn.Module, Any, Any, Any], "Way | str"]
+
+
 @dataclass
 class Call:
     """A recorded call.
@@ -63,7 +76,8 @@ class Call:
             rows that a form tells.
         results: the values that it made, in the order in which `flat` finds them.
         by_row: each row of the results follows from the same row of the arguments.
-        message_passing: the call is one of a convolution over the edges of the batch.
+        message_passing: the call is one of a convolution over the edges of the batch, which may be
+            asked for its first rows: a native one, or another that is trimmed. None for all others.
         layer: how many message passing layers were recorded before.
         where: the file and line of the user's code.
     """
@@ -73,7 +87,7 @@ class Call:
     kwargs: dict[str, Any]
     results: list[int]
     by_row: bool
-    message_passing: bool
+    message_passing: Way | None
     layer: int
     where: str
 
@@ -190,18 +204,18 @@ class Recorder:
 
     Args:
         model: the model.
-        trims: whether a convolution of PyG or of the user may be asked for its first rows.
+        judge: tells how convolutions are computed.
         leaves: the paths of modules that are called as one step, though they are no such kind.
     """
 
     def __init__(
         self,
         model: torch.nn.Module,
-        trims: Callable[[torch.nn.Module], str | None],
+        judge: Judge,
         leaves: Sequence[str] = (),
     ) -> None:
         self.model, self.found = model, Recording()
-        self._trims, self._leaves = trims, set(leaves)
+        self._judge, self._leaves = judge, set(leaves)
         self._paths = {id(one): path for path, one in model.named_modules()}
         self._numbers: dict[int, int] = {}
         #: Keeps the tensors alive, so that their ids stay theirs.
@@ -374,7 +388,7 @@ class Recorder:
                 self.found.axes.append(WHOLE)
                 self._held_by_number.append(None)
                 self.found.calls.append(
-                    Call(Tensor.size, (ref, dim), {}, [number], False, False, self._layer, "")
+                    Call(Tensor.size, (ref, dim), {}, [number], False, None, self._layer, "")
                 )
                 shape[dim] = Count(size, None, number)
         return torch.Size(shape)
@@ -438,7 +452,7 @@ class Recorder:
         with calm(module):
             result = call(module, *_plain(args), **_plain(kwargs))
         axis: Axis = WHOLE
-        by_row = passes = False
+        by_row, way = False, None
         axes = {self._axis(one) for one in rules.tensors((args, kwargs))} - {FIXED}
         nodes = [one for one in axes if isinstance(one, (Nodes, Edges))]
         if rule in ("row", "whole") and len(axes) == 1 and len(nodes) == 1:
@@ -446,41 +460,39 @@ class Recorder:
             if not by_row:
                 self._note(f"{_kind(module)} looks at all rows")
         elif rule == "conv":
-            axis, passes = self._conv_axis(module, args, kwargs, result)
+            axis, way = self._conv_axis(module, args, kwargs, result)
         elif rule == "leaf" and isinstance(result, Tensor):
             rows = next((one for one in nodes if isinstance(one, Nodes)), None)
             axis = rows if rows is not None and result.size(0) == self._count(rows) else WHOLE
-        self._add(ModuleCall(path), args, kwargs, result, axis, by_row=by_row, passes=passes)
+        self._add(ModuleCall(path), args, kwargs, result, axis, by_row=by_row, way=way)
         if rule == "conv":
             self._layer += 1
         return result
 
-    def _conv_axis(self, conv: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> tuple[Axis, bool]:
-        """Returns what the rows of a convolution are, and whether its first rows can be asked for."""
-        x, edge_index, *rest = [*args, *kwargs.values()] if args else [None, None]
-        if "edge_index" in kwargs:
-            edge_index = kwargs["edge_index"]
-            rest = [one for name, one in kwargs.items() if name != "edge_index"] + list(args[1:])
+    def _conv_axis(self, conv: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> tuple[Axis, Way | None]:
+        """Returns what the rows of a convolution are, and how its first rows are computed, if they can
+        be asked for."""
+        given = rules.named_arguments(conv, args, kwargs)
+        x, edge_index = given.pop("x", None), given.pop("edge_index", None)
         rows, edges = self._axis(x), self._axis(edge_index)
-        if not isinstance(x, Tensor) or not isinstance(rows, Nodes):
-            self._note(f"{_kind(conv)} is called with other rows than the nodes'")
-            return WHOLE, False
-        keeps = isinstance(result, Tensor) and result.size(0) == self._count(rows)
+        values = {self._axis(one) for one in rules.tensors(given)} - {FIXED}
+        keeps = isinstance(rows, Nodes) and isinstance(result, Tensor) and result.size(0) == self._count(rows)
         axis: Axis = rows if keeps else WHOLE
-        if not isinstance(edges, EdgeIndex):
-            self._note(f"{_kind(conv)} passes messages over other edges than the batch's")
-            return axis, False
-        if edges.hops != rows.hops or not keeps:
-            self._note(f"{_kind(conv)} is called with rows and edges of different hops")
-            return axis, False
-        values = {self._axis(one) for one in rules.tensors(rest)} - {FIXED}
-        if not values <= {Edges(edges.relation, edges.hops)} or any(isinstance(one, Count) for one in rest):
-            self._note(f"{_kind(conv)} is called with arguments that are no values of edges")
-            return axis, False
-        reason = self._trims(conv)
-        if reason is not None:
-            self._note(f"{_kind(conv)}: {reason}")
-        return axis, reason is None
+        reason: Way | str
+        if not isinstance(x, Tensor) or not isinstance(rows, Nodes):
+            reason = "it is called with other rows than those of the nodes"
+        elif not isinstance(edges, EdgeIndex):
+            reason = "it passes messages over other edges than those of the batch"
+        elif edges.hops != rows.hops or not keeps:
+            reason = "it is called with rows and edges of different hops"
+        elif not values <= {Edges(edges.relation, edges.hops)} or any(map(_is_count, given.values())):
+            reason = "it is called with arguments that are no values of edges"
+        else:
+            reason = self._judge(conv, x, edge_index, next(rules.tensors(given), None))
+        if isinstance(reason, Way):
+            return axis, reason
+        self._note(f"{_kind(conv)}: {reason}")
+        return axis, None
 
     def _note(self, what: str) -> None:
         self.found.notes.setdefault(_where(), what)
@@ -494,11 +506,11 @@ class Recorder:
         axis: Axis,
         *,
         by_row: bool,
-        passes: bool = False,
+        way: Way | None = None,
     ) -> Call:
         given, named = mapped(tuple(args), self._ref), mapped(dict(kwargs), self._ref)
         numbers = [self._new(one, axis) for one in flat(result)]
-        made = Call(target, given, named, numbers, by_row, passes, self._layer, _where())
+        made = Call(target, given, named, numbers, by_row, way, self._layer, _where())
         self.found.calls.append(made)
         return made
 
@@ -673,6 +685,10 @@ def _plain(tree: Any) -> Any:
 
 def _autocast_state() -> tuple[bool, torch.dtype]:
     return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+
+def _is_count(one: Any) -> bool:
+    return isinstance(one, Count)
 
 
 def _is_zero(start: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -102,7 +102,7 @@ def is_by_row(
     return False
 
 
-def tensors(tree: Any) -> Iterable[Tensor]:
+def tensors(tree: Any) -> Iterator[Tensor]:
     """Yields the tensors in nested tuples, lists, dicts and slices."""
     if isinstance(tree, Tensor):
         yield tree
@@ -274,3 +274,11 @@ def takes_row_statistics(module: torch.nn.Module) -> bool:
     if not isinstance(module, torch.nn.modules.batchnorm._NormBase):
         return False
     return module.training or module.running_mean is None
+
+
+def named_arguments(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a call of a module by the names in its ``forward``, without None."""
+    code: Any = kind_of(module).forward.__code__
+    names = code.co_varnames[1 : code.co_argcount]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    return {name: one for name, one in given.items() if one is not None}

@@ -110,12 +110,9 @@ class SampledBatch:
 
     Args:
         edge_index: returns all edges, [2, E] int64.
-        drawn: is added to the keys of the sample; None leaves them as they are.
     """
 
-    def __init__(
-        self, prefixes: PrefixEdges, edge_index: Callable[[], Tensor], drawn: DrawnKey | None = None
-    ) -> None:
+    def __init__(self, prefixes: PrefixEdges, edge_index: Callable[[], Tensor], drawn: DrawnKey) -> None:
         self._prefixes, self.edge_index, self._drawn = prefixes, edge_index, drawn
         self.hops = prefixes.hops
 
@@ -129,7 +126,7 @@ class SampledBatch:
         padded = targets >= edges
         hops = edges if padded else targets + 1
         graph = self._prefixes.graph(layer, hops, padded=padded, normalised_by=None if padded else edges)
-        if not drops or self._drawn is None or graph.key is None:
+        if not drops or graph.key is None:
             return graph
         return replace(graph, key=self._drawn.fold(graph.key))
 
@@ -137,7 +134,7 @@ class SampledBatch:
         key, node = self._prefixes.dropout(layer, rows)
         if key is None:
             return ops.drawn_key(), None
-        key = key if self._drawn is None else self._drawn.fold(key)
+        key = self._drawn.fold(key)
         return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place)), node
 
 
@@ -146,8 +143,8 @@ class InducedBatch:
 
     hops = 0
 
-    def __init__(self, minibatch: SampledMinibatch) -> None:
-        self._minibatch = minibatch
+    def __init__(self, minibatch: SampledMinibatch, drawn: DrawnKey) -> None:
+        self._minibatch, self._drawn = minibatch, drawn
 
     def counter(self, counter: Counter) -> int:
         return self._minibatch.num_nodes if counter[0] == "nodes" else self._minibatch.num_edges
@@ -156,10 +153,13 @@ class InducedBatch:
         return self._minibatch.edge_index
 
     def graph(self, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
-        del targets, edges, drops
-        return nn.layer_graph(self._minibatch, layer)
+        del targets, edges
+        graph = nn.layer_graph(self._minibatch, layer)
+        return replace(graph, key=self._drawn.fold(graph.dropout_key())) if drops else graph
 
     def dropout(self, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
         del rows
         graph = nn.layer_graph(self._minibatch, max(1, layer))
-        return ops.to_signed(ops.fold_key(graph.dropout_key() & _WORD, 2 * place + (layer == 0))), graph.node
+        key = self._drawn.fold(graph.dropout_key())
+        place = place if layer else -1 - place
+        return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place & _WORD)), graph.node

@@ -20,8 +20,9 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.binding import BatchArgument, Bound, Given, bind, is_batch
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
+from pyg_batchgnn.port.modules import AcceleratedConv
 from pyg_batchgnn.port.program import Frame, Program
-from pyg_batchgnn.port.record import ModuleCall, Recorder, Ref, Recording, calm, flat, mapped, plain_state, record, restored
+from pyg_batchgnn.port.record import ModuleCall, Recorder, Ref, Way, Recording, calm, flat, mapped, plain_state, record, restored
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
 from pyg_batchgnn.port.values import Count, Nodes, Refusal
 
@@ -56,9 +57,14 @@ class Graph:
 
     def fits(self, model: torch.nn.Module) -> bool:
         """Returns whether everything is as it was when ``forward`` was recorded."""
-        for path, state in self.states.items():
-            module = model.get_submodule(path)
-            if plain_state(module) != state or (path and nn.is_watched(module)):
+        return all(plain_state(model.get_submodule(path)) == state for path, state in self.states.items())
+
+    def may_run(self, model: torch.nn.Module) -> bool:
+        """Returns whether nobody waits for a module to be called as PyG calls it."""
+        inlined = (model.get_submodule(path) for path in self.states if path)
+        called = {one.target.path for one in self.recording.calls if isinstance(one.target, ModuleCall)}
+        for module in (*inlined, *map(model.get_submodule, called)):
+            if nn.is_watched(module) or (isinstance(module, nn.NativeConv) and nn.as_made(module) is None):
                 return False
         return True
 
@@ -89,11 +95,12 @@ class Tracing:
     def note_all_rows(self) -> None:
         self.uses_all_rows = True
 
-    def reason_against(self, conv: torch.nn.Module) -> str | None:
-        """Returns why a convolution cannot be asked for its first rows, or None."""
-        if isinstance(conv, nn.NativeConv) or isinstance(conv, self.trims):
-            return None
-        return foreign.whole_reason(conv)  # type: ignore[arg-type]
+    def judge(self, conv: Any, x: Any, edge_index: Any, values: Any) -> Way | str:
+        """Returns how the first rows of a convolution are computed, or why all are."""
+        if isinstance(conv, AcceleratedConv) and conv.takes_call(x, edge_index, values):
+            return Way.NATIVE
+        reason = foreign.whole_reason(conv, x, self.trims)
+        return Way.TRIMMED if reason is None else reason
 
 
 class TracedModel(torch.nn.Module):
@@ -121,8 +128,21 @@ class TracedModel(torch.nn.Module):
             return _cut(plain(**{name: _materialised(one) for name, one in bound.arguments.items()}), bound)
         return plain(*args, **kwargs)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuild, (self.stands_for,), self.__dict__
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "stands_for" in vars(cls):  # tools that look at the signature see the user's
+
+            @functools.wraps(cls.stands_for.forward)
+            def forward(self: TracedModel, *args: Any, **kwargs: Any) -> Any:
+                return TracedModel.forward(self, *args, **kwargs)
+
+            cls.forward = forward  # type: ignore[method-assign]
+
+
+def _reduced(self: TracedModel, protocol: Any) -> Any:
+    """Returns what a copy or a file holds of a model: its class is made again from the user's."""
+    del protocol
+    return _rebuild, (self.stands_for,), self.__dict__
 
 
 def _rebuild(kind: type[torch.nn.Module]) -> torch.nn.Module:
@@ -136,9 +156,11 @@ _classes: dict[type[torch.nn.Module], type[torch.nn.Module]] = {}
 def traced_class(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
     """Returns the class that a user's model becomes. It bears the name of the user's class."""
     if kind not in _classes:
-        body = {"stands_for": kind, "__doc__": kind.__doc__, "__module__": kind.__module__}
+        body = {
+            **{"stands_for": kind, "__reduce_ex__": _reduced},
+            **{"__doc__": kind.__doc__, "__module__": kind.__module__, "__qualname__": kind.__qualname__},
+        }
         made = type(kind.__name__, (TracedModel, kind), body)
-        made.__qualname__ = kind.__qualname__
         _classes[kind] = made
     return _classes[kind]
 
@@ -156,7 +178,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
     if graph is None:
         return False, None
     program = _program(graph, model, bound.seeds is not None)
-    if not program.holds(bound.structure) or not _is_right(graph, model, tracing, bound, plain):
+    if not (graph.may_run(model) and program.holds(bound.structure)) or not _is_right(graph, model, tracing, bound, plain):
         return False, None
     if bound.seeds is None and _splits(graph, model, tracing, bound):
         return True, _with_seed_rows(graph, model, tracing, bound)
@@ -213,6 +235,8 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
         return None, None
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
         return None, None  # the first plain call says how wide lazy modules are
+    if any(nn.is_watched(one) for one in model.modules() if one is not model):
+        return None, None  # hooks see what plain calls would show them, once
     try:
         recording, plain = _recorded(model, tracing, bound)
     except Refusal as refusal:
@@ -232,7 +256,7 @@ def _recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[R
     """
     leaves: dict[str, str] = {}
     while True:
-        recorder = Recorder(model, tracing.reason_against, tuple(leaves))
+        recorder = Recorder(model, tracing.judge, tuple(leaves))
         recorder.counter = bound.structure.counter
         try:
             recording, plain = _record_once(model, recorder, bound)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from pyg_batchgnn.types import Relation
 
@@ -28,32 +28,37 @@ class Refusal(BaseException):
         self.reason, self.path = reason, ""
 
 
-class Nodes(NamedTuple):
+@dataclass(frozen=True)
+class Nodes:
     """One row for each node of a type, of hops 0 to ``hops``. ``name``: None for the only type."""
 
     name: str | None
     hops: int
 
 
-class Edges(NamedTuple):
+@dataclass(frozen=True)
+class Edges:
     """One row for each edge of a relation, of hops 1 to ``hops``, in the order of the edge index."""
 
     relation: Relation | None
     hops: int
 
 
-class EdgeIndex(NamedTuple):
+@dataclass(frozen=True)
+class EdgeIndex:
     """The edges of hops 1 to ``hops``, [2, E], sources above targets."""
 
     relation: Relation | None
     hops: int
 
 
-class Fixed(NamedTuple):
+@dataclass(frozen=True)
+class Fixed:
     """A parameter, a buffer, or a value that is computed from these alone."""
 
 
-class Whole(NamedTuple):
+@dataclass(frozen=True)
+class Whole:
     """Any other value. It is computed from whole inputs."""
 
 
@@ -217,7 +222,7 @@ def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
     if not isinstance(axis, (Nodes, Edges, EdgeIndex)):
         return None
     for hops in range(axis.hops + 1):
-        shorter = axis._replace(hops=hops)
+        shorter = replace(axis, hops=hops)
         if form_of(shorter) == form:
             return shorter
     return None

@@ -172,7 +172,7 @@ def test_a_subclass_of_a_model_keeps_its_loop() -> None:
     reference = model_of(OwnModel, 2)
     ours = copy.deepcopy(reference)
     assert "a subclass of GraphSAGE" in reasons(ours)[""]
-    assert type(ours) is OwnModel and isinstance(ours.convs[0], pyg_batchgnn.nn.SAGEConv)
+    assert isinstance(ours, OwnModel) and isinstance(ours.convs[0], pyg_batchgnn.nn.SAGEConv)
     batch = batch_of(2)
     assert torch.allclose(ours(batch.x, batch.edge_index), reference(batch.x, batch.edge_index), atol=1e-12)
 
