@@ -17,11 +17,13 @@ from pyg_batchgnn.nn.graph import (
     is_sampled,
     is_typed,
     layer_graph,
+    layer_rows,
+    named_key,
     num_sampled_layers,
     whole_graph,
 )
 from pyg_batchgnn.nn.halo import HaloPass
-from pyg_batchgnn.nn.hetero import HeteroConv
+from pyg_batchgnn.nn.hetero import HeteroConv, TypedEdges
 from pyg_batchgnn.nn.inference import (
     ComputeInputs,
     HasNodes,
@@ -98,6 +100,7 @@ __all__ = [
     "SampledBatch",
     "Terms",
     "TypedBatch",
+    "TypedEdges",
     "TypedModel",
     "Update",
     "as_made",
@@ -117,6 +120,8 @@ __all__ = [
     "is_watched",
     "layer_graph",
     "layer_name",
+    "layer_rows",
+    "named_key",
     "nodes_of",
     "num_sampled_layers",
     "probe_products",

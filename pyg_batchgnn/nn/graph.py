@@ -268,8 +268,11 @@ def _dropout_key(minibatch: SampledMinibatch, layer: int, names: tuple[str, ...]
     Names are no part of the key where there is one node type and one relation.
     """
     key = ops.dropout_key(minibatch.seed, minibatch.epoch, minibatch.key, layer)
-    if names is None or minibatch.schema.is_plain:
-        return key
+    return key if names is None or minibatch.schema.is_plain else named_key(key, names)
+
+
+def named_key(key: int, names: tuple[str, ...]) -> int:
+    """Returns the key of a dropout for the type or the relation with these names."""
     return ops.to_signed(ops.fold_key(key & _WORD, _digest(names)))
 
 

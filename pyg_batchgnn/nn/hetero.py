@@ -23,8 +23,20 @@ from pyg_batchgnn.nn.terms import Terms, Update, total, update_arguments
 from pyg_batchgnn.types import NodePiece, Relation, SampledMinibatch
 
 
+class TypedEdges:
+    """The edges of a layer by relation, and its rows by node type."""
+
+    def graph(self, relation: Relation) -> LayerGraph | None:
+        """Returns the edges of a relation, or None if there is no such relation."""
+        raise NotImplementedError
+
+    def rows(self, name: str) -> LayerRows:
+        """Returns the nodes of a type."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class MinibatchEdges:
+class MinibatchEdges(TypedEdges):
     """A layer of a minibatch."""
 
     minibatch: SampledMinibatch
@@ -40,7 +52,7 @@ class MinibatchEdges:
 
 
 @dataclass(frozen=True)
-class WholeGraphEdges:
+class WholeGraphEdges(TypedEdges):
     """PyG's edges of a graph held whole.
 
     Attributes:
@@ -63,7 +75,7 @@ class WholeGraphEdges:
 
 
 @dataclass(frozen=True)
-class PieceEdges:
+class PieceEdges(TypedEdges):
     """A layer of a piece of all nodes, for inference.
 
     Attributes:
@@ -88,10 +100,6 @@ class PieceEdges:
         return self.piece.nodes[name].num_nodes if name in self.piece.nodes else otherwise
 
 
-#: The edges of a layer by relation, and its rows by node type.
-TypedEdges: TypeAlias = MinibatchEdges | WholeGraphEdges | PieceEdges
-
-
 def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEdges:
     """Returns the edges of a layer in one form. ``edges``: a minibatch with ``layer``, [2, E] by
     relation, or a piece of a whole graph."""
@@ -110,7 +118,7 @@ def typed_edges(edges: Any, layer: int | None, x: Mapping[str, Rows]) -> TypedEd
         return MinibatchEdges(edges, layer)
     if layer is not None:
         raise ValueError(f"layer={layer} belongs to a minibatch, got edges of {type(edges).__name__}")
-    if isinstance(edges, PieceEdges):
+    if isinstance(edges, TypedEdges):
         return edges
     if not isinstance(edges, Mapping):
         raise TypeError(

@@ -9,7 +9,7 @@ and the modules in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,11 @@ Module = torch.nn.Module
 Rule = Callable[[Any], str | None]
 
 
-def whole_reason(conv: Module, x: Tensor | None = None, trims: Collection[type[Module]] = ()) -> str | None:
+#: The rows of all nodes, or those of sources and of targets.
+Rows = Tensor | Sequence[Tensor]
+
+
+def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Module]] = ()) -> str | None:
     """Returns why a layer must compute all rows, or None if `call_trimmed` may compute the first.
 
     The answer holds until somebody changes options, parts, hooks or ``training``.
@@ -51,6 +55,8 @@ def whole_reason(conv: Module, x: Tensor | None = None, trims: Collection[type[M
         why = None if aggregation is None else next(_whys_of_part(aggregation, trims, "aggr_module"), None)
     elif why is None:
         why = _why_by_functions(conv) or next(_whys_of_parts(conv, trims), None)
+    if why is None and isinstance(x, (tuple, list)) and layer is not _NAMED and not layer.pairs(conv):
+        why = "is called with rows of sources and of targets"
     if why is None and not layer.pairs(conv):
         norm = next((name for name, one in conv.named_modules() if _takes_statistics(one)), None)
         why = None if norm is None else f"takes statistics of all rows in {norm}, a batch norm"
@@ -75,7 +81,7 @@ def node_values(conv: Module) -> tuple[str, ...]:
 
 def call_trimmed(
     conv: Module,
-    x: Tensor,
+    x: Rows,
     edge_index: Tensor,
     num_targets: int,
     edge_values: Mapping[str, Any] | None = None,
@@ -89,7 +95,7 @@ def call_trimmed(
 
     Args:
         conv: a layer of which `whole_reason` returns None.
-        x: the first rows of its input, [S, ...].
+        x: the first rows of its input, [S, ...]; or those of the sources and those of the targets.
         edge_index: the in-edges of the first ``num_targets`` nodes, all of them and no others,
             [2, E], by target. Their sources are among the first S nodes. Some layers of PyG fail
             without edges.
@@ -100,6 +106,9 @@ def call_trimmed(
     Raises:
         ValueError: ``x`` has fewer than ``num_targets`` rows.
     """
+    if isinstance(x, (tuple, list)):
+        made: Tensor = conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))
+        return made
     if not 0 <= num_targets <= x.size(0):
         raise ValueError(
             f"num_targets is {num_targets}, but x has {x.size(0)} rows; give the first rows of all sources"
@@ -285,10 +294,11 @@ def _unknown(kind: type[Module]) -> str:
     )
 
 
-def _why_by_shape(layer: Layer, x: Tensor | None) -> str | None:
-    if x is None or not layer.dims or x.dim() in layer.dims:
-        return None
-    return f"is called with x of {x.dim()} dimensions"
+def _why_by_shape(layer: Layer, x: Rows | None) -> str | None:
+    for rows in x if isinstance(x, (tuple, list)) else (x,):
+        if rows is not None and layer.dims and rows.dim() not in layer.dims:
+            return f"is called with x of {rows.dim()} dimensions"
+    return None
 
 
 # Instances ########################################################################################

@@ -193,7 +193,9 @@ class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
             found = torch_geometric.nn.HeteroConv.forward(self, *args_dict)
         elif is_symbolic(*args_dict):
             found = traced(self, args_dict, kwargs_dict)
-        elif (len(args_dict) > 1 and nn.is_typed(args_dict[1])) or self._takes(args_dict, kwargs_dict):
+        elif len(args_dict) > 1 and isinstance(args_dict[1], (nn.SampledMinibatch, nn.TypedEdges)):
+            found = super().forward(*args_dict, **kwargs_dict)
+        elif self._takes(args_dict, kwargs_dict):
             found = super().forward(*args_dict, **kwargs_dict)
         else:
             found = torch_geometric.nn.HeteroConv.forward(self, *args_dict, **kwargs_dict)

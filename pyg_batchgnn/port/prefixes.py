@@ -3,16 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.nn import dropout_node
 from pyg_batchgnn.sample import HandedOut, handed_out
-from pyg_batchgnn.types import LayerHops, SampledMinibatch
+from pyg_batchgnn.types import LayerHops
+
+
+@dataclass(frozen=True, eq=False)
+class NodesByHop:
+    """The nodes of one type in a batch.
+
+    Attributes:
+        per_hop: the number of nodes of each hop, seeds first.
+        node: [N] int64, their ids for dropout; row numbers where None.
+    """
+
+    per_hop: list[int]
+    node: Tensor | None = None
+
+    def ids(self, rows: int) -> Tensor | None:
+        return None if self.node is None else self.node[:rows]
+
+
+@dataclass(frozen=True)
+class SampleKeys:
+    """What the dropout in the layers of a sample is keyed by: the seed, the epoch and the key of the
+    minibatch; and the names of a type or a relation, where there are several."""
+
+    seed: int
+    epoch: int
+    minibatch: int
+    names: tuple[str, ...] | None = None
+
+    def of_layer(self, layer: int) -> int:
+        key = ops.dropout_key(self.seed, self.epoch, self.minibatch, layer)
+        return key if self.names is None else nn.named_key(key, self.names)
 
 
 class PrefixEdges:
@@ -20,27 +50,32 @@ class PrefixEdges:
 
     Args:
         in_edges: the in-edges of the expanded nodes, in the order of ``edge_index``.
-        node: [N] int64, the ids of the nodes for dropout; row numbers where None.
-        keys: the seed, the epoch and the minibatch key that dropout is keyed by, if a loader of this
-            process made the sample; else None.
+        targets, sources: the nodes of the two types that a relation joins; one and the same where
+            there is one type.
+        keys: what dropout is keyed by, if a loader of this process made the sample; else None.
     """
 
     def __init__(
         self,
         in_edges: ops.InEdges,
-        nodes_per_hop: Sequence[int],
+        targets: NodesByHop,
         edges_per_hop: Sequence[int],
-        node: Tensor | None = None,
-        keys: tuple[int, int, int] | None = None,
+        keys: SampleKeys | None = None,
+        sources: NodesByHop | None = None,
     ) -> None:
-        self.in_edges = in_edges
-        self.nodes_per_hop, self.edges_per_hop = list(nodes_per_hop), list(edges_per_hop)
-        self._node, self._keys = node, keys
+        self.in_edges, self.of_targets, self.edges_per_hop = in_edges, targets, list(edges_per_hop)
+        self.of_sources = targets if sources is None else sources
+        self.keys = keys
         self._graphs: dict[tuple[int, int, bool, int | None], nn.LayerGraph] = {}
 
     @property
     def hops(self) -> int:
         return len(self.edges_per_hop)
+
+    @property
+    def nodes_per_hop(self) -> list[int]:
+        """The number of targets of each hop."""
+        return self.of_targets.per_hop
 
     @property
     def num_nodes(self) -> int:
@@ -51,11 +86,11 @@ class PrefixEdges:
 
     def targets(self, hops: int) -> int:
         """Returns the number of nodes that have edges in the first ``hops`` hops."""
-        return LayerHops(hops).targets(self.nodes_per_hop)
+        return LayerHops(hops).targets(self.of_targets.per_hop)
 
     def sources(self, hops: int) -> int:
         """Returns the number of nodes that are known after the first ``hops`` hops."""
-        return LayerHops(hops).sources(self.nodes_per_hop)
+        return LayerHops(hops).sources(self.of_sources.per_hop)
 
     def graph(
         self, layer: int, hops: int, *, padded: bool, normalised_by: int | None = None
@@ -64,7 +99,7 @@ class PrefixEdges:
 
         Args:
             layer: its number for the keys of dropout, from 1; 0 draws a key at each call.
-            padded: computes a row for each of its sources, not only for nodes that have edges.
+            padded: computes a row for each node of these hops, not only for nodes that have edges.
             normalised_by: the hops of the edges whose degrees GCN takes; those of the layer where
                 None.
         """
@@ -74,44 +109,20 @@ class PrefixEdges:
         return self._graphs[place]
 
     def _graph(self, layer: int, hops: int, padded: bool, normalised_by: int | None) -> nn.LayerGraph:
-        edges, sources = self.edges(hops), self.sources(hops)
+        edges = self.edges(hops)
         indptr = self.in_edges.indptr[: self.targets(hops) + 1]
-        targets = sources if padded else self.targets(hops)
+        targets = LayerHops(hops).sources(self.of_targets.per_hop) if padded else self.targets(hops)
         if targets >= indptr.numel():
             rest = indptr.new_full((targets + 1 - indptr.numel(),), edges)
             indptr = torch.cat([indptr, rest])
-        keyed = layer > 0 and self._keys is not None
+        keyed = layer > 0 and self.keys is not None
         return nn.LayerGraph(
             ops.InEdges(indptr, self.in_edges.indices[:edges]),
-            num_sources=sources,
-            node=self._node[:targets] if keyed and self._node is not None else None,
-            key=ops.dropout_key(*self._keys, layer) if keyed and self._keys is not None else None,
+            num_sources=self.sources(hops),
+            node=self.of_targets.ids(targets) if keyed else None,
+            key=self.keys.of_layer(layer) if keyed and self.keys is not None else None,
             whole=None if normalised_by is None else self.graph(layer, normalised_by, padded=True),
         )
-
-    def dropout(self, layer: int, rows: int) -> tuple[int | None, Tensor | None]:
-        """Returns the key of the dropout after a layer, None if no loader made the sample, and the
-        ids of its rows."""
-        if self._keys is None:
-            return None, None
-        return ops.dropout_key(*self._keys, layer), None if self._node is None else self._node[:rows]
-
-
-def with_drawn_keys(*passes: Sequence[nn.LayerGraph]) -> list[list[nn.LayerGraph]]:
-    """Returns the layers of some passes with the keys of one training pass.
-
-    A number is drawn from torch's generator and added to the keys of the sample. So every training
-    pass over a batch drops other elements, and ``passes`` drop the same ones.
-    """
-    drawn = ops.drawn_key()
-    return [[_rekeyed(graph, drawn) for graph in graphs] for graphs in passes]
-
-
-def _rekeyed(graph: nn.LayerGraph, drawn: int) -> nn.LayerGraph:
-    if graph.key is None:
-        return graph
-    mask = (1 << 64) - 1
-    return replace(graph, key=ops.to_signed(ops.fold_key(graph.key & mask, drawn & mask)))
 
 
 _prefixes: WeakKeyDictionary[HandedOut, PrefixEdges] = WeakKeyDictionary()
@@ -125,52 +136,30 @@ def known_prefixes(edge_index: Tensor) -> PrefixEdges | None:
     found = _prefixes.get(sample)
     if found is None:
         in_edges = ops.InEdges(sample.indptr, sample.indices)
-        keys = (sample.seed, sample.epoch, sample.key)
-        found = PrefixEdges(in_edges, sample.nodes_per_hop, sample.edges_per_hop, sample.node, keys)
+        keys = SampleKeys(sample.seed, sample.epoch, sample.key)
+        found = PrefixEdges(in_edges, NodesByHop(sample.nodes_per_hop, sample.node), sample.edges_per_hop, keys)
         _prefixes[sample] = found
     return found
 
 
-_of_minibatches: WeakKeyDictionary[SampledMinibatch, PrefixEdges] = WeakKeyDictionary()
-
-
-def minibatch_prefixes(minibatch: SampledMinibatch) -> PrefixEdges | None:
-    """Returns the layers of a native minibatch of one relation; None for an induced subgraph."""
-    if minibatch.num_layers is None:
-        return None
-    found = _of_minibatches.get(minibatch)
-    if found is None:
-        nodes, edges = minibatch.nodes[0], minibatch.edges[0]
-        keys = (minibatch.seed, minibatch.epoch, minibatch.key)
-        found = PrefixEdges(
-            ops.InEdges(edges.indptr, edges.indices),
-            nodes.nodes_per_hop,
-            edges.edges_per_hop,
-            dropout_node(nodes.node, nodes.example),
-            keys,
-        )
-        _of_minibatches[minibatch] = found
-    return found
-
-
 def sorted_prefixes(
-    edge_index: Tensor, nodes_per_hop: Sequence[int], edges_per_hop: Sequence[int]
+    edge_index: Tensor, sources: NodesByHop, targets: NodesByHop, edges_per_hop: Sequence[int]
 ) -> PrefixEdges | None:
     """Returns the layers of other edges with the counts of a sample.
 
     Returns None if the edges are not by destination in the order of the nodes, or if the counts do
     not fit them.
     """
-    nodes = sum(nodes_per_hop)
-    if len(nodes_per_hop) != len(edges_per_hop) + 1 or sum(edges_per_hop) != edge_index.size(1):
+    counts = {len(sources.per_hop), len(targets.per_hop)}
+    if counts != {len(edges_per_hop) + 1} or sum(edges_per_hop) != edge_index.size(1):
         return None
-    whole = nn.whole_graph(edge_index, nodes, nodes)
+    whole = nn.whole_graph(edge_index, sum(sources.per_hop), sum(targets.per_hop))
     if whole.edge is not None:
         return None
-    found = PrefixEdges(whole.in_edges, nodes_per_hop, edges_per_hop)
+    found = PrefixEdges(whole.in_edges, targets, edges_per_hop, sources=sources)
     for hops in range(1, found.hops + 1):
-        edges, targets = found.edges(hops), found.targets(hops)
-        if int(whole.indptr[targets]) != edges:
+        edges, expanded = found.edges(hops), found.targets(hops)
+        if int(whole.indptr[expanded]) != edges:
             return None
         if edges and ops.extent(whole.indices[:edges])[1] >= found.sources(hops):
             return None

@@ -14,12 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_geometric.nn.conv.hetero_conv import group
+
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.record import Call, ModuleCall, Recording, Ref, Way, flat, mapped
-from pyg_batchgnn.port.structure import Structure, edges_of, rows_of
-from pyg_batchgnn.port.values import Count, EdgeIndex, Edges, Nodes
+from pyg_batchgnn.port.structure import LayerEdges, Structure, prefix
+from pyg_batchgnn.port.values import Count, EdgeIndex, Edges, Nodes, SeedIds
 
 
 @dataclass
@@ -39,8 +41,8 @@ class Frame:
 
     def rows(self, axis: Any, hops: int) -> int:
         if isinstance(axis, Nodes):
-            return rows_of(self.structure, axis.name, hops)
-        return edges_of(self.structure, axis.relation, hops)
+            return prefix(self.structure, "nodes", axis.name, hops)
+        return prefix(self.structure, "edges", axis.relation, hops)
 
 
 @dataclass
@@ -113,17 +115,36 @@ class Program:
         hops = max(wanted)
         for one in call.results:
             self.need[one] = min(hops, self.full(one))
-        if call.message_passing:
-            edges = self.axes[_ref_of(_edge_index_of(call)).number]
-            assert isinstance(edges, EdgeIndex)
-            above = min(hops + 1, edges.hops)
-            mapped((call.args, call.kwargs), lambda leaf: self._ask(leaf, above))
-            mapped(call.kwargs.get("edge_weight"), self._ask_all)  # a norm takes the weights of all edges
-            mapped(call.args[2:], self._ask_all)
+        if call.message_passing is not None:
+            self._demand_above(call, hops)
         elif call.by_row:
             mapped((call.args, call.kwargs), lambda leaf: self._ask(leaf, hops))
+        elif self._takes_seeds(call):
+            mapped((call.args, call.kwargs), lambda leaf: self._ask(leaf, 0))
         else:
-            mapped((call.args, call.kwargs), lambda leaf: self._ask_all(leaf))
+            mapped((call.args, call.kwargs), self._ask_all)
+
+    def _demand_above(self, call: Call, hops: int) -> None:
+        """Asks for the rows that a convolution reads: those of its targets, and of one hop more."""
+        reads = _Reads.of(call)
+        above = min(hops + 1, self._edge_hops(call))
+        mapped((reads.sources, reads.values), lambda leaf: self._ask(leaf, above))
+        mapped(reads.targets, lambda leaf: self._ask(leaf, hops))
+        mapped(reads.edges, self._ask_all)
+        mapped(reads.values.get("edge_weight"), self._ask_all)  # a norm takes the weights of all edges
+
+    def _edge_hops(self, call: Call) -> int:
+        (first, *_) = refs(_Reads.of(call).edges)
+        axis = self.axes[first]
+        assert isinstance(axis, EdgeIndex)
+        return axis.hops
+
+    def _takes_seeds(self, call: Call) -> bool:
+        """Returns whether a call takes rows of nodes by ids of seeds."""
+        if call.target not in _TAKES or not isinstance(call.args[0], Ref):
+            return False
+        axes = [self.axes[one] for one in refs(call.args[1:])]
+        return isinstance(self.axes[call.args[0].number], Nodes) and all(isinstance(one, SeedIds) for one in axes) and bool(axes)
 
     def _ask_all(self, leaf: Any) -> Any:
         return self._ask(leaf, self.full(leaf.number)) if isinstance(leaf, Ref) else leaf
@@ -208,8 +229,33 @@ def _ref_of(leaf: Any) -> Ref:
     return leaf
 
 
-def _edge_index_of(call: Call) -> Any:
-    return call.kwargs["edge_index"] if "edge_index" in call.kwargs else call.args[1]
+@dataclass(frozen=True)
+class _Reads:
+    """The arguments of a convolution, or of a `HeteroConv`.
+
+    Attributes:
+        sources, targets: a value, or several by node type; the same one where every target is a
+            source.
+        edges: the edge index, or several by relation.
+        values: values of edges, by the name of the argument.
+    """
+
+    sources: Any
+    targets: Any
+    edges: Any
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, call: Call) -> _Reads:
+        given = dict(zip(call.names, call.args, strict=False)) | call.kwargs
+        values = {name: one for name, one in given.items() if name not in ("x", "edge_index") and one is not None}
+        x = given["x"]
+        sources, targets = x if isinstance(x, (tuple, list)) else (x, x)
+        return cls(sources, targets, given["edge_index"], values)
+
+
+#: Functions that take rows by their numbers.
+_TAKES = {Tensor.__getitem__}
 
 
 # Steps ############################################################################################
@@ -386,29 +432,31 @@ def _run(program: Program, frame: Frame, step: Step) -> None:
     else:
         result, done = _plain_call(program, frame, step, module), False
     if not done:
-        result = _end(frame, step, result, overwrites=not (relu_itself or drops_itself) or step.overwrites)
+        result = _end(program, frame, step, result, overwrites=not (relu_itself or drops_itself) or step.overwrites)
     numbers = call.results if len(call.results) > 1 else [step.result]
     for number, one in zip(numbers, flat(result) if len(numbers) > 1 else [result], strict=True):
         if number in program.need:
             frame.values[number] = one
 
 
-def _ending(frame: Frame, step: Step, rows: int) -> Ending:
+def _ending(program: Program, frame: Frame, step: Step, rows: int) -> Ending:
     drop, key, node = 0.0, 0, None
+    axis = program.axes[step.result]
+    name = axis.name if isinstance(axis, Nodes) else None
     if step.dropout is not None and frame.drops:
         call, place = step.dropout
         drop = rate_of(call, frame.model)
         if drop > 0.0:
             ops.check_drop(drop)
-            key, node = frame.structure.dropout(call.layer, place, rows)
+            key, node = frame.structure.dropout(name, call.layer, place, rows)
     return Ending(step.relu, drop, key, node)
 
 
-def _end(frame: Frame, step: Step, x: Tensor, *, overwrites: bool) -> Tensor:
+def _end(program: Program, frame: Frame, step: Step, x: Tensor, *, overwrites: bool) -> Tensor:
     """Applies the ReLU and the dropout of a step, in place where that is safe."""
     if not isinstance(x, Tensor):
         return x
-    ending = _ending(frame, step, x.size(0) if x.dim() else 1)
+    ending = _ending(program, frame, step, x.size(0) if x.dim() else 1)
     if ending.is_empty:
         return x
     safe = overwrites and _may_overwrite(step.call, frame.model) or step.overwrites
@@ -435,7 +483,7 @@ def _multiply(program: Program, frame: Frame, step: Step, module: torch.nn.Modul
     weight, bias = module.weight, module.bias
     assert isinstance(weight, Tensor)
     takes = x.dtype == weight.dtype or (x.dtype is not torch.float64 and weight.dtype is not torch.float64)
-    ending = _ending(frame, step, x.size(0))
+    ending = _ending(program, frame, step, x.size(0))
     if len(x.shape) != 2 or not takes or not weight.is_cpu:
         out = module(x if isinstance(x, Tensor) else x.gather())
         return out if ending.is_empty else ops.activate(out, **ending.arguments())
@@ -444,87 +492,125 @@ def _multiply(program: Program, frame: Frame, step: Step, module: torch.nn.Modul
 
 def _add_up(program: Program, frame: Frame, step: Step) -> tuple[Tensor, bool]:
     """Returns the sum of convolutions and linear layers, and whether ReLU and dropout were applied."""
-    modules = [_module(part.call, frame.model) for part in step.parts]
-    axis = program.axes[step.call.results[0]]
-    rows = frame.rows(axis, step.hops)
+    rows = frame.rows(program.axes[step.call.results[0]], step.hops)
     own: Any = None
-    own_ref, terms, targets = None, [], None
-    for part, module in zip(step.parts, modules, strict=True):
-        if not part.call.message_passing:
+    own_ref: Any = None
+    terms: list[nn.Terms] = []
+    targets: Any = nn.LayerRows(rows, rows)
+    for part in step.parts:
+        if part.call.message_passing is None:
             continue
-        given, values = _conv_input(program, frame, part, module)
-        terms.append(module.terms(given, **values))  # type: ignore[union-attr, operator]
+        conv: Any = _module(part.call, frame.model)
+        given, values = _conv_input(program, frame, part, conv)
+        found, read = conv.terms(given, **values), _Reads.of(part.call).targets
         if own is None:
-            own, own_ref, targets = given.own_rows(), _x_of(part.call), given.graph
-        elif _x_of(part.call) != own_ref and terms[-1].root is not None:
-            product = nn.RowProduct(given.own_rows(), terms[-1].root)
-            terms[-1] = replace(terms[-1], products=(*terms[-1].products, product), root=None)
-    for part, module in zip(step.parts, modules, strict=True):
-        if part.call.message_passing:
+            own, own_ref, targets = given.own_rows(), read, given.graph
+        elif read != own_ref and found.root is not None:
+            product = nn.RowProduct(given.own_rows(), found.root)
+            found = replace(found, products=(*found.products, product), root=None)
+        terms.append(found)
+    for part in step.parts:
+        if part.call.message_passing is not None:
             continue
-        weight, bias, ref = module.weight, module.bias, _x_of(part.call)  # type: ignore[union-attr]
+        linear: Any = _module(part.call, frame.model)
+        ref = _ref_of(part.call.args[0])
         if ref == own_ref:
-            terms.append(nn.Terms(root=weight, bias=bias))
+            terms.append(nn.Terms(root=linear.weight, bias=linear.bias))
         else:
             x = program.take(frame, ref, step.hops, in_place=True)
-            terms.append(nn.Terms((nn.RowProduct(x, weight),), bias=bias))
-    if targets is None:
-        targets = nn.LayerRows(rows, rows)
+            terms.append(nn.Terms((nn.RowProduct(x, linear.weight),), bias=linear.bias))
     ending = _ending_of_conv(frame, step, frame.model.training)
     return nn.total(terms, own, targets, ending, training=True), ending is not None
 
 
-def _x_of(call: Call) -> Ref:
-    return _ref_of(call.args[0] if call.args else call.kwargs["x"])
-
-
 def _conv_input(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[nn.ConvInput, dict[str, Any]]:
     """Returns the rows, the edges and the values of edges that a native convolution reads."""
-    call = step.call
-    axis = program.axes[_ref_of(_edge_index_of(call)).number]
+    call, reads = step.call, _Reads.of(step.call)
+    axis = program.axes[_ref_of(reads.edges).number]
     assert isinstance(axis, EdgeIndex)
     above = min(step.hops + 1, axis.hops)
-    x = program.take(frame, _x_of(call), above, in_place=True)
+    x = program.take(frame, _ref_of(reads.sources), above, in_place=True)
     drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
-    graph = frame.structure.graph(call.layer + 1, step.hops, axis.hops, drops or step.dropout is not None)
+    drops = drops or step.dropout is not None
+    graph = frame.structure.graph(axis.relation, call.layer + 1, step.hops, axis.hops, drops)
     counted = graph.whole or graph
     values = {
         name: _edge_rows(program, frame, ref, counted if name == "edge_weight" else graph)
-        for name, ref in _edge_values(call, conv).items()
+        for name, ref in reads.values.items()
     }
-    return nn.conv_input(x, graph, None), values
+    rows: Any = x
+    if reads.targets != reads.sources:
+        rows = (x, program.take(frame, _ref_of(reads.targets), step.hops, in_place=True))
+    return nn.conv_input(rows, graph, None), values
 
 
-def _convolve(program: Program, frame: Frame, step: Step, conv: torch.nn.Module) -> tuple[Tensor, bool]:
+def _convolve(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[Any, bool]:
     """Returns the rows of a convolution, and whether ReLU and dropout were applied."""
-    call = step.call
+    call, reads = step.call, _Reads.of(step.call)
+    if isinstance(reads.edges, Mapping):
+        return _convolve_types(program, frame, step, conv), False
     if call.message_passing is Way.NATIVE:
         given, values = _conv_input(program, frame, step, conv)
         ending = _ending_of_conv(frame, step, conv.training)
         update = {} if ending is None else {"update": ending}
-        return conv(given.x, given.graph, **values, **update), ending is not None
-    edge_ref = _ref_of(_edge_index_of(call))
-    axis = program.axes[edge_ref.number]
+        x = given.x if given.targets_in_sources else (given.x, given.own_rows())
+        return conv(x, given.graph, **values, **update), ending is not None
+    return _trimmed(program, frame, conv, reads, step.hops), False
+
+
+def _trimmed(program: Program, frame: Frame, conv: Any, reads: _Reads, hops: int) -> Tensor:
+    """Returns the first rows of a convolution that is not native."""
+    axis, targets = (program.axes[_ref_of(one).number] for one in (reads.edges, reads.targets))
     assert isinstance(axis, EdgeIndex)
-    above = min(step.hops + 1, axis.hops)
-    rows = frame.rows(program.axes[call.results[0]], step.hops)
-    x = program.take(frame, _x_of(call), above)
-    edge_index = program.take(frame, edge_ref, axis.hops)[:, : frame.rows(axis, above)]
-    values = {name: program.take(frame, ref, above) for name, ref in _edge_values(call, conv).items()}
-    return foreign.call_trimmed(conv, x, edge_index, rows, values), False
+    above = min(hops + 1, axis.hops)
+    edge_index = program.take(frame, _ref_of(reads.edges), axis.hops)[:, : frame.rows(axis, above)]
+    values = {name: program.take(frame, _ref_of(ref), above) for name, ref in reads.values.items()}
+    x: Any = program.take(frame, _ref_of(reads.sources), above)
+    if reads.targets != reads.sources:
+        x = (x, program.take(frame, _ref_of(reads.targets), hops))
+    return foreign.call_trimmed(conv, x, edge_index, frame.rows(targets, hops), values)
 
 
-def _edge_values(call: Call, conv: torch.nn.Module) -> dict[str, Any]:
-    """Returns the values of edges that a convolution was called with, by the name of the argument."""
-    given = rules.named_arguments(conv, call.args, call.kwargs)
-    return {name: one for name, one in given.items() if name not in ("x", "edge_index")}
+def _convolve_types(program: Program, frame: Frame, step: Step, conv: Any) -> dict[str, Tensor]:
+    """Returns the rows of each type after a `HeteroConv`."""
+    call, reads = step.call, _Reads.of(step.call)
+    edge_hops = program.full(refs(reads.edges)[0])
+    above = min(step.hops + 1, edge_hops)
+    relations = [relation for relation in reads.edges if relation in dict(conv.convs.items())]
+    ends = {name for source, _, target in relations for name in (source, target)}
+    if call.message_passing is Way.NATIVE:
+        x = {
+            name: program.take(frame, ref, above, in_place=True)
+            for name, ref in reads.sources.items()
+            if name in ends
+        }
+        drops = frame.drops and any(one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values())
+        edges = LayerEdges(frame.structure, relations, call.layer + 1, step.hops, edge_hops, drops)
+        found = conv(x, edges)
+    else:
+        found = _by_relation(program, frame, step, conv, relations)
+    return {name: found[name] for name in call.names_of_results if name in found}
+
+
+def _by_relation(
+    program: Program, frame: Frame, step: Step, conv: Any, relations: Sequence[Any]
+) -> dict[str, Tensor]:
+    """Returns the rows of each type, computed relation by relation as PyG does."""
+    reads = _Reads.of(step.call)
+    results: dict[str, list[Tensor]] = {}
+    for relation, one in conv.convs.items():
+        if relation not in relations:
+            continue
+        source, _, target = relation
+        own = _Reads(reads.sources[source], reads.sources[target], reads.edges[relation], {})
+        results.setdefault(target, []).append(_trimmed(program, frame, one, own, step.hops))
+    return {name: group(found, conv.aggr) for name, found in results.items()}
 
 
 def _edge_rows(program: Program, frame: Frame, ref: Any, graph: nn.LayerGraph) -> Any:
     if not isinstance(ref, Ref):
         return ref
-    value = program.take(frame, ref, program.full(ref.number))
-    return value[: graph.num_edges]
+    return program.take(frame, ref, program.full(ref.number))[: graph.num_edges]
 
 
 def _ending_of_conv(frame: Frame, step: Step, training: bool) -> nn.Update | None:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
-from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.conv import HeteroConv, MessagePassing
 
 from pyg_batchgnn.port import rules
 from pyg_batchgnn.port.values import (
@@ -34,6 +34,7 @@ from pyg_batchgnn.port.values import (
     Form,
     Nodes,
     Refusal,
+    SeedIds,
     Whole,
     axis_cut,
     form_of,
@@ -63,7 +64,7 @@ class Way(enum.Enum):
 
 #: Returns the way of a convolution, or the reason why it computes all rows, from its arguments: rows,
 #: edges and values of edges.
-Judge = Callable[[torch.nn.Module, Any, Any, Any], "Way | str"]
+Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
 
 
 @dataclass
@@ -78,6 +79,8 @@ class Call:
         by_row: each row of the results follows from the same row of the arguments.
         message_passing: the call is one of a convolution over the edges of the batch, which may be
             asked for its first rows: a native one, or another that is trimmed. None for all others.
+        names: the names of the positional arguments of a convolution.
+        names_of_results: the node types of the results of a `HeteroConv`, in their order.
         layer: how many message passing layers were recorded before.
         where: the file and line of the user's code.
     """
@@ -90,6 +93,8 @@ class Call:
     message_passing: Way | None
     layer: int
     where: str
+    names: tuple[str, ...] = ()
+    names_of_results: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -293,7 +298,8 @@ class Recorder:
         call = self._add(func, args, kwargs, result, axis, by_row=by_row)
         if kept is not None:
             self._poison(result, call.results[0])
-        if not by_row and isinstance(axis, (Nodes, Whole)) and self._reads_rows(call.args, call.kwargs):
+        seeds = any(isinstance(self._axis(one), SeedIds) for one in rules.tensors((args, kwargs)))
+        if not by_row and not seeds and self._reads_rows(call.args, call.kwargs):
             self._note(f"{_name(func)} looks at all rows")
         return result
 
@@ -330,6 +336,8 @@ class Recorder:
         if axes <= {FIXED}:
             return FIXED, False
         with_rows = {one for one in axes if not isinstance(one, Fixed)}
+        if with_rows and all(isinstance(one, SeedIds) for one in with_rows):
+            return (next(iter(with_rows)) if _selects(func) else WHOLE), False
         if len(with_rows) == 1:
             (axis,) = with_rows
             if func is Tensor.__getitem__ or func in (Tensor.narrow, torch.narrow):
@@ -444,6 +452,8 @@ class Recorder:
             return "leaf"
         if isinstance(module, MessagePassing):
             return "conv"
+        if isinstance(module, HeteroConv):
+            return "hetero"
         return rules.module_rule(module)
 
     def _record_module(
@@ -451,7 +461,7 @@ class Recorder:
     ) -> Any:
         with calm(module):
             result = call(module, *_plain(args), **_plain(kwargs))
-        axis: Axis = WHOLE
+        axis: Axis | Sequence[Axis] = WHOLE
         by_row, way = False, None
         axes = {self._axis(one) for one in rules.tensors((args, kwargs))} - {FIXED}
         nodes = [one for one in axes if isinstance(one, (Nodes, Edges))]
@@ -461,11 +471,17 @@ class Recorder:
                 self._note(f"{_kind(module)} looks at all rows")
         elif rule == "conv":
             axis, way = self._conv_axis(module, args, kwargs, result)
+        elif rule == "hetero":
+            axis, way = self._hetero_axes(module, args, kwargs, result)
         elif rule == "leaf" and isinstance(result, Tensor):
             rows = next((one for one in nodes if isinstance(one, Nodes)), None)
             axis = rows if rows is not None and result.size(0) == self._count(rows) else WHOLE
-        self._add(ModuleCall(path), args, kwargs, result, axis, by_row=by_row, way=way)
+        made = self._add(ModuleCall(path), args, kwargs, result, axis, by_row=by_row, way=way)
         if rule == "conv":
+            made.names = rules.argument_names(module)
+        if rule == "hetero" and isinstance(result, dict):
+            made.names, made.names_of_results = ("x", "edge_index"), tuple(result)
+        if rule in ("conv", "hetero"):
             self._layer += 1
         return result
 
@@ -474,25 +490,61 @@ class Recorder:
         be asked for."""
         given = rules.named_arguments(conv, args, kwargs)
         x, edge_index = given.pop("x", None), given.pop("edge_index", None)
-        rows, edges = self._axis(x), self._axis(edge_index)
-        values = {self._axis(one) for one in rules.tensors(given)} - {FIXED}
+        sources, targets = x if isinstance(x, (tuple, list)) and len(x) == 2 else (x, x)
+        rows, edges = self._axis(targets), self._axis(edge_index)
         keeps = isinstance(rows, Nodes) and isinstance(result, Tensor) and result.size(0) == self._count(rows)
-        axis: Axis = rows if keeps else WHOLE
-        reason: Way | str
-        if not isinstance(x, Tensor) or not isinstance(rows, Nodes):
-            reason = "it is called with other rows than those of the nodes"
-        elif not isinstance(edges, EdgeIndex):
-            reason = "it passes messages over other edges than those of the batch"
-        elif edges.hops != rows.hops or not keeps:
-            reason = "it is called with rows and edges of different hops"
-        elif not values <= {Edges(edges.relation, edges.hops)} or any(map(_is_count, given.values())):
-            reason = "it is called with arguments that are no values of edges"
-        else:
-            reason = self._judge(conv, x, edge_index, next(rules.tensors(given), None))
-        if isinstance(reason, Way):
-            return axis, reason
-        self._note(f"{_kind(conv)}: {reason}")
-        return axis, None
+        reason = self._reason_against(sources, targets, edges, given)
+        way: Way | str = f"{_kind(conv)} {reason}"
+        if reason is None:
+            way = self._judge(conv, x, edge_index, given)
+        if isinstance(way, Way) and keeps:
+            return rows, way
+        self._note(str(way))
+        return rows if keeps else WHOLE, None
+
+    def _reason_against(self, sources: Any, targets: Any, edges: Axis, given: Mapping[str, Any]) -> str | None:
+        """Returns why a call of a convolution is none over the nodes and edges of the batch."""
+        above, rows = self._axis(sources), self._axis(targets)
+        values = {self._axis(one) for one in rules.tensors(given)} - {FIXED}
+        if not isinstance(rows, Nodes) or not isinstance(above, Nodes):
+            return "is called with other rows than those of the nodes"
+        if not isinstance(edges, EdgeIndex):
+            return "passes messages over other edges than those of the batch"
+        source, _, target = edges.relation or (None, None, None)
+        if (above.name, rows.name) != (source, target):
+            return "is called with rows of other types than those of its edges"
+        cut = sources is not targets and rows.hops == edges.hops - 1
+        if above.hops != edges.hops or not (rows.hops == edges.hops or cut):
+            return "is called with rows and edges of different hops"
+        if not values <= {Edges(edges.relation, edges.hops)} or any(map(_is_count, given.values())):
+            return "is called with arguments that are no values of edges"
+        return None
+
+    def _hetero_axes(
+        self, conv: Any, args: Any, kwargs: Any, result: Any
+    ) -> tuple[Axis | Sequence[Axis], Way | None]:
+        """Returns what the rows of each type are after a `HeteroConv`, and how first rows are computed."""
+        axes: Axis | Sequence[Axis] = WHOLE
+        way: Way | str = f"{_kind(conv)} is called with other arguments than rows by type and edges by relation"
+        if len(args) == 2 and all(isinstance(one, dict) for one in args) and isinstance(result, dict):
+            x, edges = args
+            known = {relation: one for relation, one in conv.convs.items() if relation in edges}
+            reasons = [
+                self._reason_against(x.get(one[0]), x.get(one[2]), self._axis(edges[one]), {}) for one in known
+            ]
+            if not kwargs and not any(reasons) and len({self._axis(edges[one]).hops for one in known}) == 1:
+                axes = [self._axis(x[name]) for name in result]
+                pairs = {one: (x[one[0]], x[one[2]]) for one in known}
+                ways = [self._judge(known[one], pairs[one], edges[one], {}) for one in known]
+                ways.append(self._judge(conv, x, edges, {}))
+                way = next((one for one in ways if not isinstance(one, Way)), Way.TRIMMED)
+                way = Way.NATIVE if all(one is Way.NATIVE for one in ways) else way
+            else:
+                way = next((f"{_kind(conv)} {one}" for one in reasons if one), way)
+        if isinstance(way, Way):
+            return axes, way
+        self._note(str(way))
+        return axes, None
 
     def _note(self, what: str) -> None:
         self.found.notes.setdefault(_where(), what)
@@ -503,13 +555,15 @@ class Recorder:
         args: Any,
         kwargs: Any,
         result: Any,
-        axis: Axis,
+        axis: Axis | Sequence[Axis],
         *,
         by_row: bool,
         way: Way | None = None,
     ) -> Call:
         given, named = mapped(tuple(args), self._ref), mapped(dict(kwargs), self._ref)
-        numbers = [self._new(one, axis) for one in flat(result)]
+        made_now = flat(result)
+        axes = axis if isinstance(axis, Sequence) else [axis] * len(made_now)
+        numbers = [self._new(one, own) for one, own in zip(made_now, axes, strict=True)]
         made = Call(target, given, named, numbers, by_row, way, self._layer, _where())
         self.found.calls.append(made)
         return made
@@ -685,6 +739,11 @@ def _plain(tree: Any) -> Any:
 
 def _autocast_state() -> tuple[bool, torch.dtype]:
     return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+
+def _selects(func: Any) -> bool:
+    """Returns whether a function returns some entries of its input."""
+    return func in (Tensor.__getitem__, Tensor.unbind, torch.unbind, Tensor.view, Tensor.reshape, Tensor.flatten)
 
 
 def _is_count(one: Any) -> bool:

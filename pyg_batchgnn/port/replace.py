@@ -217,7 +217,8 @@ def _trace(model: torch.nn.Module, trims: Sequence[type[Module]], rows: str | No
     """Makes a model record its ``forward`` when it is called."""
     kind = type(model)
     if not isinstance(model, TracedModel):
-        if kind in NATIVE.values() or kind.__module__.startswith("torch."):
+        of_torch = kind.__module__.startswith("torch.") and not isinstance(model, torch.fx.GraphModule)
+        if kind in NATIVE.values() or of_torch or isinstance(model, MessagePassing):
             return
         model.__class__ = traced_class(kind)
     model._batchgnn = Tracing(tuple(trims), rows)  # type: ignore[assignment]

@@ -278,7 +278,12 @@ def takes_row_statistics(module: torch.nn.Module) -> bool:
 
 def named_arguments(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments of a call of a module by the names in its ``forward``, without None."""
-    code: Any = kind_of(module).forward.__code__
-    names = code.co_varnames[1 : code.co_argcount]
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    given = {**dict(zip(argument_names(module), args, strict=False)), **kwargs}
     return {name: one for name, one in given.items() if one is not None}
+
+
+def argument_names(module: torch.nn.Module) -> tuple[str, ...]:
+    """Returns the names of the positional arguments of a module's ``forward``."""
+    code: Any = kind_of(module).forward.__code__
+    names: tuple[str, ...] = code.co_varnames[1 : code.co_argcount]
+    return names

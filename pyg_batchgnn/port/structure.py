@@ -1,52 +1,58 @@
-"""The nodes and edges that a call of a recorded model is about, and the prefixes of them."""
+"""The nodes and edges that a call of a recorded model is about, and the prefixes of them.
+
+A graph of one type has one type and one relation, whose names are None.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Protocol
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
 
 from torch import Tensor
 
 from pyg_batchgnn import nn, ops
-from pyg_batchgnn.port.prefixes import PrefixEdges
+from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys
 from pyg_batchgnn.port.values import Counter
-from pyg_batchgnn.types import SampledMinibatch
+from pyg_batchgnn.types import Relation, SampledMinibatch
 
 _WORD = (1 << 64) - 1
+#: The name of a node type, or of a relation; None for the only one.
+TypeName: TypeAlias = str | None
+RelationName: TypeAlias = Relation | None
 
 
 class Structure(Protocol):
     """The nodes of hops 0 to H, and the edges of hops 1 to H.
 
     A graph whose hops are not known has H = 0: all nodes are of hop 0, and so are all edges.
-
-    Attributes:
-        hops: H.
     """
 
-    hops: int
+    @property
+    def hops(self) -> int:
+        """H."""
+        ...
 
     def counter(self, counter: Counter) -> int:
         """Returns the number of nodes or edges of a hop."""
         ...
 
-    def edge_index(self) -> Tensor:
-        """Returns all edges, [2, E] int64."""
+    def sizes(self) -> tuple[int, ...]:
+        """Returns the numbers of nodes and edges."""
         ...
 
-    def graph(self, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
         """Returns the edges of a convolution.
 
         Args:
             layer: its number for the keys of dropout, from 1.
             targets: the hops of the nodes whose rows are computed.
-            edges: the hops of the edges that it is called with; at least ``targets``.
+            edges: the hops of the edges that it is called with.
             drops: whether the convolution drops elements now.
         """
         ...
 
-    def dropout(self, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
+    def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
         """Returns the key of a dropout, and the ids of its rows (None: row numbers).
 
         Args:
@@ -56,38 +62,9 @@ class Structure(Protocol):
         ...
 
 
-def rows_of(structure: Structure, name: Any, hops: int) -> int:
-    return sum(structure.counter(("nodes", name, hop)) for hop in range(hops + 1))
-
-
-def edges_of(structure: Structure, relation: Any, hops: int) -> int:
-    return sum(structure.counter(("edges", relation, hop)) for hop in range(hops + 1))
-
-
-class WholeGraph:
-    """A graph whose hops are not known. Dropout draws its keys from torch's generator."""
-
-    hops = 0
-
-    def __init__(self, edge_index: Tensor | None, nodes: int) -> None:
-        self._edge_index, self._nodes = edge_index, nodes
-
-    def counter(self, counter: Counter) -> int:
-        if counter[0] == "nodes":
-            return self._nodes
-        return 0 if self._edge_index is None else self._edge_index.size(1)
-
-    def edge_index(self) -> Tensor:
-        assert self._edge_index is not None, "only convolutions ask for edges"
-        return self._edge_index
-
-    def graph(self, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
-        del layer, targets, edges, drops
-        return nn.whole_graph(self.edge_index(), self._nodes, self._nodes)
-
-    def dropout(self, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
-        del layer, place, rows
-        return ops.drawn_key(), None
+def prefix(structure: Structure, kind: str, name: Any, hops: int) -> int:
+    """Returns the number of nodes of hops 0 to ``hops``, or of edges of hops 1 to ``hops``."""
+    return sum(structure.counter((kind, name, hop)) for hop in range(hops + 1))
 
 
 class DrawnKey:
@@ -105,61 +82,147 @@ class DrawnKey:
         return ops.to_signed(ops.fold_key(key & _WORD, self._drawn & _WORD))
 
 
+@dataclass(frozen=True)
+class WholeGraph:
+    """A graph whose hops are not known. Dropout draws its keys from torch's generator.
+
+    Attributes:
+        edge_index: [2, E] by relation.
+        nodes: the number of nodes of each type.
+    """
+
+    edge_index: Mapping[RelationName, Tensor]
+    nodes: Mapping[TypeName, int]
+
+    @property
+    def hops(self) -> int:
+        return 0
+
+    def counter(self, counter: Counter) -> int:
+        kind, name, _ = counter
+        return self.nodes[name] if kind == "nodes" else self.edge_index[name].size(1)
+
+    def sizes(self) -> tuple[int, ...]:
+        return (*self.nodes.values(), *(one.size(1) for one in self.edge_index.values()))
+
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
+        del layer, targets, edges, drops
+        source, _, target = relation or (None, None, None)
+        return nn.whole_graph(self.edge_index[relation], self.nodes[source], self.nodes[target])
+
+    def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
+        del name, layer, place, rows
+        return ops.drawn_key(), None
+
+
+@dataclass(frozen=True)
 class SampledBatch:
     """A sampled batch with known hops.
 
-    Args:
-        edge_index: returns all edges, [2, E] int64.
+    Attributes:
+        relations: the edges of each relation.
+        nodes: the nodes of each type.
+        keys: what dropout is keyed by, if a loader of this process made the sample.
+        drawn: is added to the keys.
     """
 
-    def __init__(self, prefixes: PrefixEdges, edge_index: Callable[[], Tensor], drawn: DrawnKey) -> None:
-        self._prefixes, self.edge_index, self._drawn = prefixes, edge_index, drawn
-        self.hops = prefixes.hops
+    relations: Mapping[RelationName, PrefixEdges]
+    nodes: Mapping[TypeName, NodesByHop]
+    hops: int
+    keys: SampleKeys | None
+    drawn: DrawnKey
+
+    @classmethod
+    def of_one_type(cls, edges: PrefixEdges) -> SampledBatch:
+        return cls({None: edges}, {None: edges.of_targets}, edges.hops, edges.keys, DrawnKey())
 
     def counter(self, counter: Counter) -> int:
-        kind, _, hop = counter
+        kind, name, hop = counter
         if kind == "nodes":
-            return self._prefixes.nodes_per_hop[hop]
-        return 0 if hop == 0 else self._prefixes.edges_per_hop[hop - 1]
+            return self.nodes[name].per_hop[hop]
+        return 0 if hop == 0 else self.relations[name].edges_per_hop[hop - 1]
 
-    def graph(self, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
+    def sizes(self) -> tuple[int, ...]:
+        nodes = (count for one in self.nodes.values() for count in one.per_hop)
+        return (*nodes, *(count for one in self.relations.values() for count in one.edges_per_hop))
+
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
         padded = targets >= edges
         hops = edges if padded else targets + 1
-        graph = self._prefixes.graph(layer, hops, padded=padded, normalised_by=None if padded else edges)
-        if not drops or graph.key is None:
-            return graph
-        return replace(graph, key=self._drawn.fold(graph.key))
+        graph = self.relations[relation].graph(
+            layer, hops, padded=padded, normalised_by=None if padded else edges
+        )
+        return replace(graph, key=self.drawn.fold(graph.key)) if drops and graph.key is not None else graph
 
-    def dropout(self, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
-        key, node = self._prefixes.dropout(layer, rows)
-        if key is None:
+    def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
+        if self.keys is None:
             return ops.drawn_key(), None
-        key = self._drawn.fold(key)
-        return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place)), node
+        keys = self.keys if name is None else replace(self.keys, names=(name,))
+        key = self.drawn.fold(keys.of_layer(layer))
+        return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place)), self.nodes[name].ids(rows)
 
 
+@dataclass(frozen=True)
 class InducedBatch:
     """A native minibatch that is an induced subgraph: its edges are of no hops."""
 
-    hops = 0
+    minibatch: SampledMinibatch
+    drawn: DrawnKey
 
-    def __init__(self, minibatch: SampledMinibatch, drawn: DrawnKey) -> None:
-        self._minibatch, self._drawn = minibatch, drawn
+    @property
+    def hops(self) -> int:
+        return 0
 
     def counter(self, counter: Counter) -> int:
-        return self._minibatch.num_nodes if counter[0] == "nodes" else self._minibatch.num_edges
+        kind, name, _ = counter
+        if kind == "nodes":
+            return (self.minibatch.nodes[0] if name is None else self.minibatch.nodes_of(name)).node.numel()
+        return (self.minibatch.edges[0] if name is None else self.minibatch.edges_of(name)).num_edges
 
-    def edge_index(self) -> Tensor:
-        return self._minibatch.edge_index
+    def sizes(self) -> tuple[int, ...]:
+        return self.minibatch.num_nodes, self.minibatch.num_edges
 
-    def graph(self, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
         del targets, edges
-        graph = nn.layer_graph(self._minibatch, layer)
-        return replace(graph, key=self._drawn.fold(graph.dropout_key())) if drops else graph
+        graph = nn.layer_graph(self.minibatch, layer, relation)
+        return replace(graph, key=self.drawn.fold(graph.dropout_key())) if drops else graph
 
-    def dropout(self, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
+    def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
         del rows
-        graph = nn.layer_graph(self._minibatch, max(1, layer))
-        key = self._drawn.fold(graph.dropout_key())
+        own = self.minibatch.schema.node_types[0] if name is None else name
+        of_layer = nn.layer_rows(self.minibatch, max(1, layer), own)
+        key = self.drawn.fold(of_layer.dropout_key())
         place = place if layer else -1 - place
-        return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place & _WORD)), graph.node
+        return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place & _WORD)), of_layer.node
+
+
+class LayerEdges(nn.TypedEdges):
+    """The edges of a layer of several relations.
+
+    Args:
+        relations: the relations that it is called with.
+        layer, targets, edges, drops: as in `Structure.graph`.
+    """
+
+    def __init__(
+        self,
+        structure: Structure,
+        relations: Collection[Relation],
+        layer: int,
+        targets: int,
+        edges: int,
+        drops: bool,
+    ) -> None:
+        self._structure, self._relations = structure, relations
+        self._of_layer = layer, targets, edges, drops
+
+    def graph(self, relation: Relation) -> nn.LayerGraph | None:
+        if relation not in self._relations:
+            return None
+        return self._structure.graph(relation, *self._of_layer)
+
+    def rows(self, name: str) -> nn.LayerRows:
+        _, targets, edges, _ = self._of_layer
+        above = max(targets, min(targets + 1, edges))
+        counts = (prefix(self._structure, "nodes", name, hops) for hops in (targets, above))
+        return nn.LayerRows(*counts)

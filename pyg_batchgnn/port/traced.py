@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import threading
 from collections.abc import Mapping
@@ -13,16 +12,18 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.nn.conv import HeteroConv
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign
-from pyg_batchgnn.port.binding import BatchArgument, Bound, Given, bind, is_batch
+from pyg_batchgnn.port.batches import Given, is_batch
+from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
-from pyg_batchgnn.port.modules import AcceleratedConv
+from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Frame, Program
 from pyg_batchgnn.port.record import ModuleCall, Recorder, Ref, Way, Recording, calm, flat, mapped, plain_state, record, restored
+from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
 from pyg_batchgnn.port.values import Count, Nodes, Refusal
 
@@ -95,10 +96,13 @@ class Tracing:
     def note_all_rows(self) -> None:
         self.uses_all_rows = True
 
-    def judge(self, conv: Any, x: Any, edge_index: Any, values: Any) -> Way | str:
+    def judge(self, conv: Any, x: Any, edge_index: Any, values: Mapping[str, Any]) -> Way | str:
         """Returns how the first rows of a convolution are computed, or why all are."""
-        if isinstance(conv, AcceleratedConv) and conv.takes_call(x, edge_index, values):
-            return Way.NATIVE
+        if isinstance(conv, AcceleratedConv) and set(values) <= {conv.edge_values}:
+            if conv.takes_call(x, edge_index, next(iter(values.values()), None)):
+                return Way.NATIVE
+        if isinstance(conv, HeteroConv):
+            return Way.NATIVE if isinstance(conv, AcceleratedHeteroConv) else Way.TRIMMED
         reason = foreign.whole_reason(conv, x, self.trims)
         return Way.TRIMMED if reason is None else reason
 
@@ -125,7 +129,7 @@ class TracedModel(torch.nn.Module):
         if found:
             return result
         if len(args) == 1 and is_batch(args[0]) and not isinstance(next(iter(bound.arguments.values())), BatchArgument):
-            return _cut(plain(**{name: _materialised(one) for name, one in bound.arguments.items()}), bound)
+            return _cut(plain(**{name: _materialised(one) for name, one in bound.arguments.items()}), bound, None)
         return plain(*args, **kwargs)
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -182,7 +186,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
         return False, None
     if bound.seeds is None and _splits(graph, model, tracing, bound):
         return True, _with_seed_rows(graph, model, tracing, bound)
-    return True, _cut(program.run(Frame(model, bound.structure, {}), _inputs(bound)), bound)
+    return True, _cut(program.run(Frame(model, bound.structure, {}), _inputs(bound)), bound, graph.recording)
 
 
 def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> bool:
@@ -289,11 +293,12 @@ def _registered(tree: Any, recorder: Recorder) -> Any:
         return tensor
 
     if isinstance(tree, BatchArgument):
-        made: Data = copy.copy(tree.held.batch)
-        for name, one in tree.attributes().items():
-            made[name] = mapped(one, register)
-        return made
+        return tree.batch.copied(mapped(tree.batch.attributes(), register))
     return mapped(tree, register)
+
+
+def _tree(argument: Any) -> Any:
+    return argument.batch.attributes() if isinstance(argument, BatchArgument) else argument
 
 
 def _materialised(tree: Any) -> Any:
@@ -314,7 +319,7 @@ def _leaves(bound: Bound) -> list[Given]:
         return leaf
 
     for one in bound.arguments.values():
-        mapped(one.attributes() if isinstance(one, BatchArgument) else one, see)
+        mapped(_tree(one), see)
     return found
 
 
@@ -337,7 +342,7 @@ def _pattern(model: torch.nn.Module, bound: Bound) -> Any:
         return (type(leaf), leaf)
 
     arguments = tuple(
-        (name, _hashable(mapped(one.attributes() if isinstance(one, BatchArgument) else one, place)))
+        (name, _hashable(mapped(_tree(one), place)))
         for name, one in bound.arguments.items()
     )
     autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
@@ -355,18 +360,34 @@ def _hashable(tree: Any) -> Any:
     return tree
 
 
-def _cut(result: Any, bound: Bound) -> Any:
-    """Returns the seeds' rows of a result, where there are rows of other nodes as well."""
+def _cut(result: Any, bound: Bound, recording: Recording | None) -> Any:
+    """Returns the seeds' rows of a result, where there are rows of other nodes as well.
+
+    Args:
+        recording: tells which rows each tensor of the result has; where None, their number does.
+    """
     if bound.seeds is None:
         return result
-    nodes = sum(bound.structure.counter(("nodes", None, hop)) for hop in range(bound.structure.hops + 1))
-    first = bound.structure.counter(("nodes", None, 0))
+    seeds, structure = bound.seeds, bound.structure
+    axes: list[Any] = []
+    if recording is not None:
+        mapped(recording.output, lambda leaf: axes.append(_axis_of(leaf, recording)))
+    places = iter(axes)
+    seeded = [name for name, count in seeds.items() if count]
 
     def cut(leaf: Any) -> Any:
-        whole = isinstance(leaf, Tensor) and leaf.dim() > 0 and leaf.size(0) in (nodes, first)
-        return leaf[: bound.seeds] if whole and leaf.size(0) != bound.seeds else leaf
+        axis = next(places, None)
+        name = axis.name if isinstance(axis, Nodes) else seeded[0] if len(seeded) == 1 else None
+        if not isinstance(leaf, Tensor) or leaf.dim() == 0 or name not in seeds:
+            return leaf
+        counts = prefix(structure, "nodes", name, structure.hops), structure.counter(("nodes", name, 0))
+        return leaf[: seeds[name]] if leaf.size(0) in counts and leaf.size(0) != seeds[name] else leaf
 
     return mapped(result, cut)
+
+
+def _axis_of(leaf: Any, recording: Recording) -> Any:
+    return recording.axes[leaf.number] if isinstance(leaf, Ref) else None
 
 
 # Comparing ########################################################################################
@@ -381,10 +402,7 @@ def _is_right(graph: Graph, model: Any, tracing: Tracing, bound: Bound, plain: A
         plain: what ``forward`` returned for the batch, if it was recorded just now.
     """
     structure = bound.structure
-    counts = [
-        structure.counter((kind, None, hop)) for kind in ("nodes", "edges") for hop in range(structure.hops + 1)
-    ]
-    sizes = (bound.seeds is None, *counts)
+    sizes = (bound.seeds is None, *structure.sizes())
     if len(graph.sizes) >= _COMPARED or sizes in graph.sizes:
         return True
     graph.sizes.append(sizes)
@@ -408,7 +426,7 @@ def _difference(graph: Graph, model: Any, bound: Bound, plain: Any) -> str | Non
             if isinstance(call.target, ModuleCall):
                 stack.enter_context(calm(model.get_submodule(call.target.path)))
         found = program.run(Frame(model, bound.structure, {}, drops=False), _inputs(bound))
-    expected, own = flat(_cut(plain, bound)), flat(_cut(found, bound))
+    expected, own = (flat(_cut(one, bound, graph.recording)) for one in (plain, found))
     for one, other in zip(expected, own, strict=True):
         if one.shape != other.shape or not _is_close(one.detach(), other):
             return "its result differed from that of the plain forward"

@@ -53,6 +53,14 @@ class EdgeIndex:
 
 
 @dataclass(frozen=True)
+class SeedIds:
+    """Local ids of seeds: the ends of the links of a batch. ``name``: the relation of the links, or
+    the type."""
+
+    name: Any
+
+
+@dataclass(frozen=True)
 class Fixed:
     """A parameter, a buffer, or a value that is computed from these alone."""
 
@@ -63,7 +71,7 @@ class Whole:
 
 
 #: What the rows of a value are.
-Axis = Nodes | Edges | EdgeIndex | Fixed | Whole
+Axis = Nodes | Edges | EdgeIndex | SeedIds | Fixed | Whole
 
 FIXED, WHOLE = Fixed(), Whole()
 

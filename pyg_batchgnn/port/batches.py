@@ -1,0 +1,340 @@
+"""Batches as arguments: what a recorded ``forward`` gets of a batch, by the name of an attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_batchgnn import nn, ops
+from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
+from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys, known_prefixes, sorted_prefixes
+from pyg_batchgnn.port.structure import DrawnKey, InducedBatch, SampledBatch, Structure, WholeGraph, prefix
+from pyg_batchgnn.port.values import WHOLE, Axis, Count, EdgeIndex, Edges, Form, Nodes, SeedIds
+from pyg_batchgnn.types import Relation, SampledMinibatch
+
+
+@dataclass(frozen=True)
+class Given:
+    """A tensor that is an argument.
+
+    Attributes:
+        axis: what its rows are.
+        value: the tensor; rows of a table that are read in place; or a function that makes it.
+        kind: what a graph depends on of it: its dtype, the sizes of its rows, and the like.
+    """
+
+    axis: Axis
+    value: Tensor | nn.RowView | Callable[[], Tensor]
+    kind: tuple[Any, ...]
+
+    def tensor(self) -> Tensor:
+        if isinstance(self.value, Tensor):
+            return self.value
+        return self.value.gather() if isinstance(self.value, nn.RowView) else self.value()
+
+
+def given(value: Any, axis: Axis) -> Given:
+    if isinstance(axis, (EdgeIndex, SeedIds)):
+        return Given(axis, value, (value.dtype, value.dim()))
+    if isinstance(value, nn.RowView):
+        return Given(axis, value, (Tensor, value.dtype, tuple(value.shape[1:]), False, 2))
+    kind = (type(value), value.dtype, tuple(value.shape[1:]), value.requires_grad, value.dim())
+    return Given(axis, value, kind)
+
+
+def hop_counts(kind: str, name: Any, counts: Sequence[int]) -> list[Count]:
+    first = 0 if kind == "nodes" else 1
+    return [Count(count, Form.of({(kind, name, hop): 1})) for hop, count in enumerate(counts, first)]
+
+
+def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None) -> Axis:
+    """Returns what the rows of a tensor are, by their number and the name of the argument.
+
+    Args:
+        key: the node type or the relation, if the tensor is in a dict of these.
+    """
+    if key is None and isinstance(structure, (WholeGraph, SampledBatch, InducedBatch)) and not _has(structure, None):
+        return WHOLE
+    hops, rows = structure.hops, value.size(0) if value.dim() else -1
+    of_edges = isinstance(key, tuple) or (key is None and name.startswith("edge"))
+    kinds = (("edges", Edges(key, hops)), ("nodes", Nodes(key, hops)))
+    for kind, axis in kinds if of_edges else kinds[::-1]:
+        if key is not None and (kind == "edges") != isinstance(key, tuple):
+            continue
+        if _has(structure, key) and rows == prefix(structure, kind, key, hops):
+            return axis
+        if of_edges:
+            break
+    return WHOLE
+
+
+def _has(structure: Structure, name: Any) -> bool:
+    try:
+        structure.counter(("edges" if isinstance(name, tuple) else "nodes", name, 0))
+    except KeyError:
+        return False
+    return True
+
+
+def is_batch(one: Any) -> bool:
+    """Returns whether something is a batch, in PyG's form or a native one."""
+    if isinstance(one, HeteroData):
+        return bool(one.edge_types)
+    return isinstance(one, SampledMinibatch) or (isinstance(one, Data) and hasattr(one, "edge_index"))
+
+
+class Batch:
+    """A batch, and what is known of its nodes and edges.
+
+    Attributes:
+        source: the batch.
+        seeds: by node type, the number of seeds.
+    """
+
+    def __init__(self, source: Any, structure: Structure, seeds: Mapping[str | None, int]) -> None:
+        self.source, self.structure, self.seeds = source, structure, seeds
+
+    @classmethod
+    def of(cls, source: Any, *, needs_seeds: bool = True) -> Batch | None:
+        """Returns a batch, or None if its edges are of a form that is not known."""
+        if isinstance(source, SampledMinibatch):
+            if nn.has_halo(source):
+                return None
+            structure = InducedBatch(source, DrawnKey()) if source.num_layers is None else _native(source)
+            names = [None] if source.has_one_type else source.schema.node_types
+            counts = [one.nodes_per_hop[0] for one in source.nodes]
+            return cls(source, structure, dict(zip(names, counts, strict=True)))
+        if isinstance(source, HeteroData):
+            return cls._of_types(source)
+        edge_index, x = source.edge_index, getattr(source, "x", None)
+        if not are_plain_edges(edge_index):
+            return None
+        nodes = x.size(0) if isinstance(x, Tensor) else source.num_nodes
+        prefixes = _prefixes_of(source, edge_index, nodes)
+        seeds = _seeds(source, nodes, prefixes) if needs_seeds else 0
+        if prefixes is None or seeds > prefixes.nodes_per_hop[0]:
+            return cls(source, WholeGraph({None: edge_index}, {None: nodes}), {None: seeds})
+        return cls(source, SampledBatch.of_one_type(prefixes), {None: seeds})
+
+    @classmethod
+    def _of_types(cls, source: HeteroData) -> Batch | None:
+        edges = {relation: source[relation].get("edge_index") for relation in source.edge_types}
+        if not all(map(are_plain_edges, edges.values())):
+            return None
+        nodes = {name: source[name].num_nodes or 0 for name in source.node_types}
+        structure = _typed(source, edges, nodes) or WholeGraph(edges, nodes)
+        seeds = {name: int(source[name].get("batch_size", 0) or 0) for name in source.node_types}
+        if not any(seeds.values()) and isinstance(structure, SampledBatch):
+            seeds = {name: one.per_hop[0] for name, one in structure.nodes.items() if name is not None}
+        return cls(source, structure, seeds)  # type: ignore[arg-type]
+
+    @staticmethod
+    def holds(source: Any, name: str) -> bool:
+        """Returns whether a batch holds an attribute."""
+        name = _by_type_name(source, name)
+        if isinstance(source, HeteroData):
+            inside = name.removesuffix("_dict")
+            return bool(_stores_with(source, inside)) if inside != name else len(_stores_with(source, name)) == 1
+        if isinstance(source, Data):
+            return name in source
+        # Properties of a minibatch copy rows, so that asking for them would cost as much.
+        tables = (rows.tables for rows in getattr(source, "attributes", {}).values())
+        held = {one for of_group in tables for one in of_group}
+        return name.removesuffix("_dict") in held or name in _OF_MINIBATCHES
+
+    def get(self, name: str) -> Any:
+        """Returns an attribute as an argument."""
+        name = _by_type_name(self.source, name)
+        if isinstance(self.source, SampledMinibatch):
+            return self._of_minibatch(name)
+        if isinstance(self.source, Data):
+            return self._value(name, getattr(self.source, name), None, self.source)
+        inside = name.removesuffix("_dict")
+        stores = _stores_with(self.source, inside)
+        if inside == name:
+            ((key, store),) = stores.items()
+            return self._value(name, store[name], key, store)
+        return {key: self._value(inside, store[inside], key, store) for key, store in stores.items()}
+
+    def attributes(self) -> dict[Any, Any]:
+        """Returns all attributes as arguments; by type and relation, where there are several."""
+        if isinstance(self.source, Data):
+            return {name: self.get(name) for name in self.source.keys()}  # noqa: SIM118 (no mapping)
+        stores = {store._key: store for store in (*self.source.node_stores, *self.source.edge_stores)}
+        return {
+            key: {name: self._value(name, one, key, store) for name, one in store.items()}
+            for key, store in stores.items()
+        }
+
+    def copied(self, attributes: Mapping[Any, Any]) -> Any:
+        """Returns a copy of the batch that holds other values of its attributes."""
+        made = self.source.__copy__() if hasattr(self.source, "__copy__") else self.source
+        for key, one in attributes.items():
+            if isinstance(self.source, Data):
+                made[key] = one
+                continue
+            for name, value in one.items():
+                made[key][name] = value
+        return made
+
+    def _value(self, name: str, value: Any, key: Any, store: Any) -> Any:
+        if isinstance(value, Tensor):
+            return given(value, self._axis(name, value, key, store))
+        sampled = isinstance(self.structure, SampledBatch)
+        if sampled and name == "batch_size" and value == self.structure.counter(("nodes", key, 0)):
+            return Count(int(value), Form.prefix("nodes", key, 0))
+        if sampled and name == "num_sampled_nodes" and isinstance(value, list):
+            return hop_counts("nodes", key, value)
+        if sampled and name == "num_sampled_edges" and isinstance(value, list):
+            return hop_counts("edges", key, value)
+        return value
+
+    def _axis(self, name: str, value: Tensor, key: Any, store: Any) -> Axis:
+        hops = self.structure.hops
+        if name == "edge_index":
+            return EdgeIndex(key, hops)
+        if name == "edge_label_index" and value.dim() == 2:
+            return SeedIds(key)
+        if name in _TRIPLETS:
+            return SeedIds(key)
+        if not value.dim() or name.startswith("edge_label"):
+            return WHOLE
+        if name in ("seed_time", "input_id"):
+            seeds = not isinstance(key, tuple) and value.size(0) == self.structure.counter(("nodes", key, 0))
+            return Nodes(key, 0) if seeds and value.dim() == 1 else WHOLE
+        if isinstance(key, str):
+            return Nodes(key, hops) if store.is_node_attr(name) else WHOLE
+        if isinstance(key, tuple):
+            return Edges(key, hops) if store.is_edge_attr(name) else WHOLE
+        if store.is_node_attr(name):
+            return Nodes(None, hops)
+        return Edges(None, hops) if store.is_edge_attr(name) else WHOLE
+
+    def _of_minibatch(self, name: str) -> Any:
+        batch, hops = self.source, self.structure.hops
+        if name == "edge_index_dict":
+            relations = batch.schema.relations
+            return {one: _edges_of(batch, one, hops) for one in relations}
+        if name == "edge_index":
+            return Given(EdgeIndex(None, hops), lambda: batch.edge_index, (torch.int64, 2))
+        if name == "edge_label_index":
+            return given(batch.links[0].index, SeedIds(batch.links[0].relation))
+        if name == "batch_size":
+            return self._value(name, batch.batch_size, None, None)
+        if name.endswith("_dict"):
+            return self._by_type(name.removesuffix("_dict"))
+        if batch.has_one_type and name in getattr(batch, "block", {}):
+            return self._rows(batch.attributes_of(batch.schema.node_types[0]), name, Nodes(None, hops))
+        value = getattr(batch, name) if name in _OF_MINIBATCHES else batch.attribute(name)
+        if not isinstance(value, Tensor):
+            return value
+        if name in ("n_id", "input_id", "seed_time"):
+            return given(value, Nodes(None, hops if name == "n_id" else 0))
+        return given(value, Edges(None, hops))
+
+    def _by_type(self, name: str) -> dict[Any, Given]:
+        found: dict[Any, Given] = {}
+        for group, rows in self.source.attributes.items():
+            if name in rows.tables:
+                of_nodes = isinstance(group.name, str)
+                axis = Nodes(group.name, self.structure.hops) if of_nodes else Edges(group.name, self.structure.hops)
+                found[group.name] = self._rows(rows, name, axis)
+        return found
+
+    @staticmethod
+    def _rows(rows: Any, name: str, axis: Axis) -> Given:
+        table = rows.tables[name]
+        in_place = isinstance(table, Tensor) and table.dim() == 2 and not table.requires_grad
+        if rows.row is not None and in_place:
+            return given(nn.RowView(table, rows.row), axis)
+        return given(table if rows.row is None else rows.gather(name), axis)
+
+
+_OF_MINIBATCHES = (
+    *("edge_index", "edge_index_dict", "batch_size", "n_id", "input_id", "seed_time", "edge_label_index"),
+)
+_TRIPLETS = ("src_index", "dst_pos_index", "dst_neg_index")
+
+
+def _edges_of(batch: SampledMinibatch, relation: Relation, hops: int) -> Given:
+    return Given(EdgeIndex(relation, hops), lambda: batch.edges_of(relation).edge_index, (torch.int64, 2))
+
+
+def _by_type_name(source: Any, name: str) -> str:
+    """Returns the name of an attribute by type, where a batch has several types and a model names it
+    as if there were one, as `to_hetero` does."""
+    typed = isinstance(source, HeteroData) or (isinstance(source, SampledMinibatch) and not source.has_one_type)
+    return f"{name}_dict" if typed and name in ("x", "edge_index", "edge_attr", "edge_weight") else name
+
+
+def _stores_with(source: HeteroData, name: str) -> dict[Any, Any]:
+    stores = (*source.node_stores, *source.edge_stores)
+    return {store._key: store for store in stores if name in store}
+
+
+def _seeds(source: Data, nodes: int, prefixes: PrefixEdges | None) -> int:
+    links = "edge_label_index" in source or any(name in source for name in _TRIPLETS)
+    if links and getattr(source, "batch_size", None) is None and prefixes is not None:
+        return prefixes.nodes_per_hop[0]
+    if links and getattr(source, "batch_size", None) is None:
+        return nodes
+    return seeds_of(source, nodes)
+
+
+def _prefixes_of(source: Data, edge_index: Tensor, num_nodes: int) -> PrefixEdges | None:
+    """Returns the prefixes of a batch by its counts of sampled nodes and edges; None if these do
+    not fit."""
+    nodes, edges = getattr(source, "num_sampled_nodes", None), getattr(source, "num_sampled_edges", None)
+    if not _are_counts(nodes) or not _are_counts(edges) or sum(nodes) != num_nodes:
+        return None
+    known = known_prefixes(edge_index)
+    if known is not None and known.nodes_per_hop == nodes and known.edges_per_hop == edges:
+        return known
+    by_hop = NodesByHop(nodes)
+    return sorted_prefixes(edge_index, by_hop, by_hop, edges)
+
+
+def _are_counts(counts: Any) -> bool:
+    return isinstance(counts, list) and all(type(one) is int for one in counts)
+
+
+def _typed(source: HeteroData, edges: Mapping[Relation, Tensor], num_nodes: Mapping[str, int]) -> SampledBatch | None:
+    """Returns the prefixes of a batch of several types by its counts; None if these do not fit."""
+    nodes = {name: source[name].get("num_sampled_nodes") for name in source.node_types}
+    counts = {relation: source[relation].get("num_sampled_edges") for relation in source.edge_types}
+    if not all(map(_are_counts, (*nodes.values(), *counts.values()))):
+        return None
+    if any(sum(counted) != num_nodes[name] for name, counted in nodes.items()):
+        return None
+    by_hop = {name: NodesByHop(counted) for name, counted in nodes.items()}
+    found: dict[Any, PrefixEdges] = {}
+    for relation, counted in counts.items():
+        made = sorted_prefixes(edges[relation], by_hop[relation[0]], by_hop[relation[2]], counted)
+        if made is None:
+            return None
+        found[relation] = made
+    hops = {one.hops for one in found.values()}
+    return SampledBatch(found, by_hop, hops.pop(), None, DrawnKey()) if len(hops) == 1 else None  # type: ignore[arg-type]
+
+
+def _native(batch: SampledMinibatch) -> SampledBatch:
+    """Returns the prefixes of a native minibatch."""
+    schema, one_type = batch.schema, batch.has_one_type
+    keys = SampleKeys(batch.seed, batch.epoch, batch.key)
+    nodes: dict[str | None, NodesByHop] = {}
+    for name, of_type in zip(schema.node_types, batch.nodes, strict=True):
+        ids = nn.dropout_node(of_type.node, of_type.example)
+        nodes[None if one_type else name] = NodesByHop(of_type.nodes_per_hop, ids)
+    relations: dict[Relation | None, PrefixEdges] = {}
+    for relation, edges in zip(schema.relations, batch.edges, strict=True):
+        source, _, target = (None, None, None) if one_type else relation
+        own = keys if schema.is_plain else SampleKeys(batch.seed, batch.epoch, batch.key, relation)
+        in_edges = ops.InEdges(edges.indptr, edges.indices)
+        made = PrefixEdges(in_edges, nodes[target], edges.edges_per_hop, own, nodes[source])
+        relations[None if one_type else relation] = made
+    return SampledBatch(relations, nodes, batch.num_layers or 0, keys, DrawnKey())
