@@ -58,7 +58,11 @@ def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None
     Args:
         key: the node type or the relation, if the tensor is in a dict of these.
     """
-    if key is None and isinstance(structure, (WholeGraph, SampledBatch, InducedBatch)) and not _has(structure, None):
+    if (
+        key is None
+        and isinstance(structure, (WholeGraph, SampledBatch, InducedBatch))
+        and not _has(structure, None)
+    ):
         return WHOLE
     hops, rows = structure.hops, value.size(0) if value.dim() else -1
     of_edges = isinstance(key, tuple) or (key is None and name.startswith("edge"))
@@ -139,7 +143,9 @@ class Batch:
         name = _by_type_name(source, name)
         if isinstance(source, HeteroData):
             inside = name.removesuffix("_dict")
-            return bool(_stores_with(source, inside)) if inside != name else len(_stores_with(source, name)) == 1
+            return (
+                bool(_stores_with(source, inside)) if inside != name else len(_stores_with(source, name)) == 1
+            )
         if isinstance(source, Data):
             return name in source
         # Properties of a minibatch copy rows, so that asking for them would cost as much.
@@ -242,7 +248,11 @@ class Batch:
         for group, rows in self.source.attributes.items():
             if name in rows.tables:
                 of_nodes = isinstance(group.name, str)
-                axis = Nodes(group.name, self.structure.hops) if of_nodes else Edges(group.name, self.structure.hops)
+                axis = (
+                    Nodes(group.name, self.structure.hops)
+                    if of_nodes
+                    else Edges(group.name, self.structure.hops)
+                )
                 found[group.name] = self._rows(rows, name, axis)
         return found
 
@@ -268,7 +278,9 @@ def _edges_of(batch: SampledMinibatch, relation: Relation, hops: int) -> Given:
 def _by_type_name(source: Any, name: str) -> str:
     """Returns the name of an attribute by type, where a batch has several types and a model names it
     as if there were one, as `to_hetero` does."""
-    typed = isinstance(source, HeteroData) or (isinstance(source, SampledMinibatch) and not source.has_one_type)
+    typed = isinstance(source, HeteroData) or (
+        isinstance(source, SampledMinibatch) and not source.has_one_type
+    )
     return f"{name}_dict" if typed and name in ("x", "edge_index", "edge_attr", "edge_weight") else name
 
 
@@ -303,7 +315,9 @@ def _are_counts(counts: Any) -> bool:
     return isinstance(counts, list) and all(type(one) is int for one in counts)
 
 
-def _typed(source: HeteroData, edges: Mapping[Relation, Tensor], num_nodes: Mapping[str, int]) -> SampledBatch | None:
+def _typed(
+    source: HeteroData, edges: Mapping[Relation, Tensor], num_nodes: Mapping[str, int]
+) -> SampledBatch | None:
     """Returns the prefixes of a batch of several types by its counts; None if these do not fit."""
     nodes = {name: source[name].get("num_sampled_nodes") for name in source.node_types}
     counts = {relation: source[relation].get("num_sampled_edges") for relation in source.edge_types}

@@ -142,7 +142,9 @@ def _of_whole_batch(
     others = signature.bind(None, *args, **kwargs).arguments
     name = list(signature.parameters)[1]
     found = {key: _beside_batch(key, one, batch.structure) for key, one in list(others.items())[2:]}
-    return Bound({name: BatchArgument(batch), **found}, batch.structure, batch.seeds if rows == "seeds" else None)
+    return Bound(
+        {name: BatchArgument(batch), **found}, batch.structure, batch.seeds if rows == "seeds" else None
+    )
 
 
 def _beside_batch(name: str, tree: Any, structure: Structure) -> Any:
@@ -235,5 +237,3 @@ def _as_typed(arguments: dict[str, Any]) -> Bound | None:
         else:
             found[name] = given(one, axis_by_size(name, one, structure)) if isinstance(one, Tensor) else one
     return Bound(found, structure, None)
-
-

@@ -137,7 +137,9 @@ def known_prefixes(edge_index: Tensor) -> PrefixEdges | None:
     if found is None:
         in_edges = ops.InEdges(sample.indptr, sample.indices)
         keys = SampleKeys(sample.seed, sample.epoch, sample.key)
-        found = PrefixEdges(in_edges, NodesByHop(sample.nodes_per_hop, sample.node), sample.edges_per_hop, keys)
+        found = PrefixEdges(
+            in_edges, NodesByHop(sample.nodes_per_hop, sample.node), sample.edges_per_hop, keys
+        )
         _prefixes[sample] = found
     return found
 

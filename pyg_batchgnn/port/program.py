@@ -45,7 +45,7 @@ class Frame:
         return prefix(self.structure, "edges", axis.relation, hops)
 
 
-@dataclass
+@dataclass(eq=False)
 class Step:
     """One step of a program: a recorded call, with what follows it in the same pass.
 
@@ -144,7 +144,11 @@ class Program:
         if call.target not in _TAKES or not isinstance(call.args[0], Ref):
             return False
         axes = [self.axes[one] for one in refs(call.args[1:])]
-        return isinstance(self.axes[call.args[0].number], Nodes) and all(isinstance(one, SeedIds) for one in axes) and bool(axes)
+        return (
+            isinstance(self.axes[call.args[0].number], Nodes)
+            and all(isinstance(one, SeedIds) for one in axes)
+            and bool(axes)
+        )
 
     def _ask_all(self, leaf: Any) -> Any:
         return self._ask(leaf, self.full(leaf.number)) if isinstance(leaf, Ref) else leaf
@@ -248,7 +252,9 @@ class _Reads:
     @classmethod
     def of(cls, call: Call) -> _Reads:
         given = dict(zip(call.names, call.args, strict=False)) | call.kwargs
-        values = {name: one for name, one in given.items() if name not in ("x", "edge_index") and one is not None}
+        values = {
+            name: one for name, one in given.items() if name not in ("x", "edge_index") and one is not None
+        }
         x = given["x"]
         sources, targets = x if isinstance(x, (tuple, list)) else (x, x)
         return cls(sources, targets, given["edge_index"], values)
@@ -283,10 +289,9 @@ def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
         step = Step(call, need[number], number)
         before = made.get(_only_ref(call)) if call.by_row else None
         alone = before is not None and readers[before.result] == 1 and before.hops == step.hops
-        parts = _summands(step, made, readers, model)
-        for part in parts:
-            steps.remove(part)
-        step.parts = parts
+        for operand in _operands(step, made, readers, model):
+            steps.remove(operand)
+            step.parts += operand.parts or [operand]
         relu, drop = _is_relu(call, model), _is_dropout(call, model)
         place = places[call.layer]
         places[call.layer] += drop
@@ -305,11 +310,11 @@ def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
     return steps
 
 
-def _summands(
+def _operands(
     step: Step, made: Mapping[int, Step], readers: Mapping[int, int], model: torch.nn.Module
 ) -> list[Step]:
-    """Returns the convolutions and the linear layers that a sum adds up, if nobody else reads them and
-    one pass can compute them all."""
+    """Returns the steps whose results a sum adds up, if they are convolutions and linear layers that
+    nobody else reads: one pass computes them all."""
     call = step.call
     if not call.by_row or call.target not in _ADDITIONS or call.kwargs or len(call.args) != 2:
         return []
@@ -320,7 +325,7 @@ def _summands(
             return []
         if not (part.parts or _is_summand(part.call, model)):
             return []
-        found += part.parts or [part]
+        found.append(part)
     return found
 
 
@@ -377,7 +382,10 @@ def _may_overwrite(call: Call, model: torch.nn.Module) -> bool:
     """Returns whether no gradient needs the result of a call."""
     module = _module(call, model)
     if module is None:
-        return call.target in _SUMS or call.target in (torch.nn.functional.layer_norm, torch.nn.functional.linear)
+        return call.target in _SUMS or call.target in (
+            torch.nn.functional.layer_norm,
+            torch.nn.functional.linear,
+        )
     kind = rules.kind_of(module)
     if kind in rules.LINEAR or isinstance(module, nn.NativeConv):
         return True
@@ -390,7 +398,9 @@ def rate_of(call: Call, model: torch.nn.Module) -> float:
     module = _module(call, model)
     if module is not None:
         return float(module.p) if module.training else 0.0  # type: ignore[arg-type]
-    names = ("input", "p", "training") if call.target is torch.nn.functional.dropout else ("input", "p", "train")
+    names = (
+        ("input", "p", "training") if call.target is torch.nn.functional.dropout else ("input", "p", "train")
+    )
     given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
     return float(given.get("p", 0.5)) if given.get(names[2], True) else 0.0
 
@@ -432,7 +442,9 @@ def _run(program: Program, frame: Frame, step: Step) -> None:
     else:
         result, done = _plain_call(program, frame, step, module), False
     if not done:
-        result = _end(program, frame, step, result, overwrites=not (relu_itself or drops_itself) or step.overwrites)
+        result = _end(
+            program, frame, step, result, overwrites=not (relu_itself or drops_itself) or step.overwrites
+        )
     numbers = call.results if len(call.results) > 1 else [step.result]
     for number, one in zip(numbers, flat(result) if len(numbers) > 1 else [result], strict=True):
         if number in program.need:
@@ -584,7 +596,9 @@ def _convolve_types(program: Program, frame: Frame, step: Step, conv: Any) -> di
             for name, ref in reads.sources.items()
             if name in ends
         }
-        drops = frame.drops and any(one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values())
+        drops = frame.drops and any(
+            one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values()
+        )
         edges = LayerEdges(frame.structure, relations, call.layer + 1, step.hops, edge_hops, drops)
         found = conv(x, edges)
     else:

@@ -165,7 +165,16 @@ _VALUES = ("__bool__ __int__ __float__ __complex__ __index__ item tolist numpy _
            "unique_consecutive masked_select equal allclose is_nonzero data_ptr storage untyped_storage "
            "__contains__ cpu cuda pin_memory share_memory_").split()  # fmt: skip
 _LENGTHS = ("__len__", "__iter__")
-_CHANGES = ("__setitem__", "requires_grad_", "backward", "set_", "resize_", "register_hook", "retain_grad", "copy_")
+_CHANGES = (
+    "__setitem__",
+    "requires_grad_",
+    "backward",
+    "set_",
+    "resize_",
+    "register_hook",
+    "retain_grad",
+    "copy_",
+)
 _METADATA = ("dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous", "get_device", "is_sparse",
              "element_size", "is_signed", "stride", "has_names", "nelement", "numel", "is_inference")  # fmt: skip
 _PROPERTIES = ("ndim", "dtype", "device", "is_cuda", "is_cpu", "requires_grad", "layout", "is_sparse", "grad_fn",
@@ -485,7 +494,9 @@ class Recorder:
             self._layer += 1
         return result
 
-    def _conv_axis(self, conv: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> tuple[Axis, Way | None]:
+    def _conv_axis(
+        self, conv: torch.nn.Module, args: Any, kwargs: Any, result: Any
+    ) -> tuple[Axis, Way | None]:
         """Returns what the rows of a convolution are, and how its first rows are computed, if they can
         be asked for."""
         given = rules.named_arguments(conv, args, kwargs)
@@ -502,7 +513,9 @@ class Recorder:
         self._note(str(way))
         return rows if keeps else WHOLE, None
 
-    def _reason_against(self, sources: Any, targets: Any, edges: Axis, given: Mapping[str, Any]) -> str | None:
+    def _reason_against(
+        self, sources: Any, targets: Any, edges: Axis, given: Mapping[str, Any]
+    ) -> str | None:
         """Returns why a call of a convolution is none over the nodes and edges of the batch."""
         above, rows = self._axis(sources), self._axis(targets)
         values = {self._axis(one) for one in rules.tensors(given)} - {FIXED}
@@ -525,12 +538,15 @@ class Recorder:
     ) -> tuple[Axis | Sequence[Axis], Way | None]:
         """Returns what the rows of each type are after a `HeteroConv`, and how first rows are computed."""
         axes: Axis | Sequence[Axis] = WHOLE
-        way: Way | str = f"{_kind(conv)} is called with other arguments than rows by type and edges by relation"
+        way: Way | str = (
+            f"{_kind(conv)} is called with other arguments than rows by type and edges by relation"
+        )
         if len(args) == 2 and all(isinstance(one, dict) for one in args) and isinstance(result, dict):
             x, edges = args
             known = {relation: one for relation, one in conv.convs.items() if relation in edges}
             reasons = [
-                self._reason_against(x.get(one[0]), x.get(one[2]), self._axis(edges[one]), {}) for one in known
+                self._reason_against(x.get(one[0]), x.get(one[2]), self._axis(edges[one]), {})
+                for one in known
             ]
             if not kwargs and not any(reasons) and len({self._axis(edges[one]).hops for one in known}) == 1:
                 axes = [self._axis(x[name]) for name in result]
@@ -693,7 +709,12 @@ _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.
 _SKIPPED = {
     *("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_is_full_backward_hook"),
     *("_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs"),
-    *("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
+    *(
+        "_state_dict_hooks",
+        "_state_dict_pre_hooks",
+        "_load_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks",
+    ),
     *("_as_made", "_batchgnn"),
 }
 
@@ -706,7 +727,9 @@ def plain_state(module: torch.nn.Module) -> dict[str, Any]:
     own = vars(module)
     found = {name: _frozen(value, 0) for name, value in own.items() if name not in _SKIPPED}
     found.update({name: id(part) for name, part in own["_modules"].items()})
-    found.update({name: part is None for kind in ("_parameters", "_buffers") for name, part in own[kind].items()})
+    found.update(
+        {name: part is None for kind in ("_parameters", "_buffers") for name, part in own[kind].items()}
+    )
     return found
 
 
@@ -743,7 +766,14 @@ def _autocast_state() -> tuple[bool, torch.dtype]:
 
 def _selects(func: Any) -> bool:
     """Returns whether a function returns some entries of its input."""
-    return func in (Tensor.__getitem__, Tensor.unbind, torch.unbind, Tensor.view, Tensor.reshape, Tensor.flatten)
+    return func in (
+        Tensor.__getitem__,
+        Tensor.unbind,
+        torch.unbind,
+        Tensor.view,
+        Tensor.reshape,
+        Tensor.flatten,
+    )
 
 
 def _is_count(one: Any) -> bool:

@@ -30,14 +30,35 @@ __eq__ __ne__ __lt__ __le__ __gt__ __ge__
 #: Along the dimension ``dim``, which must not be that of the rows. The number is the place of it.
 _ALONG = {
     **dict.fromkeys(("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "glu", "logcumsumexp"), 1),
-    **dict.fromkeys(("sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "prod", "logsumexp"), 1),
-    **dict.fromkeys(("std", "var", "median", "all", "any", "sort", "argsort", "unbind", "squeeze", "unsqueeze"), 1),
+    **dict.fromkeys(
+        ("sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "prod", "logsumexp"), 1
+    ),
+    **dict.fromkeys(
+        ("std", "var", "median", "all", "any", "sort", "argsort", "unbind", "squeeze", "unsqueeze"), 1
+    ),
     **dict.fromkeys(("chunk", "split", "tensor_split", "topk"), 2),
-    **{"cat": 1, "concat": 1, "concatenate": 1, "stack": 1, "flip": 1, "flatten": 1, "unflatten": 1, "narrow": 1},
+    **{
+        "cat": 1,
+        "concat": 1,
+        "concatenate": 1,
+        "stack": 1,
+        "flip": 1,
+        "flatten": 1,
+        "unflatten": 1,
+        "narrow": 1,
+    },
     **{"norm": 2, "normalize": 2, "index_select": 1, "select": 1, "kthvalue": 2, "cosine_similarity": 2},
 }
 #: What `_ALONG` does without a dimension, if that is safe.
-_DEFAULT_DIM = {"glu": -1, "normalize": 1, "unsqueeze": None, "topk": -1, "sort": -1, "argsort": -1, "cosine_similarity": 1}
+_DEFAULT_DIM = {
+    "glu": -1,
+    "normalize": 1,
+    "unsqueeze": None,
+    "topk": -1,
+    "sort": -1,
+    "argsort": -1,
+    "cosine_similarity": 1,
+}
 #: Products of rows with a fixed matrix.
 _PRODUCTS = ("linear", "matmul", "mm", "__matmul__")
 _RESHAPES = ("view", "reshape", "repeat", "expand")
@@ -61,7 +82,9 @@ _TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute")
 _LAYER_NORM, _EMBEDDING = {F.layer_norm, torch.layer_norm}, {F.embedding, torch.embedding}
 _RMS_NORM = {F.rms_norm, torch.rms_norm}
 #: Functions that keep the rows, but look at all of them.
-KEEPING = _named(("softmax", "log_softmax", "softmin", "cumsum", "batch_norm", "instance_norm", "normalize", "flip"))
+KEEPING = _named(
+    ("softmax", "log_softmax", "softmin", "cumsum", "batch_norm", "instance_norm", "normalize", "flip")
+)
 
 #: Functions that draw from torch's generator, row by row. Another number of rows draws other numbers.
 DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu"))
@@ -85,7 +108,9 @@ def is_by_row(
     if name is not None:
         return _is_along_columns(name, args, kwargs, given, rows)
     if function in _PRODUCT:
-        return rows(args[0]) and args[0].dim() >= 2 and not any(map(rows, given[1:])) and _is_matrix(given[1:])
+        return (
+            rows(args[0]) and args[0].dim() >= 2 and not any(map(rows, given[1:])) and _is_matrix(given[1:])
+        )
     if function in _RESHAPE:
         return _keeps_first(_RESHAPE[function], args, kwargs)
     if function in _TRANSPOSES:
@@ -187,7 +212,11 @@ def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> b
     if name == "repeat":
         return type(first) is int and first == 1 and len(shape) == x.dim()
     if name == "expand":
-        return len(shape) == x.dim() and (first == -1 or isinstance(first, Count)) and int(first) in (-1, x.size(0))
+        return (
+            len(shape) == x.dim()
+            and (first == -1 or isinstance(first, Count))
+            and int(first) in (-1, x.size(0))
+        )
     if isinstance(first, Count):
         return int(first) == x.size(0)
     rest = 1
@@ -276,7 +305,9 @@ def takes_row_statistics(module: torch.nn.Module) -> bool:
     return module.training or module.running_mean is None
 
 
-def named_arguments(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def named_arguments(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
     """Returns the arguments of a call of a module by the names in its ``forward``, without None."""
     given = {**dict(zip(argument_names(module), args, strict=False)), **kwargs}
     return {name: one for name, one in given.items() if one is not None}

@@ -41,7 +41,9 @@ class Structure(Protocol):
         """Returns the numbers of nodes and edges."""
         ...
 
-    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
+    def graph(
+        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
+    ) -> nn.LayerGraph:
         """Returns the edges of a convolution.
 
         Args:
@@ -105,7 +107,9 @@ class WholeGraph:
     def sizes(self) -> tuple[int, ...]:
         return (*self.nodes.values(), *(one.size(1) for one in self.edge_index.values()))
 
-    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
+    def graph(
+        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
+    ) -> nn.LayerGraph:
         del layer, targets, edges, drops
         source, _, target = relation or (None, None, None)
         return nn.whole_graph(self.edge_index[relation], self.nodes[source], self.nodes[target])
@@ -146,7 +150,9 @@ class SampledBatch:
         nodes = (count for one in self.nodes.values() for count in one.per_hop)
         return (*nodes, *(count for one in self.relations.values() for count in one.edges_per_hop))
 
-    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
+    def graph(
+        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
+    ) -> nn.LayerGraph:
         padded = targets >= edges
         hops = edges if padded else targets + 1
         graph = self.relations[relation].graph(
@@ -159,7 +165,9 @@ class SampledBatch:
             return ops.drawn_key(), None
         keys = self.keys if name is None else replace(self.keys, names=(name,))
         key = self.drawn.fold(keys.of_layer(layer))
-        return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place)), self.nodes[name].ids(rows)
+        return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place)), self.nodes[name].ids(
+            rows
+        )
 
 
 @dataclass(frozen=True)
@@ -182,7 +190,9 @@ class InducedBatch:
     def sizes(self) -> tuple[int, ...]:
         return self.minibatch.num_nodes, self.minibatch.num_edges
 
-    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
+    def graph(
+        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
+    ) -> nn.LayerGraph:
         del targets, edges
         graph = nn.layer_graph(self.minibatch, layer, relation)
         return replace(graph, key=self.drawn.fold(graph.dropout_key())) if drops else graph

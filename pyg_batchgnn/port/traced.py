@@ -22,7 +22,19 @@ from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Frame, Program
-from pyg_batchgnn.port.record import ModuleCall, Recorder, Ref, Way, Recording, calm, flat, mapped, plain_state, record, restored
+from pyg_batchgnn.port.record import (
+    ModuleCall,
+    Recorder,
+    Ref,
+    Way,
+    Recording,
+    calm,
+    flat,
+    mapped,
+    plain_state,
+    record,
+    restored,
+)
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
 from pyg_batchgnn.port.values import Count, Nodes, Refusal
@@ -128,8 +140,14 @@ class TracedModel(torch.nn.Module):
         found, result = run(self, self._batchgnn, bound)
         if found:
             return result
-        if len(args) == 1 and is_batch(args[0]) and not isinstance(next(iter(bound.arguments.values())), BatchArgument):
-            return _cut(plain(**{name: _materialised(one) for name, one in bound.arguments.items()}), bound, None)
+        if (
+            len(args) == 1
+            and is_batch(args[0])
+            and not isinstance(next(iter(bound.arguments.values())), BatchArgument)
+        ):
+            return _cut(
+                plain(**{name: _materialised(one) for name, one in bound.arguments.items()}), bound, None
+            )
         return plain(*args, **kwargs)
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -182,7 +200,9 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
     if graph is None:
         return False, None
     program = _program(graph, model, bound.seeds is not None)
-    if not (graph.may_run(model) and program.holds(bound.structure)) or not _is_right(graph, model, tracing, bound, plain):
+    if not (graph.may_run(model) and program.holds(bound.structure)) or not _is_right(
+        graph, model, tracing, bound, plain
+    ):
         return False, None
     if bound.seeds is None and _splits(graph, model, tracing, bound):
         return True, _with_seed_rows(graph, model, tracing, bound)
@@ -269,7 +289,9 @@ def _recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[R
                 raise
             leaves[refusal.path] = refusal.reason
             continue
-        recording.notes.update({f"{path}": f"it computes all rows, because {why}" for path, why in leaves.items()})
+        recording.notes.update(
+            {f"{path}": f"it computes all rows, because {why}" for path, why in leaves.items()}
+        )
         return recording, plain
 
 
@@ -341,10 +363,7 @@ def _pattern(model: torch.nn.Module, bound: Bound) -> Any:
             return id(leaf)
         return (type(leaf), leaf)
 
-    arguments = tuple(
-        (name, _hashable(mapped(_tree(one), place)))
-        for name, one in bound.arguments.items()
-    )
+    arguments = tuple((name, _hashable(mapped(_tree(one), place))) for name, one in bound.arguments.items())
     autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
     training = tuple(one.training for one in model.modules())
     return arguments, bound.structure.hops, training, torch.is_grad_enabled(), autocast, nn.current_products()
@@ -440,4 +459,6 @@ def _is_close(expected: Tensor, found: Tensor) -> bool:
     scale = float(wide.abs().nan_to_num().amax()) if wide.numel() else 0.0
     rough = expected.dtype in (torch.bfloat16, torch.float16)
     tolerance = 5e-2 if rough else 1e-3
-    return torch.allclose(found.double(), wide, rtol=tolerance, atol=tolerance * scale + 1e-12, equal_nan=True)
+    return torch.allclose(
+        found.double(), wide, rtol=tolerance, atol=tolerance * scale + 1e-12, equal_nan=True
+    )

@@ -196,7 +196,9 @@ class Count(int):
 
 
 def _computed(how: str) -> Any:
-    raise Refusal(f"it computes with the number of rows of a tensor ({how}), which differs from batch to batch")
+    raise Refusal(
+        f"it computes with the number of rows of a tensor ({how}), which differs from batch to batch"
+    )
 
 
 def _refused(name: str) -> Callable[..., Any]:
