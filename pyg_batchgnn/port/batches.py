@@ -302,7 +302,7 @@ def _prefixes_of(source: Data, edge_index: Tensor, num_nodes: int) -> PrefixEdge
     """Returns the prefixes of a batch by its counts of sampled nodes and edges; None if these do
     not fit."""
     nodes, edges = getattr(source, "num_sampled_nodes", None), getattr(source, "num_sampled_edges", None)
-    if not _are_counts(nodes) or not _are_counts(edges) or sum(nodes) != num_nodes:
+    if not are_counts(nodes) or not are_counts(edges) or sum(nodes) != num_nodes:
         return None
     known = known_prefixes(edge_index)
     if known is not None and known.nodes_per_hop == nodes and known.edges_per_hop == edges:
@@ -311,7 +311,7 @@ def _prefixes_of(source: Data, edge_index: Tensor, num_nodes: int) -> PrefixEdge
     return sorted_prefixes(edge_index, by_hop, by_hop, edges)
 
 
-def _are_counts(counts: Any) -> bool:
+def are_counts(counts: Any) -> bool:
     return isinstance(counts, list) and all(type(one) is int for one in counts)
 
 
@@ -321,7 +321,7 @@ def _typed(
     """Returns the prefixes of a batch of several types by its counts; None if these do not fit."""
     nodes = {name: source[name].get("num_sampled_nodes") for name in source.node_types}
     counts = {relation: source[relation].get("num_sampled_edges") for relation in source.edge_types}
-    if not all(map(_are_counts, (*nodes.values(), *counts.values()))):
+    if not all(map(are_counts, (*nodes.values(), *counts.values()))):
         return None
     if any(sum(counted) != num_nodes[name] for name, counted in nodes.items()):
         return None

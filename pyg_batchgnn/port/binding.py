@@ -7,16 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn import nn
-from pyg_batchgnn.port.batches import Batch, Given, axis_by_size, given, hop_counts, is_batch
+from pyg_batchgnn.port.batches import Batch, are_counts, axis_by_size, given, hop_counts, is_batch
 from pyg_batchgnn.port.inputs import are_plain_edges, refuse_batch
-from pyg_batchgnn.port.prefixes import known_prefixes
+from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, known_prefixes, sorted_prefixes
 from pyg_batchgnn.port.structure import SampledBatch, Structure, WholeGraph
-from pyg_batchgnn.port.values import Count, EdgeIndex, Edges, Form, Nodes
+from pyg_batchgnn.port.values import Count, EdgeIndex, Form, Nodes
 
 
 @dataclass(frozen=True)
@@ -178,6 +176,8 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
         return None
     edge_index, nodes = arguments[edges_name], x.size(0)
     prefixes = known_prefixes(edge_index)
+    if prefixes is None:
+        prefixes = _counted(edge_index, nodes, list(arguments.values()))
     structure: Structure = WholeGraph({None: edge_index}, {None: nodes})
     if prefixes is not None and prefixes.num_nodes == nodes:
         structure = SampledBatch.of_one_type(prefixes)
@@ -190,6 +190,17 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
         else:
             found[name] = _numbers(name, one, structure)
     return Bound(found, structure, None)
+
+
+def _counted(edge_index: Tensor, num_nodes: int, arguments: Sequence[Any]) -> PrefixEdges | None:
+    """Returns the prefixes of edges by the counts of sampled nodes and edges among the arguments."""
+    counts = [one for one in arguments if are_counts(one) and one]
+    for nodes in counts:
+        for edges in counts:
+            if len(nodes) == len(edges) + 1 and sum(nodes) == num_nodes and sum(edges) == edge_index.size(1):
+                by_hop = NodesByHop(nodes)
+                return sorted_prefixes(edge_index, by_hop, by_hop, edges)
+    return None
 
 
 def _numbers(name: str, value: Any, structure: Structure) -> Any:

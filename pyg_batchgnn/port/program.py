@@ -68,6 +68,17 @@ class Step:
     parts: list[Step] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)
 
+    @property
+    def reads(self) -> list[int]:
+        """The values that the step reads."""
+        return [one for part in self.parts or [self] for one in refs((part.call.args, part.call.kwargs))]
+
+    def results(self, program: Program) -> list[int]:
+        """Returns the values that the step makes and somebody reads."""
+        if len(self.call.results) == 1:
+            return [self.result]
+        return [one for one in self.call.results if one in program.need]
+
 
 class Program:
     """A recording, with the rows that every value is computed for.
@@ -75,15 +86,21 @@ class Program:
     Args:
         seeds: the output is wanted for the seeds' rows alone, else for all rows that ``forward``
             returns.
+        layerwise: everything is computed for the nodes of hop 0 alone. Every convolution is given
+            the rows of its sources.
     """
 
-    def __init__(self, recording: Recording, model: torch.nn.Module, *, seeds: bool) -> None:
+    def __init__(
+        self, recording: Recording, model: torch.nn.Module, *, seeds: bool, layerwise: bool = False
+    ) -> None:
         self.recording, self.seeds = recording, seeds
         self.axes = recording.axes
         self.need: dict[int, int] = {}
         self._demand_output()
         for call in reversed(recording.calls):
             self._demand(call)
+        if layerwise:
+            self.need = dict.fromkeys(self.need, 0)
         self.steps = _fused(self, model)
 
     # Demand ---------------------------------------------------------------------------------------
@@ -175,14 +192,21 @@ class Program:
     def run(self, frame: Frame, inputs: Sequence[Any]) -> Any:
         """Returns what ``forward`` returns. ``inputs``: the values of the inputs, in their order."""
         frame.values.update(zip(self.recording.inputs, inputs, strict=True))
-        for number, (path, name) in self.recording.parameters.items():
-            if number in self.need:
-                frame.values[number] = getattr(frame.model.get_submodule(path), name)
+        self.give_parameters(frame)
         for step in self.steps:
-            _run(self, frame, step)
+            self.step(frame, step)
             for one in step.frees:
                 frame.values.pop(one, None)
         return mapped(self.recording.output, lambda leaf: self._output(frame, leaf))
+
+    def give_parameters(self, frame: Frame) -> None:
+        for number, (path, name) in self.recording.parameters.items():
+            if number in self.need:
+                frame.values[number] = getattr(frame.model.get_submodule(path), name)
+
+    def step(self, frame: Frame, step: Step) -> None:
+        """Runs one step."""
+        _run(self, frame, step)
 
     def _output(self, frame: Frame, leaf: Any) -> Any:
         if isinstance(leaf, Count):
@@ -341,7 +365,7 @@ def _free(steps: Sequence[Step], recording: Recording) -> None:
     last: dict[int, Step] = {}
     for step in steps:
         for part in step.parts or [step]:
-            for one in refs((part.call.args, part.call.kwargs)):
+            for one in part.reads:
                 last[one] = step
         last[step.result] = step
     for number, step in last.items():
@@ -405,6 +429,16 @@ def rate_of(call: Call, model: torch.nn.Module) -> float:
     return float(given.get("p", 0.5)) if given.get(names[2], True) else 0.0
 
 
+def is_convolution(step: Step) -> bool:
+    return any(part.call.message_passing is not None for part in step.parts or [step])
+
+
+def reads_as_sources(step: Step) -> list[int]:
+    """Returns the values whose rows a step reads for other nodes than its targets."""
+    calls = [part.call for part in step.parts or [step] if part.call.message_passing is not None]
+    return [one for call in calls for one in refs(_Reads.of(call).sources)]
+
+
 # The run of a step ################################################################################
 
 
@@ -445,10 +479,13 @@ def _run(program: Program, frame: Frame, step: Step) -> None:
         result = _end(
             program, frame, step, result, overwrites=not (relu_itself or drops_itself) or step.overwrites
         )
-    numbers = call.results if len(call.results) > 1 else [step.result]
-    for number, one in zip(numbers, flat(result) if len(numbers) > 1 else [result], strict=True):
-        if number in program.need:
-            frame.values[number] = one
+    if call.names_of_results:
+        made = {number: result.get(name) for number, name in zip(call.results, call.names_of_results, strict=True)}
+    elif len(call.results) > 1:
+        made = dict(zip(call.results, flat(result), strict=True))
+    else:
+        made = {step.result: result}
+    frame.values.update({number: one for number, one in made.items() if number in program.need})
 
 
 def _ending(program: Program, frame: Frame, step: Step, rows: int) -> Ending:
@@ -600,10 +637,9 @@ def _convolve_types(program: Program, frame: Frame, step: Step, conv: Any) -> di
             one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values()
         )
         edges = LayerEdges(frame.structure, relations, call.layer + 1, step.hops, edge_hops, drops)
-        found = conv(x, edges)
-    else:
-        found = _by_relation(program, frame, step, conv, relations)
-    return {name: found[name] for name in call.names_of_results if name in found}
+        found: dict[str, Tensor] = conv(x, edges)
+        return found
+    return _by_relation(program, frame, step, conv, relations)
 
 
 def _by_relation(
@@ -613,7 +649,7 @@ def _by_relation(
     reads = _Reads.of(step.call)
     results: dict[str, list[Tensor]] = {}
     for relation, one in conv.convs.items():
-        if relation not in relations:
+        if relation not in relations or not frame.structure.has(relation):
             continue
         source, _, target = relation
         own = _Reads(reads.sources[source], reads.sources[target], reads.edges[relation], {})

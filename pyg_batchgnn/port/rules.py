@@ -80,6 +80,7 @@ _BY_ELEMENT, _BY_DIM = _named(_ELEMENTWISE), _named(_ALONG)
 _PRODUCT, _RESHAPE = _named(_PRODUCTS), _named(_RESHAPES)
 _TRANSPOSES = _named(("transpose", "swapaxes", "swapdims", "movedim", "permute"))
 _LAYER_NORM, _EMBEDDING = {F.layer_norm, torch.layer_norm}, {F.embedding, torch.embedding}
+_GROUP_NORM = {F.group_norm, torch.group_norm}
 _RMS_NORM = {F.rms_norm, torch.rms_norm}
 #: Functions that keep the rows, but look at all of them.
 KEEPING = _named(
@@ -118,6 +119,8 @@ def is_by_row(
     if function in _LAYER_NORM or function in _RMS_NORM:
         shape = args[1] if len(args) > 1 else kwargs.get("normalized_shape", ())
         return rows(args[0]) and len(shape) < args[0].dim() and not any(map(rows, given[1:]))
+    if function in _GROUP_NORM:
+        return rows(args[0]) and args[0].dim() > 1 and not any(map(rows, given[1:]))
     if function in _EMBEDDING:
         index, table = (args[0], args[1]) if len(args) > 1 else (args[0], kwargs.get("weight"))
         if function is torch.embedding:
@@ -260,11 +263,11 @@ _SOFTMAX = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin)
 LINEAR = (torch.nn.Linear, torch_geometric.nn.Linear)
 PygBatchNorm = torch_geometric.nn.BatchNorm
 #: Batch normalisations see the rows that are computed. In evaluation each row is by itself.
-_BATCH_NORMS = (torch.nn.BatchNorm1d, torch_geometric.nn.BatchNorm)
+_BATCH_NORMS = (torch.nn.BatchNorm1d, PygBatchNorm, torch_geometric.nn.DiffGroupNorm)
 #: Modules of PyG that keep the rows, but look at all of them.
 _KEEPING = (
     *(torch_geometric.nn.GraphNorm, torch_geometric.nn.GraphSizeNorm, torch_geometric.nn.InstanceNorm),
-    *(torch_geometric.nn.PairNorm, torch_geometric.nn.MeanSubtractionNorm, torch_geometric.nn.DiffGroupNorm),
+    *(torch_geometric.nn.PairNorm, torch_geometric.nn.MeanSubtractionNorm),
     *(torch_geometric.nn.LayerNorm, torch.nn.SyncBatchNorm),
 )
 
@@ -294,6 +297,8 @@ def module_rule(module: torch.nn.Module) -> str | None:
     if kind is torch_geometric.nn.MLP:
         return "row" if all(module_rule(part) == "row" for part in module.norms) else "whole"
     if kind is torch_geometric.nn.JumpingKnowledge:
+        return "row"
+    if kind is torch_geometric.nn.InstanceNorm and not takes_row_statistics(module):
         return "row"
     return "whole" if kind in _KEEPING else None
 

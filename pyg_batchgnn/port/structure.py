@@ -41,6 +41,10 @@ class Structure(Protocol):
         """Returns the numbers of nodes and edges."""
         ...
 
+    def has(self, relation: RelationName) -> bool:
+        """Returns whether there are edges of a relation, which may be none."""
+        ...
+
     def graph(
         self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
     ) -> nn.LayerGraph:
@@ -107,6 +111,9 @@ class WholeGraph:
     def sizes(self) -> tuple[int, ...]:
         return (*self.nodes.values(), *(one.size(1) for one in self.edge_index.values()))
 
+    def has(self, relation: RelationName) -> bool:
+        return relation in self.edge_index
+
     def graph(
         self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
     ) -> nn.LayerGraph:
@@ -150,6 +157,9 @@ class SampledBatch:
         nodes = (count for one in self.nodes.values() for count in one.per_hop)
         return (*nodes, *(count for one in self.relations.values() for count in one.edges_per_hop))
 
+    def has(self, relation: RelationName) -> bool:
+        return relation in self.relations
+
     def graph(
         self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
     ) -> nn.LayerGraph:
@@ -190,6 +200,9 @@ class InducedBatch:
     def sizes(self) -> tuple[int, ...]:
         return self.minibatch.num_nodes, self.minibatch.num_edges
 
+    def has(self, relation: RelationName) -> bool:
+        return relation is None or relation in self.minibatch.schema.relations
+
     def graph(
         self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
     ) -> nn.LayerGraph:
@@ -227,7 +240,7 @@ class LayerEdges(nn.TypedEdges):
         self._of_layer = layer, targets, edges, drops
 
     def graph(self, relation: Relation) -> nn.LayerGraph | None:
-        if relation not in self._relations:
+        if relation not in self._relations or not self._structure.has(relation):
             return None
         return self._structure.graph(relation, *self._of_layer)
 

@@ -262,7 +262,7 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
     if any(nn.is_watched(one) for one in model.modules() if one is not model):
         return None, None  # hooks see what plain calls would show them, once
     try:
-        recording, plain = _recorded(model, tracing, bound)
+        recording, plain = recorded(model, tracing, bound)
     except Refusal as refusal:
         known.append(refusal.reason)
         return None, None
@@ -272,7 +272,7 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
     return graph, plain
 
 
-def _recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Recording, Any]:
+def recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Recording, Any]:
     """Records ``forward``. A module in which that fails is called as one step.
 
     Returns:
@@ -426,7 +426,7 @@ def _is_right(graph: Graph, model: Any, tracing: Tracing, bound: Bound, plain: A
         return True
     graph.sizes.append(sizes)
     try:
-        plain = _recorded(model, tracing, bound)[1] if plain is None else plain
+        plain = recorded(model, tracing, bound)[1] if plain is None else plain
         reason = _difference(graph, model, bound, plain)
     except Refusal as refusal:
         reason = refusal.reason

@@ -1,0 +1,409 @@
+"""The output of a recorded model for all nodes: layer by layer, each node once.
+
+A recorded ``forward`` is cut at its convolutions. What one convolution computes, and what follows it
+row by row, is a layer. Rows that a later layer reads as its sources go through tables that all ranks
+read. Rows that it reads for its own targets alone stay with their owner.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.loader import NeighborLoader
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
+
+from pyg_batchgnn import nn
+from pyg_batchgnn.port.batches import given
+from pyg_batchgnn.port.binding import Bound
+from pyg_batchgnn.port.prefixes import NodesByHop, sorted_prefixes
+from pyg_batchgnn.port.program import Frame, Program, Step, is_convolution, reads_as_sources, refs
+from pyg_batchgnn.port.record import ModuleCall, Recording, Ref, mapped
+from pyg_batchgnn.port.structure import DrawnKey, RelationName, SampledBatch, TypeName
+from pyg_batchgnn.port.traced import TracedModel, Tracing, recorded
+from pyg_batchgnn.port.values import Counter, EdgeIndex, Fixed, Nodes, Refusal
+from pyg_batchgnn.types import OwnedNodes, Relation, Schema
+
+
+def inference(
+    model: torch.nn.Module,
+    loader: Any,
+    memory_budget: int | str | None = None,
+    progress_bar: bool = False,
+) -> Any:
+    """Returns the output of a model for all nodes, layer by layer, each node once from all its
+    neighbours. Collective over ranks.
+
+    Args:
+        model: one that `accelerate` made fast. Its ``forward`` takes rows and edges alone, and
+            computes every row by itself but for its convolutions.
+        loader: a loader of this package, of any fanouts and seed nodes.
+        memory_budget: bytes (or a text like "2GiB") of the pieces that are computed at once; chosen
+            where None.
+        progress_bar: shows the progress.
+
+    Returns:
+        What ``forward`` returns, with [n, C] rows of the nodes that this process owns.
+
+    Raises:
+        TypeError: the model was not accelerated, or ``loader`` is none of this package.
+        ValueError: something in the model looks at other rows, or was not recorded.
+    """
+    if not isinstance(model, TracedModel):
+        raise TypeError(
+            f"inference takes a model that accelerate made fast, got a {type(model).__name__}; call "
+            f"accelerate(model) first"
+        )
+    nodes = nn.nodes_of(loader, memory_budget, progress_bar)
+    with nn.evaluating(model), torch.no_grad():
+        layers = _Layers(model, nodes)
+        steps = [nn.LayerStep(layers.convs(level), layers.computing(level)) for level in range(1, layers.last + 1)]
+        nn.infer_layers(steps, nodes, node_types=layers.node_types, inputs=layers.inputs)
+        return layers.output()
+
+
+# The recording ####################################################################################
+
+
+def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recording:
+    """Records ``forward`` with a few nodes and edges: the first nodes of each type, twice as sources."""
+    plain = schema.is_plain
+    rows = {name: of_type[nodes.rank][:1] for name, of_type in nodes.features.items()}
+    by_hop = {None if plain else name: NodesByHop([2, 2]) for name in schema.node_types}
+    edge_index = torch.tensor([[2, 3], [0, 1]])
+    relations: dict[RelationName, Any] = {}
+    for relation in schema.relations:
+        source, _, target = (None, None, None) if plain else relation
+        relations[None if plain else relation] = sorted_prefixes(
+            edge_index.clone(), by_hop[source], by_hop[target], [2]
+        )
+    structure = SampledBatch(relations, by_hop, 1, None, DrawnKey())
+    x: dict[TypeName, Any] = {}
+    for name, one in rows.items():
+        key = None if plain else name
+        some = one if len(one) else one.new_zeros(1, one.size(1))
+        x[key] = given(some.expand(4, -1).clone(), Nodes(key, 1))
+    edges = {one: given(edge_index.clone(), EdgeIndex(one, 1)) for one in relations}
+    arguments = _arguments(model, x, edges)
+    if any(is_uninitialized_parameter(one) for one in model.parameters()):
+        values = {name: mapped(one, lambda leaf: leaf.tensor()) for name, one in arguments.items()}
+        model.stands_for.forward(model, **values)
+    try:
+        return recorded(model, Tracing(model._batchgnn.trims), Bound(arguments, structure, None))[0]
+    except Refusal as refusal:
+        raise ValueError(
+            f"inference computes {type(model).__name__} layer by layer, but its forward was not recorded, "
+            f"because {refusal.reason}; call the model on the whole graph"
+        ) from None
+
+
+def _arguments(model: TracedModel, x: Mapping[TypeName, Any], edges: Mapping[RelationName, Any]) -> dict[str, Any]:
+    parameters = list(inspect.signature(model.stands_for.forward).parameters.values())[1:]
+    required = [one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+    if len(required) != 2:
+        raise ValueError(
+            f"inference calls forward with rows and edges, but that of {type(model).__name__} takes "
+            f"{', '.join(required) or 'nothing'}; call the model on the whole graph"
+        )
+    if None in x:
+        return {required[0]: x[None], required[1]: edges[None]}
+    return {required[0]: dict(x), required[1]: dict(edges)}
+
+
+# The layers #######################################################################################
+
+
+@dataclass
+class _Value:
+    """Where the rows of a value come from.
+
+    Attributes:
+        level: the layer that makes it; 0 for what follows from the features row by row.
+        columns: its place in the table of each layer whose result later sources are, by layer.
+        rows: [n, C], if a later layer reads the rows of its own targets.
+    """
+
+    level: int
+    columns: dict[int, tuple[int, int]] = field(default_factory=dict)
+    rows: Tensor | None = None
+
+
+class _Layers:
+    """The layers of a recorded model, and what is kept between them."""
+
+    def __init__(self, model: TracedModel, nodes: OwnedNodes) -> None:
+        self._model, self._nodes, self._schema = model, nodes, nodes.schema
+        self._recording = _recorded(model, nodes.schema, nodes)
+        self._program = Program(self._recording, model, seeds=True, layerwise=True)
+        self._values: dict[int, _Value] = {}
+        self._levels: dict[int, list[Step]] = {}
+        self._last_use: dict[int, int] = {}
+        self._sources: dict[int, dict[TypeName, list[int]]] = {}
+        self._order()
+
+    def _order(self) -> None:
+        """Finds the layer of every step, and what each layer reads."""
+        for number in self._recording.inputs:
+            self._values[number] = _Value(0)
+        for step in self._program.steps:
+            self._check(step)
+            read = [self._values[one].level for one in step.reads if one in self._values]
+            fixed = all(isinstance(self._program.axes[one], Fixed) for one in step.reads)
+            level = -1 if fixed else max(read, default=0) + is_convolution(step)
+            self._levels.setdefault(level, []).append(step)
+            for one in step.results(self._program):
+                self._values[one] = _Value(level)
+            for one in step.reads:
+                self._last_use[one] = max(self._last_use.get(one, 0), level)
+            for one in reads_as_sources(step):
+                name = self._name(one)
+                of_type = self._sources.setdefault(level - 1, {}).setdefault(name, [])
+                of_type += [] if one in of_type else [one]
+        self.last = max(self._levels, default=0)
+        for one in refs(self._recording.output):
+            self._last_use[one] = self.last + 1
+
+    def _check(self, step: Step) -> None:
+        for part in step.parts or [step]:
+            call = part.call
+            if call.by_row or call.message_passing is not None:
+                continue
+            if all(isinstance(self._program.axes[one], (Fixed, EdgeIndex)) for one in part.reads):
+                continue
+            why = self._recording.notes.get(call.where, "it looks at other rows")
+            raise ValueError(
+                f"inference computes every row by itself, but {why} ({call.where}); call the model on the "
+                f"whole graph"
+            )
+
+    def _name(self, number: int) -> TypeName:
+        axis = self._program.axes[number]
+        assert isinstance(axis, Nodes)
+        return axis.name
+
+    def _type(self, name: TypeName) -> str:
+        return self._schema.node_types[0] if name is None else name
+
+    @property
+    def node_types(self) -> list[str]:
+        """The types of the output."""
+        axes = [self._program.axes[one] for one in refs(self._recording.output)]
+        return list(dict.fromkeys(self._type(one.name) for one in axes if isinstance(one, Nodes)))
+
+    def convs(self, level: int) -> dict[Relation, torch.nn.Module]:
+        """Returns the convolution of each relation in a layer; of several, one that needs degrees."""
+        found: dict[Relation, torch.nn.Module] = {}
+        for step in self._levels.get(level, []):
+            for part in step.parts or [step]:
+                if part.call.message_passing is None:
+                    continue
+                assert isinstance(part.call.target, ModuleCall)
+                module: Any = self._model.get_submodule(part.call.target.path)
+                by_relation = dict(module.convs.items()) if hasattr(module, "convs") else {self._relation(part): module}
+                for relation, conv in by_relation.items():
+                    if relation not in found or isinstance(conv, nn.GCNConv):
+                        found[relation] = conv
+        return found
+
+    def _relation(self, step: Step) -> Relation:
+        axes = (self._program.axes[one] for one in step.reads)
+        name = next(one.relation for one in axes if isinstance(one, EdgeIndex))
+        return self._schema.relations[0] if name is None else name
+
+    # Computing ------------------------------------------------------------------------------------
+
+    def inputs(self, chunk: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Returns what the first layer reads of its sources, from features."""
+        ((name, rows),) = chunk.items()
+        key = None if self._schema.is_plain else name
+        frame = self._frame(_Rows({key: len(rows)}))
+        self._give_inputs(frame, {key: rows})
+        self._run(frame, 0, key)
+        return {name: self._table(frame, 0, key, rows)}
+
+    def _give_inputs(self, frame: Frame, rows: Mapping[TypeName, Any]) -> None:
+        for number in self._recording.inputs:
+            axis = self._program.axes[number]
+            if isinstance(axis, Nodes) and axis.name in rows:
+                frame.values[number] = rows[axis.name]
+
+    def _frame(self, structure: Any) -> Frame:
+        frame = Frame(self._model, structure, {})
+        self._program.give_parameters(frame)
+        for step in self._levels.get(-1, []):
+            self._program.step(frame, step)
+        return frame
+
+    def _run(self, frame: Frame, level: int, only: Any = ...) -> None:
+        """Runs the steps of a layer; ``only`` those of a node type, if one is given."""
+        for step in self._levels.get(level, []):
+            names = {self._name(one) for one in step.results(self._program) if self._is_rows(one)}
+            if only is ... or names <= {only}:
+                self._program.step(frame, step)
+
+    def _is_rows(self, number: int) -> bool:
+        return isinstance(self._program.axes[number], Nodes)
+
+    def _table(self, frame: Frame, level: int, name: TypeName, otherwise: Tensor) -> Tensor:
+        """Returns the rows that sources of the next layer are read from, side by side."""
+        numbers = self._sources.get(level, {}).get(name, [])
+        found = [self._program.take(frame, Ref(one), 0) for one in numbers]
+        if any(one.dim() != 2 for one in found):
+            raise ValueError("inference keeps rows of two dimensions between layers; call the model on the whole graph")
+        begin = 0
+        for number, one in zip(numbers, found, strict=True):
+            self._values[number].columns[level] = begin, begin + one.size(1)
+            begin += one.size(1)
+        if not found:
+            return otherwise[:, :0]
+        return found[0] if len(found) == 1 else torch.cat(found, dim=1)
+
+    def computing(self, level: int) -> Any:
+        """Returns what computes a layer, as `nn.LayerStep` takes it."""
+
+        def compute(x: Mapping[str, nn.Rows], edges: Any) -> dict[str, Tensor]:
+            structure = _Piece(edges, self._schema)
+            frame = self._frame(structure)
+            own = dict(edges.piece.targets)
+            self._give_own(frame, own, level)
+            self._give_sources(frame, x, level)
+            for number in self._recording.inputs:
+                axis = self._program.axes[number]
+                if isinstance(axis, EdgeIndex):
+                    frame.values[number] = lambda relation=axis.relation: structure.edge_index(relation)
+            for name in own:
+                self._run(frame, 0, None if self._schema.is_plain else name)
+            self._give_sources(frame, x, level)
+            self._run(frame, level)
+            self._keep(frame, own, level)
+            result = {}
+            for name, span in own.items():
+                key = None if self._schema.is_plain else name
+                result[name] = self._table(frame, level, key, torch.empty(len(span), 0))
+            return result
+
+        return compute
+
+    def _give_own(self, frame: Frame, own: Mapping[str, range], level: int) -> None:
+        """Gives the rows of the targets that earlier layers computed."""
+        for name, span in own.items():
+            key = None if self._schema.is_plain else name
+            if name in self._nodes.features:
+                rows = self._nodes.features[name][self._nodes.rank][span.start : span.stop]
+                self._give_inputs(frame, {key: rows})
+        for number, value in self._values.items():
+            if value.rows is not None and 0 < value.level < level:
+                span = own.get(self._type(self._name(number)))
+                if span is not None:
+                    frame.values[number] = value.rows[span.start : span.stop]
+
+    def _give_sources(self, frame: Frame, x: Mapping[str, nn.Rows], level: int) -> None:
+        """Gives the rows of all nodes of a piece that the layer reads as sources."""
+        for name, rows in x.items():
+            key = None if self._schema.is_plain else name
+            for number in self._sources.get(level - 1, {}).get(key, []):
+                first, last = self._values[number].columns[level - 1]
+                if isinstance(rows, nn.RowView):
+                    frame.values[number] = nn.RowView(rows.table[:, first:last], rows.row)
+                else:
+                    frame.values[number] = rows[:, first:last]
+
+    def _keep(self, frame: Frame, own: Mapping[str, range], level: int) -> None:
+        """Keeps rows that later layers read for their own targets, and those of the output."""
+        for number, value in self._values.items():
+            if value.level != level or self._last_use.get(number, 0) <= level or not self._is_rows(number):
+                continue
+            name = self._type(self._name(number))
+            if name not in own:
+                continue
+            rows = self._program.take(frame, Ref(number), 0)
+            if value.rows is None:
+                count = len(self._nodes.features[name][self._nodes.rank]) if name in self._nodes.features else 0
+                count = max(count, own[name].stop)
+                value.rows = rows.new_zeros(count, *rows.shape[1:])
+            value.rows[own[name].start : own[name].stop] = rows
+
+    def output(self) -> Any:
+        """Returns what ``forward`` returns, with the rows of the owned nodes."""
+
+        def change(leaf: Any) -> Any:
+            return self._values[leaf.number].rows if isinstance(leaf, Ref) else leaf
+
+        return mapped(self._recording.output, change)
+
+
+# Pieces ###########################################################################################
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of nodes without edges."""
+
+    counts: Mapping[TypeName, int]
+
+    @property
+    def hops(self) -> int:
+        return 1
+
+    def counter(self, counter: Counter) -> int:
+        kind, name, hop = counter
+        return self.counts.get(name, 0) if kind == "nodes" and hop == 0 else 0
+
+
+class _Piece:
+    """A piece of all nodes: its targets are of hop 0, its other sources of hop 1."""
+
+    hops = 1
+
+    def __init__(self, edges: Any, schema: Schema) -> None:
+        self._edges, self._schema = edges, schema
+
+    def counter(self, counter: Counter) -> int:
+        kind, name, hop = counter
+        if kind == "edges":
+            found = self._graph(name)
+            return 0 if hop == 0 or found is None else found.num_edges
+        rows = self._edges.rows(self._schema.node_types[0] if name is None else name)
+        return rows.num_targets if hop == 0 else max(0, rows.num_sources - rows.num_targets)
+
+    def has(self, relation: RelationName) -> bool:
+        return self._graph(relation) is not None
+
+    def _graph(self, relation: RelationName) -> nn.LayerGraph | None:
+        found: nn.LayerGraph | None = self._edges.graph(self._schema.relations[0] if relation is None else relation)
+        return found
+
+    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
+        del layer, targets, edges, drops
+        found = self._graph(relation)
+        assert found is not None, "a piece has the edges of its relations"
+        return found
+
+    def edge_index(self, relation: RelationName) -> Tensor:
+        graph = self.graph(relation, 1, 0, 1, False)
+        return torch.stack([graph.indices.long(), graph.targets])
+
+    def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
+        raise AssertionError("modules are in evaluation mode")
+
+
+def check_for_pyg(model: Any, loader: NeighborLoader, left: str) -> None:
+    """Refuses what PyG's ``inference`` cannot compute; it only asserts what it needs."""
+    hops, seeds, nodes = len(loader.node_sampler.num_neighbors), len(loader.dataset), loader.data.num_nodes
+    if model.jk_mode not in (None, "last"):
+        raise ValueError(
+            f"{left}, and PyG's inference knows no jk={model.jk_mode!r}; call the model on the whole graph"
+        )
+    if hops != 1 or seeds != nodes:
+        raise ValueError(
+            f"{left}, and PyG's inference needs a loader of all {nodes} nodes and of one hop, but this one "
+            f"has {seeds} seed nodes and {hops} hops; give it num_neighbors=[-1] and input_nodes=None"
+        )
+    if model.training:
+        raise ValueError(f"{left}, and PyG's inference needs evaluation mode; call model.eval() before")
+
+
