@@ -1,10 +1,11 @@
-"""Batches as arguments: what a recorded ``forward`` gets of a batch, by the name of an attribute."""
+"""Batches as arguments: what a recorded ``forward`` gets of a batch, by the name of an
+attribute."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -135,7 +136,7 @@ class Batch:
         seeds = {name: int(source[name].get("batch_size", 0) or 0) for name in source.node_types}
         if not any(seeds.values()) and isinstance(structure, SampledBatch):
             seeds = {name: one.per_hop[0] for name, one in structure.nodes.items() if name is not None}
-        return cls(source, structure, seeds)  # type: ignore[arg-type]
+        return cls(source, structure, seeds)
 
     @staticmethod
     def holds(source: Any, name: str) -> bool:
@@ -276,8 +277,8 @@ def _edges_of(batch: SampledMinibatch, relation: Relation, hops: int) -> Given:
 
 
 def _by_type_name(source: Any, name: str) -> str:
-    """Returns the name of an attribute by type, where a batch has several types and a model names it
-    as if there were one, as `to_hetero` does."""
+    """Returns the name of an attribute by type, where a batch has several types and a model names
+    it as if there were one, as `to_hetero` does."""
     typed = isinstance(source, HeteroData) or (
         isinstance(source, SampledMinibatch) and not source.has_one_type
     )
@@ -311,7 +312,7 @@ def _prefixes_of(source: Data, edge_index: Tensor, num_nodes: int) -> PrefixEdge
     return sorted_prefixes(edge_index, by_hop, by_hop, edges)
 
 
-def are_counts(counts: Any) -> bool:
+def are_counts(counts: Any) -> TypeGuard[list[int]]:
     return isinstance(counts, list) and all(type(one) is int for one in counts)
 
 
@@ -319,13 +320,15 @@ def _typed(
     source: HeteroData, edges: Mapping[Relation, Tensor], num_nodes: Mapping[str, int]
 ) -> SampledBatch | None:
     """Returns the prefixes of a batch of several types by its counts; None if these do not fit."""
-    nodes = {name: source[name].get("num_sampled_nodes") for name in source.node_types}
-    counts = {relation: source[relation].get("num_sampled_edges") for relation in source.edge_types}
+    nodes: dict[str, Any] = {name: source[name].get("num_sampled_nodes") for name in source.node_types}
+    counts: dict[Relation, Any] = {
+        relation: source[relation].get("num_sampled_edges") for relation in source.edge_types
+    }
     if not all(map(are_counts, (*nodes.values(), *counts.values()))):
         return None
     if any(sum(counted) != num_nodes[name] for name, counted in nodes.items()):
         return None
-    by_hop = {name: NodesByHop(counted) for name, counted in nodes.items()}
+    by_hop: dict[str | None, NodesByHop] = {name: NodesByHop(counted) for name, counted in nodes.items()}
     found: dict[Any, PrefixEdges] = {}
     for relation, counted in counts.items():
         made = sorted_prefixes(edges[relation], by_hop[relation[0]], by_hop[relation[2]], counted)
@@ -333,7 +336,7 @@ def _typed(
             return None
         found[relation] = made
     hops = {one.hops for one in found.values()}
-    return SampledBatch(found, by_hop, hops.pop(), None, DrawnKey()) if len(hops) == 1 else None  # type: ignore[arg-type]
+    return SampledBatch(found, by_hop, hops.pop(), None, DrawnKey()) if len(hops) == 1 else None
 
 
 def _native(batch: SampledMinibatch) -> SampledBatch:

@@ -193,7 +193,8 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
 
 
 def _counted(edge_index: Tensor, num_nodes: int, arguments: Sequence[Any]) -> PrefixEdges | None:
-    """Returns the prefixes of edges by the counts of sampled nodes and edges among the arguments."""
+    """Returns the prefixes of edges by the counts of sampled nodes and edges among the
+    arguments."""
     counts = [one for one in arguments if are_counts(one) and one]
     for nodes in counts:
         for edges in counts:

@@ -106,7 +106,7 @@ def call_trimmed(
     Raises:
         ValueError: ``x`` has fewer than ``num_targets`` rows.
     """
-    if isinstance(x, (tuple, list)):
+    if not isinstance(x, Tensor):
         made: Tensor = conv((x[0], x[1][:num_targets]), edge_index=edge_index, **(edge_values or {}))
         return made
     if not 0 <= num_targets <= x.size(0):

@@ -1,8 +1,8 @@
 """The output of a recorded model for all nodes: layer by layer, each node once.
 
-A recorded ``forward`` is cut at its convolutions. What one convolution computes, and what follows it
-row by row, is a layer. Rows that a later layer reads as its sources go through tables that all ranks
-read. Rows that it reads for its own targets alone stay with their owner.
+A recorded ``forward`` is cut at its convolutions. What one convolution computes, and what follows
+it row by row, is a layer. Rows that a later layer reads as its sources go through tables that all
+ranks read. Rows that it reads for its own targets alone stay with their owner.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from pyg_batchgnn import nn
 from pyg_batchgnn.port.batches import given
 from pyg_batchgnn.port.binding import Bound
+from pyg_batchgnn.port.execution import Frame, give_parameters, run_step, take
 from pyg_batchgnn.port.prefixes import NodesByHop, sorted_prefixes
-from pyg_batchgnn.port.program import Frame, Program, Step, is_convolution, reads_as_sources, refs
-from pyg_batchgnn.port.record import ModuleCall, Recording, Ref, mapped
+from pyg_batchgnn.port.program import Program, Step, is_convolution, reads_as_sources
+from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, mapped, refs
 from pyg_batchgnn.port.structure import DrawnKey, RelationName, SampledBatch, TypeName
 from pyg_batchgnn.port.traced import TracedModel, Tracing, recorded
 from pyg_batchgnn.port.values import Counter, EdgeIndex, Fixed, Nodes, Refusal
@@ -61,7 +62,9 @@ def inference(
     nodes = nn.nodes_of(loader, memory_budget, progress_bar)
     with nn.evaluating(model), torch.no_grad():
         layers = _Layers(model, nodes)
-        steps = [nn.LayerStep(layers.convs(level), layers.computing(level)) for level in range(1, layers.last + 1)]
+        steps = [
+            nn.LayerStep(layers.convs(level), layers.computing(level)) for level in range(1, layers.last + 1)
+        ]
         nn.infer_layers(steps, nodes, node_types=layers.node_types, inputs=layers.inputs)
         return layers.output()
 
@@ -70,7 +73,8 @@ def inference(
 
 
 def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recording:
-    """Records ``forward`` with a few nodes and edges: the first nodes of each type, twice as sources."""
+    """Records ``forward`` with a few nodes and edges: the first nodes of each type, twice as
+    sources."""
     plain = schema.is_plain
     rows = {name: of_type[nodes.rank][:1] for name, of_type in nodes.features.items()}
     by_hop = {None if plain else name: NodesByHop([2, 2]) for name in schema.node_types}
@@ -101,9 +105,13 @@ def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recordin
         ) from None
 
 
-def _arguments(model: TracedModel, x: Mapping[TypeName, Any], edges: Mapping[RelationName, Any]) -> dict[str, Any]:
+def _arguments(
+    model: TracedModel, x: Mapping[TypeName, Any], edges: Mapping[RelationName, Any]
+) -> dict[str, Any]:
     parameters = list(inspect.signature(model.stands_for.forward).parameters.values())[1:]
-    required = [one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+    required = [
+        one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
     if len(required) != 2:
         raise ValueError(
             f"inference calls forward with rows and edges, but that of {type(model).__name__} takes "
@@ -195,7 +203,8 @@ class _Layers:
         return list(dict.fromkeys(self._type(one.name) for one in axes if isinstance(one, Nodes)))
 
     def convs(self, level: int) -> dict[Relation, torch.nn.Module]:
-        """Returns the convolution of each relation in a layer; of several, one that needs degrees."""
+        """Returns the convolution of each relation in a layer; of several, one that needs
+        degrees."""
         found: dict[Relation, torch.nn.Module] = {}
         for step in self._levels.get(level, []):
             for part in step.parts or [step]:
@@ -203,7 +212,9 @@ class _Layers:
                     continue
                 assert isinstance(part.call.target, ModuleCall)
                 module: Any = self._model.get_submodule(part.call.target.path)
-                by_relation = dict(module.convs.items()) if hasattr(module, "convs") else {self._relation(part): module}
+                by_relation = (
+                    dict(module.convs.items()) if hasattr(module, "convs") else {self._relation(part): module}
+                )
                 for relation, conv in by_relation.items():
                     if relation not in found or isinstance(conv, nn.GCNConv):
                         found[relation] = conv
@@ -233,9 +244,9 @@ class _Layers:
 
     def _frame(self, structure: Any) -> Frame:
         frame = Frame(self._model, structure, {})
-        self._program.give_parameters(frame)
+        give_parameters(self._program, frame)
         for step in self._levels.get(-1, []):
-            self._program.step(frame, step)
+            run_step(self._program, frame, step)
         return frame
 
     def _run(self, frame: Frame, level: int, only: Any = ...) -> None:
@@ -243,7 +254,7 @@ class _Layers:
         for step in self._levels.get(level, []):
             names = {self._name(one) for one in step.results(self._program) if self._is_rows(one)}
             if only is ... or names <= {only}:
-                self._program.step(frame, step)
+                run_step(self._program, frame, step)
 
     def _is_rows(self, number: int) -> bool:
         return isinstance(self._program.axes[number], Nodes)
@@ -251,9 +262,11 @@ class _Layers:
     def _table(self, frame: Frame, level: int, name: TypeName, otherwise: Tensor) -> Tensor:
         """Returns the rows that sources of the next layer are read from, side by side."""
         numbers = self._sources.get(level, {}).get(name, [])
-        found = [self._program.take(frame, Ref(one), 0) for one in numbers]
+        found = [take(self._program, frame, Ref(one), 0) for one in numbers]
         if any(one.dim() != 2 for one in found):
-            raise ValueError("inference keeps rows of two dimensions between layers; call the model on the whole graph")
+            raise ValueError(
+                "inference keeps rows of two dimensions between layers; call the model on the whole graph"
+            )
         begin = 0
         for number, one in zip(numbers, found, strict=True):
             self._values[number].columns[level] = begin, begin + one.size(1)
@@ -297,9 +310,9 @@ class _Layers:
                 self._give_inputs(frame, {key: rows})
         for number, value in self._values.items():
             if value.rows is not None and 0 < value.level < level:
-                span = own.get(self._type(self._name(number)))
-                if span is not None:
-                    frame.values[number] = value.rows[span.start : span.stop]
+                of_type = own.get(self._type(self._name(number)))
+                if of_type is not None:
+                    frame.values[number] = value.rows[of_type.start : of_type.stop]
 
     def _give_sources(self, frame: Frame, x: Mapping[str, nn.Rows], level: int) -> None:
         """Gives the rows of all nodes of a piece that the layer reads as sources."""
@@ -320,9 +333,11 @@ class _Layers:
             name = self._type(self._name(number))
             if name not in own:
                 continue
-            rows = self._program.take(frame, Ref(number), 0)
+            rows = take(self._program, frame, Ref(number), 0)
             if value.rows is None:
-                count = len(self._nodes.features[name][self._nodes.rank]) if name in self._nodes.features else 0
+                count = (
+                    len(self._nodes.features[name][self._nodes.rank]) if name in self._nodes.features else 0
+                )
                 count = max(count, own[name].stop)
                 value.rows = rows.new_zeros(count, *rows.shape[1:])
             value.rows[own[name].start : own[name].stop] = rows
@@ -374,10 +389,14 @@ class _Piece:
         return self._graph(relation) is not None
 
     def _graph(self, relation: RelationName) -> nn.LayerGraph | None:
-        found: nn.LayerGraph | None = self._edges.graph(self._schema.relations[0] if relation is None else relation)
+        found: nn.LayerGraph | None = self._edges.graph(
+            self._schema.relations[0] if relation is None else relation
+        )
         return found
 
-    def graph(self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool) -> nn.LayerGraph:
+    def graph(
+        self, relation: RelationName, layer: int, targets: int, edges: int, drops: bool
+    ) -> nn.LayerGraph:
         del layer, targets, edges, drops
         found = self._graph(relation)
         assert found is not None, "a piece has the edges of its relations"
@@ -388,7 +407,7 @@ class _Piece:
         return torch.stack([graph.indices.long(), graph.targets])
 
     def dropout(self, name: TypeName, layer: int, place: int, rows: int) -> tuple[int, Tensor | None]:
-        raise AssertionError("modules are in evaluation mode")
+        raise AssertionError(f"dropout {place} of layer {layer}, of {rows} rows of {name}, in evaluation")
 
 
 def check_for_pyg(model: Any, loader: NeighborLoader, left: str) -> None:
@@ -405,5 +424,3 @@ def check_for_pyg(model: Any, loader: NeighborLoader, left: str) -> None:
         )
     if model.training:
         raise ValueError(f"{left}, and PyG's inference needs evaluation mode; call model.eval() before")
-
-

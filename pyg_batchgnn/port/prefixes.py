@@ -32,8 +32,8 @@ class NodesByHop:
 
 @dataclass(frozen=True)
 class SampleKeys:
-    """What the dropout in the layers of a sample is keyed by: the seed, the epoch and the key of the
-    minibatch; and the names of a type or a relation, where there are several."""
+    """What the dropout in the layers of a sample is keyed by: the seed, the epoch and the key of
+    the minibatch; and the names of a type or a relation, where there are several."""
 
     seed: int
     epoch: int

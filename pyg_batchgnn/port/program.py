@@ -1,4 +1,4 @@
-"""The execution of a recorded ``forward`` on the rows that its output needs (design, section 11).
+"""The steps that compute what is asked of a recorded ``forward`` (design, section 11).
 
 Demand goes backward from the output. What is computed row by row asks its inputs for the rows it
 is asked for. A convolution asks for one hop more. Everything else asks for all rows.
@@ -8,41 +8,18 @@ from __future__ import annotations
 
 from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_geometric.nn.conv.hetero_conv import group
-
-from pyg_batchgnn import nn, ops
+from pyg_batchgnn import nn
 from pyg_batchgnn.nn.models import is_row_wise_norm
-from pyg_batchgnn.port import foreign, rules
-from pyg_batchgnn.port.record import Call, ModuleCall, Recording, Ref, Way, flat, mapped
-from pyg_batchgnn.port.structure import LayerEdges, Structure, prefix
-from pyg_batchgnn.port.values import Count, EdgeIndex, Edges, Nodes, SeedIds
-
-
-@dataclass
-class Frame:
-    """One run of a program.
-
-    Attributes:
-        values: by number, a tensor, a `RowView`, or a function that makes the tensor when it is
-            needed.
-        drops: False leaves out dropout, for comparisons.
-    """
-
-    model: torch.nn.Module
-    structure: Structure
-    values: dict[int, Any]
-    drops: bool = True
-
-    def rows(self, axis: Any, hops: int) -> int:
-        if isinstance(axis, Nodes):
-            return prefix(self.structure, "nodes", axis.name, hops)
-        return prefix(self.structure, "edges", axis.relation, hops)
+from pyg_batchgnn.port import rules
+from pyg_batchgnn.port.recording import Call, ModuleCall, Recording, Ref, Way, mapped, refs
+from pyg_batchgnn.port.structure import Structure
+from pyg_batchgnn.port.values import EdgeIndex, Edges, Nodes, SeedIds
 
 
 @dataclass(eq=False)
@@ -143,7 +120,7 @@ class Program:
 
     def _demand_above(self, call: Call, hops: int) -> None:
         """Asks for the rows that a convolution reads: those of its targets, and of one hop more."""
-        reads = _Reads.of(call)
+        reads = Reads.of(call)
         above = min(hops + 1, self._edge_hops(call))
         mapped((reads.sources, reads.values), lambda leaf: self._ask(leaf, above))
         mapped(reads.targets, lambda leaf: self._ask(leaf, hops))
@@ -151,7 +128,7 @@ class Program:
         mapped(reads.values.get("edge_weight"), self._ask_all)  # a norm takes the weights of all edges
 
     def _edge_hops(self, call: Call) -> int:
-        (first, *_) = refs(_Reads.of(call).edges)
+        (first, *_) = refs(Reads.of(call).edges)
         axis = self.axes[first]
         assert isinstance(axis, EdgeIndex)
         return axis.hops
@@ -173,92 +150,32 @@ class Program:
     # Running --------------------------------------------------------------------------------------
 
     def holds(self, structure: Structure) -> bool:
-        """Returns whether comparisons of sizes come out as they did when ``forward`` was recorded."""
+        """Returns whether comparisons of sizes come out as they did when ``forward`` was
+        recorded."""
         return all(
             one.compare(one.form.value(structure.counter), 0) == one.found for one in self.recording.guards
         )
 
     def is_by_row(self, model: torch.nn.Module) -> bool:
-        """Returns whether the rows of the seeds depend on no statistics of rows that are computed now."""
+        """Returns whether the rows of the seeds depend on no statistics of rows that are computed
+        now."""
         for step in self.steps:
             for part in step.parts or [step]:
                 if not part.call.by_row and part.call.message_passing is None:
                     return False
-                module = _module(part.call, model)
+                module = module_of(part.call, model)
                 if module is not None and any(map(rules.takes_row_statistics, module.modules())):
                     return False
         return True
 
-    def run(self, frame: Frame, inputs: Sequence[Any]) -> Any:
-        """Returns what ``forward`` returns. ``inputs``: the values of the inputs, in their order."""
-        frame.values.update(zip(self.recording.inputs, inputs, strict=True))
-        self.give_parameters(frame)
-        for step in self.steps:
-            self.step(frame, step)
-            for one in step.frees:
-                frame.values.pop(one, None)
-        return mapped(self.recording.output, lambda leaf: self._output(frame, leaf))
 
-    def give_parameters(self, frame: Frame) -> None:
-        for number, (path, name) in self.recording.parameters.items():
-            if number in self.need:
-                frame.values[number] = getattr(frame.model.get_submodule(path), name)
-
-    def step(self, frame: Frame, step: Step) -> None:
-        """Runs one step."""
-        _run(self, frame, step)
-
-    def _output(self, frame: Frame, leaf: Any) -> Any:
-        if isinstance(leaf, Count):
-            return int(leaf) if leaf.form is None else leaf.form.value(frame.structure.counter)
-        if not isinstance(leaf, Ref):
-            return leaf
-        axis = self.axes[leaf.number]
-        hops = 0 if self.seeds and isinstance(axis, Nodes) else self.full(leaf.number)
-        return self.take(frame, leaf, hops)
-
-    def take(self, frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
-        """Returns the rows of a value up to some hops. ``in_place``: a `RowView` will do."""
-        value = frame.values[ref.number]
-        axis = self.axes[ref.number]
-        if callable(value) and not isinstance(value, Tensor):
-            value = frame.values[ref.number] = value()
-        if isinstance(axis, (Nodes, Edges)):
-            rows = frame.rows(axis, min(hops, axis.hops))
-            if value.size(0) != rows:
-                value = value.head(rows) if isinstance(value, nn.RowView) else _first(value, rows)
-            if isinstance(value, nn.RowView) and not in_place:
-                value = value.gather()
-        return value
-
-    def arguments(self, frame: Frame, call: Call, hops: int | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns the arguments of a call for its rows up to some hops; for all where None."""
-
-        def change(leaf: Any) -> Any:
-            if isinstance(leaf, Ref):
-                return self.take(frame, leaf, self.full(leaf.number) if hops is None else hops)
-            if isinstance(leaf, Count):
-                return leaf.form.value(frame.structure.counter) if leaf.form is not None else int(leaf)
-            return leaf
-
-        args = call.args
-        if hops is not None and not isinstance(call.target, ModuleCall) and rules.is_reshape(call.target):
-            axis = self.axes[call.results[0]]
-            args = rules.new_shape(args, frame.rows(axis, hops))
-        return mapped(args, change), mapped(call.kwargs, change)
-
-
-def _first(value: Tensor, rows: int) -> Tensor:
-    return ops.first_rows(value, rows) if value.dim() == 2 else value[:rows]
-
-
-def _ref_of(leaf: Any) -> Ref:
+def ref_of(leaf: Any) -> Ref:
     assert isinstance(leaf, Ref), "the recording found a value here"
     return leaf
 
 
 @dataclass(frozen=True)
-class _Reads:
+class Reads:
     """The arguments of a convolution, or of a `HeteroConv`.
 
     Attributes:
@@ -274,7 +191,7 @@ class _Reads:
     values: Mapping[str, Any]
 
     @classmethod
-    def of(cls, call: Call) -> _Reads:
+    def of(cls, call: Call) -> Reads:
         given = dict(zip(call.names, call.args, strict=False)) | call.kwargs
         values = {
             name: one for name, one in given.items() if name not in ("x", "edge_index") and one is not None
@@ -297,8 +214,8 @@ _DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
 
 
 def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
-    """Returns the steps of a program: calls that nobody needs are left out, and a ReLU and a dropout
-    join the step before where nobody else reads what it makes."""
+    """Returns the steps of a program: calls that nobody needs are left out, and a ReLU and a
+    dropout join the step before where nobody else reads what it makes."""
     recording, need = program.recording, program.need
     calls = [one for one in recording.calls if any(number in need for number in one.results)]
     readers: Counted[int] = Counted()
@@ -316,7 +233,7 @@ def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
         for operand in _operands(step, made, readers, model):
             steps.remove(operand)
             step.parts += operand.parts or [operand]
-        relu, drop = _is_relu(call, model), _is_dropout(call, model)
+        relu, drop = is_relu(call, model), is_dropout(call, model)
         place = places[call.layer]
         places[call.layer] += drop
         if before is not None and alone and relu and not before.relu and before.dropout is None:
@@ -326,7 +243,7 @@ def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
         else:
             if relu or drop:
                 step.relu, step.dropout = relu, (call, place) if drop else None
-                step.overwrites = alone and before is not None and _may_overwrite(before.call, model)
+                step.overwrites = alone and before is not None and may_overwrite(before.call, model)
             steps.append(step)
         step.result = number
         made[number] = step
@@ -337,8 +254,8 @@ def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
 def _operands(
     step: Step, made: Mapping[int, Step], readers: Mapping[int, int], model: torch.nn.Module
 ) -> list[Step]:
-    """Returns the steps whose results a sum adds up, if they are convolutions and linear layers that
-    nobody else reads: one pass computes them all."""
+    """Returns the steps whose results a sum adds up, if they are convolutions and linear layers
+    that nobody else reads: one pass computes them all."""
     call = step.call
     if not call.by_row or call.target not in _ADDITIONS or call.kwargs or len(call.args) != 2:
         return []
@@ -354,7 +271,7 @@ def _operands(
 
 
 def _is_summand(call: Call, model: torch.nn.Module) -> bool:
-    module = _module(call, model)
+    module = module_of(call, model)
     return module is not None and (
         call.message_passing is Way.NATIVE or rules.kind_of(module) in rules.LINEAR
     )
@@ -373,38 +290,32 @@ def _free(steps: Sequence[Step], recording: Recording) -> None:
             step.frees.append(number)
 
 
-def refs(tree: Any) -> list[int]:
-    found: list[int] = []
-    mapped(tree, lambda leaf: found.append(leaf.number) if isinstance(leaf, Ref) else None)
-    return found
-
-
 def _only_ref(call: Call) -> int:
     found = refs((call.args, call.kwargs))
     return found[0] if len(found) == 1 else -1
 
 
-def _module(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:
+def module_of(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:
     return model.get_submodule(call.target.path) if isinstance(call.target, ModuleCall) else None
 
 
-def _is_relu(call: Call, model: torch.nn.Module) -> bool:
-    module = _module(call, model)
+def is_relu(call: Call, model: torch.nn.Module) -> bool:
+    module = module_of(call, model)
     if module is not None:
         return rules.kind_of(module) is torch.nn.ReLU
     return call.target in _RELUS
 
 
-def _is_dropout(call: Call, model: torch.nn.Module) -> bool:
-    module = _module(call, model)
+def is_dropout(call: Call, model: torch.nn.Module) -> bool:
+    module = module_of(call, model)
     if module is not None:
         return rules.kind_of(module) is torch.nn.Dropout
     return call.target in _DROPOUTS
 
 
-def _may_overwrite(call: Call, model: torch.nn.Module) -> bool:
+def may_overwrite(call: Call, model: torch.nn.Module) -> bool:
     """Returns whether no gradient needs the result of a call."""
-    module = _module(call, model)
+    module = module_of(call, model)
     if module is None:
         return call.target in _SUMS or call.target in (
             torch.nn.functional.layer_norm,
@@ -419,7 +330,7 @@ def _may_overwrite(call: Call, model: torch.nn.Module) -> bool:
 
 def rate_of(call: Call, model: torch.nn.Module) -> float:
     """Returns the probability of a dropout now."""
-    module = _module(call, model)
+    module = module_of(call, model)
     if module is not None:
         return float(module.p) if module.training else 0.0  # type: ignore[arg-type]
     names = (
@@ -436,242 +347,4 @@ def is_convolution(step: Step) -> bool:
 def reads_as_sources(step: Step) -> list[int]:
     """Returns the values whose rows a step reads for other nodes than its targets."""
     calls = [part.call for part in step.parts or [step] if part.call.message_passing is not None]
-    return [one for call in calls for one in refs(_Reads.of(call).sources)]
-
-
-# The run of a step ################################################################################
-
-
-@dataclass(frozen=True)
-class Ending:
-    """The ReLU and the dropout of a step in this run, as operators take them."""
-
-    relu: bool = False
-    drop: float = 0.0
-    key: int = 0
-    node: Tensor | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.relu and self.drop == 0.0
-
-    def arguments(self) -> dict[str, Any]:
-        return {"relu": self.relu, "drop": self.drop, "key": self.key, "node": self.node}
-
-
-def _run(program: Program, frame: Frame, step: Step) -> None:
-    call, model = step.call, frame.model
-    module = _module(call, model)
-    relu_itself, drops_itself = _is_relu(call, model), _is_dropout(call, model)
-    if step.parts:
-        result, done = _add_up(program, frame, step)
-    elif call.message_passing:
-        assert module is not None
-        result, done = _convolve(program, frame, step, module)
-    elif relu_itself or drops_itself:
-        (first,) = refs((call.args, call.kwargs))
-        result, done = program.take(frame, Ref(first), step.hops), False
-    elif module is not None and _is_native_linear(module, frame, call, program):
-        result, done = _multiply(program, frame, step, module), True
-    else:
-        result, done = _plain_call(program, frame, step, module), False
-    if not done:
-        result = _end(
-            program, frame, step, result, overwrites=not (relu_itself or drops_itself) or step.overwrites
-        )
-    if call.names_of_results:
-        made = {number: result.get(name) for number, name in zip(call.results, call.names_of_results, strict=True)}
-    elif len(call.results) > 1:
-        made = dict(zip(call.results, flat(result), strict=True))
-    else:
-        made = {step.result: result}
-    frame.values.update({number: one for number, one in made.items() if number in program.need})
-
-
-def _ending(program: Program, frame: Frame, step: Step, rows: int) -> Ending:
-    drop, key, node = 0.0, 0, None
-    axis = program.axes[step.result]
-    name = axis.name if isinstance(axis, Nodes) else None
-    if step.dropout is not None and frame.drops:
-        call, place = step.dropout
-        drop = rate_of(call, frame.model)
-        if drop > 0.0:
-            ops.check_drop(drop)
-            key, node = frame.structure.dropout(name, call.layer, place, rows)
-    return Ending(step.relu, drop, key, node)
-
-
-def _end(program: Program, frame: Frame, step: Step, x: Tensor, *, overwrites: bool) -> Tensor:
-    """Applies the ReLU and the dropout of a step, in place where that is safe."""
-    if not isinstance(x, Tensor):
-        return x
-    ending = _ending(program, frame, step, x.size(0) if x.dim() else 1)
-    if ending.is_empty:
-        return x
-    safe = overwrites and _may_overwrite(step.call, frame.model) or step.overwrites
-    return ops.activate(x if safe else x.clone(), **ending.arguments())
-
-
-def _plain_call(program: Program, frame: Frame, step: Step, module: torch.nn.Module | None) -> Any:
-    call = step.call
-    args, kwargs = program.arguments(frame, call, step.hops if call.by_row else None)
-    if module is not None:
-        return module(*args, **kwargs)
-    if not frame.drops and call.target in rules.DROPOUTS:
-        return args[0].clone()
-    return call.target(*args, **kwargs)  # type: ignore[operator]
-
-
-def _is_native_linear(module: torch.nn.Module, frame: Frame, call: Call, program: Program) -> bool:
-    del frame, program
-    return rules.kind_of(module) in rules.LINEAR and not nn.is_watched(module) and len(call.args) == 1
-
-
-def _multiply(program: Program, frame: Frame, step: Step, module: torch.nn.Module) -> Tensor:
-    x = program.take(frame, _ref_of(step.call.args[0]), step.hops, in_place=True)
-    weight, bias = module.weight, module.bias
-    assert isinstance(weight, Tensor)
-    takes = x.dtype == weight.dtype or (x.dtype is not torch.float64 and weight.dtype is not torch.float64)
-    ending = _ending(program, frame, step, x.size(0))
-    if len(x.shape) != 2 or not takes or not weight.is_cpu:
-        out = module(x if isinstance(x, Tensor) else x.gather())
-        return out if ending.is_empty else ops.activate(out, **ending.arguments())
-    return ops.linear([x], [weight], bias, num_rows=x.size(0), **ending.arguments())  # type: ignore[list-item]
-
-
-def _add_up(program: Program, frame: Frame, step: Step) -> tuple[Tensor, bool]:
-    """Returns the sum of convolutions and linear layers, and whether ReLU and dropout were applied."""
-    rows = frame.rows(program.axes[step.call.results[0]], step.hops)
-    own: Any = None
-    own_ref: Any = None
-    terms: list[nn.Terms] = []
-    targets: Any = nn.LayerRows(rows, rows)
-    for part in step.parts:
-        if part.call.message_passing is None:
-            continue
-        conv: Any = _module(part.call, frame.model)
-        given, values = _conv_input(program, frame, part, conv)
-        found, read = conv.terms(given, **values), _Reads.of(part.call).targets
-        if own is None:
-            own, own_ref, targets = given.own_rows(), read, given.graph
-        elif read != own_ref and found.root is not None:
-            product = nn.RowProduct(given.own_rows(), found.root)
-            found = replace(found, products=(*found.products, product), root=None)
-        terms.append(found)
-    for part in step.parts:
-        if part.call.message_passing is not None:
-            continue
-        linear: Any = _module(part.call, frame.model)
-        ref = _ref_of(part.call.args[0])
-        if ref == own_ref:
-            terms.append(nn.Terms(root=linear.weight, bias=linear.bias))
-        else:
-            x = program.take(frame, ref, step.hops, in_place=True)
-            terms.append(nn.Terms((nn.RowProduct(x, linear.weight),), bias=linear.bias))
-    ending = _ending_of_conv(frame, step, frame.model.training)
-    return nn.total(terms, own, targets, ending, training=True), ending is not None
-
-
-def _conv_input(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[nn.ConvInput, dict[str, Any]]:
-    """Returns the rows, the edges and the values of edges that a native convolution reads."""
-    call, reads = step.call, _Reads.of(step.call)
-    axis = program.axes[_ref_of(reads.edges).number]
-    assert isinstance(axis, EdgeIndex)
-    above = min(step.hops + 1, axis.hops)
-    x = program.take(frame, _ref_of(reads.sources), above, in_place=True)
-    drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
-    drops = drops or step.dropout is not None
-    graph = frame.structure.graph(axis.relation, call.layer + 1, step.hops, axis.hops, drops)
-    counted = graph.whole or graph
-    values = {
-        name: _edge_rows(program, frame, ref, counted if name == "edge_weight" else graph)
-        for name, ref in reads.values.items()
-    }
-    rows: Any = x
-    if reads.targets != reads.sources:
-        rows = (x, program.take(frame, _ref_of(reads.targets), step.hops, in_place=True))
-    return nn.conv_input(rows, graph, None), values
-
-
-def _convolve(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[Any, bool]:
-    """Returns the rows of a convolution, and whether ReLU and dropout were applied."""
-    call, reads = step.call, _Reads.of(step.call)
-    if isinstance(reads.edges, Mapping):
-        return _convolve_types(program, frame, step, conv), False
-    if call.message_passing is Way.NATIVE:
-        given, values = _conv_input(program, frame, step, conv)
-        ending = _ending_of_conv(frame, step, conv.training)
-        update = {} if ending is None else {"update": ending}
-        x = given.x if given.targets_in_sources else (given.x, given.own_rows())
-        return conv(x, given.graph, **values, **update), ending is not None
-    return _trimmed(program, frame, conv, reads, step.hops), False
-
-
-def _trimmed(program: Program, frame: Frame, conv: Any, reads: _Reads, hops: int) -> Tensor:
-    """Returns the first rows of a convolution that is not native."""
-    axis, targets = (program.axes[_ref_of(one).number] for one in (reads.edges, reads.targets))
-    assert isinstance(axis, EdgeIndex)
-    above = min(hops + 1, axis.hops)
-    edge_index = program.take(frame, _ref_of(reads.edges), axis.hops)[:, : frame.rows(axis, above)]
-    values = {name: program.take(frame, _ref_of(ref), above) for name, ref in reads.values.items()}
-    x: Any = program.take(frame, _ref_of(reads.sources), above)
-    if reads.targets != reads.sources:
-        x = (x, program.take(frame, _ref_of(reads.targets), hops))
-    return foreign.call_trimmed(conv, x, edge_index, frame.rows(targets, hops), values)
-
-
-def _convolve_types(program: Program, frame: Frame, step: Step, conv: Any) -> dict[str, Tensor]:
-    """Returns the rows of each type after a `HeteroConv`."""
-    call, reads = step.call, _Reads.of(step.call)
-    edge_hops = program.full(refs(reads.edges)[0])
-    above = min(step.hops + 1, edge_hops)
-    relations = [relation for relation in reads.edges if relation in dict(conv.convs.items())]
-    ends = {name for source, _, target in relations for name in (source, target)}
-    if call.message_passing is Way.NATIVE:
-        x = {
-            name: program.take(frame, ref, above, in_place=True)
-            for name, ref in reads.sources.items()
-            if name in ends
-        }
-        drops = frame.drops and any(
-            one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values()
-        )
-        edges = LayerEdges(frame.structure, relations, call.layer + 1, step.hops, edge_hops, drops)
-        found: dict[str, Tensor] = conv(x, edges)
-        return found
-    return _by_relation(program, frame, step, conv, relations)
-
-
-def _by_relation(
-    program: Program, frame: Frame, step: Step, conv: Any, relations: Sequence[Any]
-) -> dict[str, Tensor]:
-    """Returns the rows of each type, computed relation by relation as PyG does."""
-    reads = _Reads.of(step.call)
-    results: dict[str, list[Tensor]] = {}
-    for relation, one in conv.convs.items():
-        if relation not in relations or not frame.structure.has(relation):
-            continue
-        source, _, target = relation
-        own = _Reads(reads.sources[source], reads.sources[target], reads.edges[relation], {})
-        results.setdefault(target, []).append(_trimmed(program, frame, one, own, step.hops))
-    return {name: group(found, conv.aggr) for name, found in results.items()}
-
-
-def _edge_rows(program: Program, frame: Frame, ref: Any, graph: nn.LayerGraph) -> Any:
-    if not isinstance(ref, Ref):
-        return ref
-    return program.take(frame, ref, program.full(ref.number))[: graph.num_edges]
-
-
-def _ending_of_conv(frame: Frame, step: Step, training: bool) -> nn.Update | None:
-    """Returns the ReLU and the dropout that a convolution applies in its own pass, or None.
-
-    The key of that pass is the one of the first dropout in a layer, and it drops in training alone.
-    """
-    drop = 0.0
-    if step.dropout is not None and frame.drops:
-        call, place = step.dropout
-        drop = rate_of(call, frame.model)
-        if drop > 0.0 and (place != 0 or not training):
-            return None
-    return nn.Update(relu=step.relu, drop=drop) if step.relu or drop > 0.0 else None
+    return [one for call in calls for one in refs(Reads.of(call).sources)]

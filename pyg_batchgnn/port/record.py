@@ -7,22 +7,20 @@ depends on the values of a batch cannot be recorded and is refused, with the fil
 
 from __future__ import annotations
 
-import enum
-import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch_geometric.nn.conv import HeteroConv, MessagePassing
 
 from pyg_batchgnn.port import rules
+from pyg_batchgnn.port.module_state import calm, restored
+from pyg_batchgnn.port.recording import Call, Guard, Judge, ModuleCall, Recording, Ref, Way, flat, mapped
 from pyg_batchgnn.port.values import (
     FIXED,
     WHOLE,
@@ -41,149 +39,35 @@ from pyg_batchgnn.port.values import (
 )
 
 
-@dataclass(frozen=True)
-class Ref:
-    """A value of the recording, in the place of the tensor or the number."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class ModuleCall:
-    """The call of a module as one step. ``path``: its name in the model; empty for the model itself."""
-
-    path: str
-
-
-class Way(enum.Enum):
-    """How the first rows of a convolution are computed."""
-
-    NATIVE = "native"
-    TRIMMED = "trimmed"
-
-
-#: Returns the way of a convolution, or the reason why it computes all rows, from its arguments: rows,
-#: edges and values of edges.
-Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
-
-
-@dataclass
-class Call:
-    """A recorded call.
-
-    Attributes:
-        target: a function, or a module by its path.
-        args, kwargs: the arguments, with a `Ref` for each value, and a `Count` for each number of
-            rows that a form tells.
-        results: the values that it made, in the order in which `flat` finds them.
-        by_row: each row of the results follows from the same row of the arguments.
-        message_passing: the call is one of a convolution over the edges of the batch, which may be
-            asked for its first rows: a native one, or another that is trimmed. None for all others.
-        names: the names of the positional arguments of a convolution.
-        names_of_results: the node types of the results of a `HeteroConv`, in their order.
-        layer: how many message passing layers were recorded before.
-        where: the file and line of the user's code.
-    """
-
-    target: Callable[..., Any] | ModuleCall
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    results: list[int]
-    by_row: bool
-    message_passing: Way | None
-    layer: int
-    where: str
-    names: tuple[str, ...] = ()
-    names_of_results: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Guard:
-    """A comparison of a sum of counters with zero that ``forward`` made, and what came out."""
-
-    form: Form
-    compare: Callable[[int, int], bool]
-    found: bool
-
-
-@dataclass
-class Recording:
-    """What one plain call of a ``forward`` did.
-
-    Attributes:
-        axes: what the rows of each value are.
-        inputs: the numbers of the values that are inputs, in the order of `flat`.
-        parameters: by number, the place of a parameter, a buffer or a tensor of a module: the path
-            of the module and the name of the attribute.
-        output: what ``forward`` returned, with a `Ref` for each tensor.
-        inlined: the paths of the modules whose ``forward`` was recorded call by call.
-        notes: what computes all rows, with the reason, by the place in the user's code.
-    """
-
-    calls: list[Call] = field(default_factory=list)
-    axes: list[Axis] = field(default_factory=list)
-    inputs: list[int] = field(default_factory=list)
-    parameters: dict[int, tuple[str, str]] = field(default_factory=dict)
-    output: Any = None
-    guards: list[Guard] = field(default_factory=list)
-    inlined: list[str] = field(default_factory=list)
-    notes: dict[str, str] = field(default_factory=dict)
-
-
-def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """Returns nested tuples, lists, dicts and slices with every leaf changed."""
-    if isinstance(tree, tuple):
-        made = [mapped(one, change) for one in tree]
-        if type(tree) in (tuple, torch.Size):
-            return tuple(made)
-        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
-    if isinstance(tree, list):
-        return [mapped(one, change) for one in tree]
-    if isinstance(tree, dict):
-        return {name: mapped(one, change) for name, one in tree.items()}
-    if isinstance(tree, slice):
-        return slice(*(mapped(one, change) for one in (tree.start, tree.stop, tree.step)))
-    return change(tree)
-
-
-def flat(tree: Any) -> list[Tensor]:
-    """Returns the tensors in a tree, in the order in which `mapped` meets them."""
-    found: list[Tensor] = []
-
-    def see(leaf: Any) -> Any:
-        if isinstance(leaf, Tensor):
-            found.append(leaf)
-        return leaf
-
-    mapped(tree, see)
-    return found
+def _words(text: str) -> list[str]:
+    return text.split()
 
 
 # What is refused ##################################################################################
 
-_VALUES = ("__bool__ __int__ __float__ __complex__ __index__ item tolist numpy __array__ nonzero unique "
-           "unique_consecutive masked_select equal allclose is_nonzero data_ptr storage untyped_storage "
-           "__contains__ cpu cuda pin_memory share_memory_").split()  # fmt: skip
+_VALUES = _words("""
+    __bool__ __int__ __float__ __complex__ __index__ item tolist numpy __array__ nonzero unique
+    unique_consecutive masked_select equal allclose is_nonzero data_ptr storage untyped_storage
+    __contains__ cpu cuda pin_memory share_memory_
+""")
 _LENGTHS = ("__len__", "__iter__")
-_CHANGES = (
-    "__setitem__",
-    "requires_grad_",
-    "backward",
-    "set_",
-    "resize_",
-    "register_hook",
-    "retain_grad",
-    "copy_",
-)
-_METADATA = ("dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous", "get_device", "is_sparse",
-             "element_size", "is_signed", "stride", "has_names", "nelement", "numel", "is_inference")  # fmt: skip
-_PROPERTIES = ("ndim", "dtype", "device", "is_cuda", "is_cpu", "requires_grad", "layout", "is_sparse", "grad_fn",
-               "is_leaf", "names", "is_quantized", "is_sparse_csr", "is_meta", "itemsize", "is_mps", "is_xla",
-               "is_nested", "is_mkldnn", "_version", "grad")  # fmt: skip
-_FACTORIES = ("zeros ones empty full rand randn randint randperm arange linspace logspace eye tensor as_tensor "
-              "from_numpy zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros "
-              "new_ones new_empty new_full new_tensor scalar_tensor normal bernoulli multinomial poisson "
-              "empty_strided tril_indices triu_indices complex").split()  # fmt: skip
+_CHANGES = _words("""
+    __setitem__ requires_grad_ backward set_ resize_ register_hook retain_grad copy_
+""")
+_METADATA = _words("""
+    dim ndimension is_floating_point is_complex is_contiguous get_device is_sparse element_size
+    is_signed stride has_names is_inference
+""")
+_PROPERTIES = _words("""
+    ndim dtype device is_cuda is_cpu requires_grad layout is_sparse grad_fn is_leaf names
+    is_quantized is_sparse_csr is_meta itemsize is_mps is_xla is_nested is_mkldnn _version grad
+""")
+_FACTORIES = _words("""
+    zeros ones empty full rand randn randint randperm arange linspace logspace eye tensor as_tensor
+    from_numpy zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros
+    new_ones new_empty new_full new_tensor scalar_tensor normal bernoulli multinomial poisson
+    empty_strided tril_indices triu_indices complex
+""")
 
 
 def _functions(names: Sequence[str], homes: Sequence[Any] = (torch, Tensor)) -> set[Any]:
@@ -191,7 +75,7 @@ def _functions(names: Sequence[str], homes: Sequence[Any] = (torch, Tensor)) -> 
 
 
 _READS_VALUES, _READS_LENGTH = _functions(_VALUES), _functions(_LENGTHS, (Tensor,))
-_WRITES, _READS_METADATA = _functions(_CHANGES), _functions(_METADATA) - {Tensor.numel, torch.numel}
+_WRITES, _READS_METADATA = _functions(_CHANGES), _functions(_METADATA)
 _NUMELS = {Tensor.numel, torch.numel, Tensor.nelement}
 _READS_METADATA |= {getattr(Tensor, name).__get__ for name in _PROPERTIES if hasattr(Tensor, name)}
 _READS_METADATA |= {torch.is_tensor, torch.is_floating_point, torch.is_grad_enabled, torch.get_default_dtype,
@@ -497,8 +381,8 @@ class Recorder:
     def _conv_axis(
         self, conv: torch.nn.Module, args: Any, kwargs: Any, result: Any
     ) -> tuple[Axis, Way | None]:
-        """Returns what the rows of a convolution are, and how its first rows are computed, if they can
-        be asked for."""
+        """Returns what the rows of a convolution are, and how its first rows are computed, if they
+        can be asked for."""
         given = rules.named_arguments(conv, args, kwargs)
         x, edge_index = given.pop("x", None), given.pop("edge_index", None)
         sources, targets = x if isinstance(x, (tuple, list)) and len(x) == 2 else (x, x)
@@ -536,31 +420,32 @@ class Recorder:
     def _hetero_axes(
         self, conv: Any, args: Any, kwargs: Any, result: Any
     ) -> tuple[Axis | Sequence[Axis], Way | None]:
-        """Returns what the rows of each type are after a `HeteroConv`, and how first rows are computed."""
-        axes: Axis | Sequence[Axis] = WHOLE
-        way: Way | str = (
-            f"{_kind(conv)} is called with other arguments than rows by type and edges by relation"
-        )
-        if len(args) == 2 and all(isinstance(one, dict) for one in args) and isinstance(result, dict):
-            x, edges = args
-            known = {relation: one for relation, one in conv.convs.items() if relation in edges}
-            reasons = [
-                self._reason_against(x.get(one[0]), x.get(one[2]), self._axis(edges[one]), {})
-                for one in known
-            ]
-            if not kwargs and not any(reasons) and len({self._axis(edges[one]).hops for one in known}) == 1:
-                axes = [self._axis(x[name]) for name in result]
-                pairs = {one: (x[one[0]], x[one[2]]) for one in known}
-                ways = [self._judge(known[one], pairs[one], edges[one], {}) for one in known]
-                ways.append(self._judge(conv, x, edges, {}))
-                way = next((one for one in ways if not isinstance(one, Way)), Way.TRIMMED)
-                way = Way.NATIVE if all(one is Way.NATIVE for one in ways) else way
-            else:
-                way = next((f"{_kind(conv)} {one}" for one in reasons if one), way)
-        if isinstance(way, Way):
-            return axes, way
-        self._note(str(way))
-        return axes, None
+        """Returns what the rows of each type are after a `HeteroConv`, and how first rows are
+        computed."""
+        dicts = len(args) == 2 and all(isinstance(one, dict) for one in (*args, result))
+        if kwargs or not dicts:
+            what = "is called with other arguments than rows by type and edges by relation"
+            self._note(f"{_kind(conv)} {what}")
+            return WHOLE, None
+        x, edges = args
+        known = {relation: one for relation, one in conv.convs.items() if relation in edges}
+        ways = [self._relation_way(conv, relation, one, x, edges) for relation, one in known.items()]
+        ways.append(self._judge(conv, x, edges, {}))
+        reason = next((one for one in ways if not isinstance(one, Way)), None)
+        if reason is not None:
+            self._note(reason)
+        axes = [self._axis(x.get(name)) for name in result]
+        if not all(isinstance(one, Nodes) for one in axes):
+            return WHOLE, None
+        native = all(one is Way.NATIVE for one in ways)
+        return axes, None if reason is not None else Way.NATIVE if native else Way.TRIMMED
+
+    def _relation_way(self, conv: Any, relation: Any, one: Any, x: Any, edges: Any) -> Way | str:
+        sources, targets = x.get(relation[0]), x.get(relation[2])
+        reason = self._reason_against(sources, targets, self._axis(edges[relation]), {})
+        if reason is not None:
+            return f"{_kind(conv)} {reason}"
+        return self._judge(one, (sources, targets), edges[relation], {})
 
     def _note(self, what: str) -> None:
         self.found.notes.setdefault(_where(), what)
@@ -586,7 +471,8 @@ class Recorder:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Records nothing for the duration of a block: a module that is one step computes itself."""
+        """Records nothing for the duration of a block: a module that is one step computes
+        itself."""
         on_compare, Count.on_compare = Count.on_compare, None
         self.is_suspended = True
         try:
@@ -613,8 +499,9 @@ _recording = threading.RLock()
 def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Recording, Any]:
     """Calls a ``forward`` and records what it does.
 
-    Dropout leaves its input as it is, and modules that are called as one step are in evaluation mode:
-    only so can two calls be compared. The state of generators and buffers is as before afterwards.
+    Dropout leaves its input as it is, and modules that are called as one step are in evaluation
+    mode: only so can two calls be compared. The state of generators and buffers is as before
+    afterwards.
 
     Args:
         forward: the model's own.
@@ -646,106 +533,6 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
     found = recorder.found
     found.output = mapped(output, recorder.result)
     return found, output
-
-
-class _Before:
-    """The generators, the buffers and the attributes of a model before a call."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.torch, self.python = torch.get_rng_state(), random.getstate()
-        self.numpy = np.random.get_state()
-        self.buffers = [(one, one.clone()) for one in model.buffers()]
-        self._attributes = [(path, one, plain_state(one)) for path, one in model.named_modules()]
-
-    def check(self) -> None:
-        """Raises Refusal if the call changed attributes, or drew from generators unseen."""
-        if random.getstate() != self.python or not _same(np.random.get_state(), self.numpy):
-            raise Refusal("it draws random numbers from the generator of Python or NumPy")
-        for path, module, before in self._attributes:
-            after = plain_state(module)
-            if after != before:
-                changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-                raise Refusal(f"it writes to {'.'.join([path or 'self', *changed[:1]])}")
-
-    def restore(self) -> None:
-        torch.set_rng_state(self.torch)
-        random.setstate(self.python)
-        np.random.set_state(self.numpy)
-        with torch.no_grad():
-            for one, value in self.buffers:
-                one.copy_(value)
-
-
-@contextmanager
-def restored(model: torch.nn.Module) -> Iterator[_Before]:
-    """Brings generators and buffers back after a block."""
-    before = _Before(model)
-    try:
-        yield before
-    finally:
-        before.restore()
-
-
-def _same(first: Any, second: Any) -> bool:
-    return all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
-
-
-@contextmanager
-def calm(module: torch.nn.Module) -> Iterator[None]:
-    """Sets a module and its parts to evaluation mode for the duration of a block."""
-    were = [(one, one.training) for one in module.modules()]
-    try:
-        for one, _ in were:
-            one.training = False
-        yield
-    finally:
-        for one, training in were:
-            one.training = training
-
-
-# The state that a graph depends on ################################################################
-
-_PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device)
-_SKIPPED = {
-    *("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_is_full_backward_hook"),
-    *("_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs"),
-    *(
-        "_state_dict_hooks",
-        "_state_dict_pre_hooks",
-        "_load_state_dict_pre_hooks",
-        "_load_state_dict_post_hooks",
-    ),
-    *("_as_made", "_batchgnn"),
-}
-
-
-def plain_state(module: torch.nn.Module) -> dict[str, Any]:
-    """Returns the attributes of a module that its ``forward`` may have read, in a form that compares.
-
-    Modules, parameters and buffers stand for themselves; other objects for what they hold.
-    """
-    own = vars(module)
-    found = {name: _frozen(value, 0) for name, value in own.items() if name not in _SKIPPED}
-    found.update({name: id(part) for name, part in own["_modules"].items()})
-    found.update(
-        {name: part is None for kind in ("_parameters", "_buffers") for name, part in own[kind].items()}
-    )
-    return found
-
-
-def _frozen(value: Any, depth: int) -> Any:
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, Tensor) or depth > 3:
-        return id(value)
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return type(value), tuple(_frozen(one, depth + 1) for one in value)
-    if isinstance(value, Mapping):
-        return type(value), tuple((name, _frozen(one, depth + 1)) for name, one in value.items())
-    inside = getattr(value, "__dict__", None)
-    if inside and not isinstance(value, (type, torch.nn.Module)) and not callable(value):
-        return id(value), _frozen(dict(inside), depth + 1)
-    return id(value)
 
 
 # Helpers ##########################################################################################

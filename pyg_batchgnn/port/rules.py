@@ -12,21 +12,29 @@ from torch import Tensor
 
 from pyg_batchgnn.port.values import Count
 
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
 #: Element by element, of one or several tensors.
-_ELEMENTWISE = """
-abs absolute acos acosh add addcdiv addcmul alpha_dropout angle arctan arctan2 asin asinh atan atan2 atanh
-bitwise_and bitwise_not bitwise_or bitwise_xor bfloat16 bool celu ceil clamp clamp_max clamp_min clip clone
-contiguous copysign cos cosh deg2rad detach div divide double dropout elu eq erf erfc erfinv exp exp2 expm1
-feature_dropout fix float float_power floor floor_divide fmax fmin fmod frac ge gelu greater greater_equal gt half
-hardshrink hardsigmoid hardswish hardtanh heaviside hypot int isfinite isinf isnan ldexp le leaky_relu lerp less
-less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor logit logsigmoid
-long lt masked_fill maximum minimum mish mul multiply nan_to_num ne neg negative not_equal positive pow prelu
-rad2deg real reciprocal relu relu6 remainder round rrelu rsqrt rsub selu sigmoid sign sgn silu sin sinc sinh softplus
-softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold to true_divide trunc type type_as where
-xlogy __and__ __or__ __xor__ __invert__ __rsub__ __rpow__ __rdiv__ __rfloordiv__ __rmod__ __pow__
-__truediv__ __rtruediv__ __floordiv__ __mod__ __neg__ __abs__ __add__ __radd__ __sub__ __mul__ __rmul__
-__eq__ __ne__ __lt__ __le__ __gt__ __ge__
-""".split()
+_ELEMENTWISE = _words("""
+    abs absolute acos acosh add addcdiv addcmul alpha_dropout angle arctan arctan2 asin asinh
+    atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor bfloat16 bool celu ceil
+    clamp clamp_max clamp_min clip clone contiguous copysign cos cosh deg2rad detach div divide
+    double dropout elu eq erf erfc erfinv exp exp2 expm1 feature_dropout fix float float_power
+    floor floor_divide fmax fmin fmod frac ge gelu greater greater_equal gt half hardshrink
+    hardsigmoid hardswish hardtanh heaviside hypot int isfinite isinf isnan ldexp le leaky_relu
+    lerp less less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not
+    logical_or logical_xor logit logsigmoid long lt masked_fill maximum minimum mish mul
+    multiply nan_to_num ne neg negative not_equal positive pow prelu rad2deg real reciprocal
+    relu relu6 remainder round rrelu rsqrt rsub selu sigmoid sign sgn silu sin sinc sinh
+    softplus softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold to
+    true_divide trunc type type_as where xlogy __and__ __or__ __xor__ __invert__ __rsub__
+    __rpow__ __rdiv__ __rfloordiv__ __rmod__ __pow__ __truediv__ __rtruediv__ __floordiv__
+    __mod__ __neg__ __abs__ __add__ __radd__ __sub__ __mul__ __rmul__ __eq__ __ne__ __lt__
+    __le__ __gt__ __ge__
+""")
 #: Along the dimension ``dim``, which must not be that of the rows. The number is the place of it.
 _ALONG = {
     **dict.fromkeys(("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "glu", "logcumsumexp"), 1),
@@ -87,7 +95,8 @@ KEEPING = _named(
     ("softmax", "log_softmax", "softmin", "cumsum", "batch_norm", "instance_norm", "normalize", "flip")
 )
 
-#: Functions that draw from torch's generator, row by row. Another number of rows draws other numbers.
+#: Functions that draw from torch's generator, row by row. Another number of rows draws other
+#: numbers.
 DROPOUTS = _named(("dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu"))
 
 
@@ -167,7 +176,8 @@ def _keeps_rows(index: Any, rows: Callable[[Any], bool]) -> bool:
         return False
     first = places[0] if places else Ellipsis
     if first is Ellipsis:
-        # [..., i] of a matrix: the rows are taken as long as fewer dimensions are named than there are.
+        # [..., i] of a matrix: the rows are taken as long as fewer dimensions are named than there
+        # are.
         return not any(isinstance(one, Tensor) or one is None for one in places[1:])
     return isinstance(first, slice) and first == slice(None) and not any(one is None for one in places[:1])
 
@@ -295,7 +305,8 @@ def module_rule(module: torch.nn.Module) -> str | None:
     if kind in (torch.nn.Embedding,):
         return "row" if module.max_norm is None else "whole"
     if kind is torch_geometric.nn.MLP:
-        return "row" if all(module_rule(part) == "row" for part in module.norms) else "whole"
+        norms: Any = module.norms
+        return "row" if all(module_rule(part) == "row" for part in norms) else "whole"
     if kind is torch_geometric.nn.JumpingKnowledge:
         return "row"
     if kind is torch_geometric.nn.InstanceNorm and not takes_row_statistics(module):

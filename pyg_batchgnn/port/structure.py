@@ -247,5 +247,5 @@ class LayerEdges(nn.TypedEdges):
     def rows(self, name: str) -> nn.LayerRows:
         _, targets, edges, _ = self._of_layer
         above = max(targets, min(targets + 1, edges))
-        counts = (prefix(self._structure, "nodes", name, hops) for hops in (targets, above))
-        return nn.LayerRows(*counts)
+        num_targets, num_sources = (prefix(self._structure, "nodes", name, hops) for hops in (targets, above))
+        return nn.LayerRows(num_targets, num_sources)

@@ -19,24 +19,16 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign
 from pyg_batchgnn.port.batches import Given, is_batch
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
+from pyg_batchgnn.port.execution import Frame
+from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
+from pyg_batchgnn.port.module_state import calm, plain_state, restored
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
-from pyg_batchgnn.port.program import Frame, Program
-from pyg_batchgnn.port.record import (
-    ModuleCall,
-    Recorder,
-    Ref,
-    Way,
-    Recording,
-    calm,
-    flat,
-    mapped,
-    plain_state,
-    record,
-    restored,
-)
-from pyg_batchgnn.port.structure import prefix
+from pyg_batchgnn.port.program import Program
+from pyg_batchgnn.port.record import Recorder, record
+from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, flat, mapped
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
+from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.values import Count, Nodes, Refusal
 
 #: Graphs that a model may have. More patterns of arguments than that are not recorded.
@@ -110,9 +102,9 @@ class Tracing:
 
     def judge(self, conv: Any, x: Any, edge_index: Any, values: Mapping[str, Any]) -> Way | str:
         """Returns how the first rows of a convolution are computed, or why all are."""
-        if isinstance(conv, AcceleratedConv) and set(values) <= {conv.edge_values}:
-            if conv.takes_call(x, edge_index, next(iter(values.values()), None)):
-                return Way.NATIVE
+        is_ours = isinstance(conv, AcceleratedConv) and set(values) <= {conv.edge_values}
+        if is_ours and conv.takes_call(x, edge_index, next(iter(values.values()), None)):
+            return Way.NATIVE
         if isinstance(conv, HeteroConv):
             return Way.NATIVE if isinstance(conv, AcceleratedHeteroConv) else Way.TRIMMED
         reason = foreign.whole_reason(conv, x, self.trims)
@@ -206,7 +198,9 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
         return False, None
     if bound.seeds is None and _splits(graph, model, tracing, bound):
         return True, _with_seed_rows(graph, model, tracing, bound)
-    return True, _cut(program.run(Frame(model, bound.structure, {}), _inputs(bound)), bound, graph.recording)
+    return True, _cut(
+        run_program(program, Frame(model, bound.structure, {}), _inputs(bound)), bound, graph.recording
+    )
 
 
 def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> bool:
@@ -227,9 +221,11 @@ def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound
 
 def _with_seed_rows(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
     every = functools.partial(
-        lambda: _program(graph, model, seeds=False).run(Frame(model, bound.structure, {}), _inputs(bound))
+        lambda: run_program(
+            _program(graph, model, seeds=False), Frame(model, bound.structure, {}), _inputs(bound)
+        )
     )
-    seeds = _program(graph, model, seeds=True).run(Frame(model, bound.structure, {}), _inputs(bound))
+    seeds = run_program(_program(graph, model, seeds=True), Frame(model, bound.structure, {}), _inputs(bound))
     with torch.no_grad():
         rows = every()
     given = [one.value for one in _leaves(bound) if isinstance(one.value, Tensor)]
@@ -444,7 +440,7 @@ def _difference(graph: Graph, model: Any, bound: Bound, plain: Any) -> str | Non
         for call in graph.recording.calls:
             if isinstance(call.target, ModuleCall):
                 stack.enter_context(calm(model.get_submodule(call.target.path)))
-        found = program.run(Frame(model, bound.structure, {}, drops=False), _inputs(bound))
+        found = run_program(program, Frame(model, bound.structure, {}, drops=False), _inputs(bound))
     expected, own = (flat(_cut(one, bound, graph.recording)) for one in (plain, found))
     for one, other in zip(expected, own, strict=True):
         if one.shape != other.shape or not _is_close(one.detach(), other):

@@ -38,7 +38,8 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Edges:
-    """One row for each edge of a relation, of hops 1 to ``hops``, in the order of the edge index."""
+    """One row for each edge of a relation, of hops 1 to ``hops``, in the order of the edge
+    index."""
 
     relation: Relation | None
     hops: int
@@ -225,7 +226,8 @@ def form_of(axis: Axis) -> Form | None:
 
 
 def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
-    """Returns the axis of the first ``form`` rows of a value, or None if that is no prefix by hop."""
+    """Returns the axis of the first ``form`` rows of a value, or None if that is no prefix by
+    hop."""
     known = form_of(axis)
     if form is None or known is None:
         return None

@@ -1,0 +1,353 @@
+"""The execution of a program: its steps on a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.conv.hetero_conv import group
+
+from pyg_batchgnn import nn, ops
+from pyg_batchgnn.port import foreign, rules
+from pyg_batchgnn.port.program import (
+    Program,
+    Reads,
+    Step,
+    is_dropout,
+    is_relu,
+    may_overwrite,
+    module_of,
+    rate_of,
+    ref_of,
+)
+from pyg_batchgnn.port.recording import Call, ModuleCall, Ref, Way, flat, mapped, refs
+from pyg_batchgnn.port.structure import LayerEdges, Structure, prefix
+from pyg_batchgnn.port.values import Count, EdgeIndex, Edges, Nodes
+
+
+@dataclass
+class Frame:
+    """One run of a program.
+
+    Attributes:
+        values: by number, a tensor, a `RowView`, or a function that makes the tensor when it is
+            needed.
+        drops: False leaves out dropout, for comparisons.
+    """
+
+    model: torch.nn.Module
+    structure: Structure
+    values: dict[int, Any]
+    drops: bool = True
+
+    def rows(self, axis: Any, hops: int) -> int:
+        if isinstance(axis, Nodes):
+            return prefix(self.structure, "nodes", axis.name, hops)
+        return prefix(self.structure, "edges", axis.relation, hops)
+
+
+def run(program: Program, frame: Frame, inputs: Sequence[Any]) -> Any:
+    """Returns what ``forward`` returns. ``inputs``: the values of the inputs, in their order."""
+    frame.values.update(zip(program.recording.inputs, inputs, strict=True))
+    give_parameters(program, frame)
+    for step in program.steps:
+        run_step(program, frame, step)
+        for one in step.frees:
+            frame.values.pop(one, None)
+    return mapped(program.recording.output, lambda leaf: _output(program, frame, leaf))
+
+
+def give_parameters(program: Program, frame: Frame) -> None:
+    for number, (path, name) in program.recording.parameters.items():
+        if number in program.need:
+            frame.values[number] = getattr(frame.model.get_submodule(path), name)
+
+
+def _output(program: Program, frame: Frame, leaf: Any) -> Any:
+    if isinstance(leaf, Count):
+        return int(leaf) if leaf.form is None else leaf.form.value(frame.structure.counter)
+    if not isinstance(leaf, Ref):
+        return leaf
+    axis = program.axes[leaf.number]
+    hops = 0 if program.seeds and isinstance(axis, Nodes) else program.full(leaf.number)
+    return take(program, frame, leaf, hops)
+
+
+def take(program: Program, frame: Frame, ref: Ref, hops: int, *, in_place: bool = False) -> Any:
+    """Returns the rows of a value up to some hops. ``in_place``: a `RowView` will do."""
+    value = frame.values[ref.number]
+    axis = program.axes[ref.number]
+    if callable(value) and not isinstance(value, Tensor):
+        value = frame.values[ref.number] = value()
+    if isinstance(axis, (Nodes, Edges)):
+        rows = frame.rows(axis, min(hops, axis.hops))
+        if value.size(0) != rows:
+            value = value.head(rows) if isinstance(value, nn.RowView) else _first(value, rows)
+        if isinstance(value, nn.RowView) and not in_place:
+            value = value.gather()
+    return value
+
+
+def _arguments(
+    program: Program, frame: Frame, call: Call, hops: int | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Returns the arguments of a call for its rows up to some hops; for all where None."""
+
+    def change(leaf: Any) -> Any:
+        if isinstance(leaf, Ref):
+            return take(program, frame, leaf, program.full(leaf.number) if hops is None else hops)
+        if isinstance(leaf, Count):
+            return leaf.form.value(frame.structure.counter) if leaf.form is not None else int(leaf)
+        return leaf
+
+    args = call.args
+    if hops is not None and not isinstance(call.target, ModuleCall) and rules.is_reshape(call.target):
+        axis = program.axes[call.results[0]]
+        args = rules.new_shape(args, frame.rows(axis, hops))
+    return mapped(args, change), mapped(call.kwargs, change)
+
+
+def _first(value: Tensor, rows: int) -> Tensor:
+    return ops.first_rows(value, rows) if value.dim() == 2 else value[:rows]
+
+
+# The run of a step ################################################################################
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The ReLU and the dropout of a step in this run, as operators take them."""
+
+    relu: bool = False
+    drop: float = 0.0
+    key: int = 0
+    node: Tensor | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.relu and self.drop == 0.0
+
+    def arguments(self) -> dict[str, Any]:
+        return {"relu": self.relu, "drop": self.drop, "key": self.key, "node": self.node}
+
+
+def run_step(program: Program, frame: Frame, step: Step) -> None:
+    call, model = step.call, frame.model
+    module = module_of(call, model)
+    activates = is_relu(call, model) or is_dropout(call, model)
+    result: Any
+    if step.parts:
+        result, done = _add_up(program, frame, step)
+    elif call.message_passing:
+        assert module is not None
+        result, done = _convolve(program, frame, step, module)
+    elif activates:
+        (first,) = refs((call.args, call.kwargs))
+        result, done = take(program, frame, Ref(first), step.hops), False
+    elif module is not None and _is_native_linear(module, call):
+        result, done = _multiply(program, frame, step, module), True
+    else:
+        result, done = _plain_call(program, frame, step, module), False
+    if not done:
+        in_place = step.overwrites if activates else may_overwrite(call, model)
+        result = _end(program, frame, step, result, in_place=in_place)
+    if call.names_of_results:
+        made = {
+            number: result.get(name) for number, name in zip(call.results, call.names_of_results, strict=True)
+        }
+    elif len(call.results) > 1:
+        made = dict(zip(call.results, flat(result), strict=True))
+    else:
+        made = {step.result: result}
+    frame.values.update({number: one for number, one in made.items() if number in program.need})
+
+
+def _ending(program: Program, frame: Frame, step: Step, rows: int) -> Ending:
+    drop, key, node = 0.0, 0, None
+    axis = program.axes[step.result]
+    name = axis.name if isinstance(axis, Nodes) else None
+    if step.dropout is not None and frame.drops:
+        call, place = step.dropout
+        drop = rate_of(call, frame.model)
+        if drop > 0.0:
+            ops.check_drop(drop)
+            key, node = frame.structure.dropout(name, call.layer, place, rows)
+    return Ending(step.relu, drop, key, node)
+
+
+def _end(program: Program, frame: Frame, step: Step, x: Any, *, in_place: bool) -> Any:
+    """Applies the ReLU and the dropout of a step. ``in_place``: x may be overwritten."""
+    if not isinstance(x, Tensor):
+        return x
+    ending = _ending(program, frame, step, x.size(0) if x.dim() else 1)
+    if ending.is_empty:
+        return x
+    return ops.activate(x if in_place else x.clone(), **ending.arguments())
+
+
+def _plain_call(program: Program, frame: Frame, step: Step, module: torch.nn.Module | None) -> Any:
+    call = step.call
+    args, kwargs = _arguments(program, frame, call, step.hops if call.by_row else None)
+    if module is not None:
+        return module(*args, **kwargs)
+    if not frame.drops and call.target in rules.DROPOUTS:
+        return args[0].clone()
+    return call.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _is_native_linear(module: torch.nn.Module, call: Call) -> bool:
+    return rules.kind_of(module) in rules.LINEAR and not nn.is_watched(module) and len(call.args) == 1
+
+
+def _multiply(program: Program, frame: Frame, step: Step, module: Any) -> Tensor:
+    x = take(program, frame, ref_of(step.call.args[0]), step.hops, in_place=True)
+    weight = module.weight
+    takes = x.dtype == weight.dtype or (x.dtype is not torch.float64 and weight.dtype is not torch.float64)
+    ending = _ending(program, frame, step, x.size(0))
+    if len(x.shape) != 2 or not takes or not weight.is_cpu:
+        out: Tensor = module(x if isinstance(x, Tensor) else x.gather())
+        return out if ending.is_empty else ops.activate(out, **ending.arguments())
+    return ops.linear([x], [weight], module.bias, num_rows=x.size(0), **ending.arguments())
+
+
+def _add_up(program: Program, frame: Frame, step: Step) -> tuple[Tensor, bool]:
+    """Returns the sum of convolutions and linear layers, and whether ReLU and dropout were
+    applied."""
+    rows = frame.rows(program.axes[step.call.results[0]], step.hops)
+    own: Any = None
+    own_ref: Any = None
+    terms: list[nn.Terms] = []
+    targets: Any = nn.LayerRows(rows, rows)
+    for part in step.parts:
+        if part.call.message_passing is None:
+            continue
+        conv: Any = module_of(part.call, frame.model)
+        given, values = _conv_input(program, frame, part, conv)
+        found, read = conv.terms(given, **values), Reads.of(part.call).targets
+        if own is None:
+            own, own_ref, targets = given.own_rows(), read, given.graph
+        elif read != own_ref and found.root is not None:
+            own_rows: Any = given.own_rows()
+            product = nn.RowProduct(own_rows, found.root)
+            found = replace(found, products=(*found.products, product), root=None)
+        terms.append(found)
+    for part in step.parts:
+        if part.call.message_passing is not None:
+            continue
+        linear: Any = module_of(part.call, frame.model)
+        ref = ref_of(part.call.args[0])
+        if ref == own_ref:
+            terms.append(nn.Terms(root=linear.weight, bias=linear.bias))
+        else:
+            x = take(program, frame, ref, step.hops, in_place=True)
+            terms.append(nn.Terms((nn.RowProduct(x, linear.weight),), bias=linear.bias))
+    ending = _ending_of_conv(frame, step, frame.model.training)
+    return nn.total(terms, own, targets, ending, training=True), ending is not None
+
+
+def _conv_input(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[nn.ConvInput, dict[str, Any]]:
+    """Returns the rows, the edges and the values of edges that a native convolution reads."""
+    call, reads = step.call, Reads.of(step.call)
+    axis = program.axes[ref_of(reads.edges).number]
+    assert isinstance(axis, EdgeIndex)
+    above = min(step.hops + 1, axis.hops)
+    x = take(program, frame, ref_of(reads.sources), above, in_place=True)
+    drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
+    drops = drops or step.dropout is not None
+    graph = frame.structure.graph(axis.relation, call.layer + 1, step.hops, axis.hops, drops)
+    counted = graph.whole or graph
+    values = {
+        name: _edge_rows(program, frame, ref, counted if name == "edge_weight" else graph)
+        for name, ref in reads.values.items()
+    }
+    rows: Any = x
+    if reads.targets != reads.sources:
+        rows = (x, take(program, frame, ref_of(reads.targets), step.hops, in_place=True))
+    return nn.conv_input(rows, graph, None), values
+
+
+def _convolve(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[Any, bool]:
+    """Returns the rows of a convolution, and whether ReLU and dropout were applied."""
+    call, reads = step.call, Reads.of(step.call)
+    if isinstance(reads.edges, Mapping):
+        return _convolve_types(program, frame, step, conv), False
+    if call.message_passing is Way.NATIVE:
+        given, values = _conv_input(program, frame, step, conv)
+        ending = _ending_of_conv(frame, step, conv.training)
+        update = {} if ending is None else {"update": ending}
+        x = given.x if given.targets_in_sources else (given.x, given.own_rows())
+        return conv(x, given.graph, **values, **update), ending is not None
+    return _trimmed(program, frame, conv, reads, step.hops), False
+
+
+def _trimmed(program: Program, frame: Frame, conv: Any, reads: Reads, hops: int) -> Tensor:
+    """Returns the first rows of a convolution that is not native."""
+    axis, targets = (program.axes[ref_of(one).number] for one in (reads.edges, reads.targets))
+    assert isinstance(axis, EdgeIndex)
+    above = min(hops + 1, axis.hops)
+    edge_index = take(program, frame, ref_of(reads.edges), axis.hops)[:, : frame.rows(axis, above)]
+    values = {name: take(program, frame, ref_of(ref), above) for name, ref in reads.values.items()}
+    x: Any = take(program, frame, ref_of(reads.sources), above)
+    if reads.targets != reads.sources:
+        x = (x, take(program, frame, ref_of(reads.targets), hops))
+    return foreign.call_trimmed(conv, x, edge_index, frame.rows(targets, hops), values)
+
+
+def _convolve_types(program: Program, frame: Frame, step: Step, conv: Any) -> dict[str, Tensor]:
+    """Returns the rows of each type after a `HeteroConv`."""
+    call, reads = step.call, Reads.of(step.call)
+    edge_hops = program.full(refs(reads.edges)[0])
+    above = min(step.hops + 1, edge_hops)
+    relations = [relation for relation in reads.edges if relation in dict(conv.convs.items())]
+    ends = {name for source, _, target in relations for name in (source, target)}
+    if call.message_passing is Way.NATIVE:
+        x = {
+            name: take(program, frame, ref, above, in_place=True)
+            for name, ref in reads.sources.items()
+            if name in ends
+        }
+        drops = frame.drops and any(
+            one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values()
+        )
+        edges = LayerEdges(frame.structure, relations, call.layer + 1, step.hops, edge_hops, drops)
+        found: dict[str, Tensor] = conv(x, edges)
+        return found
+    return _by_relation(program, frame, step, conv, relations)
+
+
+def _by_relation(
+    program: Program, frame: Frame, step: Step, conv: Any, relations: Sequence[Any]
+) -> dict[str, Tensor]:
+    """Returns the rows of each type, computed relation by relation as PyG does."""
+    reads = Reads.of(step.call)
+    results: dict[str, list[Tensor]] = {}
+    for relation, one in conv.convs.items():
+        if relation not in relations or not frame.structure.has(relation):
+            continue
+        source, _, target = relation
+        own = Reads(reads.sources[source], reads.sources[target], reads.edges[relation], {})
+        results.setdefault(target, []).append(_trimmed(program, frame, one, own, step.hops))
+    return {name: group(found, conv.aggr) for name, found in results.items()}
+
+
+def _edge_rows(program: Program, frame: Frame, ref: Any, graph: nn.LayerGraph) -> Any:
+    if not isinstance(ref, Ref):
+        return ref
+    return take(program, frame, ref, program.full(ref.number))[: graph.num_edges]
+
+
+def _ending_of_conv(frame: Frame, step: Step, training: bool) -> nn.Update | None:
+    """Returns the ReLU and the dropout that a convolution applies in its own pass, or None.
+
+    The key of that pass is the one of the first dropout in a layer, and it drops in training alone.
+    """
+    drop = 0.0
+    if step.dropout is not None and frame.drops:
+        call, place = step.dropout
+        drop = rate_of(call, frame.model)
+        if drop > 0.0 and (place != 0 or not training):
+            return None
+    return nn.Update(relu=step.relu, drop=drop) if step.relu or drop > 0.0 else None

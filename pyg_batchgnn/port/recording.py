@@ -1,0 +1,140 @@
+"""What is recorded of a ``forward``: its calls, in their order, and what their values are."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.port.values import Axis, Form
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A value of the recording, in the place of the tensor or the number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class ModuleCall:
+    """The call of a module as one step. ``path``: its name in the model; empty for the model
+    itself."""
+
+    path: str
+
+
+class Way(enum.Enum):
+    """How the first rows of a convolution are computed."""
+
+    NATIVE = "native"
+    TRIMMED = "trimmed"
+
+
+#: Returns the way of a convolution, or the reason why it computes all rows, from its arguments:
+#: rows,
+#: edges and values of edges.
+Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
+
+
+@dataclass
+class Call:
+    """A recorded call.
+
+    Attributes:
+        target: a function, or a module by its path.
+        args, kwargs: the arguments, with a `Ref` for each value, and a `Count` for each number of
+            rows that a form tells.
+        results: the values that it made, in the order in which `flat` finds them.
+        by_row: each row of the results follows from the same row of the arguments.
+        message_passing: the call is one of a convolution over the edges of the batch, which may be
+            asked for its first rows: a native one, or another that is trimmed. None for all others.
+        names: the names of the positional arguments of a convolution.
+        names_of_results: the node types of the results of a `HeteroConv`, in their order.
+        layer: how many message passing layers were recorded before.
+        where: the file and line of the user's code.
+    """
+
+    target: Callable[..., Any] | ModuleCall
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: list[int]
+    by_row: bool
+    message_passing: Way | None
+    layer: int
+    where: str
+    names: tuple[str, ...] = ()
+    names_of_results: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A comparison of a sum of counters with zero that ``forward`` made, and what came out."""
+
+    form: Form
+    compare: Callable[[int, int], bool]
+    found: bool
+
+
+@dataclass
+class Recording:
+    """What one plain call of a ``forward`` did.
+
+    Attributes:
+        axes: what the rows of each value are.
+        inputs: the numbers of the values that are inputs, in the order of `flat`.
+        parameters: by number, the place of a parameter, a buffer or a tensor of a module: the path
+            of the module and the name of the attribute.
+        output: what ``forward`` returned, with a `Ref` for each tensor.
+        inlined: the paths of the modules whose ``forward`` was recorded call by call.
+        notes: what computes all rows, with the reason, by the place in the user's code.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    axes: list[Axis] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    parameters: dict[int, tuple[str, str]] = field(default_factory=dict)
+    output: Any = None
+    guards: list[Guard] = field(default_factory=list)
+    inlined: list[str] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """Returns nested tuples, lists, dicts and slices with every leaf changed."""
+    if isinstance(tree, tuple):
+        made = [mapped(one, change) for one in tree]
+        if type(tree) in (tuple, torch.Size):
+            return tuple(made)
+        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
+    if isinstance(tree, list):
+        return [mapped(one, change) for one in tree]
+    if isinstance(tree, dict):
+        return {name: mapped(one, change) for name, one in tree.items()}
+    if isinstance(tree, slice):
+        return slice(*(mapped(one, change) for one in (tree.start, tree.stop, tree.step)))
+    return change(tree)
+
+
+def flat(tree: Any) -> list[Tensor]:
+    """Returns the tensors in a tree, in the order in which `mapped` meets them."""
+    found: list[Tensor] = []
+
+    def see(leaf: Any) -> Any:
+        if isinstance(leaf, Tensor):
+            found.append(leaf)
+        return leaf
+
+    mapped(tree, see)
+    return found
+
+
+def refs(tree: Any) -> list[int]:
+    """Returns the numbers of the values in a tree of arguments."""
+    found: list[int] = []
+    mapped(tree, lambda leaf: found.append(leaf.number) if isinstance(leaf, Ref) else None)
+    return found
