@@ -22,7 +22,7 @@ from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
-from pyg_batchgnn.port.module_state import calm, plain_state, restored
+from pyg_batchgnn.port.module_state import ModuleState, calm, restored
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Program
 from pyg_batchgnn.port.record import Recorder, record
@@ -50,28 +50,25 @@ class Graph:
     """A recorded ``forward`` for one pattern of arguments.
 
     Attributes:
-        states: the attributes of the modules whose ``forward`` was recorded, by path.
+        states: of the modules that it depends on, by path.
+        paths: of the modules whose ``forward`` was recorded, and of those that it calls.
         programs: by whether the seeds' rows alone are wanted.
         sizes: the sizes of the batches whose results were compared.
     """
 
     recording: Recording
-    states: dict[str, dict[str, Any]]
+    states: dict[str, ModuleState]
+    paths: list[str]
     programs: dict[bool, Program] = field(default_factory=dict)
     sizes: list[tuple[Any, ...]] = field(default_factory=list)
 
     def fits(self, model: torch.nn.Module) -> bool:
         """Returns whether everything is as it was when ``forward`` was recorded."""
-        return all(plain_state(model.get_submodule(path)) == state for path, state in self.states.items())
+        return all(state.change(model.get_submodule(path)) is None for path, state in self.states.items())
 
     def may_run(self, model: torch.nn.Module) -> bool:
         """Returns whether nobody waits for a module to be called as PyG calls it."""
-        inlined = (model.get_submodule(path) for path in self.states if path)
-        called = {one.target.path for one in self.recording.calls if isinstance(one.target, ModuleCall)}
-        for module in (*inlined, *map(model.get_submodule, called)):
-            if nn.is_watched(module) or (isinstance(module, nn.NativeConv) and nn.as_made(module) is None):
-                return False
-        return True
+        return not any(_must_be_called(model.get_submodule(path)) for path in self.paths if path)
 
 
 @dataclass
@@ -104,7 +101,9 @@ class Tracing:
         """Returns how the first rows of a convolution are computed, or why all are."""
         is_ours = isinstance(conv, AcceleratedConv) and set(values) <= {conv.edge_values}
         if is_ours and conv.takes_call(x, edge_index, next(iter(values.values()), None)):
-            return Way.NATIVE
+            # A native layer normalises by the whole batch. What GINConv calls is not its own.
+            reason = foreign.whole_reason(conv, x, self.trims) if hasattr(conv, "nn") else None
+            return Way.NATIVE if reason is None else reason
         if isinstance(conv, HeteroConv):
             return Way.NATIVE if isinstance(conv, AcceleratedHeteroConv) else Way.TRIMMED
         reason = foreign.whole_reason(conv, x, self.trims)
@@ -255,17 +254,35 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
         return None, None
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
         return None, None  # the first plain call says how wide lazy modules are
-    if any(nn.is_watched(one) for one in model.modules() if one is not model):
+    if any(_must_be_called(one) for one in model.modules() if one is not model):
         return None, None  # hooks see what plain calls would show them, once
     try:
         recording, plain = recorded(model, tracing, bound)
     except Refusal as refusal:
         known.append(refusal.reason)
         return None, None
-    states = {path: plain_state(model.get_submodule(path)) for path in ("", *recording.inlined)}
-    graph = Graph(recording, states)
+    graph = _graph_of(recording, model)
     known.append(graph)
     return graph, plain
+
+
+def _must_be_called(module: torch.nn.Module) -> bool:
+    """Returns whether somebody waits for a module to be called, or changed what it calls."""
+    return nn.is_watched(module) or (isinstance(module, nn.NativeConv) and nn.as_made(module) is None)
+
+
+def _graph_of(recording: Recording, model: torch.nn.Module) -> Graph:
+    targets = (one.target for one in recording.calls)
+    called = dict.fromkeys(one.path for one in targets if isinstance(one, ModuleCall))
+    states = {path: ModuleState(model.get_submodule(path)) for path in ("", *recording.inlined)}
+    for path in called:
+        module = model.get_submodule(path)
+        # What a native convolution reads of itself is compared at every call anyway (`nn.as_made`).
+        known = {"", *module.read_parts} if isinstance(module, nn.NativeConv) else set()
+        for name, part in module.named_modules():
+            if name not in known and name != "aggr_module":
+                states[f"{path}.{name}" if name else path] = ModuleState(part)
+    return Graph(recording, states, [*recording.inlined, *called])
 
 
 def recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Recording, Any]:
