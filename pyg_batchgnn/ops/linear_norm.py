@@ -146,7 +146,7 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, product, scale, shift, mean, variance = ctx.saved_tensors
     # `GradientColumns` in csrc/kernels/nn/norm.h, and the gradients of scale and shift.
     columns, d_scale, d_shift = kernels.batch_norm_grad_columns(
-        grad, product, scale, shift, mean, variance, None, ctx.eps, ctx.relu, ctx.threads
+        grad, product, scale, shift, mean, variance, ctx.eps, ctx.relu, ctx.threads
     )
     need_input = ctx.needs_input_grad[0]
     d_x, d_weight = kernels.linear_grads_normed(

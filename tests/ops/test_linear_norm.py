@@ -186,7 +186,7 @@ def test_opcheck() -> None:
     torch.library.opcheck(kernels.fold_norm_grads, (weight, weight, scale, variance, spread, 1e-5))
     grad, normed = torch.randn(50, 9), torch.randn(50, 9)
     mean, own = torch.zeros(9).double(), torch.ones(9).double()
-    of_norm = (grad, normed, scale, shift, mean, own, None, 1e-5, True, 1)
+    of_norm = (grad, normed, scale, shift, mean, own, 1e-5, True, 1)
     torch.library.opcheck(kernels.batch_norm_grad_columns, of_norm)
     columns, _, _ = kernels.batch_norm_grad_columns(*of_norm)
     for needed in (False, True):
