@@ -56,47 +56,6 @@ Tensor aggregate(const Tensor& x, const Tensor& indptr, const Tensor& indices, c
   return out;
 }
 
-Tensor aggregate_normed(const Tensor& x, const Tensor& columns, const Tensor& indptr, const Tensor& indices,
-                        const Tensor& self_scale, int64_t num_targets, ScalarType out_dtype,
-                        int64_t threads) {
-  Tensor out = new_tensor({num_targets, x.size(1)}, out_dtype);
-  pyg_batchgnn::aggregate({.indptr = data<int64_t>(indptr),
-                           .indices = integers(indices),
-                           .targets = num_targets,
-                           .columns = x.size(1),
-                           .x = matrix(x),
-                           .self = matrix(x),
-                           .self_rows = std::min(x.size(0), num_targets),
-                           .self_scale = self_scale.const_data_ptr(),
-                           .self_scale_each = self_scale.numel() != 1,
-                           .normed = data<float>(columns),
-                           .out = out.mutable_data_ptr(),
-                           .out_element = element_of(out_dtype)},
-                          threads);
-  return out;
-}
-
-TwoTensors aggregate_normed_grads(const Tensor& grad, const Tensor& source_ptr, const Tensor& targets,
-                                  const Tensor& self_scale, const Tensor& x, const Tensor& columns,
-                                  int64_t threads) {
-  Tensor out = new_tensor({x.size(0), x.size(1)}, ScalarType::Float);
-  Tensor sums = new_tensor({2, x.size(1)}, ScalarType::Double);
-  pyg_batchgnn::aggregate({.indptr = data<int64_t>(source_ptr),
-                           .indices = integers(targets),
-                           .targets = x.size(0),
-                           .columns = x.size(1),
-                           .x = matrix(grad),
-                           .self = matrix(grad),
-                           .self_rows = std::min(x.size(0), grad.size(0)),
-                           .self_scale = self_scale.const_data_ptr(),
-                           .self_scale_each = self_scale.numel() != 1,
-                           .gradient = {data<float>(x), data<float>(columns), mutable_data<double>(sums)},
-                           .out = out.mutable_data_ptr(),
-                           .out_element = Element::kFloat32},
-                          threads);
-  return {out, sums};
-}
-
 TwoTensors aggregate_weight_grads(const Tensor& grad, const Tensor& x, const Tensor& indptr,
                                   const Tensor& indices, const OptionalTensor& row,
                                   const OptionalTensor& source_scale, const OptionalTensor& target_scale,
@@ -181,12 +140,6 @@ constexpr Operator kOperators[] = {
              "(Tensor x, Tensor indptr, Tensor indices, Tensor? row, Tensor? edge_weight, Tensor? edge, "
              "Tensor? source_scale, Tensor? target_scale, Tensor? self_input, Tensor? self_scale, Tensor[] "
              "by_source, int num_targets, str reduce, ScalarType out_dtype, int threads) -> Tensor"),
-    OPERATOR(aggregate_normed,
-             "(Tensor x, Tensor columns, Tensor indptr, Tensor indices, Tensor self_scale, int num_targets, "
-             "ScalarType out_dtype, int threads) -> Tensor"),
-    OPERATOR(aggregate_normed_grads,
-             "(Tensor grad, Tensor source_ptr, Tensor targets, Tensor self_scale, Tensor x, Tensor columns, "
-             "int threads) -> (Tensor values, Tensor sums)"),
     OPERATOR(
         aggregate_weight_grads,
         "(Tensor grad, Tensor x, Tensor indptr, Tensor indices, Tensor? row, Tensor? source_scale, Tensor? "

@@ -126,27 +126,6 @@ TwoTensors linear_grads_normed(const Tensor& grad, const Tensor& normed, const T
   return {std::move(d_input.front()), std::move(d_weight.front())};
 }
 
-ThreeTensors linear_grads_before(const Tensor& grad, const Tensor& normed, const Tensor& columns, bool relu,
-                                 const Tensor& hidden, const Tensor& weight, const Tensor& x,
-                                 const Tensor& center, int64_t threads) {
-  const LinearShape shape{grad.size(0), grad.size(1), 1, element_of(grad.scalar_type())};
-  std::vector<LinearInput> from = inputs_of({hidden, x}, {std::nullopt, std::nullopt});
-  from.front().after_relu = true;
-  from.back().center = data<double>(center);
-  const ScalarType dtype = weight.scalar_type();
-  const int64_t width = hidden.size(1);
-  Tensor d_weight = new_tensor({shape.outputs, width}, dtype);
-  Tensor d_first = new_tensor({width, x.size(1)}, dtype), d_shift = new_tensor({width}, dtype);
-  const LinearBefore before{from.back(), d_first.mutable_data_ptr(), d_shift.mutable_data_ptr(),
-                            element_of(dtype)};
-  from.pop_back();
-  const LinearWanted wanted{{nullptr}, {d_weight.mutable_data_ptr()}, nullptr, &before};
-  const NormedRows norm{normed.const_data_ptr(), columns.const_data_ptr(), relu};
-  const LinearGradient gradient{grad.const_data_ptr(), shape.compute, nullptr, 1.0, &norm};
-  pyg_batchgnn::linear_grads(shape, from, weights_of({weight}), gradient, wanted, threads);
-  return {std::move(d_weight), std::move(d_first), std::move(d_shift)};
-}
-
 }  // namespace operators
 constexpr Operator kOperators[] = {
     OPERATOR(linear,
@@ -163,9 +142,6 @@ constexpr Operator kOperators[] = {
     OPERATOR(linear_grads_normed,
              "(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor input, Tensor weight, bool "
              "after_relu, bool need_input, int threads) -> (Tensor input, Tensor weight)"),
-    OPERATOR(linear_grads_before,
-             "(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor hidden, Tensor weight, Tensor "
-             "x, Tensor center, int threads) -> (Tensor weight, Tensor folded, Tensor shift)"),
 };
 
 PYG_BATCHGNN_REGISTER(kOperators)

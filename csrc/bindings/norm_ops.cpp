@@ -122,7 +122,7 @@ ThreeTensors batch_norm_grads(const Tensor& grad, const Tensor& x, const Optiona
 
 ThreeTensors batch_norm_grad_columns(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
                                      const OptionalTensor& bias, const Tensor& mean, const Tensor& variance,
-                                     const OptionalTensor& sums, double eps, bool relu, int64_t threads) {
+                                     double eps, bool relu, int64_t threads) {
   const int64_t columns = x.size(1);
   const NormColumns by(copy_of(mean), copy_of(variance), weight, bias, columns, eps);
   Column d_weight(columns), d_bias(columns);
@@ -132,21 +132,11 @@ ThreeTensors batch_norm_grad_columns(const Tensor& grad, const Tensor& x, const 
     using A = Wide<T>;
     Buffer<A> values;
     const GradientColumns<A> out{values.reserve(GradientColumns<A>::kRows * columns + 1), columns};
-    pyg_batchgnn::batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), data_or_null<double>(sums), by.get(),
-                                          epilogue_of(relu), Statistics::kOwn, threads, out, d_weight.data(),
-                                          d_bias.data());
+    pyg_batchgnn::batch_norm_grad_columns(rows_of<T>(x), data<T>(grad), by.get(), epilogue_of(relu),
+                                          Statistics::kOwn, threads, out, d_weight.data(), d_bias.data());
     of = adopt(std::move(values), {GradientColumns<A>::kRows, columns});
   });
   return {std::move(*of), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
-}
-
-Tensor batch_norm_columns(const OptionalTensor& weight, const OptionalTensor& bias, const Tensor& mean,
-                          const Tensor& variance, double eps) {
-  const int64_t columns = mean.size(0);
-  const NormColumns by(copy_of(mean), copy_of(variance), weight, bias, columns, eps);
-  Buffer<float> values;
-  affine_columns(by.get(), columns, values.reserve(3 * columns + 1));
-  return adopt(std::move(values), {3, columns});
 }
 
 Tensor activate_(const Tensor& x, bool relu, double drop, int64_t key, const OptionalTensor& node,
@@ -222,10 +212,8 @@ constexpr Operator kOperators[] = {
              "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float eps, "
              "bool relu, bool own_statistics, int threads) -> (Tensor x, Tensor weight, Tensor bias)"),
     OPERATOR(batch_norm_grad_columns,
-             "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, Tensor? "
-             "sums, float eps, bool relu, int threads) -> (Tensor columns, Tensor weight, Tensor bias)"),
-    OPERATOR(batch_norm_columns,
-             "(Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float eps) -> Tensor"),
+             "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float eps, "
+             "bool relu, int threads) -> (Tensor columns, Tensor weight, Tensor bias)"),
     OPERATOR(activate_,
              "(Tensor(a!) x, bool relu, float drop, int key, Tensor? node, int threads) -> Tensor"),
     OPERATOR(mask_grad, "(Tensor grad, Tensor mask, float scale, int threads) -> Tensor"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 import torch_geometric.nn
@@ -12,11 +12,10 @@ from torch_geometric.nn.conv import MessagePassing
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated
-from pyg_batchgnn.nn.graph import LayerGraph
-from pyg_batchgnn.nn.inputs import ConvInput, Edges, NormedRows, Rows, RowView, check_input, conv_input
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, RowView, check_input, conv_input
 from pyg_batchgnn.nn.linear import Linear, is_watched, linear_of
 from pyg_batchgnn.nn.native_conv import NativeConv, refuse
-from pyg_batchgnn.nn.norm import BatchNorm, NormOnRead, fused_norm, native_norm
+from pyg_batchgnn.nn.norm import BatchNorm, fused_norm, native_norm
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 
 
@@ -46,56 +45,42 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
 
     def forward(
         self,
-        x: Rows | NormedRows | Aggregated | tuple[Rows, Rows | None],
+        x: Rows | Aggregated | tuple[Rows, Rows | None],
         edge_index: Edges,
         layer: int | tuple[int, int] | None = None,
         *,
         size: tuple[int, int] | None = None,
-        norm: BatchNorm | NormOnRead | None = None,
+        norm: BatchNorm | None = None,
         update: Update | None = None,
-    ) -> Tensor | NormedRows:
-        """Returns the rows of the targets of the layer.
+    ) -> Tensor:
+        """Returns the rows of the targets of the layer, [D, F'].
 
         The arguments are those of `SAGEConv.forward`, and:
 
         Args:
             norm: the normalisation after the module. The module takes it as its second argument.
             update: ReLU and dropout after both.
-
-        Returns:
-            [D, F']; may be `NormedRows` if ``norm`` is a `NormOnRead`.
         """
         self.check_call()
         if isinstance(x, Aggregated):
-            graph = x.nodes(edge_index)
-            return self._finish(self._known(x), norm, update, graph)
-        if layer is not None and not isinstance(layer, int):
-            layer, size = None, layer
-        if isinstance(x, NormedRows) and self._needs_values():
-            x = x.gather()
-        given = conv_input(x.product if isinstance(x, NormedRows) else x, edge_index, layer, size)
-        sums = self._sums(given, x if isinstance(x, NormedRows) else None)
-        return self._finish(sums, norm, update, given.graph)
+            graph, sums = x.nodes(edge_index), self._known(x)
+        else:
+            if layer is not None and not isinstance(layer, int):
+                layer, size = None, layer
+            given = conv_input(x, edge_index, layer, size)
+            graph, sums = given.graph, self._sums(given)
+        return total([self._terms(sums, norm)], None, graph, update, self.training)
 
     def terms(self, given: ConvInput) -> Terms:
-        return self._terms(self._sums(given, None))
+        return self._terms(self._sums(given), None)
 
-    def _terms(self, sums: Tensor) -> Terms:
+    def _terms(self, sums: Tensor, norm: BatchNorm | None) -> Terms:
         module = self.get_submodule("nn")
+        if norm is not None:
+            return Terms(values=module(sums, norm))
         if not is_watched(module) and isinstance(module, Perceptron):
             return module.terms(sums)
         return Terms(values=module(sums))
-
-    def _finish(
-        self, sums: Tensor, norm: BatchNorm | NormOnRead | None, update: Update | None, graph: LayerGraph
-    ) -> Tensor | NormedRows:
-        if norm is None:
-            return total([self._terms(sums)], None, graph, update, self.training)
-        out: Tensor | NormedRows = self.nn(sums, norm)
-        if update is None:
-            return out
-        assert isinstance(out, Tensor), "an update follows values only"
-        return total([Terms(values=out)], None, graph, update, self.training)
 
     def _dtype(self) -> torch.dtype:
         parameter = next((one for one in self.nn.parameters() if one.is_floating_point()), self.eps)
@@ -116,34 +101,21 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
         sums = neighbours.gather() if isinstance(neighbours, RowView) else neighbours
         return out.add_(sums).to(dtype)
 
-    def _needs_values(self) -> bool:
-        """Returns whether values must be written: for the gradient of eps, or to be summed in
-        float64."""
-        return self.eps.requires_grad or self._dtype() is torch.float64
-
-    def _sums(self, given: ConvInput, normed: NormedRows | None) -> Tensor:
-        """Returns (1 + eps) * x[i] + the sum over the in-edges of i, [D, F].
-
-        The dtype is the module's. If x is the product of ``normed``, its values are summed.
-        """
+    def _sums(self, given: ConvInput) -> Tensor:
+        """Returns (1 + eps) * x[i] + the sum over the in-edges of i, [D, F] of the module's
+        dtype."""
         dtype = self._dtype()
         x = given.x
         sources, row = (x.table, x.row) if isinstance(x, RowView) else (x, None)
         check_input(x, x.size(1), dtype)
         graph = given.graph
         by_source = graph.by_source if sources.requires_grad and torch.is_grad_enabled() else ()
-        scale = (1.0 + self.eps).view(1)
-        if normed is not None:
-            return ops.aggregate_normed(
-                sources, normed.columns, graph.indptr, graph.indices,
-                self_scale=scale, by_source=by_source, sums=normed.sums, out_dtype=dtype,
-            )  # fmt: skip
         out = ops.aggregate(
             sources,
             graph.indptr,
             graph.indices,
             row=row,
-            self_scale=scale if given.targets_in_sources else None,
+            self_scale=(1.0 + self.eps).view(1) if given.targets_in_sources else None,
             by_source=by_source,
             out_dtype=dtype,
         )
@@ -152,20 +124,6 @@ class GINConv(NativeConv, torch_geometric.nn.GINConv):
             return out
         own = own.gather() if isinstance(own, RowView) else own
         return out + ((1.0 + self.eps) * own).to(dtype)
-
-
-class _Inner(NamedTuple):
-    """The input of the second product.
-
-    Attributes:
-        rows: [D, channels[1]].
-        hidden: the rows for a product that is normalised too, None if there is nothing to add.
-        is_rectified: True if the rows are the result of a ReLU.
-    """
-
-    rows: Tensor
-    hidden: ops.Hidden | None
-    is_rectified: bool
 
 
 class Perceptron(torch.nn.Module):
@@ -192,37 +150,35 @@ class Perceptron(torch.nn.Module):
         relu = type(act) is torch.nn.ReLU and not act_first
         self.norms = torch.nn.ModuleList([native_norm(norm, relu)])
 
-    def forward(self, input: Tensor, after: BatchNorm | NormOnRead | None = None) -> Tensor | NormedRows:
+    def forward(self, input: Tensor, after: BatchNorm | None = None) -> Tensor:
         """Returns [D, channels[2]] from [D, channels[0]], normalised by ``after``."""
         last = self.lins[1]
         assert isinstance(last, Linear)
-        inner = self._inner(input, is_normed=after is not None)
-        if after is None:
-            result: Tensor = last.after_relu(inner.rows) if inner.is_rectified else last(inner.rows)
-            return result
-        return after.of_product(last, inner.rows, after_relu=inner.is_rectified, hidden=inner.hidden)
+        inner, is_rectified = self._inner(input)
+        if after is not None:
+            return after.of_product(last, inner, after_relu=is_rectified)
+        result: Tensor = last.after_relu(inner) if is_rectified else last(inner)
+        return result
 
     def terms(self, input: Tensor) -> Terms:
         last = self.lins[1]
         assert isinstance(last, Linear)
-        inner = self._inner(input, is_normed=False)
+        inner, is_rectified = self._inner(input)
         if is_watched(last):
-            return Terms(values=last(inner.rows))
-        product = RowProduct(inner.rows, last.weight, after_relu=inner.is_rectified)
-        return Terms((product,), bias=last.bias)
+            return Terms(values=last(inner))
+        return Terms((RowProduct(inner, last.weight, after_relu=is_rectified),), bias=last.bias)
 
-    def _inner(self, input: Tensor, is_normed: bool) -> _Inner:
+    def _inner(self, input: Tensor) -> tuple[Tensor, bool]:
+        """Returns the input of the second product, [D, channels[1]], and whether a ReLU made it."""
         first, norm = self.lins[0], self.norms[0]
         assert isinstance(first, Linear)
         if type(self.act) is torch.nn.ReLU and not is_watched(self.act):
             inside = fused_norm(norm)
-            if inside is not None and is_normed:
-                return _Inner(*inside.hidden_of_product(first, input), is_rectified=True)
             if inside is not None:
-                return _Inner(inside.of_product(first, input), None, is_rectified=True)
+                return inside.of_product(first, input), True
             if type(norm) is torch.nn.Identity:
-                return _Inner(first.with_relu(input), None, is_rectified=True)
-        return _Inner(self._between(first(input)), None, is_rectified=False)
+                return first.with_relu(input), True
+        return self._between(first(input)), False
 
     def _between(self, rows: Tensor) -> Tensor:
         steps = [*self.norms] if self.act is None else [*self.norms, self.act]

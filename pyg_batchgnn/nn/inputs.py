@@ -68,40 +68,6 @@ class RowView:
         return ops.gather_rows(self.table, self.row)
 
 
-@dataclass(frozen=True, eq=False)
-class NormedRows:
-    """The rows ``relu(batch_norm(product))``, which their reader computes (docs/decisions/0022).
-
-    Models pass it from one layer to the next. ``product`` must not be read as a tensor of values.
-    It stands in for the values, and it takes their gradient.
-
-    Attributes:
-        product: [N, F] float32.
-        columns: [3, F] float32, center, scale and shift of the columns (`ops.aggregate_normed`).
-        sums: receives the sums of the gradient from its writer.
-    """
-
-    product: Tensor
-    columns: Tensor
-    sums: ops.GradientSums | None = None
-
-    def size(self, dim: int) -> int:
-        return self.product.size(dim)
-
-    def head(self, rows: int) -> NormedRows:
-        return NormedRows(self.product[:rows], self.columns)
-
-    def gather(self) -> Tensor:
-        """Returns the values, [N, F] float32, with their gradient."""
-        return ops.aggregate_normed(  # without edges
-            self.product,
-            self.columns,
-            torch.zeros(self.size(0) + 1, dtype=torch.int64),
-            torch.empty(0, dtype=torch.int32),
-            self_scale=torch.ones(1),
-        )
-
-
 #: The rows that a layer reads.
 Rows = Tensor | RowView
 #: The source of the edges of a layer.

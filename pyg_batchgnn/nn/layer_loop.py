@@ -15,7 +15,7 @@ import torch_geometric.nn
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.inputs import NormedRows, Rows, head
+from pyg_batchgnn.nn.inputs import Rows, head
 from pyg_batchgnn.nn.linear import is_watched
 from pyg_batchgnn.nn.norm import BatchNorm, fused_norm
 from pyg_batchgnn.nn.terms import Update
@@ -85,8 +85,8 @@ def model_output(
     return ModelOutput(wide(out), out[:, :0] if before is None else values(before, rows))
 
 
-def values(x: Rows | NormedRows, rows: int) -> Tensor:
-    first = x.head(rows) if isinstance(x, NormedRows) else head(x, rows)
+def values(x: Rows, rows: int) -> Tensor:
+    first = head(x, rows)
     return first if isinstance(first, Tensor) else first.gather()
 
 
@@ -129,7 +129,7 @@ class LayerEnd:
         self,
         convolve: Callable[[Update | None], Tensor],
         dropout: Callable[[], tuple[int, Tensor | None]],
-        normed: Callable[[], Tensor] | None = None,
+        normed: Callable[[BatchNorm], Tensor] | None = None,
     ) -> Tensor:
         """Returns the rows of a layer after all steps, in as few passes as possible.
 
@@ -139,14 +139,15 @@ class LayerEnd:
                 modules where None.
         """
         relu = fuses_relu(self.act)
+        norm = fused_norm(self.norm) if relu else None
         plain = type(self.norm) is torch.nn.Identity and (relu or self.act is None)
         if plain and (self.fuses_drop or self.drop == 0.0):
             return convolve(Update(relu=relu, drop=self.drop))
         relu_is_left = False
         if relu and self.act_first:
             out = self.norm(convolve(Update(relu=True)))
-        elif relu and fused_norm(self.norm) is not None:
-            out = self.norm(convolve(None)) if normed is None else normed()
+        elif norm is not None:
+            out = self.norm(convolve(None)) if normed is None else normed(norm)
         else:
             relu_is_left = relu and self._may_be_overwritten()
             out = self._by_modules(convolve(None), None if relu_is_left else self.act)

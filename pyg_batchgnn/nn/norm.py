@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,7 +9,6 @@ from torch import Tensor
 from torch_geometric.nn.norm import BatchNorm as PygBatchNorm
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.inputs import NormedRows
 from pyg_batchgnn.nn.linear import Linear, is_watched
 
 #: Products of at least this many rows are normalised in fewer passes.
@@ -85,21 +83,18 @@ class BatchNorm(torch.nn.BatchNorm1d):
             input, self.weight, self.bias, mean, variance, self.eps, self.relu
         )
         if own:
-            self.track(mean, variance, input.size(0))
+            self._track(mean, variance, input.size(0))
         return out
 
-    def of_product(
-        self, linear: Linear, input: Tensor, *, after_relu: bool = False, hidden: ops.Hidden | None = None
-    ) -> Tensor:
+    def of_product(self, linear: Linear, input: Tensor, *, after_relu: bool = False) -> Tensor:
         """Returns ``self(linear(input))``, in fewer passes (`ops.linear_norm`) if there are many
         rows.
 
         Args:
             input: [D, K].
             after_relu: the input is the result of a ReLU, as in `Linear.after_relu`.
-            hidden: from `hidden_of_product`, which computed the input.
         """
-        if not self.takes_product(linear, input):
+        if not self._takes_product(linear, input):
             out: Tensor = self(linear.after_relu(input) if after_relu else linear(input))
             return out
         out, mean, variance = ops.linear_norm(
@@ -111,25 +106,11 @@ class BatchNorm(torch.nn.BatchNorm1d):
             eps=self.eps,
             relu=self.relu,
             after_relu=after_relu,
-            hidden=hidden,
         )
-        self.track(mean, variance, input.size(0))
+        self._track(mean, variance, input.size(0))
         return out
 
-    def hidden_of_product(self, linear: Linear, input: Tensor) -> tuple[Tensor, ops.Hidden | None]:
-        """Returns `of_product` for a result that only the product of another normalisation reads.
-
-        The second value is for that reader (`ops.linear_norm_hidden`).
-        """
-        if not (self.relu and self.takes_product(linear, input)):
-            return self.of_product(linear, input), None
-        out, mean, variance, hidden = ops.linear_norm_hidden(
-            input, linear.weight, linear.bias, self.weight, self.bias, eps=self.eps
-        )
-        self.track(mean, variance, input.size(0))
-        return out, hidden
-
-    def takes_product(self, linear: Linear, input: Tensor) -> bool:
+    def _takes_product(self, linear: Linear, input: Tensor) -> bool:
         """Returns whether the product is computed together with its statistics, not by
         ``linear``."""
         watched = is_watched(linear) or is_watched(self)
@@ -141,7 +122,7 @@ class BatchNorm(torch.nn.BatchNorm1d):
         return (self.training or self.running_mean is None) and input.size(0) > 1
 
     @torch.no_grad()
-    def track(self, mean: Tensor, variance: Tensor, rows: int) -> None:
+    def _track(self, mean: Tensor, variance: Tensor, rows: int) -> None:
         """Adds the statistics of ``rows`` rows to the running statistics, in training mode."""
         if not self.training or self.running_mean is None:
             return
@@ -155,36 +136,6 @@ class BatchNorm(torch.nn.BatchNorm1d):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, relu={self.relu}"
-
-
-@dataclass(frozen=True)
-class NormOnRead:
-    """A normalisation whose values only the next layer sees, which computes them when it reads
-    them."""
-
-    norm: BatchNorm
-
-    def of_product(
-        self, linear: Linear, input: Tensor, *, after_relu: bool = False, hidden: ops.Hidden | None = None
-    ) -> Tensor | NormedRows:
-        """Returns rows to be normalised on read, or `BatchNorm.of_product` if values must be
-        written."""
-        norm = self.norm
-        float32 = ops.compute_dtype(linear.weight) is torch.float32
-        if not (norm.relu and float32 and norm.takes_product(linear, input)):
-            return norm.of_product(linear, input, after_relu=after_relu, hidden=hidden)
-        product, columns, mean, variance, sums = ops.linear_norm_on_read(
-            input,
-            linear.weight,
-            linear.bias,
-            norm.weight,
-            norm.bias,
-            eps=norm.eps,
-            after_relu=after_relu,
-            hidden=hidden,
-        )
-        norm.track(mean, variance, input.size(0))
-        return NormedRows(product, columns, sums)
 
 
 class ReLU(torch.nn.ReLU):

@@ -8,7 +8,6 @@ was found is remembered until torch writes to the array, and arrays that kernels
 """
 
 from pyg_batchgnn.ops.aggregate import BySource, aggregate, aggregate_with_targets, first_rows, transpose
-from pyg_batchgnn.ops.aggregate_normed import aggregate_normed
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
 from pyg_batchgnn.ops.checks import (
     INTEGERS,
@@ -66,7 +65,7 @@ from pyg_batchgnn.ops.keys import (
 )
 from pyg_batchgnn.ops.library import first_order, simd_level, to_signed
 from pyg_batchgnn.ops.linear import ProductsName, compute_dtype, current_products, linear, set_products
-from pyg_batchgnn.ops.linear_norm import linear_norm, linear_norm_hidden, linear_norm_on_read
+from pyg_batchgnn.ops.linear_norm import linear_norm
 from pyg_batchgnn.ops.memory import (
     MemoryStats,
     Turns,
@@ -92,7 +91,6 @@ from pyg_batchgnn.ops.multilevel import (
     solve_partition,
 )
 from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, mask_grad
-from pyg_batchgnn.ops.normed_linear import GradientSums, Hidden
 from pyg_batchgnn.ops.partition import (
     UNASSIGNED,
     StreamRules,
@@ -131,9 +129,7 @@ __all__ = [
     "Attention",
     "BudgetRules",
     "BySource",
-    "GradientSums",
     "HaloPeers",
-    "Hidden",
     "InEdges",
     "LineTable",
     "MemoryStats",
@@ -163,7 +159,6 @@ __all__ = [
     "activate",
     "advise_huge_pages",
     "aggregate",
-    "aggregate_normed",
     "aggregate_with_targets",
     "append_neighbours",
     "assign_nodes",
@@ -216,8 +211,6 @@ __all__ = [
     "keyed_permutation",
     "linear",
     "linear_norm",
-    "linear_norm_hidden",
-    "linear_norm_on_read",
     "mask_grad",
     "memory_stats",
     "merge_neighbours",

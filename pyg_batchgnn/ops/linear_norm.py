@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_dense, check_float
-from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.library import fake, first_order, kernels
 from pyg_batchgnn.ops.linear import compute_dtype
-from pyg_batchgnn.ops.normed_linear import FoldedNorm, GradientSums, Hidden, HiddenGradient, NormedLinear
 
 
 class LinearNorm(NamedTuple):
@@ -27,20 +26,6 @@ class LinearNorm(NamedTuple):
     variance: Tensor
 
 
-class LinearNormHidden(NamedTuple):
-    """The result of `linear_norm_hidden`.
-
-    Attributes:
-        y, mean, variance: as in `LinearNorm`.
-        hidden: what the reader of ``y`` is given; None where it makes ordinary gradients.
-    """
-
-    y: Tensor
-    mean: Tensor
-    variance: Tensor
-    hidden: Hidden | None
-
-
 def linear_norm(
     x: Tensor,
     weight: Tensor,
@@ -51,7 +36,6 @@ def linear_norm(
     eps: float = 1e-5,
     relu: bool = False,
     after_relu: bool = False,
-    hidden: Hidden | None = None,
     out_dtype: torch.dtype | None = None,
     threads: int | None = None,
 ) -> LinearNorm:
@@ -70,131 +54,18 @@ def linear_norm(
         scale: [O], the weight of the normalisation; ones where None.
         shift: [O], the bias of the normalisation; zeros where None.
         after_relu: x is the result of a ReLU, see `linear`.
-        hidden: from `linear_norm_hidden`, if x is its result and nothing else reads x.
         out_dtype: float32, bfloat16 or float64; `compute_dtype` of the weight where None.
     """
     dtype = out_dtype or compute_dtype(weight)
     _check(x, weight, dtype)
     bias, scale, shift = _columns(weight, bias, scale, shift)
-    known = _known(hidden, x, after_relu, dtype)
-    rows = _rows(x)
+    rows = x if x.stride(1) == 1 else x.contiguous()
     count = threads or torch.get_num_threads()
-    if _folds(x, weight):
-        y, mean, variance, _ = FoldedNorm.apply(rows, weight, bias, scale, shift, eps, relu, dtype, count)
-    else:
-        y, mean, variance = NormedLinear.apply(
-            rows, weight, bias, scale, shift, eps, relu, after_relu, dtype, count, known
-        )
-    return LinearNorm(y, mean, variance)
-
-
-def linear_norm_hidden(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    scale: Tensor | None = None,
-    shift: Tensor | None = None,
-    *,
-    eps: float = 1e-5,
-    threads: int | None = None,
-) -> LinearNormHidden:
-    """Computes `linear_norm` with a ReLU, for a result that only one product reads.
-
-    That product is `linear_norm` or `linear_norm_on_read` with ``after_relu`` and with the last
-    value returned here as ``hidden``. It computes the gradients of this layer together with its
-    own. The gradient of the result is never written, so nothing else may ask for it. A backward
-    pass to which another reader of the result or a hook on it has contributed raises RuntimeError.
-
-    ``hidden`` is None if x takes a gradient or has more than half as many columns as the result,
-    and in bfloat16.
-    """
-    dtype = compute_dtype(weight)
-    if dtype is torch.bfloat16 or not _folds(x, weight):
-        plain = linear_norm(x, weight, bias, scale, shift, eps=eps, relu=True, threads=threads)
-        return LinearNormHidden(*plain, None)
-    _check(x, weight, dtype)
-    bias, scale, shift = _columns(weight, bias, scale, shift)
-    rows, gradient = _rows(x), HiddenGradient()
-    y, mean, variance, center = FoldedNorm.apply(
-        rows, weight, bias, scale, shift, eps, True, dtype, threads or torch.get_num_threads(), gradient
+    if not x.requires_grad and 2 * weight.size(1) <= weight.size(0):
+        return LinearNorm(*_FoldedNorm.apply(rows, weight, bias, scale, shift, eps, relu, dtype, count))
+    return LinearNorm(
+        *_NormedLinear.apply(rows, weight, bias, scale, shift, eps, relu, after_relu, dtype, count)
     )
-    return LinearNormHidden(y, mean, variance, Hidden(rows, center, gradient))
-
-
-class LinearNormOnRead(NamedTuple):
-    """The result of `linear_norm_on_read`.
-
-    Attributes:
-        product: [D, O] float32, in place of the values. It takes the gradient of the values.
-        columns: [3, O] float32, center, scale and shift, see `aggregate_normed`.
-        mean: [O] float64, of the columns of the product, without a gradient.
-        variance: [O] float64, biased, likewise.
-        sums: receives the sums of the gradient from `aggregate_normed`.
-    """
-
-    product: Tensor
-    columns: Tensor
-    mean: Tensor
-    variance: Tensor
-    sums: GradientSums
-
-
-def linear_norm_on_read(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    scale: Tensor | None = None,
-    shift: Tensor | None = None,
-    *,
-    eps: float = 1e-5,
-    after_relu: bool = False,
-    hidden: Hidden | None = None,
-    threads: int | None = None,
-) -> LinearNormOnRead:
-    """Computes the product of `linear_norm` and leaves normalisation and ReLU to its reader.
-
-    `aggregate_normed` computes the values when it reads them. It works in float32. Arguments and
-    gradients are those of `linear_norm`.
-    """
-    _check(x, weight, torch.float32)
-    bias, scale, shift = _columns(weight, bias, scale, shift)
-    known = _known(hidden, x, after_relu, torch.float32)
-    rows, count, sums = _rows(x), threads or torch.get_num_threads(), GradientSums()
-    product, mean, variance = NormedLinear.apply(
-        rows, weight, bias, scale, shift, eps, True, after_relu, torch.float32, count, known, sums
-    )
-    columns = kernels.batch_norm_columns(_detached(scale), _detached(shift), mean, variance, eps)
-    return LinearNormOnRead(product, columns, mean, variance, sums)
-
-
-def _folds(x: Tensor, weight: Tensor) -> bool:
-    return not x.requires_grad and 2 * weight.size(1) <= weight.size(0)
-
-
-def _known(hidden: Hidden | None, x: Tensor, after_relu: bool, dtype: torch.dtype) -> Hidden | None:
-    if hidden is None:
-        return None
-    if not after_relu or hidden.x.size(0) != x.size(0):
-        raise ValueError(
-            f"hidden goes with after_relu=True and the {hidden.x.size(0)} rows that came with it, "
-            f"got after_relu={after_relu} and {x.size(0)} rows"
-        )
-    for name, tensor, shape in (
-        ("x", hidden.x, hidden.x.shape),
-        ("center", hidden.center, hidden.x.shape[1:]),
-    ):
-        check_dense(f"hidden.{name}", tensor)
-        if hidden.x.dim() != 2 or tensor.shape != shape or hidden.center.dtype is not torch.float64:
-            raise ValueError("hidden must be what linear_norm_hidden returned")
-    return None if dtype is torch.bfloat16 else hidden
-
-
-def _rows(x: Tensor) -> Tensor:
-    return x if x.stride(1) == 1 else x.contiguous()
-
-
-def _detached(column: Tensor | None) -> Tensor | None:
-    return None if column is None else column.detach()
 
 
 def _columns(
@@ -228,3 +99,192 @@ def _check(x: Tensor, weight: Tensor, dtype: torch.dtype) -> None:
         raise TypeError(f"x of {x.dtype} cannot be multiplied in {dtype}; convert it")
     if x.requires_grad and x.dtype is torch.float16:
         raise TypeError("x of float16 takes no gradient; use bfloat16 or float32")
+
+
+# Product, then normalisation ######################################################################
+
+# In the backward pass the gradient of the product is computed block by block where the gradients of
+# weight and rows read it. It is never written.
+
+
+class _NormedLinear(torch.autograd.Function):
+    """`linear_norm` of rows with a gradient or with many columns."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        scale: Tensor | None,
+        shift: Tensor | None,
+        eps: float,
+        relu: bool,
+        after_relu: bool,
+        dtype: torch.dtype,
+        threads: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        own = weight.contiguous()
+        product, mean, variance = _product(x, own, bias, dtype, after_relu, threads)
+        y, mean, variance = kernels.batch_norm(product, scale, shift, mean, variance, eps, relu, threads)
+        ctx.save_for_backward(x, own, product, scale, shift, mean, variance)
+        ctx.bias = None if bias is None else bias.dtype
+        ctx.eps, ctx.relu, ctx.after_relu, ctx.threads = eps, relu, after_relu, threads
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(mean, variance)
+        return y, mean, variance
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grads[0] is None:
+            return (None,) * 10
+        return *_gradients(ctx, grads[0].contiguous()), *[None] * 5
+
+
+def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, product, scale, shift, mean, variance = ctx.saved_tensors
+    # `GradientColumns` in csrc/kernels/nn/norm.h, and the gradients of scale and shift.
+    columns, d_scale, d_shift = kernels.batch_norm_grad_columns(
+        grad, product, scale, shift, mean, variance, ctx.eps, ctx.relu, ctx.threads
+    )
+    need_input = ctx.needs_input_grad[0]
+    d_x, d_weight = kernels.linear_grads_normed(
+        grad, product, columns, ctx.relu, x, weight, ctx.after_relu, need_input, ctx.threads
+    )
+    return (
+        d_x if need_input else None,
+        d_weight,
+        None if ctx.bias is None else torch.zeros(weight.size(0), dtype=ctx.bias),
+        None if scale is None else d_scale.to(scale.dtype),
+        None if shift is None else d_shift.to(shift.dtype),
+    )
+
+
+def _product(
+    x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, after_relu: bool, threads: int
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Returns the product with the mean and the variance of its columns; without them if the
+    product is rounded."""
+    if dtype is not torch.bfloat16:
+        return kernels.linear_moments(x, weight, bias, dtype, threads)
+    product, _ = kernels.linear(
+        [x], [None], [weight], bias, x.size(0), 1, dtype, False, 0.0, 0, None, after_relu, threads
+    )
+    return product, None, None
+
+
+# Normalisation folded into the weight #############################################################
+
+# Products whose normalisation is folded into the weight: `linear_norm` of rows without a gradient.
+#
+# The statistics of the result follow from the mean and covariance of the columns of the rows. So
+# the product before the normalisation is never written, neither here nor for the gradients. The
+# covariance costs K / 2 multiplications per element of the [D, K] rows.
+
+
+class _FoldedNorm(torch.autograd.Function):
+    """`linear_norm` of rows without a gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        scale: Tensor | None,
+        shift: Tensor | None,
+        eps: float,
+        relu: bool,
+        dtype: torch.dtype,
+        threads: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        own = weight.contiguous()
+        # The folded weight and bias, the mean (without the bias) and variance of the product, the
+        # mean of the columns of x, and the weight times their covariance.
+        folded, constant, mean, variance, center, spread = kernels.fold_norm(
+            x, own, scale, shift, eps, dtype, threads
+        )
+        y, mask = kernels.linear(
+            [x], [None], [folded], constant, x.size(0), 1, dtype, relu, 0.0, 0, None, False, threads
+        )
+        ctx.save_for_backward(x, own, scale, mask, variance, center, spread)
+        ctx.eps, ctx.threads = eps, threads
+        ctx.bias = None if bias is None else bias.dtype
+        ctx.shift = None if shift is None else shift.dtype
+        mean = mean if bias is None else mean + bias.double()
+        ctx.mark_non_differentiable(mean, variance)
+        ctx.set_materialize_grads(False)
+        return y, mean, variance
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        grad = grads[0]
+        if grad is None:
+            return (None,) * 9
+        x, weight, scale, mask, variance, center, spread = ctx.saved_tensors
+        _, (d_folded,), d_shift = kernels.linear_grads(
+            grad.contiguous(), mask, 1.0, [x], [None], [weight], center,
+            1, False, [False], True, True, ctx.threads,
+        )  # fmt: skip
+        d_weight, d_scale = kernels.fold_norm_grads(d_folded, weight, scale, variance, spread, ctx.eps)
+        return (
+            None,
+            d_weight,
+            None if ctx.bias is None else torch.zeros(weight.size(0), dtype=ctx.bias),
+            None if scale is None else d_scale.to(scale.dtype),
+            None if ctx.shift is None else d_shift.to(ctx.shift),
+            *[None] * 4,
+        )
+
+
+# Shapes ###########################################################################################
+
+
+@fake("linear_moments")
+def _fake_moments(
+    x: Tensor, weight: Tensor, _: Tensor | None, out_dtype: torch.dtype, __: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    column = x.new_empty((weight.size(0),), dtype=torch.float64)
+    return x.new_empty((x.size(0), weight.size(0)), dtype=out_dtype), column, torch.empty_like(column)
+
+
+@fake("batch_norm_grad_columns")
+def _fake_columns(grad: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    count = grad.size(1)
+    wide = torch.float64 if grad.dtype == torch.float64 else torch.float32
+    column = grad.new_empty((count,), dtype=torch.float64)
+    return grad.new_empty((5, count), dtype=wide), column, torch.empty_like(column)
+
+
+@fake("linear_grads_normed")
+def _fake_grads(
+    _grad: Tensor, _normed: Tensor, _columns: Tensor, _relu: bool, x: Tensor, weight: Tensor, *rest: Any
+) -> tuple[Tensor, Tensor]:
+    _after_relu, need_input, _threads = rest
+    rows = x.size(0) if need_input else 0
+    return x.new_empty((rows, x.size(1))), weight.new_empty(weight.shape)
+
+
+@fake("fold_norm")
+def _fake_fold(x: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    outputs, columns = weight.shape
+
+    def wide(*shape: int) -> Tensor:
+        return x.new_empty(shape, dtype=torch.float64)
+
+    constant = weight.new_empty((outputs,))
+    return (
+        torch.empty_like(weight),
+        constant,
+        wide(outputs),
+        wide(outputs),
+        wide(columns),
+        wide(outputs, columns),
+    )
+
+
+@fake("fold_norm_grads")
+def _fake_folded_grads(_: Tensor, weight: Tensor, *__: Any) -> tuple[Tensor, Tensor]:
+    return weight.new_empty(weight.shape), weight.new_empty((weight.size(0),), dtype=torch.float64)

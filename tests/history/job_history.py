@@ -184,13 +184,11 @@ class _Detaching:
                 self.kept = keep[source.node]
                 return super().outputs(source, *arguments, **named)
 
-            def _compute_rows(self, index: int, x: Any, edges: LayerEdges) -> Any:
+            def compute(self, index: int, x: Any, edges: LayerEdges) -> Tensor:
                 if isinstance(x, Tensor):
                     x = torch.where(self.kept[: len(x), None], x, x.detach())
-                return super()._compute_rows(index, x, edges)
-
-            def _is_unseen(self, index: int) -> bool:
-                return False
+                result: Tensor = super().compute(index, x, edges)
+                return result
 
         other = object.__new__(Detached)
         other.__dict__ = model.__dict__

@@ -243,7 +243,6 @@ def _calls() -> Calls:
     x = torch.ones(N, 4)
     graph: dict[str, Any] = {"indptr": indptr(), "indices": indices()}
     by_source = ops.transpose(indptr(), indices(), N)
-    columns = torch.ones(3, 4)
     weight = torch.ones(2, 4)
     row = torch.arange(N)
     return {
@@ -254,10 +253,6 @@ def _calls() -> Calls:
         ),
         "aggregate max": (ops.aggregate, {"x": x, **graph, "reduce": "max"}),
         "aggregate_with_targets": (ops.aggregate_with_targets, {"x": x, **graph}),
-        "aggregate_normed": (
-            ops.aggregate_normed,
-            {"product": x, "columns": columns, **graph, "self_scale": torch.ones(1)},
-        ),
         "attention": (ops.attention, {"x": x, **graph, "source_weight": weight, "row": row, "node": row}),
         "transpose": (ops.transpose, {**graph, "num_sources": N}),
         "drop_self_loops": (ops.drop_self_loops, dict(graph)),

@@ -54,15 +54,6 @@ constexpr int64_t kStreamBytes = 16 << 20;  // an output of this size has left t
                                             // is read
 constexpr int64_t kLine = 64;
 
-// Returns the columns of [3, columns] center, scale and shift; only sums in float have them.
-template <class A>
-Affine<A> affine(const float* of, int64_t columns) {
-  if constexpr (std::is_same_v<A, float>) {
-    if (of != nullptr) return {of, of + columns, of + 2 * columns};
-  }
-  return {};
-}
-
 // One task with all addresses and weights looked up. The inner loop does not depend on index types.
 template <class A>
 class Lookup {
@@ -99,23 +90,11 @@ class Lookup {
     }
   }
 
-  SumRows<A> task(int64_t rows, const int64_t* ptr, char* out, Element element, bool stream,
-                  const GradientTally<A>& tally = {}) const {
-    return {rows,
-            job_.columns,
-            ptr,
-            ptr[0],
-            source_.data(),
-            weight_.data(),
-            prefetch_,
-            scale_.data(),
-            self_.data(),
-            self_scale_.data(),
-            out,
-            element,
-            stream,
-            affine<A>(job_.normed, job_.columns),
-            tally};
+  SumRows<A> task(int64_t rows, const int64_t* ptr, char* out, Element element, bool stream) const {
+    return {rows,           job_.columns,       ptr,       ptr[0],
+            source_.data(), weight_.data(),     prefetch_, scale_.data(),
+            self_.data(),   self_scale_.data(), out,       element,
+            stream};
   }
 
   A row_scale(int64_t i) const {
@@ -157,14 +136,12 @@ class Aggregator {
         row_bytes_(job.columns * element_bytes(job.out_element)),
         stream_(job.out_element != Element::kFloat64 && row_bytes_ % kLine == 0 &&
                 reinterpret_cast<uintptr_t>(job.out) % kLine == 0 &&
-                row_bytes_ * job.targets >= kStreamBytes),
-        blocks_(blocks_of_work(job.indptr, job.targets, kBlock)) {}
+                row_bytes_ * job.targets >= kStreamBytes) {}
 
   void run(int64_t threads) {
-    if (job_.gradient.x != nullptr) std::fill_n(tallies_.reserve(tally_size()), tally_size(), 0.0);
-    run_tasks(blocks_, threads, [&](int64_t block, int64_t) { rows_of(block); });
+    const int64_t blocks = blocks_of_work(job_.indptr, job_.targets, kBlock);
+    run_tasks(blocks, threads, [&](int64_t block, int64_t) { rows_of(block); });
     hubs(threads);
-    if (job_.gradient.x != nullptr) join_tallies();
   }
 
  private:
@@ -183,9 +160,8 @@ class Aggregator {
       lookup.edges(job_.indptr[first], job_.indptr[last]);
       lookup.rows(first, last, false);
       char* const out = static_cast<char*>(job_.out) + first * row_bytes_;
-      sum_rows(
-          lookup.task(last - first, job_.indptr + first, out, job_.out_element, stream_, tally(first, block)),
-          job_.x.element);
+      sum_rows(lookup.task(last - first, job_.indptr + first, out, job_.out_element, stream_),
+               job_.x.element);
     }
   }
 
@@ -246,57 +222,19 @@ class Aggregator {
     const A one = 1;
     const char* const self = reinterpret_cast<const char*>(sums);
     char* const out = static_cast<char*>(job_.out) + row * row_bytes_;
-    sum_rows({1,
-              job_.columns,
-              no_edges,
-              0,
-              nullptr,
-              nullptr,
-              0,
-              &one,
-              &self,
-              &one,
-              out,
-              job_.out_element,
-              false,
-              {},
-              tally(row, blocks_)},
-             kSum);
-  }
-
-  // Returns the place of the sums of the rows of a gradient from `row` on. Hubs have the place
-  // behind all blocks.
-  GradientTally<A> tally(int64_t row, int64_t block) const {
-    if constexpr (std::is_same_v<A, float>) {
-      const NormedGradient& of = job_.gradient;
-      double* const sum = tallies_.data() + 2 * job_.columns * block;
-      if (of.x != nullptr) {
-        return {of.x + row * job_.columns, affine<A>(of.columns, job_.columns), sum, sum + job_.columns};
-      }
-    }
-    return {};
-  }
-
-  int64_t tally_size() const { return 2 * job_.columns * (blocks_ + 1); }
-
-  // Adds in the order of the blocks, independent of threads.
-  void join_tallies() const {
-    for (int64_t at = 0; at < tally_size(); ++at) {
-      job_.gradient.sums[at % (2 * job_.columns)] += tallies_.data()[at];
-    }
+    sum_rows(
+        {1, job_.columns, no_edges, 0, nullptr, nullptr, 0, &one, &self, &one, out, job_.out_element, false},
+        kSum);
   }
 
   const Aggregation& job_;
   int64_t row_bytes_;
   bool stream_;
-  int64_t blocks_;
-  Buffer<double> tallies_;  // [blocks + 1, 2, columns]
 };
 
 }  // namespace
 
 void aggregate(const Aggregation& job, int64_t threads) {
-  if (job.gradient.x != nullptr) std::fill_n(job.gradient.sums, 2 * job.columns, 0.0);
   if (job.targets == 0 || job.columns == 0) return;
   if (job.out_element == Element::kFloat64) {
     Aggregator<double>(job).run(threads);

@@ -82,23 +82,12 @@ struct LinearGradient {
   const NormedRows* norm = nullptr;  // or null; not together with a mask
 };
 
-// The layer before, whose ReLU made the input. Its own input takes no gradient.
-struct LinearBefore {
-  LinearInput input;
-  void* weight;  // gradients: [outputs, input's columns]
-  void* bias;    // [outputs]
-  Element element;
-};
-
 // The wanted gradients; others are null. Gradients of inputs have the element type of the input,
 // those of weights and bias that of the weight.
 struct LinearWanted {
   std::vector<void*> inputs;   // [rows, columns of all groups]
   std::vector<void*> weights;  // as the weights
   void* bias;                  // [outputs]
-  // Replaces the gradient of the only input, which a ReLU made; or null. It needs the gradient of
-  // the weight, one group and a norm.
-  const LinearBefore* before = nullptr;
 };
 
 void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs,

@@ -173,56 +173,11 @@ class InputRows {
   Buffer<T> to_center_;  // the center of rows
 };
 
-// The gradients of the layer before, whose ReLU made the input and whose own input takes no
-// gradient. Nothing else reads the gradient of the input, so it is never written.
-
-template <class T>
-class BeforeGrads {
- public:
-  BeforeGrads(const LinearBefore& before, int64_t outputs, Element compute)
-      : before_(before), rows_(before.input, compute), outputs_(outputs) {}
-
-  // The number of sums of one part: weight and bias side by side, [outputs, stride].
-  int64_t elements() const { return outputs_ * stride(); }
-
-  // Adds the block of rows from `begin`. Their gradient is dots[o, i] for the bits of words[o].
-  void add(int64_t begin, int64_t rows, const uint64_t* words, SparseRows rows_at_once, const T* dots,
-           T* sums, RowBlock<T>& x, PrefetchQueue& prefetch) const {
-    rows_.read(begin, begin + rows, x);
-    // A column of ones gives the sums of the bias. There is room between columns and stride.
-    for (int64_t i = 0; i < rows; ++i) x.values.data()[i * x.stride + x.columns] = T{1};
-    const int64_t width = product_kernels<T>().width;
-    multiply_sparse<T>({words, 1, dots, kWordBits, 1, outputs_, round_up(x.columns + 1, width) / width,
-                        x.values.data(), x.stride, sums, stride(), &prefetch, rows_at_once},
-                       kWordBits);
-  }
-
-  void write(const T* sums) const {
-    const ProductKernels<T>& kernels = product_kernels<T>();
-    const int64_t columns = before_.input.columns, item = element_bytes(before_.element);
-    Buffer<T> bias;
-    bias.reserve(outputs_ + 1);
-    for (int64_t o = 0; o < outputs_; ++o, sums += stride()) {
-      kernels.write(sums, columns, before_.element, static_cast<char*>(before_.weight) + o * columns * item);
-      bias.data()[o] = sums[columns];
-    }
-    kernels.write(bias.data(), outputs_, before_.element, before_.bias);
-  }
-
- private:
-  int64_t stride() const { return block_stride<T>(before_.input.columns + 1); }
-
-  const LinearBefore& before_;
-  InputRows<T> rows_;
-  int64_t outputs_;
-};
-
 // The gradient of one input of a dense layer, one block of rows at a time.
 
 template <class T>
 class InputGrad {
  public:
-  // `out` may be null if nothing is written.
   InputGrad(const LinearShape& shape, const LinearInput& input, const LinearWeight& weight, void* out)
       : kernels_(product_kernels<T>()),
         shape_(shape),
@@ -354,22 +309,16 @@ class Backward {
         inputs_(inputs),
         gradient_(gradient),
         wanted_(wanted),
-        read_(inputs),
         grad_rows_(shape.outputs, gradient),
         input_grads_(inputs.size()),
         relu_backward_(inputs.size()),
         factors_(inputs.size(), Factors::kGradient) {
     for (size_t t = 0; t < inputs.size(); ++t) {
       input_rows_.emplace_back(inputs[t], shape.compute);
-      if (passes_on(t)) input_grads_[t].emplace(shape, inputs[t], weights[t], wanted.inputs[t]);
+      if (wanted.inputs[t] == nullptr) continue;
+      input_grads_[t].emplace(shape, inputs[t], weights[t], wanted.inputs[t]);
     }
-    if (wanted.before != nullptr) {
-      before_.emplace(*wanted.before, inputs.front().columns, shape.compute);
-      factors_.front() = Factors::kInput;
-      read_.push_back(wanted.before->input);
-    } else if (!wanted.weights.empty()) {
-      choose_factors();
-    }
+    if (!wanted.weights.empty()) choose_factors();
     for (size_t t = 0; t < inputs.size(); ++t) {
       if (!takes_relu_backward(t)) continue;
       relu_backward_[t].emplace(shape.outputs, group_columns(t), input_grads_[t]->weight(),
@@ -378,9 +327,9 @@ class Backward {
   }
 
   // The number of sums of one part: of each weight, [outputs, columns of the input] or transposed;
-  // of the layer before; of the bias.
+  // of the bias.
   int64_t part_elements() const {
-    int64_t total = shape_.outputs + (before_ ? before_->elements() : 0);
+    int64_t total = shape_.outputs;
     for (size_t t = 0; t < inputs_.size(); ++t) total += sum_elements(t);
     return total;
   }
@@ -388,7 +337,6 @@ class Backward {
   struct Scratch {
     RowBlock<T> grad;
     RowBlock<T> input;
-    RowBlock<T> before;
     Buffer<T> dots;  // of an input that a ReLU made
     Buffer<T> product;
     std::vector<const T*> values;
@@ -409,21 +357,19 @@ class Backward {
     if (!wanted_.weights.empty()) scratch.input.resize(rows, most_columns);
     scratch.product.reserve(rows * most_stride + 1);
     scratch.dots.reserve(most_dots + 1);
-    if (before_) scratch.before.resize(rows, wanted_.before->input.columns);
   }
 
   void part(int64_t begin, int64_t end, T* sums, Scratch& scratch) const {
     std::fill_n(sums, part_elements(), T{0});
     for (int64_t row = begin; row < end; row += kBlockRows) {
       grad_rows_.read(row, std::min(end, row + kBlockRows), scratch.grad);
-      prefetch_block(gradient_, shape_.outputs, wanted_.weights.empty() ? nullptr : &read_, row + kBlockRows,
-                     std::min(end, row + 2 * kBlockRows), scratch.next);
+      prefetch_block(gradient_, shape_.outputs, wanted_.weights.empty() ? nullptr : &inputs_,
+                     row + kBlockRows, std::min(end, row + 2 * kBlockRows), scratch.next);
       T* to = sums;
       for (size_t t = 0; t < inputs_.size(); ++t) {
         add_grads(t, row, to, scratch);
         to += sum_elements(t);
       }
-      if (before_) to += before_->elements();
       if (wanted_.bias != nullptr) {
         for (int64_t i = 0; i < scratch.grad.rows; ++i) {
           kernels_.add(scratch.grad.row(i), shape_.outputs, to);
@@ -438,10 +384,6 @@ class Backward {
       write_weight_grad(t, sums, weights[t].element);
       sums += sum_elements(t);
     }
-    if (before_) {
-      before_->write(sums);
-      sums += before_->elements();
-    }
     if (wanted_.bias == nullptr) return;
     kernels_.write(sums, shape_.outputs, weights.front().element, wanted_.bias);
   }
@@ -449,11 +391,9 @@ class Backward {
  private:
   int64_t group_columns(size_t t) const { return inputs_[t].columns / shape_.groups; }
 
-  bool passes_on(size_t t) const { return wanted_.inputs[t] != nullptr || wanted_.before != nullptr; }
-
   // The zeros of an input are known only if it gives the factors of the weight's gradient.
   bool takes_relu_backward(size_t t) const {
-    return inputs_[t].after_relu && inputs_[t].center == nullptr && passes_on(t) &&
+    return inputs_[t].after_relu && inputs_[t].center == nullptr && wanted_.inputs[t] != nullptr &&
            !wanted_.weights.empty() && factors_[t] == Factors::kInput && shape_.groups == 1;
   }
 
@@ -489,14 +429,14 @@ class Backward {
   void read_input(size_t t, int64_t begin, int64_t end, RowBlock<T>& block) const {
     if (factors_[t] != Factors::kInput) return input_rows_[t].read(begin, end, block);
     input_rows_[t].read_with_zeros(begin, end, block);
-    if (block.sparse || before_) block.find_columns();
+    if (block.sparse) block.find_columns();
   }
 
   // Adds the gradients of an input and its weight for the block of rows from `begin`.
   void add_grads(size_t t, int64_t begin, T* sums, Scratch& scratch) const {
     const bool weighs = wanted_.weights.size() > t;
     if (weighs) read_input(t, begin, begin + scratch.grad.rows, scratch.input);
-    if (before_ || (relu_backward_[t] && scratch.input.sparse && !scratch.grad.sparse)) {
+    if (relu_backward_[t] && scratch.input.sparse && !scratch.grad.sparse) {
       return add_relu_backward(t, begin, sums, scratch);
     }
     if (weighs) add_weight_grad(t, sums, scratch);
@@ -508,10 +448,6 @@ class Backward {
     const int64_t rows = scratch.grad.rows;
     T* const dots = scratch.dots.data();
     relu_backward_[t]->add_grads(scratch.grad, scratch.input, sums, sum_stride(t), dots, scratch.next.queue);
-    if (before_) {
-      return before_->add(begin, rows, scratch.input.by_column.data(), scratch.input.rows_at_once, dots,
-                          sums + sum_elements(t), scratch.before, scratch.next.queue);
-    }
     relu_backward_[t]->transpose(dots, rows, scratch.product.data(), input_grads_[t]->stride());
     input_grads_[t]->store(begin, 0, rows, scratch.product.data());
   }
@@ -554,13 +490,10 @@ class Backward {
   const std::vector<LinearInput>& inputs_;
   const LinearGradient& gradient_;
   const LinearWanted& wanted_;
-  std::vector<LinearInput> read_;  // the inputs and that of the layer before
   const GradientRows<T> grad_rows_;
   std::vector<InputRows<T>> input_rows_;
-  std::vector<std::optional<InputGrad<T>>> input_grads_;             // those that are wanted, also by the
-                                                                     // layer before
+  std::vector<std::optional<InputGrad<T>>> input_grads_;             // those that are wanted
   std::vector<std::optional<ReluBackwardWeight<T>>> relu_backward_;  // those of inputs that a ReLU made
-  std::optional<BeforeGrads<T>> before_;
   std::vector<Factors> factors_;
 };
 

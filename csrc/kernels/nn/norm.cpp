@@ -72,9 +72,17 @@ template <class A>
 class AffineColumns {
  public:
   AffineColumns(const Normalisation& by, int64_t columns) {
-    A* const values = values_.reserve(3 * columns + 1);
-    affine_columns(by, columns, values);
-    affine_ = {values, values + columns, values + 2 * columns};
+    A* const center = values_.reserve(3 * columns + 1);
+    A *const scale = center + columns, *const shift = scale + columns;
+    for (int64_t c = 0; c < columns; ++c) {
+      const double factor = by.inverse_deviation[c] * (by.weight == nullptr ? 1.0 : by.weight[c]);
+      center[c] = static_cast<A>(by.mean[c]);
+      scale[c] = static_cast<A>(factor);
+      // This corrects the rounding of the mean.
+      const double rest = by.mean[c] - static_cast<double>(center[c]);
+      shift[c] = static_cast<A>((by.bias == nullptr ? 0.0 : by.bias[c]) - rest * factor);
+    }
+    affine_ = {center, scale, shift};
   }
 
   const Affine<A>& get() const { return affine_; }
@@ -164,19 +172,6 @@ void column_moments(const Rows<T>& x, int64_t threads, double* mean, double* dev
   }
 }
 
-template <class A>
-void affine_columns(const Normalisation& by, int64_t columns, A* out) {
-  A *const center = out, *const scale = out + columns, *const shift = scale + columns;
-  for (int64_t c = 0; c < columns; ++c) {
-    const double factor = by.inverse_deviation[c] * (by.weight == nullptr ? 1.0 : by.weight[c]);
-    center[c] = static_cast<A>(by.mean[c]);
-    scale[c] = static_cast<A>(factor);
-    // This corrects the rounding of the mean.
-    const double rest = by.mean[c] - static_cast<double>(center[c]);
-    shift[c] = static_cast<A>((by.bias == nullptr ? 0.0 : by.bias[c]) - rest * factor);
-  }
-}
-
 template <class T>
 void batch_norm(const Rows<T>& x, const Normalisation& by, Epilogue epilogue, int64_t threads, T* y) {
   const AffineColumns<Wide<T>> columns(by, x.columns);
@@ -186,19 +181,14 @@ void batch_norm(const Rows<T>& x, const Normalisation& by, Epilogue epilogue, in
 }
 
 template <class T>
-void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const double* sums, const Normalisation& by,
-                             Epilogue epilogue, Statistics statistics, int64_t threads,
-                             GradientColumns<Wide<T>> out, double* d_weight, double* d_bias) {
+void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
+                             Statistics statistics, int64_t threads, GradientColumns<Wide<T>> out,
+                             double* d_weight, double* d_bias) {
   using A = Wide<T>;
   const int64_t columns = x.columns;
   const AffineColumns<A> by_column(by, columns);
   const Affine<A>& affine = by_column.get();
-  if (sums == nullptr) {
-    all_gradient_sums(x, grad, affine, epilogue, threads, {d_bias, d_weight});
-  } else {
-    std::copy_n(sums, columns, d_bias);
-    std::copy_n(sums + columns, columns, d_weight);
-  }
+  all_gradient_sums(x, grad, affine, epilogue, threads, {d_bias, d_weight});
   for (int64_t c = 0; c < columns; ++c) {
     const double rest = by.mean[c] - static_cast<double>(affine.center[c]);
     d_weight[c] = (d_weight[c] - rest * d_bias[c]) * by.inverse_deviation[c];
@@ -218,7 +208,7 @@ void batch_norm_grads(const Rows<T>& x, const T* grad, const Normalisation& by, 
   using A = Wide<T>;
   Buffer<A> values;
   const GradientColumns<A> of{values.reserve(GradientColumns<A>::kRows * x.columns + 1), x.columns};
-  batch_norm_grad_columns(x, grad, nullptr, by, epilogue, statistics, threads, of, d_weight, d_bias);
+  batch_norm_grad_columns(x, grad, by, epilogue, statistics, threads, of, d_weight, d_bias);
   const Affine<A> affine = of.affine();
   for_tasks(x, threads, [&](int64_t, const Rows<T>& rows, int64_t begin) {
     gradient_rows(rows, grad + begin * x.columns, affine, epilogue, of.constant(), of.slope(),
@@ -275,14 +265,11 @@ void mask_gradient(const T* grad, const uint8_t* mask, MatrixSize size, double s
   });
 }
 
-template void affine_columns(const Normalisation&, int64_t, float*);
-
 #define PYG_BATCHGNN_INSTANTIATE(T)                                                                       \
   template void column_moments(const Rows<T>&, int64_t, double*, double*);                                \
   template void batch_norm(const Rows<T>&, const Normalisation&, Epilogue, int64_t, T*);                  \
-  template void batch_norm_grad_columns(const Rows<T>&, const T*, const double*, const Normalisation&,    \
-                                        Epilogue, Statistics, int64_t, GradientColumns<Wide<T>>, double*, \
-                                        double*);                                                         \
+  template void batch_norm_grad_columns(const Rows<T>&, const T*, const Normalisation&, Epilogue,         \
+                                        Statistics, int64_t, GradientColumns<Wide<T>>, double*, double*); \
   template void batch_norm_grads(const Rows<T>&, const T*, const Normalisation&, Epilogue, Statistics,    \
                                  int64_t, T*, double*, double*);                                          \
   template void activate(T*, MatrixSize, const Activation&, int64_t, uint8_t*);                           \

@@ -57,10 +57,6 @@ struct Normalisation {
 template <class T>
 void column_moments(const Rows<T>& x, int64_t threads, double* mean, double* deviation);
 
-// Computes the center, scale and shift of rows, [3, columns].
-template <class A>
-void affine_columns(const Normalisation& by, int64_t columns, A* out);
-
 template <class T>
 void batch_norm(const Rows<T>& x, const Normalisation& by, Epilogue epilogue, int64_t threads, T* y);
 
@@ -80,13 +76,11 @@ struct GradientColumns {
   const A* slope() const { return row(4); }
 };
 
-// The first half of `batch_norm_grads`: d_weight, d_bias, and in `out` the columns for d_x. If
-// `sums` is given, grad is not read: it holds [2, columns] sums of the gradient g behind the ReLU
-// and of g * (x - center).
+// The first half of `batch_norm_grads`: d_weight, d_bias, and in `out` the columns for d_x.
 template <class T>
-void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const double* sums, const Normalisation& by,
-                             Epilogue epilogue, Statistics statistics, int64_t threads,
-                             GradientColumns<Wide<T>> out, double* d_weight, double* d_bias);
+void batch_norm_grad_columns(const Rows<T>& x, const T* grad, const Normalisation& by, Epilogue epilogue,
+                             Statistics statistics, int64_t threads, GradientColumns<Wide<T>> out,
+                             double* d_weight, double* d_bias);
 
 // Computes the gradients of the arguments of `batch_norm`: d_x [rows, columns], d_weight and d_bias
 // [columns].

@@ -22,13 +22,8 @@ struct Lanes<float> {
   PYG_BATCHGNN_INLINE Vector zero() { return _mm256_setzero_ps(); }
   PYG_BATCHGNN_INLINE Vector fill(float value) { return _mm256_set1_ps(value); }
   PYG_BATCHGNN_INLINE Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
-  PYG_BATCHGNN_INLINE Vector subtract(Vector a, Vector b) { return _mm256_sub_ps(a, b); }
   PYG_BATCHGNN_INLINE Vector multiply(Vector a, Vector b) { return _mm256_mul_ps(a, b); }
   PYG_BATCHGNN_INLINE Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
-  PYG_BATCHGNN_INLINE Vector relu(Vector a) { return _mm256_max_ps(zero(), a); }  // a NaN stays one
-  PYG_BATCHGNN_INLINE Vector relu_backward(Vector z, Vector grad) {
-    return _mm256_andnot_ps(_mm256_cmp_ps(z, zero(), _CMP_LE_OQ), grad);
-  }
   PYG_BATCHGNN_INLINE uint64_t passing(Vector a) {
     return static_cast<uint64_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, zero(), _CMP_NLE_UQ)));
   }

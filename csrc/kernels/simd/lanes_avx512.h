@@ -22,13 +22,8 @@ struct Lanes<float> {
   PYG_BATCHGNN_INLINE Vector zero() { return _mm512_setzero_ps(); }
   PYG_BATCHGNN_INLINE Vector fill(float value) { return _mm512_set1_ps(value); }
   PYG_BATCHGNN_INLINE Vector add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
-  PYG_BATCHGNN_INLINE Vector subtract(Vector a, Vector b) { return _mm512_sub_ps(a, b); }
   PYG_BATCHGNN_INLINE Vector multiply(Vector a, Vector b) { return _mm512_mul_ps(a, b); }
   PYG_BATCHGNN_INLINE Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
-  PYG_BATCHGNN_INLINE Vector relu(Vector a) { return _mm512_max_ps(zero(), a); }  // a NaN stays one
-  PYG_BATCHGNN_INLINE Vector relu_backward(Vector z, Vector grad) {
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(z, zero(), _CMP_NLE_UQ), grad);
-  }
   PYG_BATCHGNN_INLINE uint64_t passing(Vector a) { return _mm512_cmp_ps_mask(a, zero(), _CMP_NLE_UQ); }
   PYG_BATCHGNN_INLINE uint64_t nonzero(Vector a) { return _mm512_cmp_ps_mask(a, zero(), _CMP_NEQ_UQ); }
   PYG_BATCHGNN_INLINE Vector keep(Vector a, uint64_t bits) {

@@ -7,7 +7,6 @@
 //   and (loads) of Half for T = float; with `count` only the first elements, the others are zero.
 //   stream: past the caches.
 // - fma(a, b, c) = a * b + c, rounded once where the processor can.
-// - relu(a), relu_backward(z, grad) = grad where z is positive or NaN, else 0.
 // - passing(a), nonzero(a): bits of the elements that are positive or NaN, that are not 0. keep(a,
 //   bits).
 // - sum(v): of the elements; sum4: of four vectors. add_lanes where two vectors' sums are made at

@@ -4,22 +4,10 @@
 #include <cstdint>
 
 #include "kernels/operand.h"
-#include "kernels/simd/norm.h"
 
 namespace pyg_batchgnn {
 
 constexpr int64_t kMostAhead = 64;
-
-// Column sums of results that are the gradient g of relu((x - center) * scale + shift). Adds g to
-// sum[c] and g * (x - center) to product[c] where the ReLU passes g, while rows of g are in
-// registers.
-template <class A>
-struct GradientTally {
-  const A* x = nullptr;  // one row per row of the task; null if no sums are wanted
-  Affine<A> affine{};
-  double* sum = nullptr;
-  double* product = nullptr;
-};
 
 // Consecutive output rows with every address and weight looked up. A is float or double.
 //
@@ -40,9 +28,6 @@ struct SumRows {
   char* out;                  // consecutive rows
   Element out_element;
   bool stream;  // writes past the caches; rows begin and end on a cache line
-  // If given, rows are float and stand for relu((row - center) * scale + shift).
-  Affine<A> normed{};
-  GradientTally<A> tally{};  // only of float rows
 };
 
 // `element` is that of the source rows.

@@ -23,7 +23,7 @@ from pyg_batchgnn.nn.gin import GINConv, Perceptron
 from pyg_batchgnn.nn.graph import LayerGraph, all_nodes, has_halo, is_sampled, layer_graph, num_sampled_layers
 from pyg_batchgnn.nn.halo import HaloPass
 from pyg_batchgnn.nn.inference import HasNodes, check_cpu, infer_model, nodes_of
-from pyg_batchgnn.nn.inputs import Edges, NormedRows, Rows, features_of
+from pyg_batchgnn.nn.inputs import Edges, Rows, features_of
 from pyg_batchgnn.nn.layer_loop import (
     LayerEnd,
     ModelOutput,
@@ -33,9 +33,9 @@ from pyg_batchgnn.nn.layer_loop import (
     wide,
     wrong_hops,
 )
-from pyg_batchgnn.nn.linear import Linear, is_watched
+from pyg_batchgnn.nn.linear import Linear
 from pyg_batchgnn.nn.native_conv import input_columns, positive, probability
-from pyg_batchgnn.nn.norm import NormOnRead, fused_norm, native_norm
+from pyg_batchgnn.nn.norm import BatchNorm, native_norm
 from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.terms import Update
 from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
@@ -143,27 +143,19 @@ class NativeModel(BasicGNN):
                 **kwargs,
             )
         for normalisation in self.norms:
-            native_norm(normalisation, relu=self.fuses_relu and not self.act_first)
+            native_norm(normalisation, relu=fuses_relu(self.act) and not self.act_first)
         if self.jk_mode is not None:
             self._modules["lin"] = Linear.sharing(self.get_submodule("lin"))
 
     def init_conv(self, in_channels: int, out_channels: int, **kwargs: Any) -> MessagePassing:
         return type(self).conv(in_channels, out_channels, **kwargs)
 
-    @property
-    def fuses_relu(self) -> bool:
-        return fuses_relu(self.act)
-
     def is_followed(self, index: int) -> bool:
         """Returns whether normalisation, activation and dropout follow a convolution: all but the
         last, and that too if there is jumping knowledge."""
         return index < len(self.convs) - 1 or self.jk_mode is not None
 
-    @property
-    def keeps_all_layers(self) -> bool:
-        return hasattr(self, "jk")
-
-    def compute(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
+    def compute(self, index: int, x: Rows | Aggregated, edges: LayerEdges) -> Tensor:
         """Computes layer ``index`` (from 0), with the normalisation, activation and dropout that
         follow it."""
         conv = self.convs[index]
@@ -175,13 +167,14 @@ class NativeModel(BasicGNN):
             result: Tensor = edges.apply(conv, x, **({} if update is None else {"update": update}))
             return result
 
+        def normed(norm: BatchNorm) -> Tensor:
+            result: Tensor = edges.apply(conv, x, norm=norm)
+            return result
+
         drop = self.dropout.p if self.training else 0.0
         end = LayerEnd(self.norms[index], self.act, self.act_first, drop, conv.training)
-        return end.apply(convolve, edges.dropout, lambda: self._normed(index, x, edges))
-
-    def _normed(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
-        result: Tensor = self.norms[index](edges.apply(self.convs[index], x))
-        return result
+        takes_norm = isinstance(conv, GINConv) and type(conv.nn) is Perceptron
+        return end.apply(convolve, edges.dropout, normed if takes_norm else None)
 
     def outputs(
         self,
@@ -212,17 +205,11 @@ class NativeModel(BasicGNN):
         # edges: of each layer, the one next to the input first; rows: all of the last layer if None
 
         def compute(index: int, before: Any) -> Any:
-            return self._compute_rows(index, edges[index].inputs(before), edges[index])
+            return self.compute(index, edges[index].inputs(before), edges[index])
 
-        before, results = run_layers(compute, len(edges), x, keep_all=self.keeps_all_layers)
+        before, results = run_layers(compute, len(edges), x, keep_all=hasattr(self, "jk"))
         rows = results[-1].size(0) if rows is None else rows
         return model_output(before, results, rows, *(self._modules.get(name) for name in ("jk", "lin")))
-
-    def _compute_rows(
-        self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges
-    ) -> Tensor | NormedRows:
-        # GIN leaves a part to the layer that reads the result.
-        return self.compute(index, x, edges)
 
     def _run_with_halo(self, rows: Any, edges: Any, values: Mapping[str, Tensor]) -> ModelOutput:
         halo, layers = HaloPass(edges), range(1, len(self.convs) + 1)
@@ -489,36 +476,3 @@ class GIN(NativeModel):
             (in_channels, inner, out_channels), self.act, self.act_first, norm or torch.nn.Identity()
         )
         return GINConv(made, **kwargs)
-
-    def _normed(self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges) -> Tensor:
-        conv, norm = self.convs[index], fused_norm(self.norms[index])
-        if norm is None or type(conv.nn) is not Perceptron:
-            return super()._normed(index, x, edges)
-        result: Tensor = edges.apply(conv, x, norm=norm)
-        return result
-
-    def _compute_rows(
-        self, index: int, x: Rows | NormedRows | Aggregated, edges: LayerEdges
-    ) -> Tensor | NormedRows:
-        if edges.halo is not None or not self._is_unseen(index):
-            return self.compute(index, x, edges)
-        norm = fused_norm(self.norms[index])
-        assert norm is not None
-        result: Tensor | NormedRows = edges.apply(self.convs[index], x, norm=NormOnRead(norm))
-        return result
-
-    def _is_unseen(self, index: int) -> bool:
-        """Returns whether only the next layer sees the result of layer ``index`` and can normalise
-        it.
-
-        docs/decisions/0022 lists the conditions.
-        """
-        own = getattr(self.compute, "__func__", None) is GIN.compute
-        if not own or index + 1 >= len(self.convs) or self.keeps_all_layers or self.dropout.p > 0.0:
-            return False
-        if not self.fuses_relu or fused_norm(self.norms[index]) is None:
-            return False
-        here, there = self.convs[index], self.convs[index + 1]
-        ours = type(here) is GINConv and type(there) is GINConv and type(here.nn) is Perceptron
-        modules = (here, here.get_submodule("nn"), there) if ours else ()
-        return ours and not any(is_watched(one) for one in modules)

@@ -12,7 +12,8 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from pyg_batchgnn import nn
+from pyg_batchgnn import nn, ops
+from pyg_batchgnn.nn import norm as norm_module
 from tests.support.accuracy import ALONE, assert_as_pygs
 from tests.support.layer_cases import FEATURES, relative_error, sampled, small_graph, table
 from tests.support.model_pairs import PAIRS, both, cases, step_gradients, with_features
@@ -111,13 +112,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def both_kinds(kind: str, dtype: torch.dtype = torch.float64, **options: Any) -> tuple[nn.NativeModel, Any]:
+def both_kinds(
+    kind: str, dtype: torch.dtype = torch.float64, hidden: int = HIDDEN, **options: Any
+) -> tuple[nn.NativeModel, Any]:
     """Returns the native model and PyG's, with the same weights and statistics."""
     ours, pygs = MODELS[kind]
     heads = {"heads": 4} if kind.startswith("gat") and options.get("out_channels", 0) is not None else {}
     arguments = {"num_layers": LAYERS, "out_channels": CLASSES, **heads, **options}
     torch.manual_seed(11)
-    native, reference = ours(FEATURES, HIDDEN, **arguments), pygs(FEATURES, HIDDEN, **arguments)
+    native, reference = ours(FEATURES, hidden, **arguments), pygs(FEATURES, hidden, **arguments)
     for name, buffer in reference.named_buffers():
         if name.endswith(("running_mean", "running_var")):
             buffer.uniform_(0.5, 1.5)
@@ -246,3 +249,46 @@ def test_who_watches_the_activation_sees_it() -> None:
         assert relative_error(native(x, edges()), reference(x, edges())) < 1e-9
         assert len(seen) == (LAYERS - 1 + LAYERS if kind == "gin" else LAYERS - 1)
         assert all(isinstance(value, Tensor) and bool((value >= 0).all()) for value in seen)
+
+
+# GIN of many rows #################################################################################
+
+
+@pytest.fixture
+def products(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Makes few rows count as many. Returns the rows of each product that is normalised at once."""
+    seen: list[int] = []
+    real = ops.linear_norm
+    monkeypatch.setattr(norm_module, "MANY_ROWS", 2)
+    monkeypatch.setattr(ops, "linear_norm", lambda x, *a, **b: seen.append(x.size(0)) or real(x, *a, **b))
+    return seen
+
+
+@pytest.mark.parametrize("jk", [None, "cat"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gin_normalises_products_at_once(dtype: torch.dtype, jk: str | None, products: list[int]) -> None:
+    native, reference = both_kinds("gin", dtype, 2 * FEATURES, norm="batch_norm", jk=jk)
+    tolerance = 1e-5 if dtype is torch.float32 else 1e-9
+    for _ in range(2):
+        found, wanted = native(table(dtype), edges()), reference(table(dtype), edges())
+        assert_same(native, reference, found, wanted, tolerance)
+    for name, value in reference.named_buffers():
+        assert relative_error(native.get_buffer(name), value) < tolerance, name
+    # The inner and the outer normalisation of each layer. Without jumping knowledge, none follows
+    # the last layer.
+    assert products == [60] * 2 * (2 * LAYERS - (jk is None))
+
+
+@pytest.mark.parametrize("name", ["convs.0.nn.lins.0", "convs.0.nn.lins.1", "norms.0", "norms.0.module"])
+def test_who_watches_a_module_of_gin_sees_what_pygs_gives(name: str, products: list[int]) -> None:
+    models = both_kinds("gin", norm="batch_norm")
+    seen: list[Tensor] = []
+    for model in models:
+        model.get_submodule(name).register_forward_hook(lambda *call: seen.append(call[-1].detach()))
+    native, reference = models
+    x = table(torch.float64)
+    assert_same(native, reference, native(x, edges()), reference(x, edges()), 1e-9)
+    # The native normalisation has the ReLU inside.
+    found, wanted = seen[0], seen[1].relu() if name.startswith("norms") else seen[1]
+    assert len(seen) == 2 and relative_error(found, wanted) < 1e-9
+    assert len(products) == 2 * LAYERS - 2  # one less than without the hook
