@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         MacrobatchNeighborLoader,
     )
     from pyg_batchgnn.planner import plan
-    from pyg_batchgnn.port import accelerate
+    from pyg_batchgnn.port import accelerate, inference
     from pyg_batchgnn.sample import (
         MacrobatchSampler,
         Minibatch,
@@ -63,6 +63,7 @@ __all__ = [
     "SamplingPlan",
     "__version__",
     "accelerate",
+    "inference",
     "plan",
 ]
 

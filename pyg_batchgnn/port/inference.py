@@ -182,7 +182,7 @@ class _Layers:
                 continue
             if all(isinstance(self._program.axes[one], (Fixed, EdgeIndex)) for one in part.reads):
                 continue
-            why = self._recording.notes.get(call.where, "it looks at other rows")
+            why = call.note or "it looks at other rows"
             raise ValueError(
                 f"inference computes every row by itself, but {why} ({call.where}); call the model on the "
                 f"whole graph"

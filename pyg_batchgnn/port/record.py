@@ -120,6 +120,8 @@ class Recorder:
         self._held_by_number: list[Any] = []
         self._poisoned: dict[int, str] = {}
         self._layer, self.is_suspended = 0, False
+        #: Why the module that is being recorded computes all rows.
+        self._note = ""
         self._grad = torch.is_grad_enabled()
         self._autocast = _autocast_state()
         for path, module in model.named_modules():
@@ -193,7 +195,7 @@ class Recorder:
             self._poison(result, call.results[0])
         seeds = any(isinstance(self._axis(one), SeedIds) for one in rules.tensors((args, kwargs)))
         if not by_row and not seeds and self._reads_rows(call.args, call.kwargs):
-            self._note(f"{_name(func)} looks at all rows")
+            call.note = f"{_name(func)} looks at all rows"
         return result
 
     def _poison(self, written: Tensor, number: int) -> None:
@@ -305,7 +307,8 @@ class Recorder:
     def _check_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         name = _name(func)
         if func in _READS_VALUES:
-            raise Refusal(f"it reads values of a tensor ({name}){_at()}")
+            what = "asks for the truth" if name == "__bool__" else f"reads values ({name})"
+            raise Refusal(f"it {what} of a tensor{_at()}")
         if func in _READS_LENGTH:
             raise Refusal(f"it takes the length of a tensor{_at()}; use size(0)")
         if func in _WRITES or "out" in kwargs:
@@ -361,7 +364,7 @@ class Recorder:
         if rule in ("row", "whole") and len(axes) == 1 and len(nodes) == 1:
             axis, by_row = nodes[0], rule == "row"
             if not by_row:
-                self._note(f"{_kind(module)} looks at all rows")
+                self._note = f"{_kind(module)} looks at all rows"
         elif rule == "conv":
             axis, way = self._conv_axis(module, args, kwargs, result)
         elif rule == "hetero":
@@ -394,7 +397,7 @@ class Recorder:
             way = self._judge(conv, x, edge_index, given)
         if isinstance(way, Way) and keeps:
             return rows, way
-        self._note(str(way))
+        self._note = str(way)
         return rows if keeps else WHOLE, None
 
     def _reason_against(
@@ -425,7 +428,7 @@ class Recorder:
         dicts = len(args) == 2 and all(isinstance(one, dict) for one in (*args, result))
         if kwargs or not dicts:
             what = "is called with other arguments than rows by type and edges by relation"
-            self._note(f"{_kind(conv)} {what}")
+            self._note = f"{_kind(conv)} {what}"
             return WHOLE, None
         x, edges = args
         known = {relation: one for relation, one in conv.convs.items() if relation in edges}
@@ -433,7 +436,7 @@ class Recorder:
         ways.append(self._judge(conv, x, edges, {}))
         reason = next((one for one in ways if not isinstance(one, Way)), None)
         if reason is not None:
-            self._note(reason)
+            self._note = reason
         axes = [self._axis(x.get(name)) for name in result]
         if not all(isinstance(one, Nodes) for one in axes):
             return WHOLE, None
@@ -446,9 +449,6 @@ class Recorder:
         if reason is not None:
             return f"{_kind(conv)} {reason}"
         return self._judge(one, (sources, targets), edges[relation], {})
-
-    def _note(self, what: str) -> None:
-        self.found.notes.setdefault(_where(), what)
 
     def _add(
         self,
@@ -465,7 +465,8 @@ class Recorder:
         made_now = flat(result)
         axes = axis if isinstance(axis, Sequence) else [axis] * len(made_now)
         numbers = [self._new(one, own) for one, own in zip(made_now, axes, strict=True)]
-        made = Call(target, given, named, numbers, by_row, way, self._layer, _where())
+        made = Call(target, given, named, numbers, by_row, way, self._layer, _where(), note=self._note)
+        self._note = ""
         self.found.calls.append(made)
         return made
 

@@ -55,6 +55,7 @@ class Call:
             asked for its first rows: a native one, or another that is trimmed. None for all others.
         names: the names of the positional arguments of a convolution.
         names_of_results: the node types of the results of a `HeteroConv`, in their order.
+        note: why it computes all rows, if it reads rows of nodes and does.
         layer: how many message passing layers were recorded before.
         where: the file and line of the user's code.
     """
@@ -69,6 +70,7 @@ class Call:
     where: str
     names: tuple[str, ...] = ()
     names_of_results: tuple[str, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,6 @@ class Recording:
             of the module and the name of the attribute.
         output: what ``forward`` returned, with a `Ref` for each tensor.
         inlined: the paths of the modules whose ``forward`` was recorded call by call.
-        notes: what computes all rows, with the reason, by the place in the user's code.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -101,7 +102,6 @@ class Recording:
     output: Any = None
     guards: list[Guard] = field(default_factory=list)
     inlined: list[str] = field(default_factory=list)
-    notes: dict[str, str] = field(default_factory=dict)
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
@@ -18,6 +16,7 @@ from pyg_batchgnn import nn
 from pyg_batchgnn.port import models, modules
 from pyg_batchgnn.port.models import AcceleratedModel
 from pyg_batchgnn.port.modules import AcceleratedHeteroConv
+from pyg_batchgnn.port.report import AccelerationReport, NotReplaced, Replaced, log_report
 from pyg_batchgnn.port.traced import TracedModel, Tracing, traced_class
 
 Module = torch.nn.Module
@@ -116,60 +115,7 @@ def _is_hooked(module: Module) -> bool:
     return before > 0 or any(after) or "forward" in vars(module)
 
 
-@dataclass(frozen=True)
-class Replaced:
-    """A module that is native now.
-
-    Attributes:
-        name: its path in the model; empty for the model itself.
-        kind: the name of PyG's or torch's class.
-    """
-
-    name: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class NotReplaced:
-    """A module that PyG or torch still computes.
-
-    Attributes:
-        name: its path in the model; empty for the model itself.
-        kind: the name of its class.
-        why: the reason.
-    """
-
-    name: str
-    kind: str
-    why: str
-
-
-@dataclass(frozen=True)
-class AccelerationReport:
-    """The modules of a model that were replaced, and those that were left with the reason."""
-
-    replaced: list[Replaced] = field(default_factory=list)
-    left: list[NotReplaced] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        lines = [f"{len(self.replaced)} modules replaced, {len(self.left)} left"]
-        lines += [f"  replaced {_named(one.name, one.kind)}" for one in self.replaced]
-        lines += [f"  left {_named(one.name, one.kind)}: {one.why}" for one in self.left]
-        return "\n".join(lines)
-
-
-def _named(name: str, kind: str) -> str:
-    return f"{name or 'the model'} ({kind})"
-
-
 Model = TypeVar("Model", bound=torch.nn.Module)
-
-_log = logging.getLogger(__name__)
-
-
-def log_report(report: AccelerationReport) -> None:
-    """Writes a report to the logger of this module, at level INFO."""
-    _log.info("%s", report)
 
 
 def accelerate(
@@ -179,7 +125,7 @@ def accelerate(
     trims: Sequence[type[Module]] = (),
     rows: str | None = None,
 ) -> Model:
-    """Replaces PyG's layers of a model by native ones, in place.
+    """Makes a model fast, in place: its layers become native, and its ``forward`` is recorded.
 
     Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
     `GCNConv`, `GINConv`, `GATConv`, `GATv2Conv`, `HeteroConv`, `MLP`, ``BatchNorm1d`` (also inside
@@ -188,32 +134,59 @@ def accelerate(
     optimizer that was made before still works. The keys of the ``state_dict`` are the same. Lazy
     modules stay lazy.
 
+    The first call of a model records ``forward``: the functions and modules that it calls, for one
+    pattern of arguments and attributes. From then on ``model(batch)`` computes the rows that the
+    seeds need, and ``model(x, edge_index)`` all rows in fewer passes. The arguments of ``forward``
+    come from the batch by name. The results for the first batches are compared with those of the
+    plain ``forward``. What cannot be recorded is called as before; the report says where and why.
+
     Modules with hooks or parametrisations, subclasses, instances that stand in several places and
     options that native layers do not know are left as they are.
 
     Args:
         model: the model, which is changed.
-        report: is called with what was replaced and what was left, for instance ``print``.
+        report: is called with what was replaced and what was left, for instance ``print``; and when
+            ``forward`` was recorded, with how its calls are computed.
+        trims: classes of the user's own layers of which row i of the result depends on row i of the
+            input and on the in-edges of node i alone. They are computed for the first rows.
+        rows: "seeds" if a ``forward`` that takes the batch itself is asked for the rows of the
+            seeds alone; it returns all rows where None.
 
     Returns:
         The model itself.
 
     Raises:
-        TypeError: ``model`` is not a module, or ``report`` cannot be called.
+        TypeError: ``model`` is not a module, ``report`` cannot be called, or ``trims`` holds
+            something else than classes of modules.
+        ValueError: ``rows`` is neither None nor "seeds".
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"accelerate takes a torch.nn.Module, got {type(model).__name__}")
     if not callable(report):
         raise TypeError(f"report takes a function such as print, got {report!r}")
+    _check_trims(trims, rows)
     places = Counter(id(module) for _, module in model.named_modules(remove_duplicate=False))
     found = AccelerationReport()
-    _visit(model, "", places, found)
-    _trace(model, trims, rows)
+    _visit(model, "", places, found, report)
+    _trace(model, tuple(trims), rows, report)
     report(found)
     return model
 
 
-def _trace(model: torch.nn.Module, trims: Sequence[type[Module]], rows: str | None) -> None:
+def _check_trims(trims: Sequence[type[Module]], rows: str | None) -> None:
+    for one in trims:
+        if not (isinstance(one, type) and issubclass(one, Module)):
+            raise TypeError(f"trims holds classes of layers, got {one!r}")
+    if rows not in (None, "seeds"):
+        raise ValueError(f"rows must be None or 'seeds', got {rows!r}")
+
+
+def _trace(
+    model: torch.nn.Module,
+    trims: tuple[type[Module], ...],
+    rows: str | None,
+    report: Callable[[AccelerationReport], None],
+) -> None:
     """Makes a model record its ``forward`` when it is called."""
     kind = type(model)
     if not isinstance(model, TracedModel):
@@ -221,10 +194,16 @@ def _trace(model: torch.nn.Module, trims: Sequence[type[Module]], rows: str | No
         if kind in NATIVE.values() or of_torch or isinstance(model, MessagePassing):
             return
         model.__class__ = traced_class(kind)
-    model._batchgnn = Tracing(tuple(trims), rows)  # type: ignore[assignment]
+    model._batchgnn = Tracing(trims, rows, report)  # type: ignore[assignment]
 
 
-def _visit(module: torch.nn.Module, name: str, places: Counter[int], report: AccelerationReport) -> None:
+def _visit(
+    module: torch.nn.Module,
+    name: str,
+    places: Counter[int],
+    report: AccelerationReport,
+    tell: Callable[[AccelerationReport], None],
+) -> None:
     kind = type(module)
     if concerns(module) and kind not in NATIVE.values():
         why = reason_against(module, places[id(module)])
@@ -235,10 +214,10 @@ def _visit(module: torch.nn.Module, name: str, places: Counter[int], report: Acc
         else:
             module.__class__ = NATIVE[kind]
             if isinstance(module, TracedModel):
-                module._batchgnn = Tracing()
+                module._batchgnn = Tracing(report=tell)
             report.replaced.append(Replaced(name, kind.__name__))
     if kind is modules.AcceleratedTrim.stands_for:
         module.__class__ = modules.AcceleratedTrim
     for key, child in module.named_children():
         if not is_fused(module, key):
-            _visit(child, f"{name}.{key}" if name else key, places, report)
+            _visit(child, f"{name}.{key}" if name else key, places, report, tell)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -27,6 +27,7 @@ from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Program
 from pyg_batchgnn.port.record import Recorder, record
 from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, flat, mapped
+from pyg_batchgnn.port.report import AccelerationReport, forward_report, log_report, refused
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.values import Count, Nodes, Refusal
@@ -78,6 +79,7 @@ class Tracing:
     Attributes:
         trims: classes of convolutions that the user declares safe to trim.
         rows: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
+        report: is told how ``forward`` is computed.
         uses_all_rows: True once a loss used other rows than the seeds'.
         graphs: by the pattern of the arguments, several for other attributes; or the reason why
             there is none.
@@ -85,6 +87,7 @@ class Tracing:
 
     trims: tuple[type[torch.nn.Module], ...] = ()
     rows: str | None = None
+    report: Callable[[AccelerationReport], None] = log_report
     uses_all_rows: bool = False
     graphs: dict[Any, list[Graph | str]] = field(default_factory=dict)
 
@@ -260,9 +263,11 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
         recording, plain = recorded(model, tracing, bound)
     except Refusal as refusal:
         known.append(refusal.reason)
+        tracing.report(AccelerationReport(forward=refused(model, refusal.reason)))
         return None, None
     graph = _graph_of(recording, model)
     known.append(graph)
+    tracing.report(AccelerationReport(forward=forward_report(recording, model)))
     return graph, plain
 
 
@@ -302,9 +307,9 @@ def recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Re
                 raise
             leaves[refusal.path] = refusal.reason
             continue
-        recording.notes.update(
-            {f"{path}": f"it computes all rows, because {why}" for path, why in leaves.items()}
-        )
+        for call in recording.calls:
+            if isinstance(call.target, ModuleCall) and call.target.path in leaves:
+                call.note = leaves[call.target.path]
         return recording, plain
 
 
@@ -445,6 +450,7 @@ def _is_right(graph: Graph, model: Any, tracing: Tracing, bound: Bound, plain: A
         reason = refusal.reason
     if reason is None:
         return True
+    tracing.report(AccelerationReport(forward=refused(model, reason)))
     for known in tracing.graphs.values():
         known[:] = [reason if one is graph else one for one in known]
     return False

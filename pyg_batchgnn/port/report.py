@@ -1,0 +1,155 @@
+"""What `accelerate` tells: which modules are native now, and how ``forward`` is computed."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+import torch
+
+from pyg_batchgnn.port import rules
+from pyg_batchgnn.port.recording import Call, ModuleCall, Recording, Way
+from pyg_batchgnn.port.values import Fixed
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A module that is native now.
+
+    Attributes:
+        name: its path in the model; empty for the model itself.
+        kind: the name of PyG's or torch's class.
+    """
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class NotReplaced:
+    """A module that PyG or torch still computes.
+
+    Attributes:
+        name: its path in the model; empty for the model itself.
+        kind: the name of its class.
+        why: the reason.
+    """
+
+    name: str
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True)
+class CallReport:
+    """A call in a model's ``forward``.
+
+    Attributes:
+        place: the file and line of the user's code.
+        what: the module or the function.
+        how: "native", "trimmed" or "row by row", for the rows that are asked for; or "all rows".
+        why: the reason for all rows, and what to write instead.
+    """
+
+    place: str
+    what: str
+    how: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class ForwardReport:
+    """How a model's ``forward`` is computed for one pattern of arguments.
+
+    Attributes:
+        calls: the calls that read rows of nodes; none if ``forward`` was not recorded.
+        why: the reason why it was not recorded and is called plainly, else empty.
+    """
+
+    name: str
+    training: bool
+    calls: tuple[CallReport, ...] = ()
+    why: str = ""
+
+    def __str__(self) -> str:
+        mode = "training" if self.training else "evaluation"
+        if self.why:
+            return f"{self.name}.forward in {mode} is called plainly, for all rows, because {self.why}"
+        lines = [f"{self.name}.forward in {mode}, recorded:"]
+        rows = [(one.place, one.what, f"{one.how}: {one.why}" if one.why else one.how) for one in self.calls]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
+        lines += ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class AccelerationReport:
+    """The modules of a model that were replaced, and those that were left with the reason.
+
+    Attributes:
+        forward: how ``forward`` is computed; None before the first call, which records it.
+    """
+
+    replaced: list[Replaced] = field(default_factory=list)
+    left: list[NotReplaced] = field(default_factory=list)
+    forward: ForwardReport | None = None
+
+    def __str__(self) -> str:
+        if self.forward is not None:
+            return str(self.forward)
+        lines = [f"{len(self.replaced)} modules replaced, {len(self.left)} left"]
+        lines += [f"  replaced {_named(one.name, one.kind)}" for one in self.replaced]
+        lines += [f"  left {_named(one.name, one.kind)}: {one.why}" for one in self.left]
+        return "\n".join(lines)
+
+
+def _named(name: str, kind: str) -> str:
+    return f"{name or 'the model'} ({kind})"
+
+
+_log = logging.getLogger(__name__)
+
+
+def log_report(report: AccelerationReport) -> None:
+    """Writes a report to the logger of this module, at level INFO."""
+    _log.info("%s", report)
+
+
+#: What to write instead of what computes all rows.
+_INSTEAD = {
+    **dict.fromkeys(("softmax", "log_softmax"), "write dim=-1 if the columns are meant"),
+    **dict.fromkeys(
+        ("GraphNorm", "InstanceNorm", "PairNorm", "LayerNorm"), "LayerNorm(mode='node') is by row"
+    ),
+    **dict.fromkeys(("sum", "mean", "max", "min", "amax", "norm", "std", "var"), "write dim=-1 for each row"),
+}
+
+
+def forward_report(recording: Recording, model: torch.nn.Module) -> ForwardReport:
+    """Returns how the calls of a recorded ``forward`` are computed."""
+    calls = (_call_report(one, recording, model) for one in recording.calls)
+    return ForwardReport(type(model).__name__, model.training, tuple(one for one in calls if one))
+
+
+def _call_report(call: Call, recording: Recording, model: torch.nn.Module) -> CallReport | None:
+    axes = [recording.axes[one] for one in call.results]
+    if all(isinstance(one, Fixed) for one in axes) or call.target is torch.Tensor.size:
+        return None
+    what = getattr(call.target, "__name__", str(call.target))
+    kind = what
+    if isinstance(call.target, ModuleCall):
+        kind = rules.kind_of(model.get_submodule(call.target.path)).__name__
+        what = _named(call.target.path, kind)
+    if call.message_passing is not None:
+        how = "native" if call.message_passing is Way.NATIVE else "trimmed"
+        return CallReport(call.where, what, how)
+    if call.by_row:
+        return CallReport(call.where, what, "row by row")
+    if not call.note:
+        return None  # it reads no rows of nodes, or follows something that computed all of them
+    return CallReport(call.where, what, "all rows", "; ".join(filter(None, (call.note, _INSTEAD.get(kind)))))
+
+
+def refused(model: torch.nn.Module, why: str) -> ForwardReport:
+    """Returns the report of a ``forward`` that is called plainly."""
+    return ForwardReport(type(model).__name__, model.training, (), why)
