@@ -91,7 +91,7 @@ from pyg_batchgnn.ops.multilevel import (
     number_ghosts,
     solve_partition,
 )
-from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, mask_grad
+from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, layer_norm, mask_grad
 from pyg_batchgnn.ops.normed_linear import GradientSums, Hidden
 from pyg_batchgnn.ops.partition import (
     UNASSIGNED,
@@ -214,6 +214,7 @@ __all__ = [
     "is_ascending",
     "is_transforming",
     "keyed_permutation",
+    "layer_norm",
     "linear",
     "linear_norm",
     "linear_norm_hidden",
