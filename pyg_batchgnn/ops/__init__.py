@@ -11,6 +11,7 @@ from pyg_batchgnn.ops.aggregate import BySource, aggregate, aggregate_with_targe
 from pyg_batchgnn.ops.aggregate_normed import aggregate_normed
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
 from pyg_batchgnn.ops.checks import (
+    FLOATS,
     INTEGERS,
     MAP_IDS,
     check_dense,
@@ -123,6 +124,7 @@ from pyg_batchgnn.ops.sample import (
 )
 
 __all__ = [
+    "FLOATS",
     "INTEGERS",
     "MAP_IDS",
     "NO_LINE",

@@ -1,5 +1,4 @@
-"""Normalisation of a matrix by columns or by rows, ReLU and keyed dropout, in the same pass where
-that is asked for."""
+"""Batch and layer normalisation of the rows of a matrix, ReLU and keyed dropout, in few passes."""
 
 from __future__ import annotations
 
@@ -139,9 +138,7 @@ def _check_nodes(node: Tensor | None, rows: int) -> None:
         return
     check_vector("node", node, (torch.int64,))
     if node.numel() < rows:
-        raise ValueError(
-            f"node has {node.numel()} entries, but x has {rows} rows; give one entry per row"
-        )
+        raise ValueError(f"node has {node.numel()} entries, but x has {rows} rows; give one entry per row")
 
 
 def activate(

@@ -49,7 +49,8 @@ struct LayerNormGrads {
 };
 
 // Computes the rows [begin, end) of d_x. Sets sum[c] to the sum of the gradients that pass, and
-// product[c] to that of their products with the normalised values, both without the scale of dropout.
+// product[c] to that of their products with the normalised values. Neither has the scale of
+// dropout.
 template <class T>
 void layer_norm_grad_rows(const LayerNormGrads<T>& job, int64_t begin, int64_t end, Wide<T>* sum,
                           Wide<T>* product);
