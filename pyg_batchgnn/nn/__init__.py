@@ -48,7 +48,7 @@ from pyg_batchgnn.nn.models import (
     to_hetero,
 )
 from pyg_batchgnn.nn.native_conv import AsMade, NativeConv, as_made, fits_bias, layer_name
-from pyg_batchgnn.nn.norm import BatchNorm, Dropout, ReLU
+from pyg_batchgnn.nn.norm import BatchNorm, Dropout, ReLU, row_norm, row_norm_of
 from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 from pyg_batchgnn.ops import current_products
@@ -120,6 +120,8 @@ __all__ = [
     "nodes_of",
     "num_sampled_layers",
     "probe_products",
+    "row_norm",
+    "row_norm_of",
     "to_hetero",
     "total",
     "use_products",

@@ -218,6 +218,7 @@ _RELUS = {torch.relu, Tensor.relu, torch.nn.functional.relu}
 _ADDITIONS = {torch.add, Tensor.add}
 _SUMS = {*_ADDITIONS, torch.sub, Tensor.sub}
 _DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
+_LAYER_NORMS = {torch.nn.functional.layer_norm, torch.layer_norm}
 
 
 def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
@@ -383,6 +384,8 @@ def _run(program: Program, frame: Frame, step: Step) -> None:
         result, done = program.take(frame, Ref(first), step.hops), False
     elif module is not None and _is_native_linear(module, frame, call, program):
         result, done = _multiply(program, frame, step, module), True
+    elif call.target in _LAYER_NORMS or (module is not None and is_row_wise_norm(module)):
+        result, done = _normalise(program, frame, step, module)
     else:
         result, done = _plain_call(program, frame, step, module), False
     if not done:
@@ -440,6 +443,19 @@ def _multiply(program: Program, frame: Frame, step: Step, module: torch.nn.Modul
         out = module(x if isinstance(x, Tensor) else x.gather())
         return out if ending.is_empty else ops.activate(out, **ending.arguments())
     return ops.linear([x], [weight], bias, num_rows=x.size(0), **ending.arguments())  # type: ignore[list-item]
+
+
+def _normalise(
+    program: Program, frame: Frame, step: Step, module: torch.nn.Module | None
+) -> tuple[Any, bool]:
+    """Returns a normalisation of each row, and whether ReLU and dropout were applied."""
+    call = step.call
+    args, kwargs = program.arguments(frame, call, step.hops if call.by_row else None)
+    x: Any = args[0] if args else kwargs.get("input", kwargs.get("x"))
+    norm = nn.row_norm_of(*args, **kwargs) if module is None else nn.row_norm(module, x)
+    if norm is None:
+        return (call.target if module is None else module)(*args, **kwargs), False  # type: ignore[operator]
+    return ops.layer_norm(x, *norm, **_ending(frame, step, x.size(0)).arguments()), True
 
 
 def _add_up(program: Program, frame: Frame, step: Step) -> tuple[Tensor, bool]:
