@@ -4,6 +4,7 @@
 #include "bindings/operators.h"
 #include "bindings/tensors.h"
 #include "kernels/nn/folded_norm.h"
+#include "kernels/nn/layer_norm.h"
 #include "kernels/nn/norm.h"
 
 namespace pyg_batchgnn {
@@ -69,6 +70,24 @@ Tensor scaled_rows(const FoldedNorm& norm, const double* factor, const Tensor& l
   });
   return out;
 }
+
+// Returns one number per column in the type of the computation, `otherwise` without a tensor.
+template <class A>
+Buffer<A> columns_of(const OptionalTensor& values, int64_t columns, A otherwise) {
+  Buffer<A> copy;
+  std::fill_n(copy.reserve(columns + 1), columns, otherwise);
+  if (values.has_value()) {
+    with_float(*values, [&](auto type) {
+      const auto* const from = data<decltype(type)>(*values);
+      std::transform(from, from + columns, copy.data(),
+                     [](auto value) { return static_cast<A>(widen(value)); });
+    });
+  }
+  return copy;
+}
+
+template <class A>
+constexpr int64_t kNormNumbers = sizeof(RowNorm<A>) / sizeof(A);
 
 // Returns shift - folded * mean. The constant removes the contribution of the mean to the product
 // with the rounded weight.
@@ -137,6 +156,60 @@ ThreeTensors batch_norm_grad_columns(const Tensor& grad, const Tensor& x, const 
     of = adopt(std::move(values), {GradientColumns<A>::kRows, columns});
   });
   return {std::move(*of), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
+}
+
+ThreeTensors layer_norm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias, double eps,
+                        bool relu, double drop, int64_t key, const OptionalTensor& node, int64_t threads) {
+  const int64_t rows = x.size(0), columns = x.size(1), mask_bytes = (columns + 7) / 8;
+  const Dropout dropout(static_cast<uint64_t>(key), drop);
+  const int64_t masked = relu || drop > 0.0 ? rows : 0;
+  Buffer<uint8_t> mask;
+  mask.reserve(masked * mask_bytes + 1);
+  Tensor y = new_tensor_like(x);
+  OptionalTensor norms;
+  with_float(x, [&](auto type) {
+    using T = decltype(type);
+    using A = Wide<T>;
+    const Buffer<A> scale = columns_of(weight, columns, A(1)), shift = columns_of(bias, columns, A(0));
+    Buffer<A> numbers;
+    numbers.reserve(rows * kNormNumbers<A> + 1);
+    const LayerNorm<T> job{columns,
+                           data<T>(x),
+                           scale.data(),
+                           shift.data(),
+                           eps,
+                           relu,
+                           dropout.kept_levels < kDropoutLevels ? &dropout : nullptr,
+                           data_or_null<int64_t>(node),
+                           masked > 0 ? mask.data() : nullptr,
+                           reinterpret_cast<RowNorm<A>*>(numbers.data()),
+                           mutable_data<T>(y)};
+    pyg_batchgnn::layer_norm(job, rows, threads);
+    norms = adopt(std::move(numbers), {rows, kNormNumbers<A>});
+  });
+  return {std::move(y), std::move(*norms), adopt(std::move(mask), {masked, mask_bytes})};
+}
+
+ThreeTensors layer_norm_grads(const Tensor& grad, const Tensor& x, const OptionalTensor& weight,
+                              const Tensor& norms, const Tensor& mask, double scale, int64_t threads) {
+  const int64_t columns = x.size(1);
+  Column d_weight(columns), d_bias(columns);
+  Tensor d_x = new_tensor_like(x);
+  with_float(x, [&](auto type) {
+    using T = decltype(type);
+    using A = Wide<T>;
+    const Buffer<A> by_column = columns_of(weight, columns, A(1));
+    const LayerNormGrads<T> job{columns,
+                                data<T>(x),
+                                data<T>(grad),
+                                by_column.data(),
+                                reinterpret_cast<const RowNorm<A>*>(data<A>(norms)),
+                                mask.size(0) > 0 ? data<uint8_t>(mask) : nullptr,
+                                static_cast<A>(scale),
+                                mutable_data<T>(d_x)};
+    pyg_batchgnn::layer_norm_grads(job, x.size(0), threads, d_weight.data(), d_bias.data());
+  });
+  return {std::move(d_x), std::move(d_weight).tensor(), std::move(d_bias).tensor()};
 }
 
 Tensor activate_(const Tensor& x, bool relu, double drop, int64_t key, const OptionalTensor& node,
@@ -214,6 +287,14 @@ constexpr Operator kOperators[] = {
     OPERATOR(batch_norm_grad_columns,
              "(Tensor grad, Tensor x, Tensor? weight, Tensor? bias, Tensor mean, Tensor variance, float eps, "
              "bool relu, int threads) -> (Tensor columns, Tensor weight, Tensor bias)"),
+    OPERATOR(
+        layer_norm,
+        "(Tensor x, Tensor? weight, Tensor? bias, float eps, bool relu, float drop, int key, Tensor? node, "
+        "int threads) -> (Tensor y, Tensor norms, Tensor mask)"),
+    OPERATOR(
+        layer_norm_grads,
+        "(Tensor grad, Tensor x, Tensor? weight, Tensor norms, Tensor mask, float scale, int threads) -> "
+        "(Tensor x, Tensor weight, Tensor bias)"),
     OPERATOR(activate_,
              "(Tensor(a!) x, bool relu, float drop, int key, Tensor? node, int threads) -> Tensor"),
     OPERATOR(mask_grad, "(Tensor grad, Tensor mask, float scale, int threads) -> Tensor"),

@@ -51,7 +51,7 @@ from pyg_batchgnn.nn.models import (
     to_hetero,
 )
 from pyg_batchgnn.nn.native_conv import AsMade, NativeConv, as_made, fits_bias, layer_name
-from pyg_batchgnn.nn.norm import BatchNorm, Dropout, ReLU
+from pyg_batchgnn.nn.norm import BatchNorm, Dropout, ReLU, row_norm, row_norm_of
 from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
 from pyg_batchgnn.ops import current_products
@@ -127,6 +127,8 @@ __all__ = [
     "nodes_of",
     "num_sampled_layers",
     "probe_products",
+    "row_norm",
+    "row_norm_of",
     "to_hetero",
     "total",
     "use_products",

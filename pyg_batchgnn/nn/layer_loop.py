@@ -17,7 +17,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.inputs import Rows, head
 from pyg_batchgnn.nn.linear import is_watched
-from pyg_batchgnn.nn.norm import BatchNorm, fused_norm
+from pyg_batchgnn.nn.norm import BatchNorm, fused_norm, row_norm
 from pyg_batchgnn.nn.terms import Update
 
 
@@ -149,8 +149,13 @@ class LayerEnd:
         elif norm is not None:
             out = self.norm(convolve(None)) if normed is None else normed(norm)
         else:
+            x = convolve(None)
             relu_is_left = relu and self._may_be_overwritten()
-            out = self._by_modules(convolve(None), None if relu_is_left else self.act)
+            by_row = row_norm(self.norm, x) if relu_is_left or self.act is None else None
+            if by_row is not None:
+                key, node = dropout() if self.drop > 0.0 else (0, None)
+                return ops.layer_norm(x, *by_row, relu=relu, drop=self.drop, key=key, node=node)
+            out = self._by_modules(x, None if relu_is_left else self.act)
         if self.drop == 0.0 and not relu_is_left:
             return out
         key, node = dropout() if self.drop > 0.0 else (0, None)

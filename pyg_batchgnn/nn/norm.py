@@ -1,12 +1,14 @@
-"""The modules that follow a product: batch normalisation, ReLU and dropout."""
+"""The modules that follow a product: normalisation, ReLU and dropout."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.nn.norm import BatchNorm as PygBatchNorm
+from torch_geometric.nn.norm import LayerNorm as PygLayerNorm
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.linear import Linear, is_watched
@@ -204,3 +206,61 @@ def fused_norm(norm: torch.nn.Module) -> BatchNorm | None:
     None."""
     inside = norm.module if type(norm) is PygBatchNorm and not is_watched(norm) else None
     return inside if isinstance(inside, BatchNorm) and inside.relu else None
+
+
+# Normalisation of rows ############################################################################
+
+
+class RowNorm(NamedTuple):
+    """The arguments of `ops.layer_norm` behind x."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+    eps: float
+
+
+def row_norm(norm: torch.nn.Module, x: Tensor) -> RowNorm | None:
+    """Returns what `ops.layer_norm` takes to compute ``norm(x)``, or None if the module must be
+    called.
+
+    It must be if it is no layer normalisation of each row, if it is watched, or if `row_norm_of`
+    leaves x to torch.
+    """
+    one: Any = norm
+    if type(norm) is torch.nn.LayerNorm and not is_watched(norm):
+        return row_norm_of(x, one.normalized_shape, one.weight, one.bias, one.eps)
+    if type(norm) is PygLayerNorm and one.mode == "node" and not is_watched(norm):
+        return row_norm_of(x, (one.in_channels,), one.weight, one.bias, one.eps)
+    return None
+
+
+def row_norm_of(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> RowNorm | None:
+    """Returns what `ops.layer_norm` takes to compute ``torch.layer_norm``, whose arguments these
+    are.
+
+    None leaves it to torch: the input is no dense matrix of a dtype that operators take, or it is
+    transformed, or autocast would change its dtype, or torch would refuse the arguments.
+    """
+    del cudnn_enable
+    columns = [one for one in (weight, bias) if one is not None]
+    if not all(type(one) in (Tensor, torch.nn.Parameter) for one in (input, *columns)):
+        return None
+    wide = torch.float32 if input.dtype is torch.bfloat16 else input.dtype
+    fits = (
+        input.dtype in ops.FLOATS
+        and input.dim() == 2
+        and tuple(normalized_shape) == (input.size(1),)
+        and all(one.shape == (input.size(1),) for one in columns)
+        and {one.dtype for one in columns} in (set(), {input.dtype}, {wide})
+        and all(one.is_cpu and one.layout is torch.strided for one in (input, *columns))
+    )
+    if not fits or torch.is_autocast_enabled("cpu") or ops.is_transforming():
+        return None
+    return RowNorm(weight, bias, eps)

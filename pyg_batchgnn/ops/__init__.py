@@ -10,6 +10,7 @@ was found is remembered until torch writes to the array, and arrays that kernels
 from pyg_batchgnn.ops.aggregate import BySource, aggregate, aggregate_with_targets, first_rows, transpose
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
 from pyg_batchgnn.ops.checks import (
+    FLOATS,
     INTEGERS,
     MAP_IDS,
     check_dense,
@@ -90,7 +91,7 @@ from pyg_batchgnn.ops.multilevel import (
     number_ghosts,
     solve_partition,
 )
-from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, mask_grad
+from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, layer_norm, mask_grad
 from pyg_batchgnn.ops.partition import (
     UNASSIGNED,
     StreamRules,
@@ -121,6 +122,7 @@ from pyg_batchgnn.ops.sample import (
 )
 
 __all__ = [
+    "FLOATS",
     "INTEGERS",
     "MAP_IDS",
     "NO_LINE",
@@ -209,6 +211,7 @@ __all__ = [
     "is_ascending",
     "is_transforming",
     "keyed_permutation",
+    "layer_norm",
     "linear",
     "linear_norm",
     "mask_grad",

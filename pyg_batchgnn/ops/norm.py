@@ -1,4 +1,4 @@
-"""Batch normalisation of the rows of a matrix, with an optional ReLU in the same pass."""
+"""Batch and layer normalisation of the rows of a matrix, ReLU and keyed dropout, in few passes."""
 
 from __future__ import annotations
 
@@ -133,6 +133,14 @@ def _kept_levels(drop: float) -> int:
     return int((1.0 - drop) * LEVELS + 0.5)
 
 
+def _check_nodes(node: Tensor | None, rows: int) -> None:
+    if node is None:
+        return
+    check_vector("node", node, (torch.int64,))
+    if node.numel() < rows:
+        raise ValueError(f"node has {node.numel()} entries, but x has {rows} rows; give one entry per row")
+
+
 def activate(
     x: Tensor,
     *,
@@ -163,12 +171,7 @@ def activate(
     if not relu and drop == 0.0:
         return x
     rows = x.numel() // max(1, x.size(-1)) if x.dim() else 1
-    if node is not None:
-        check_vector("node", node, (torch.int64,))
-        if node.numel() < rows:
-            raise ValueError(
-                f"node has {node.numel()} entries, but x has {rows} rows; give one entry per row"
-            )
+    _check_nodes(node, rows)
     if x.numel() == 0:
         return x
     own = x if x.is_contiguous() else x.contiguous()
@@ -234,3 +237,89 @@ def _save_mask(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # no
 def _second(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     (mask,) = ctx.saved_tensors
     return mask_grad(grad, mask, ctx.scale, ctx.threads), None, None, None
+
+
+# Layer normalisation ##############################################################################
+
+
+def layer_norm(
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *,
+    relu: bool = False,
+    drop: float = 0.0,
+    key: int = 0,
+    node: Tensor | None = None,
+    threads: int | None = None,
+) -> Tensor:
+    """Computes ``dropout(relu((x - mean) / sqrt(variance + eps) * weight + bias))`` in one pass,
+    with the mean and the biased variance of each row.
+
+    This is layer normalisation (Ba, Kiros and Hinton 2016), followed by `activate`, whose decisions
+    it takes. A row loses no digits if its mean is much larger than its deviation. The backward pass
+    keeps x, three numbers per row and, with a ReLU or dropout, one bit per element. So the result
+    may be overwritten. Gradients have the same bits on any number of threads. There are first
+    derivatives only.
+
+    Args:
+        x: [D, C] float32, float64 or bfloat16; computed in float32 (float64 where x is).
+        weight: [C] of any of these types; ones where None.
+        bias: [C]; zeros where None.
+        drop, key, node: see `activate`.
+
+    Returns:
+        [D, C] of the dtype of x.
+    """
+    check_matrix("x", x)
+    check_drop(drop)
+    _check_nodes(node, x.size(0))
+    count = threads or torch.get_num_threads()
+    weight, bias = _column("weight", weight, x.size(1)), _column("bias", bias, x.size(1))
+    y, _, _ = kernels.layer_norm(x.contiguous(), weight, bias, eps, relu, drop, key, node, count)
+    return y
+
+
+@fake("layer_norm")
+def _fake_rows(
+    x: Tensor, _: Tensor | None, __: Tensor | None, ___: float, relu: bool, drop: float, *____: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, columns = x.shape
+    wide = torch.float64 if x.dtype is torch.float64 else torch.float32
+    masked = rows if relu or drop > 0.0 else 0
+    return (
+        torch.empty_like(x),
+        x.new_empty(rows, 3, dtype=wide),
+        x.new_empty(masked, (columns + 7) // 8, dtype=torch.uint8),
+    )
+
+
+@fake("layer_norm_grads")
+def _fake_row_grads(_: Tensor, x: Tensor, *__: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return _fake(x)
+
+
+def _save_rows(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    x, weight, bias, _, _, drop, _, _, ctx.threads = inputs
+    ctx.scale = dropout_scale(drop)
+    ctx.mark_non_differentiable(output[1], output[2])
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, weight, bias, output[1], output[2])
+
+
+@gradient("layer_norm", _save_rows)
+def _row_gradients(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    nothing = (None,) * 6
+    if grad is None:
+        return None, None, None, *nothing
+    x, weight, bias, norms, mask = ctx.saved_tensors
+    d_x, d_weight, d_bias = kernels.layer_norm_grads(  # [D, C], and [C] float64 twice
+        grad.contiguous(), x, weight, norms, mask, ctx.scale, ctx.threads
+    )
+    return (
+        d_x,
+        None if weight is None else d_weight.to(weight.dtype),
+        None if bias is None else d_bias.to(bias.dtype),
+        *nothing,
+    )

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.nn.conv.hetero_conv import group
 
 from pyg_batchgnn import nn, ops
+from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.program import (
     Program,
@@ -149,6 +150,8 @@ def run_step(program: Program, frame: Frame, step: Step) -> None:
         result, done = take(program, frame, Ref(first), step.hops), False
     elif module is not None and _is_native_linear(module, call):
         result, done = _multiply(program, frame, step, module), True
+    elif call.target in _LAYER_NORMS or (module is not None and is_row_wise_norm(module)):
+        result, done = _normalise(program, frame, step, module)
     else:
         result, done = _plain_call(program, frame, step, module), False
     if not done:
@@ -196,6 +199,22 @@ def _plain_call(program: Program, frame: Frame, step: Step, module: torch.nn.Mod
     if not frame.drops and call.target in rules.DROPOUTS:
         return args[0].clone()
     return call.target(*args, **kwargs)  # type: ignore[operator]
+
+
+_LAYER_NORMS = {torch.nn.functional.layer_norm, torch.layer_norm}
+
+
+def _normalise(
+    program: Program, frame: Frame, step: Step, module: torch.nn.Module | None
+) -> tuple[Any, bool]:
+    """Returns a normalisation of each row, and whether ReLU and dropout were applied."""
+    call = step.call
+    args, kwargs = _arguments(program, frame, call, step.hops if call.by_row else None)
+    x: Any = args[0] if args else kwargs.get("input", kwargs.get("x"))
+    norm = nn.row_norm_of(*args, **kwargs) if module is None else nn.row_norm(module, x)
+    if norm is None:
+        return (call.target if module is None else module)(*args, **kwargs), False  # type: ignore[operator]
+    return ops.layer_norm(x, *norm, **_ending(program, frame, step, x.size(0)).arguments()), True
 
 
 def _is_native_linear(module: torch.nn.Module, call: Call) -> bool:

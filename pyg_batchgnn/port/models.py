@@ -11,8 +11,8 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port.conditions import left_to_pyg
-from pyg_batchgnn.port.inference import check_for_pyg, inference
 from pyg_batchgnn.port.inputs import Accelerated
+from pyg_batchgnn.port.layerwise import check_for_pyg, inference
 from pyg_batchgnn.port.traced import TracedModel
 
 

@@ -1,18 +1,20 @@
-"""`nn.BatchNorm` against `torch.nn.BatchNorm1d`: outputs, gradients, statistics, state."""
+"""Normalisation, ReLU and dropout as modules, against those of torch and PyG."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn import BatchNorm, Dropout, Linear, ReLU
-from pyg_batchgnn.nn.norm import MANY_ROWS
+from pyg_batchgnn.nn.norm import MANY_ROWS, row_norm
 from tests.support.accuracy import assert_as_pygs
 
 # Norm #############################################################################################
@@ -236,3 +238,71 @@ def test_recomputation_drops_the_same() -> None:
 def test_dropout_refuses(p: float) -> None:
     with pytest.raises(ValueError, match=str(p)):
         Dropout(p)
+
+
+# Normalisation of rows ############################################################################
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        lambda: torch.nn.LayerNorm(6, 1e-2),
+        lambda: torch.nn.LayerNorm(6, bias=False),
+        lambda: torch.nn.LayerNorm(6, elementwise_affine=False),
+        lambda: pyg.LayerNorm(6, 1e-2, mode="node"),
+        lambda: pyg.LayerNorm(6, affine=False, mode="node"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_are_normalised_as_by_the_module(
+    norm: Callable[[], torch.nn.Module], dtype: torch.dtype
+) -> None:
+    module, x = norm().to(dtype), torch.randn(20, 6, dtype=dtype)
+    for one in module.parameters():
+        torch.nn.init.normal_(one)
+    found = row_norm(module, x)
+    assert found is not None
+    torch.testing.assert_close(ops.layer_norm(x, *found), module(x), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [torch.bfloat16, torch.float32])
+def test_bfloat16_rows_are_normalised_as_by_torch(weight: torch.dtype) -> None:
+    module, x = torch.nn.LayerNorm(6, dtype=weight), torch.randn(20, 6, dtype=torch.bfloat16)
+    found = row_norm(module, x)
+    assert found is not None
+    torch.testing.assert_close(ops.layer_norm(x, *found), module(x))
+
+
+def watched() -> torch.nn.Module:
+    module = torch.nn.LayerNorm(6)
+    module.register_forward_hook(lambda *_: None)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("norm", "x"),
+    [
+        (watched, torch.ones(3, 6)),
+        (lambda: pyg.LayerNorm(6), torch.ones(3, 6)),
+        (torch.nn.Identity, torch.ones(3, 6)),
+        (lambda: type("Own", (torch.nn.LayerNorm,), {})(6), torch.ones(3, 6)),
+        (lambda: torch.nn.LayerNorm([3, 6]), torch.ones(3, 6)),
+        (lambda: torch.nn.LayerNorm(6), torch.ones(2, 3, 6)),
+        (lambda: torch.nn.LayerNorm(6), torch.ones(6)),
+        (lambda: torch.nn.LayerNorm(6), torch.ones(3, 5)),  # torch refuses it
+        (lambda: torch.nn.LayerNorm(6), torch.ones(3, 6).double()),
+        (lambda: torch.nn.LayerNorm(6).half(), torch.ones(3, 6).half()),
+        (lambda: torch.nn.LayerNorm(6, device="meta"), torch.ones(3, 6, device="meta")),
+    ],
+)
+def test_other_rows_are_left_to_the_module(norm: Callable[[], torch.nn.Module], x: Tensor) -> None:
+    assert row_norm(norm(), x) is None
+
+
+def test_rows_are_left_to_torch_under_autocast_and_transforms() -> None:
+    module, x = torch.nn.LayerNorm(6), torch.randn(3, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert row_norm(module, x) is None
+    found: list[Any] = []
+    torch.func.vmap(lambda one: found.append(row_norm(module, one)) or one)(torch.randn(2, 3, 6))
+    assert found == [None]

@@ -34,7 +34,7 @@ SANITIZERS = {
 #: Sources that are compiled with -O1: their programs run long. The others compile for longer than
 #: they run. The sanitizer of addresses has those as they are. That of threads is slow, so it has
 #: them with -Og, which compiles in half the time of -O1.
-LONG_RUNNING = re.compile(r"(nn|simd)\.(linear|products|.*_pairs|folded_norm|norm)")
+LONG_RUNNING = re.compile(r"(nn|simd)\.(linear|products|.*_pairs|folded_norm|layer_norm|norm)")
 #: Programs are the sources here that have a `main`; the memory of kernels is theirs (blocks.cpp).
 PROGRAMS = sorted({path.stem for path in HERE.glob("*.cpp")} - {"blocks"})
 NOT_LINKED = {"allocation"}

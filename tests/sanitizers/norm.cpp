@@ -1,10 +1,12 @@
-// Batch normalisation, ReLU and keyed dropout of odd shapes, forward and back; test_sanitizers.py
-// compiles it with sanitizers. Arrays are exactly as long as they must be.
+// Batch and layer normalisation, ReLU and keyed dropout of odd shapes, forward and back;
+// test_sanitizers.py compiles it with sanitizers. Arrays are exactly as long as they must be.
 #include "kernels/nn/norm.h"
 
 #include <cstdlib>
 #include <iostream>
 #include <vector>
+
+#include "kernels/nn/layer_norm.h"
 
 using namespace pyg_batchgnn;
 
@@ -41,6 +43,54 @@ void normalise(int64_t rows, int64_t columns) {
   }
 }
 
+// The bits and the elements agree with those of `activate` on the result without activation.
+template <class T>
+void normalise_rows(int64_t rows, int64_t columns) {
+  using A = Wide<T>;
+  const std::vector<T> x = numbers<T>(rows * columns), grad = numbers<T>(rows * columns);
+  const std::vector<A> weight = numbers<A>(columns), bias = weight;
+  const std::vector<int64_t> node(static_cast<size_t>(rows), 12345);
+  std::vector<RowNorm<A>> norms(static_cast<size_t>(rows));
+  std::vector<T> plain = x, y = x, d_x = x;
+  const MatrixSize size{rows, columns};
+  std::vector<uint8_t> mask(static_cast<size_t>(rows * size.mask_bytes())), wanted = mask;
+  std::vector<double> d_weight(weight.size()), d_bias = d_weight;
+  LayerNorm<T> job{columns, x.data(), weight.data(), bias.data(),  1e-5,        false,
+                   nullptr, nullptr,  nullptr,       norms.data(), plain.data()};
+  layer_norm(job, rows, kThreads);
+  layer_norm_grads(LayerNormGrads<T>{columns, x.data(), grad.data(), weight.data(), norms.data(), nullptr,
+                                     A(1), d_x.data()},
+                   rows, kThreads, d_weight.data(), d_bias.data());
+  job.y = y.data();
+  job.mask = mask.data();
+  for (const double drop : {0.0, 0.3, 1.0 - 1.0 / kDropoutLevels}) {
+    const Dropout dropout(5, drop);
+    for (const bool relu : {false, true}) {
+      job.relu = relu;
+      job.dropout = drop > 0 ? &dropout : nullptr;
+      job.node = relu ? node.data() : nullptr;
+      layer_norm(job, rows, kThreads);
+      std::vector<T> activated = plain;
+      activate(activated.data(), size, {relu, job.dropout, job.node}, kThreads, wanted.data());
+      if (mask != wanted) std::abort();
+      if (!std::is_same_v<T, Bfloat16>) {
+        for (size_t i = 0; i < y.size(); ++i) {
+          if (widen(y[i]) != widen(activated[i])) std::abort();
+        }
+      }
+      const LayerNormGrads<T> back{columns,
+                                   x.data(),
+                                   grad.data(),
+                                   weight.data(),
+                                   norms.data(),
+                                   mask.data(),
+                                   static_cast<A>(dropout.scale()),
+                                   d_x.data()};
+      layer_norm_grads(back, rows, kThreads, d_weight.data(), d_bias.data());
+    }
+  }
+}
+
 template <class T>
 void activation(int64_t rows, int64_t columns) {
   const MatrixSize size{rows, columns};
@@ -66,10 +116,12 @@ void all_shapes() {
   for (const int64_t columns : {1, 7, 16, 33, 64, 260}) {
     for (const int64_t rows : {0, 1, 15, 257}) {
       normalise<T>(rows, columns);
+      normalise_rows<T>(rows, columns);
       activation<T>(rows, columns);
     }
   }
   normalise<T>(20000, 33);
+  normalise_rows<T>(9000, 33);
   activation<T>(20000, 9);
 }
 

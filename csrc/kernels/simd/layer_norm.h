@@ -1,0 +1,58 @@
+// The inner loops of layer normalisation with ReLU and dropout: some rows, one thread.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/operand.h"
+#include "kernels/random.h"
+
+namespace pyg_batchgnn {
+
+// The numbers that a row is normalised by: (x - center) * scale + shift. The center is the rounded
+// mean, the scale the inverse deviation. The shift corrects the rounding of the mean.
+template <class A>
+struct RowNorm {
+  A center, scale, shift;
+};
+
+// y = dropout(relu((x - mean) / sqrt(variance + eps) * weight + bias)). Matrices are row-major
+// without gaps.
+template <class T>
+struct LayerNorm {
+  int64_t columns;
+  const T* x;
+  const Wide<T>* weight;  // [columns]
+  const Wide<T>* bias;    // [columns]
+  double eps;
+  bool relu;
+  const Dropout* dropout;   // or null
+  const int64_t* node;      // the ids of rows for dropout; row numbers if null
+  uint8_t* mask;            // [rows, ceil(columns / 8)] bits of the elements that pass; null for neither
+  RowNorm<Wide<T>>* norms;  // [rows]
+  T* y;
+};
+
+// Computes the rows [begin, end) of y, with their norms and mask.
+template <class T>
+void layer_norm_rows(const LayerNorm<T>& job, int64_t begin, int64_t end);
+
+template <class T>
+struct LayerNormGrads {
+  int64_t columns;
+  const T* x;
+  const T* grad;          // of y
+  const Wide<T>* weight;  // [columns]
+  const RowNorm<Wide<T>>* norms;
+  const uint8_t* mask;  // or null
+  Wide<T> scale;        // of the elements that pass
+  T* d_x;
+};
+
+// Computes the rows [begin, end) of d_x. Sets sum[c] to the sum of the gradients that pass, and
+// product[c] to that of their products with the normalised values. Neither has the scale of
+// dropout.
+template <class T>
+void layer_norm_grad_rows(const LayerNormGrads<T>& job, int64_t begin, int64_t end, Wide<T>* sum,
+                          Wide<T>* product);
+
+}  // namespace pyg_batchgnn
