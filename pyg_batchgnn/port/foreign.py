@@ -47,7 +47,7 @@ def whole_reason(conv: Module, x: Rows | None = None, trims: Collection[type[Mod
     """
     kind = kind_of(conv)
     if kind in _WHOLE or not (kind in _LAYERS or kind in trims):
-        return f"{kind.__name__} {_WHOLE.get(kind) or _unknown(kind)}"
+        return f"{kind.__name__} {_WHOLE.get(kind) or f'is not known; {how_to_name(conv)}'}"
     layer = _LAYERS.get(kind, _NAMED)
     why = _why_by_state(conv) or layer.why(conv) or _why_by_shape(layer, x)
     if why is None and kind in trims:
@@ -287,10 +287,17 @@ _WHOLE: dict[type[Module], str] = {
 }
 
 
-def _unknown(kind: type[Module]) -> str:
+def is_users(conv: Module) -> bool:
+    """Returns whether a layer is of a class that is not PyG's."""
+    kind = kind_of(conv)
+    return kind not in _WHOLE and kind not in _LAYERS and not kind.__module__.startswith("torch_geometric.")
+
+
+def how_to_name(conv: Module) -> str:
+    """Returns what to write for a layer that may be trimmed, though nobody sees it."""
     return (
-        f"is not known; if each row depends on its own input and its in-edges alone, name it in "
-        f"accelerate(model, trims=[{kind.__name__}])"
+        f"if each row depends on its own input and its in-edges alone, name it in accelerate(model, "
+        f"trims=[{kind_of(conv).__name__}])"
     )
 
 

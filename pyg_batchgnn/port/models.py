@@ -10,9 +10,8 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port.conditions import left_to_pyg
 from pyg_batchgnn.port.inputs import Accelerated
-from pyg_batchgnn.port.layerwise import check_for_pyg, inference
+from pyg_batchgnn.port.layerwise import NotByLayer, check_for_pyg, inference
 from pyg_batchgnn.port.traced import TracedModel
 
 
@@ -58,14 +57,14 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
             ValueError: a module looks at all rows of a call, such as `GraphNorm`; or a part of the
                 model is left to PyG, whose method needs a loader of all nodes and of one hop.
         """
-        left = left_to_pyg(self)
         if hasattr(loader, "all_nodes"):
             nn.check_cpu(device, embedding_device)
             nn.check_row_wise(self.modules())
-            if left is None:
+            try:
                 found: Tensor = inference(self, loader, memory_budget, progress_bar)
                 return found
-            check_for_pyg(self, loader, left)
+            except NotByLayer as error:
+                check_for_pyg(self, loader, str(error))
         elif not isinstance(loader, NeighborLoader):
             raise TypeError(
                 f"inference takes a MacrobatchNeighborLoader or PyG's NeighborLoader, got "

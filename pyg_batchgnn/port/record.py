@@ -94,6 +94,8 @@ class _Mode(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
+        if self._recorder.is_suspended:  # a recording of a part of the model goes on
+            return func(*args, **(kwargs or {}))
         return self._recorder.on_function(func, args, dict(kwargs or {}))
 
 
@@ -142,7 +144,12 @@ class Recorder:
     def add_input(self, value: Tensor, axis: Axis) -> None:
         self.found.inputs.append(self._new(value, axis))
 
-    def _axis(self, value: Any) -> Axis:
+    def add(self, value: Tensor, axis: Axis) -> None:
+        """Notes a value that somebody else computed."""
+        self._new(value, axis)
+
+    def axis(self, value: Any) -> Axis:
+        """Returns what the rows of a value are."""
         number = self._numbers.get(id(value))
         return WHOLE if number is None else self.found.axes[number]
 
@@ -193,7 +200,7 @@ class Recorder:
         call = self._add(func, args, kwargs, result, axis, by_row=by_row)
         if kept is not None:
             self._poison(result, call.results[0])
-        seeds = any(isinstance(self._axis(one), SeedIds) for one in rules.tensors((args, kwargs)))
+        seeds = any(isinstance(self.axis(one), SeedIds) for one in rules.tensors((args, kwargs)))
         if not by_row and not seeds and self._reads_rows(call.args, call.kwargs):
             call.note = f"{_name(func)} looks at all rows"
         return result
@@ -227,7 +234,7 @@ class Recorder:
 
     def _axis_of(self, func: Any, args: Any, kwargs: Any, result: Any) -> tuple[Axis, bool]:
         """Returns what the rows of a result are, and whether it is computed row by row."""
-        axes = {self._axis(one) for one in rules.tensors((args, kwargs))}
+        axes = {self.axis(one) for one in rules.tensors((args, kwargs))}
         if axes <= {FIXED}:
             return FIXED, False
         with_rows = {one for one in axes if not isinstance(one, Fixed)}
@@ -240,7 +247,7 @@ class Recorder:
                 if cut is not None:
                     return cut, True
             if isinstance(axis, (Nodes, Edges)):
-                rows = lambda one: self._axis(one) == axis  # noqa: E731
+                rows = lambda one: self.axis(one) == axis  # noqa: E731
                 if rules.is_by_row(func, args, kwargs, rows):
                     return axis, True
                 kept = func in rules.KEEPING and isinstance(result, Tensor) and result.dim() > 0
@@ -279,7 +286,7 @@ class Recorder:
 
     def _shape(self, value: Tensor) -> tuple[int, ...]:
         shape: list[int] = list(value.shape)
-        axis = self._axis(value)
+        axis = self.axis(value)
         if isinstance(axis, (Nodes, Edges)) and shape and shape[0] == self._count(axis):
             shape[0] = Count(shape[0], form_of(axis))
         elif isinstance(axis, EdgeIndex):
@@ -297,7 +304,7 @@ class Recorder:
         return torch.Size(shape)
 
     def _numel(self, value: Tensor) -> int:
-        axis = self._axis(value)
+        axis = self.axis(value)
         if isinstance(axis, Fixed):
             return value.numel()
         if isinstance(axis, (Nodes, Edges)) and value.dim() == 1:
@@ -359,7 +366,7 @@ class Recorder:
             result = call(module, *_plain(args), **_plain(kwargs))
         axis: Axis | Sequence[Axis] = WHOLE
         by_row, way = False, None
-        axes = {self._axis(one) for one in rules.tensors((args, kwargs))} - {FIXED}
+        axes = {self.axis(one) for one in rules.tensors((args, kwargs))} - {FIXED}
         nodes = [one for one in axes if isinstance(one, (Nodes, Edges))]
         if rule in ("row", "whole") and len(axes) == 1 and len(nodes) == 1:
             axis, by_row = nodes[0], rule == "row"
@@ -389,7 +396,7 @@ class Recorder:
         given = rules.named_arguments(conv, args, kwargs)
         x, edge_index = given.pop("x", None), given.pop("edge_index", None)
         sources, targets = x if isinstance(x, (tuple, list)) and len(x) == 2 else (x, x)
-        rows, edges = self._axis(targets), self._axis(edge_index)
+        rows, edges = self.axis(targets), self.axis(edge_index)
         keeps = isinstance(rows, Nodes) and isinstance(result, Tensor) and result.size(0) == self._count(rows)
         reason = self._reason_against(sources, targets, edges, given)
         way: Way | str = f"{_kind(conv)} {reason}"
@@ -404,8 +411,8 @@ class Recorder:
         self, sources: Any, targets: Any, edges: Axis, given: Mapping[str, Any]
     ) -> str | None:
         """Returns why a call of a convolution is none over the nodes and edges of the batch."""
-        above, rows = self._axis(sources), self._axis(targets)
-        values = {self._axis(one) for one in rules.tensors(given)} - {FIXED}
+        above, rows = self.axis(sources), self.axis(targets)
+        values = {self.axis(one) for one in rules.tensors(given)} - {FIXED}
         if not isinstance(rows, Nodes) or not isinstance(above, Nodes):
             return "is called with other rows than those of the nodes"
         if not isinstance(edges, EdgeIndex):
@@ -437,7 +444,7 @@ class Recorder:
         reason = next((one for one in ways if not isinstance(one, Way)), None)
         if reason is not None:
             self._note = reason
-        axes = [self._axis(x.get(name)) for name in result]
+        axes = [self.axis(x.get(name)) for name in result]
         if not all(isinstance(one, Nodes) for one in axes):
             return WHOLE, None
         native = all(one is Way.NATIVE for one in ways)
@@ -445,7 +452,7 @@ class Recorder:
 
     def _relation_way(self, conv: Any, relation: Any, one: Any, x: Any, edges: Any) -> Way | str:
         sources, targets = x.get(relation[0]), x.get(relation[2])
-        reason = self._reason_against(sources, targets, self._axis(edges[relation]), {})
+        reason = self._reason_against(sources, targets, self.axis(edges[relation]), {})
         if reason is not None:
             return f"{_kind(conv)} {reason}"
         return self._judge(one, (sources, targets), edges[relation], {})
@@ -493,7 +500,6 @@ class Recorder:
 
 # The call #########################################################################################
 
-_original_call = torch.nn.Module.__call__
 _recording = threading.RLock()
 
 
@@ -514,22 +520,22 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
     Raises:
         Refusal: the recording would not hold for other batches.
     """
-    thread = threading.get_ident()
+    thread, original = threading.get_ident(), torch.nn.Module.__call__
 
     def call(module: torch.nn.Module, *given: Any, **named: Any) -> Any:
         if recorder.is_suspended or threading.get_ident() != thread:
-            return _original_call(module, *given, **named)
-        return recorder.on_module(_original_call, module, given, named)
+            return original(module, *given, **named)
+        return recorder.on_module(original, module, given, named)
 
     with _recording, restored(recorder.model) as before:
         torch.nn.Module.__call__ = call  # type: ignore[method-assign]
-        Count.on_compare = recorder.on_compare
+        on_compare, Count.on_compare = Count.on_compare, recorder.on_compare
         try:
-            with _Mode(recorder):
+            with torch._C._EnableTorchFunction(), _Mode(recorder):
                 output = forward(*args, **kwargs)
         finally:
-            torch.nn.Module.__call__ = _original_call  # type: ignore[method-assign]
-            Count.on_compare = None
+            torch.nn.Module.__call__ = original  # type: ignore[method-assign]
+            Count.on_compare = on_compare
         before.check()
     found = recorder.found
     found.output = mapped(output, recorder.result)

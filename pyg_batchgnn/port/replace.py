@@ -197,6 +197,14 @@ def _trace(
     model._batchgnn = Tracing(trims, rows, report)  # type: ignore[assignment]
 
 
+def _has_a_forward_to_record(module: Module) -> bool:
+    """Returns whether a user wrote a part of a model over layers. It is recorded by itself where the
+    model around it cannot be."""
+    of_users = not type(module).__module__.startswith(("torch.", "torch_geometric.", "pyg_batchgnn."))
+    is_layer = isinstance(module, (MessagePassing, torch.nn.ModuleList, torch.nn.ModuleDict))
+    return of_users and not is_layer and any(isinstance(one, MessagePassing) for one in module.modules())
+
+
 def _visit(
     module: torch.nn.Module,
     name: str,
@@ -218,6 +226,8 @@ def _visit(
             report.replaced.append(Replaced(name, kind.__name__))
     if kind is modules.AcceleratedTrim.stands_for:
         module.__class__ = modules.AcceleratedTrim
+    if name and _has_a_forward_to_record(module):
+        _trace(module, (), None, tell)
     for key, child in module.named_children():
         if not is_fused(module, key):
             _visit(child, f"{name}.{key}" if name else key, places, report, tell)

@@ -16,7 +16,7 @@ from torch_geometric.nn.conv import HeteroConv
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port import foreign
+from pyg_batchgnn.port import foreign, own_layers
 from pyg_batchgnn.port.batches import Given, is_batch
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.execution import Frame
@@ -69,7 +69,7 @@ class Graph:
 
     def may_run(self, model: torch.nn.Module) -> bool:
         """Returns whether nobody waits for a module to be called as PyG calls it."""
-        return not any(_must_be_called(model.get_submodule(path)) for path in self.paths if path)
+        return not any(must_be_called(model.get_submodule(path)) for path in self.paths if path)
 
 
 @dataclass
@@ -109,7 +109,13 @@ class Tracing:
             return Way.NATIVE if reason is None else reason
         if isinstance(conv, HeteroConv):
             return Way.NATIVE if isinstance(conv, AcceleratedHeteroConv) else Way.TRIMMED
-        reason = foreign.whole_reason(conv, x, self.trims)
+        trims = self.trims
+        if foreign.is_users(conv) and not isinstance(conv, trims):
+            reason = own_layers.whole_reason(conv, x, edge_index, values)
+            if reason is not None:
+                return f"{type(conv).__name__} {reason}; {foreign.how_to_name(conv)}"
+            trims = (*trims, foreign.kind_of(conv))
+        reason = foreign.whole_reason(conv, x, trims)
         return Way.TRIMMED if reason is None else reason
 
 
@@ -257,7 +263,7 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
         return None, None
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
         return None, None  # the first plain call says how wide lazy modules are
-    if any(_must_be_called(one) for one in model.modules() if one is not model):
+    if any(must_be_called(one) for one in model.modules() if one is not model):
         return None, None  # hooks see what plain calls would show them, once
     try:
         recording, plain = recorded(model, tracing, bound)
@@ -271,7 +277,7 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
     return graph, plain
 
 
-def _must_be_called(module: torch.nn.Module) -> bool:
+def must_be_called(module: torch.nn.Module) -> bool:
     """Returns whether somebody waits for a module to be called, or changed what it calls."""
     return nn.is_watched(module) or (isinstance(module, nn.NativeConv) and nn.as_made(module) is None)
 
