@@ -30,7 +30,7 @@ from pyg_batchgnn.port.values import Counter, EdgeIndex, Fixed, Nodes, Refusal
 from pyg_batchgnn.types import OwnedNodes, Relation, Schema
 
 
-class NotByLayer(ValueError):
+class LayerwiseError(ValueError):
     """A model cannot be computed layer by layer, each node by itself."""
 
 
@@ -56,7 +56,7 @@ def inference(
 
     Raises:
         TypeError: the model was not accelerated, or ``loader`` is none of this package.
-        NotByLayer: something in the model looks at other rows, waits to be called, or was not
+        LayerwiseError: something in the model looks at other rows, waits to be called, or was not
             recorded; a ValueError.
     """
     if not isinstance(model, TracedModel):
@@ -103,11 +103,11 @@ def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recordin
         model.stands_for.forward(model, **values)
     for path, module in model.named_modules():
         if module is not model and must_be_called(module):
-            raise NotByLayer(f"{path} has hooks or is no longer as PyG made it")
+            raise LayerwiseError(f"{path} has hooks or is no longer as PyG made it")
     try:
         return recorded(model, Tracing(model._batchgnn.trims), Bound(arguments, structure, None))[0]
     except Refusal as refusal:
-        raise NotByLayer(
+        raise LayerwiseError(
             f"inference computes {type(model).__name__} layer by layer, but its forward was not recorded, "
             f"because {refusal.reason}; call the model on the whole graph"
         ) from None
@@ -121,7 +121,7 @@ def _arguments(
         one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
     ]
     if len(required) != 2:
-        raise NotByLayer(
+        raise LayerwiseError(
             f"inference calls forward with rows and edges, but that of {type(model).__name__} takes "
             f"{', '.join(required) or 'nothing'}; call the model on the whole graph"
         )
@@ -191,7 +191,7 @@ class _Layers:
             if all(isinstance(self._program.axes[one], (Fixed, EdgeIndex)) for one in part.reads):
                 continue
             why = call.note or "it looks at other rows"
-            raise NotByLayer(
+            raise LayerwiseError(
                 f"inference computes every row by itself, but {why} ({call.where}); call the model on the "
                 f"whole graph"
             )
@@ -272,7 +272,7 @@ class _Layers:
         numbers = self._sources.get(level, {}).get(name, [])
         found = [take(self._program, frame, Ref(one), 0) for one in numbers]
         if any(one.dim() != 2 for one in found):
-            raise NotByLayer(
+            raise LayerwiseError(
                 "inference keeps rows of two dimensions between layers; call the model on the whole graph"
             )
         begin = 0

@@ -11,7 +11,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port.inputs import Accelerated
-from pyg_batchgnn.port.layerwise import NotByLayer, check_for_pyg, inference
+from pyg_batchgnn.port.layerwise import LayerwiseError, check_for_pyg, inference
 from pyg_batchgnn.port.traced import TracedModel
 
 
@@ -63,7 +63,7 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
             try:
                 found: Tensor = inference(self, loader, memory_budget, progress_bar)
                 return found
-            except NotByLayer as error:
+            except LayerwiseError as error:
                 check_for_pyg(self, loader, str(error))
         elif not isinstance(loader, NeighborLoader):
             raise TypeError(

@@ -198,8 +198,10 @@ def _trace(
 
 
 def _has_a_forward_to_record(module: Module) -> bool:
-    """Returns whether a user wrote a part of a model over layers. It is recorded by itself where the
-    model around it cannot be."""
+    """Returns whether a user wrote a part of a model over layers.
+
+    It is recorded by itself where the model around it cannot be.
+    """
     of_users = not type(module).__module__.startswith(("torch.", "torch_geometric.", "pyg_batchgnn."))
     is_layer = isinstance(module, (MessagePassing, torch.nn.ModuleList, torch.nn.ModuleDict))
     return of_users and not is_layer and any(isinstance(one, MessagePassing) for one in module.modules())

@@ -238,12 +238,16 @@ def test_modules_that_look_at_all_rows_are_refused(options: dict[str, Any], word
 
 def test_a_part_that_is_left_to_pyg(data: Data) -> None:
     torch.manual_seed(2)
-    model = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3, aggr="median")).eval()
+    foreign = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3, aggr="median")).eval()
     whole = MacrobatchNeighborLoader(data, [-1], batch_size=64)
+    some = MacrobatchNeighborLoader(data, [5, 3], torch.arange(9), batch_size=64)
+    model = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3)).eval()
+    model.norms[0].register_forward_hook(lambda *_: None)
     with torch.no_grad():
+        assert close(foreign.inference(some), foreign(data.x, data.edge_index))
         assert close(model.inference(whole), model(data.x, data.edge_index))
-    with pytest.raises(ValueError, match=r"convs\.0 is a SAGEConv that is left.*9 seed nodes and 2 hops"):
-        model.inference(MacrobatchNeighborLoader(data, [5, 3], torch.arange(9), batch_size=64))
+    with pytest.raises(ValueError, match=r"norms\.0 has hooks.*9 seed nodes and 2 hops"):
+        model.inference(some)
     with pytest.raises(ValueError, match=r"model\.eval\(\)"):
         model.train().inference(whole)
     with pytest.raises(TypeError, match="got Data"):
