@@ -516,6 +516,8 @@ def _plain_call(program: Program, frame: Frame, step: Step, module: torch.nn.Mod
     call = step.call
     args, kwargs = program.arguments(frame, call, step.hops if call.by_row else None)
     if module is not None:
+        if getattr(module, "inplace", False) and args:  # others may read the rows that it writes to
+            args = (args[0].clone(), *args[1:])
         return module(*args, **kwargs)
     if not frame.drops and call.target in rules.DROPOUTS:
         return args[0].clone()

@@ -7,10 +7,13 @@ depends on the values of a batch cannot be recorded and is refused, with the fil
 
 from __future__ import annotations
 
+import copy
 import enum
+import operator
 import random
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -277,7 +280,7 @@ class Recorder:
     def on_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in _READS_METADATA:
             return func(*_plain(args), **_plain(kwargs))
-        if func is _SHAPE:
+        if func == _SHAPE:  # made anew at every access
             return self._shape(args[0])
         if func is _SIZE:
             shape = self._shape(args[0])
@@ -292,6 +295,8 @@ class Recorder:
 
     def _record_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         kept = _inplace(func, args, kwargs)
+        if kept is not None:
+            self._check_written(args[0] if args else kwargs["input"])
         drops = (func if kept is None else kept[0]) in rules.DROPOUTS
         state = None if drops else torch.get_rng_state()
         if drops:  # what is dropped differs from call to call: compare without
@@ -303,6 +308,10 @@ class Recorder:
             raise Refusal(f"{_name(func)} draws random numbers{_at()}")
         if kept is not None:
             func, args, kwargs = kept
+        if rules.counts_rows(func, args, kwargs):
+            first = self._axis(args[0] if args else kwargs["input"])
+            if isinstance(first, (Nodes, Edges, Whole)) or (isinstance(first, SeedIds) and args[0].dim() == 1):
+                raise Refusal(f"it takes a tensor apart row by row ({_name(func)}){_at()}")
         axis, by_row = self._axis_of(func, args, kwargs, result)
         call = self._add(func, args, kwargs, result, axis, by_row=by_row)
         if kept is not None:
@@ -312,20 +321,18 @@ class Recorder:
             self._note(f"{_name(func)} looks at all rows")
         return result
 
+    def _check_written(self, written: Tensor) -> None:
+        """Refuses a call that would write to an input or a parameter, before it does."""
+        outer = (self._held_by_number[one] for one in (*self.found.inputs, *self.found.parameters))
+        if any(_share_memory(one, written) for one in outer):
+            raise Refusal(f"it writes to an input or a parameter{_at()}", is_final=True)
+
     def _poison(self, written: Tensor, number: int) -> None:
         """Marks the values that share memory with a tensor that was written to."""
-        memory = written.untyped_storage().data_ptr()
         what = f"it writes to a tensor that shares memory with another one{_at()}"
         for other, held in enumerate(self._held_by_number):
-            if held is written or other == number or held is None:
-                continue
-            if held.untyped_storage().data_ptr() == memory:
-                if other in self.found.inputs or other in self.found.parameters:
-                    raise Refusal(f"it writes to an input or a parameter{_at()}")
+            if held is not written and other != number and held is not None and _share_memory(held, written):
                 self._poisoned[other] = what
-        inputs = {*self.found.inputs, *self.found.parameters}
-        if any(self._held_by_number[one] is written for one in inputs):
-            raise Refusal(f"it writes to an input or a parameter{_at()}")
 
     def _reads_rows(self, *trees: Any) -> bool:
         found: list[bool] = []
@@ -468,8 +475,17 @@ class Recorder:
     def _record_module(
         self, call: Callable[..., Any], path: str, module: torch.nn.Module, args: Any, kwargs: Any, rule: str
     ) -> Any:
+        writes = bool(getattr(module, "inplace", False)) and bool(args)
+        if writes:
+            self._check_written(args[0])
+        given, named = _plain(args), _plain(kwargs)
+        if rule == "leaf":  # what it does is not seen: an input must not be written to
+            given, named = mapped((given, named), _copied)
+        before = _versions((given, named))
         with calm(module):
-            result = call(module, *_plain(args), **_plain(kwargs))
+            result = call(module, *given, **named)
+        if rule == "leaf" and _versions((given, named)) != before:
+            raise Refusal(f"{path} writes to what it is called with{_at()}", is_final=True)
         axis: Axis | Sequence[Axis] = WHOLE
         by_row, way = False, None
         axes = {self._axis(one) for one in rules.tensors((args, kwargs))} - {FIXED}
@@ -486,6 +502,8 @@ class Recorder:
             rows = next((one for one in nodes if isinstance(one, Nodes)), None)
             axis = rows if rows is not None and result.size(0) == self._count(rows) else WHOLE
         made = self._add(ModuleCall(path), args, kwargs, result, axis, by_row=by_row, way=way)
+        if writes and isinstance(result, Tensor):
+            self._poison(result, made.results[0])
         if rule == "conv":
             made.names = rules.argument_names(module)
         if rule == "hetero" and isinstance(result, dict):
@@ -606,7 +624,7 @@ class Recorder:
 
 # The call #########################################################################################
 
-_original_call = torch.nn.Module.__call__
+_original_call, _original_write = torch.nn.Module.__call__, torch.nn.Module.__setattr__
 _recording = threading.RLock()
 
 
@@ -633,15 +651,22 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
             return _original_call(module, *given, **named)
         return recorder.on_module(_original_call, module, given, named)
 
+    def write(module: torch.nn.Module, name: str, value: Any) -> None:
+        if not recorder.is_suspended and threading.get_ident() == thread:
+            before.writes.setdefault((id(module), name), _at())
+        _original_write(module, name, value)
+
     with _recording, restored(recorder.model) as before:
         torch.nn.Module.__call__ = call  # type: ignore[method-assign]
-        Count.on_compare = recorder.on_compare
+        torch.nn.Module.__setattr__ = write  # type: ignore[method-assign]
+        Count.on_compare, Count.place = recorder.on_compare, _at
         try:
             with _Mode(recorder):
                 output = forward(*args, **kwargs)
         finally:
             torch.nn.Module.__call__ = _original_call  # type: ignore[method-assign]
-            Count.on_compare = None
+            torch.nn.Module.__setattr__ = _original_write  # type: ignore[method-assign]
+            Count.on_compare = Count.place = None
         before.check()
     found = recorder.found
     found.output = mapped(output, recorder.result)
@@ -649,31 +674,83 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
 
 
 class _Before:
-    """The generators, the buffers and the attributes of a model before a call."""
+    """The generators, the buffers and the attributes of a model before a call.
+
+    Attributes:
+        writes: where attributes were set, by the id of the module and their name.
+    """
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.torch, self.python = torch.get_rng_state(), random.getstate()
         self.numpy = np.random.get_state()
         self.buffers = [(one, one.clone()) for one in model.buffers()]
-        self._attributes = [(path, one, plain_state(one)) for path, one in model.named_modules()]
+        self.writes: dict[tuple[int, str], str] = {}
+        self._model = model
+        self._states = [(path, one, _full_state(one)) for path, one in model.named_modules()]
+        held = [vars(one) for one in model.modules()]
+        self._held = [(one, copy.copy(one)) for one in _containers(held)]
 
     def check(self) -> None:
         """Raises Refusal if the call changed attributes, or drew from generators unseen."""
         if random.getstate() != self.python or not _same(np.random.get_state(), self.numpy):
-            raise Refusal("it draws random numbers from the generator of Python or NumPy")
-        for path, module, before in self._attributes:
-            after = plain_state(module)
+            raise Refusal(
+                f"it draws random numbers from the generator of Python or NumPy{_at_forward(self._model)}"
+            )
+        for path, module, before in self._states:
+            after = _full_state(module)
             if after != before:
-                changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-                raise Refusal(f"it writes to {'.'.join([path or 'self', *changed[:1]])}")
+                name = min(name for name in {*before, *after} if before.get(name) != after.get(name))
+                place = self.writes.get((id(module), name)) or _at_forward(module)
+                raise Refusal(f"it writes to {path or 'self'}.{name}{place}")
 
     def restore(self) -> None:
         torch.set_rng_state(self.torch)
         random.setstate(self.python)
         np.random.set_state(self.numpy)
+        for held, before in self._held:
+            _put_back(held, before)
         with torch.no_grad():
             for one, value in self.buffers:
-                one.copy_(value)
+                if not torch.equal(one, value):
+                    one.copy_(value)
+
+
+def _full_state(module: torch.nn.Module) -> dict[str, Any]:
+    """Returns `plain_state`, and which tensors are parameters and buffers."""
+    own = vars(module)
+    tensors = {name: id(one) for kind in ("_parameters", "_buffers") for name, one in own[kind].items()}
+    return {**plain_state(module), **tensors}
+
+
+def _containers(tree: Any, depth: int = 0) -> Iterator[Any]:
+    """Yields the lists, dicts and sets in a container and in objects, and itself."""
+    inside = _attributes(tree)
+    if inside is not None:
+        yield from _containers(inside, depth)
+    if depth > 4 or not isinstance(tree, (*_HOLDERS, tuple)):
+        return
+    if not isinstance(tree, tuple):
+        yield tree
+    for one in tree.values() if isinstance(tree, dict) else tree:
+        yield from _containers(one, depth + 1)
+
+
+def _put_back(held: Any, before: Any) -> None:
+    """Gives a container the contents of a copy; what did not change is not touched."""
+    if isinstance(held, dict):
+        for name in [name for name in held if name not in before]:
+            del held[name]
+        for name, one in before.items():
+            if name not in held or held[name] is not one:
+                held[name] = one
+    elif len(held) != len(before) or any(map(operator.is_not, held, before)):
+        held.clear()
+        (held.update if isinstance(held, set) else held.extend)(before)
+
+
+def _at_forward(module: torch.nn.Module) -> str:
+    code = getattr(rules.kind_of(module).forward, "__code__", None)
+    return "" if code is None else f" ({code.co_filename.rsplit('/', 1)[-1]}:{code.co_firstlineno})"
 
 
 @contextmanager
@@ -705,6 +782,7 @@ def calm(module: torch.nn.Module) -> Iterator[None]:
 
 # The state that a graph depends on ################################################################
 
+_HOLDERS = (list, dict, set, deque)
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device)
 _SKIPPED = {
     *("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_is_full_backward_hook"),
@@ -738,14 +816,20 @@ def _frozen(value: Any, depth: int) -> Any:
         return value
     if isinstance(value, Tensor) or depth > 3:
         return id(value)
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
         return type(value), tuple(_frozen(one, depth + 1) for one in value)
     if isinstance(value, Mapping):
         return type(value), tuple((name, _frozen(one, depth + 1)) for name, one in value.items())
+    inside = _attributes(value)
+    return id(value) if inside is None else (id(value), _frozen(dict(inside), depth + 1))
+
+
+def _attributes(value: Any) -> dict[str, Any] | None:
+    """Returns the attributes of an object that holds values; None of modules, tensors and functions."""
+    if isinstance(value, (type, Tensor, torch.nn.Module)) or callable(value):
+        return None
     inside = getattr(value, "__dict__", None)
-    if inside and not isinstance(value, (type, torch.nn.Module)) and not callable(value):
-        return id(value), _frozen(dict(inside), depth + 1)
-    return id(value)
+    return inside if inside and isinstance(inside, dict) else None
 
 
 # Helpers ##########################################################################################
@@ -754,6 +838,21 @@ def _frozen(value: Any, depth: int) -> Any:
 def _own_tensors(module: torch.nn.Module) -> list[tuple[str, Tensor | None]]:
     own = [(name, one) for name, one in vars(module).items() if isinstance(one, Tensor)]
     return [*module._parameters.items(), *module._buffers.items(), *own]
+
+
+def _share_memory(one: Tensor, other: Tensor) -> bool:
+    if one is other:
+        return True
+    memory = [each.untyped_storage() for each in (one, other) if each.layout is torch.strided]
+    return len(memory) == 2 and memory[0].nbytes() > 0 and memory[0].data_ptr() == memory[1].data_ptr()
+
+
+def _versions(tree: Any) -> list[int]:
+    return [0 if one.is_inference() else one._version for one in flat(tree)]
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, Tensor) else leaf
 
 
 def _plain(tree: Any) -> Any:

@@ -202,6 +202,18 @@ def _is_along_columns(
     return bool(dims) and all(type(one) is int and one % max(1, most) != 0 for one in dims)
 
 
+def counts_rows(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Returns whether a function returns a tensor for each row of its first argument, or for a few."""
+    name = _BY_DIM.get(function)
+    if name not in ("unbind", "split", "chunk"):
+        return False
+    size = args[1] if len(args) > 1 else kwargs.get("split_size_or_sections", kwargs.get("split_size"))
+    if name == "split" and isinstance(size, (tuple, list)):
+        return False
+    dim = _dim(name, args, kwargs)
+    return dim is None or int(dim) % max(1, args[0].dim() if args else 1) == 0
+
+
 def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Returns whether a new shape keeps the dimension of the rows."""
     x, shape = args[0], list(args[1:])

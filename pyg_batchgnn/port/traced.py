@@ -112,7 +112,9 @@ class Tracing:
         """Returns how the first rows of a convolution are computed, or why all are."""
         if isinstance(conv, AcceleratedConv) and set(values) <= {conv.edge_values}:
             if conv.takes_call(x, edge_index, next(iter(values.values()), None)):
-                return Way.NATIVE
+                # The module in a GINConv is any module of the user's.
+                inside = foreign.whole_reason(conv, x, self.trims) if isinstance(conv, nn.GINConv) else None
+                return Way.NATIVE if inside is None else inside
         if isinstance(conv, HeteroConv):
             return Way.NATIVE if isinstance(conv, AcceleratedHeteroConv) else Way.TRIMMED
         reason = foreign.whole_reason(conv, x, self.trims)
@@ -285,7 +287,8 @@ def recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Re
         try:
             recording, plain = _record_once(model, recorder, bound)
         except Refusal as refusal:
-            if not refusal.path or refusal.path in leaves or len(leaves) >= _MOST_LEAVES:
+            known = not refusal.path or refusal.path in leaves
+            if known or refusal.is_final or len(leaves) >= _MOST_LEAVES:
                 raise
             leaves[refusal.path] = refusal.reason
             continue
@@ -430,6 +433,8 @@ def _is_right(graph: Graph, model: Any, tracing: Tracing, bound: Bound, plain: A
         reason = _difference(graph, model, bound, plain)
     except Refusal as refusal:
         reason = refusal.reason
+    except Exception as error:  # a graph of other sizes: the plain forward tells the user's own errors
+        reason = f"its graph failed for this batch: {type(error).__name__}: {error}"
     if reason is None:
         return True
     for known in tracing.graphs.values():

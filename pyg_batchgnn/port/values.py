@@ -8,6 +8,7 @@ relation, or neither. Only the first kind can be computed for fewer rows than ``
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -21,11 +22,12 @@ class Refusal(BaseException):
     Attributes:
         reason: a clause that follows "because", with the file and line.
         path: the module in whose ``forward`` it is; empty for the model itself.
+        is_final: it does not help to call that module as one step.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
         super().__init__(reason)
-        self.reason, self.path = reason, ""
+        self.reason, self.path, self.is_final = reason, "", is_final
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,8 @@ class Count(int):
     number: int | None
     #: Notes that a comparison of a form with zero was true or false; set while recording.
     on_compare: ClassVar[Callable[[Form | None, Callable[[int, int], bool], bool], None] | None] = None
+    #: Returns where the user's code is, in brackets; set while recording.
+    place: ClassVar[Callable[[], str] | None] = None
 
     def __new__(cls, value: int, form: Form | None, number: int | None = None) -> Count:
         made = super().__new__(cls, value)
@@ -188,6 +192,11 @@ class Count(int):
     def __bool__(self) -> bool:
         return self._compared(0, operator.ne)
 
+    def __int__(self) -> int:
+        if Count.place is not None and sys._getframe(1).f_globals.get("__package__") != __package__:
+            _computed("int")  # a graph would keep the number
+        return int.__int__(self)
+
     def __hash__(self) -> int:
         return hash(int(self))
 
@@ -196,8 +205,9 @@ class Count(int):
 
 
 def _computed(how: str) -> Any:
+    place = "" if Count.place is None else Count.place()
     raise Refusal(
-        f"it computes with the number of rows of a tensor ({how}), which differs from batch to batch"
+        f"it computes with the number of rows of a tensor by {how}{place}, which differs from batch to batch"
     )
 
 
