@@ -354,8 +354,10 @@ class Recorder:
         with_rows = {one for one in axes if not isinstance(one, Fixed)}
         if with_rows and all(isinstance(one, SeedIds) for one in with_rows):
             return (next(iter(with_rows)) if _selects(func) else WHOLE), False
-        if len(with_rows) == 1:
-            (axis,) = with_rows
+        # Beside rows, a whole value is the same for each; of one row nobody can tell.
+        beside = {one for one in with_rows if not isinstance(one, Whole) and self._count(one) != 1}
+        if len(with_rows) == 1 or len(beside) == 1:
+            (axis,) = beside or with_rows
             if func is Tensor.__getitem__ or func in (Tensor.narrow, torch.narrow):
                 cut = self._cut(func, args, kwargs, axis)
                 if cut is not None:
@@ -431,7 +433,7 @@ class Recorder:
             raise Refusal(f"it reads values of a tensor ({name}){_at()}")
         if func in _READS_LENGTH:
             raise Refusal(f"it takes the length of a tensor{_at()}; use size(0)")
-        if func in _WRITES or "out" in kwargs:
+        if func in _WRITES or kwargs.get("out") is not None:
             raise Refusal(f"{name} writes to a tensor{_at()}")
         if func in _MAKES:
             raise Refusal(f"{name} makes a tensor that is no input{_at()}")

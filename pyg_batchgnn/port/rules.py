@@ -97,8 +97,8 @@ def is_by_row(
     """Returns whether each row of the result follows from the same row of the arguments.
 
     Args:
-        rows: whether a tensor has the rows in question. The others are fixed, of the same value
-            whatever rows are computed.
+        rows: whether a tensor has the rows in question. The others have the same value whatever
+            rows are computed.
     """
     given = list(tensors(args)) + list(tensors(kwargs))
     if function in _BY_ELEMENT:

@@ -1,0 +1,533 @@
+"""A ``forward`` is recorded only where the graph holds for other batches; results stay the same."""
+
+from __future__ import annotations
+
+import linecache
+import math
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from tests.support.recorded_models import (
+    assert_close,
+    assert_trimmed,
+    batches,
+    compare,
+    compare_plain_calls,
+    found_in,
+    gradients,
+    pair,
+)
+
+#: What a model does with the rows between its convolutions: of the model, the input and the rows.
+Middle = Callable[[Any, Tensor, Tensor], Tensor]
+FEATURES, HIDDEN, CLASSES = 6, 8, 5
+
+
+class Net(torch.nn.Module):
+    """Two convolutions with something between them."""
+
+    def __init__(self, middle: Middle) -> None:
+        super().__init__()
+        self.first = pyg.SAGEConv(FEATURES, HIDDEN)
+        self.second = pyg.SAGEConv(HIDDEN, CLASSES)
+        self.register_buffer("table", torch.linspace(0, 1, HIDDEN))
+        self.register_buffer("average", torch.zeros(HIDDEN))
+        self.alpha, self.held, self.seen = 0.5, {"rate": 0.5}, []
+        self.middle = middle
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.first(x, edge_index)
+        h = self.middle(self, x, h)
+        return self.second(h, edge_index)
+
+
+# Refused ##########################################################################################
+
+OUTSIDE = torch.linspace(0, 1, HIDDEN, dtype=torch.float64)
+HOLDER = type("Holder", (), {"table": OUTSIDE})()
+
+
+def truth(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    if h.sum() > 0:  # refused
+        return h * 2
+    return h
+
+
+def item(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h / (1 + h.abs().max().item())  # refused
+
+
+def as_float(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * float(h.mean())  # refused
+
+
+def length(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h / len(h)  # refused
+
+
+def iterated(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return torch.stack([row * 2 for row in h])  # refused
+
+
+def as_numpy(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * float(h.detach().numpy().max())  # refused
+
+
+def as_array(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * float(np.asarray(h.detach()).max())  # refused
+
+
+def as_list(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * h[0].tolist()[0]  # refused
+
+
+def masked(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h + torch.masked_select(h, h > 0).mean()  # refused
+
+
+def normal(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h + torch.randn(h.size(0), HIDDEN).to(h)  # refused
+
+
+def noise(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h + torch.randn_like(h)  # refused
+
+
+def permuted(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h + h[torch.randperm(h.size(0))]  # refused
+
+
+def drawn_by_method(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h + h.detach().clone().uniform_()  # refused
+
+
+def gumbel(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return F.gumbel_softmax(h)  # refused
+
+
+def zeros(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return torch.cat([h, torch.zeros(h.size(0), 0).to(h)], dim=-1)  # refused
+
+
+def new_ones(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h + h.new_ones(HIDDEN)  # refused
+
+
+def made(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * torch.tensor([0.5]).to(h)  # refused
+
+
+def numbers(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h + torch.arange(h.size(0)).view(-1, 1)  # refused
+
+
+def asked_for_gradients(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h.detach().requires_grad_() + h  # refused
+
+
+def without_gradients(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    with torch.no_grad():  # refused
+        scale = h.abs().amax(dim=1, keepdim=True)
+    return h / (1 + scale)
+
+
+def in_inference_mode(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    with torch.inference_mode():
+        scale = x.abs() * 2  # refused
+    return h + scale.sum().clone()
+
+
+def in_bfloat16(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        return h * 2 + 1  # refused
+
+
+def checkpointed(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return checkpoint(lambda rows: rows.tanh() * 2, h, use_reentrant=False)  # refused
+
+
+def keeps_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.last = h.detach()  # refused
+    return h
+
+
+def counts_calls(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.alpha += 0.25  # refused
+    return h * model.alpha
+
+
+def keeps_average(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.average = model.average * 0.5 + h.detach().mean(dim=0)  # refused
+    return h - model.average
+
+
+def average_in_place(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.average.mul_(0.5).add_(h.detach().mean(dim=0))  # refused
+    return h - model.average
+
+
+def writes_held(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.held["rows"] = model.held["rate"] * 2
+    return h * model.held["rows"]
+
+
+def appends(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.seen.append(len(model.seen))
+    return h * len(model.seen)
+
+
+def draws_from_python(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * random.random()
+
+
+def draws_from_numpy(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * float(np.random.rand())
+
+
+def halved(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h[: h.size(0) // 2].sum() + h  # refused
+
+
+def root_of_size(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h / math.sqrt(h.size(0))  # refused
+
+
+def share_of_size(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * (1 / h.shape[0])  # refused
+
+
+def size_as_int(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h / int(h.size(0))  # refused
+
+
+def elements(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * (h.numel() % 7)  # refused
+
+
+def from_outside(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * OUTSIDE  # refused
+
+
+def from_another_object(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h * HOLDER.table  # refused
+
+
+def adds_to_input(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    x += 1.0  # refused
+    return h + x.sum(dim=1, keepdim=True)
+
+
+def doubles_input(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h + x.mul_(2.0).sum(dim=1, keepdim=True)  # refused
+
+
+def writes_to_view_of_input(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    x[:, :2].add_(1.0)  # refused
+    return h + x.sum(dim=1, keepdim=True)
+
+
+def clamps_input_by_function(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h + F.elu(x, inplace=True).sum(dim=1, keepdim=True)  # refused
+
+
+def sets_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    h = h.clone()
+    h[0] = 0.0  # refused
+    return h
+
+
+def writes_to_view(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    h = h * 2
+    left = h[:, :4]
+    left.relu_()  # refused
+    return h + 1
+
+
+def reads_view_of_written(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    h = h * 2
+    left = h[:, :4]
+    h.relu_()  # refused
+    return h + left.sum(dim=1, keepdim=True)
+
+
+def writes_result(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    other = h.detach().clone()
+    torch.mul(h.detach(), 2.0, out=other)  # refused
+    return h + other
+
+
+REFUSED: dict[Middle, str] = {
+    truth: "reads values of a tensor",
+    item: "reads values of a tensor",
+    as_float: "reads values of a tensor",
+    length: "takes the length of a tensor",
+    iterated: r"takes a tensor apart row by row \(unbind\)",
+    as_numpy: "reads values of a tensor",
+    as_array: "reads values of a tensor",
+    as_list: "reads values of a tensor",
+    masked: "reads values of a tensor",
+    normal: "randn makes a tensor that is no input",
+    noise: "randn_like makes a tensor that is no input",
+    permuted: "randperm makes a tensor that is no input",
+    drawn_by_method: "uniform_ writes to a tensor|uniform_ draws random numbers",
+    gumbel: "gumbel_softmax draws random numbers",
+    zeros: "zeros makes a tensor",
+    new_ones: "new_ones makes a tensor",
+    made: "tensor makes a tensor",
+    numbers: "arange makes a tensor",
+    asked_for_gradients: "requires_grad_ writes to a tensor",
+    without_gradients: "switches gradients",
+    in_inference_mode: "switches gradients",
+    in_bfloat16: "enters or leaves autocast",
+    checkpointed: "uses gradient checkpointing",
+    keeps_rows: r"writes to self\.last",
+    counts_calls: r"writes to self\.alpha",
+    keeps_average: r"writes to self\.average",
+    average_in_place: "writes to an input or a parameter",
+    writes_held: r"writes to self\.held",
+    appends: r"writes to self\.seen",
+    draws_from_python: "random numbers from the generator of Python or NumPy",
+    draws_from_numpy: "random numbers from the generator of Python or NumPy",
+    halved: "computes with the number of rows",
+    root_of_size: "computes with the number of rows",
+    share_of_size: "computes with the number of rows",
+    size_as_int: "computes with the number of rows",
+    elements: "reads the number of elements",
+    from_outside: "neither an input nor a parameter",
+    from_another_object: "neither an input nor a parameter",
+    adds_to_input: "writes to an input or a parameter",
+    doubles_input: "writes to an input or a parameter",
+    writes_to_view_of_input: "writes to an input or a parameter",
+    clamps_input_by_function: "writes to an input or a parameter",
+    sets_rows: "writes to a tensor",
+    writes_to_view: "shares memory with another one",
+    reads_view_of_written: "shares memory with another one",
+    writes_result: "writes to a tensor",
+}
+#: Those that change the batch, and so what gradients need.
+CHANGING = {adds_to_input, doubles_input, writes_to_view_of_input, clamps_input_by_function}
+
+
+@pytest.mark.parametrize("middle", REFUSED, ids=lambda one: one.__name__)
+def test_what_does_not_hold_for_other_batches_is_refused(middle: Middle) -> None:
+    """The results and what is left behind are those of the plain model."""
+    ours, plain = pair(Net(middle))
+    for batch in batches():
+        batch = batch.clone()
+        other = batch.clone()
+        outputs = []
+        for model, one in ((ours, batch), (plain, other)):
+            torch.manual_seed(1)
+            random.seed(1)
+            np.random.seed(1)
+            outputs.append(model(one) if model is ours else model(one.x, one.edge_index)[: one.batch_size])
+        found, wanted = outputs
+        assert_close(found, wanted)
+        if middle not in CHANGING:
+            assert_close(gradients(ours, found), gradients(plain, wanted))
+        assert torch.equal(batch.x, other.x)
+        assert (ours.alpha, ours.held, ours.seen) == (plain.alpha, plain.held, plain.seen)
+        assert torch.allclose(ours.average, plain.average, rtol=1e-12)
+    found_now = found_in(ours)
+    assert found_now.graphs == [] and len(found_now.reasons) == 1
+    (reason,) = found_now.reasons
+    assert re.search(REFUSED[middle], reason), reason
+    place = re.search(r"\(test_recording\.py:(\d+)\)", reason)
+    assert place is not None, reason
+    line = linecache.getline(__file__, int(place[1]))
+    assert "# refused" in line or middle in WITHOUT_LINE, line
+
+
+#: Those of which the reason names the ``forward`` alone.
+WITHOUT_LINE = {writes_held, appends, draws_from_python, draws_from_numpy}
+
+
+# Recorded #########################################################################################
+
+
+def relu_in_place(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    h.relu_()
+    return h
+
+
+def relu_by_option(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    F.relu(h, inplace=True)
+    return F.leaky_relu(h - 0.1, 0.2, True)
+
+
+def added_in_place(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    h = h * 1
+    h += model.skip(x)
+    h *= 0.5
+    return h.add_(1.0)
+
+
+def alias_of_written(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    before = h
+    F.elu_(h)
+    return h + before
+
+
+def modules_in_place(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    """The sum reads what a module overwrites, and the product is computed before."""
+    before = h
+    product = model.square(h)
+    h = model.elu(h)
+    h = model.relu(h - 0.1) + product
+    return h + model.square(before)
+
+
+def types_and_presence(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    if isinstance(h, Tensor) and h.dim() == 2 and h.dtype.is_floating_point and x is not h:
+        return h * 2
+    return torch.zeros(3)
+
+
+def sizes_compared(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    if h.size(0) > 100 and h.shape[1] == HIDDEN:
+        return h.tanh()
+    return h.sigmoid()
+
+
+def shapes_compared(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    assert x.shape[0] == h.shape[0] and h.shape != x.shape
+    return h.tanh()
+
+
+def reshaped(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    h = h.view(-1, 2, HIDDEN // 2).tanh()
+    h = h.reshape(h.size(0), HIDDEN).view(h.shape[0], 2, -1)
+    return h.flatten(1) + h.mean(dim=1).repeat(1, 2)
+
+
+def reshaped_to_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return (h.view(-1, 2) * 2).view(-1, HIDDEN)
+
+
+def columns(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    left, right = h.chunk(2, dim=-1)
+    a, b = h.split([3, 5], dim=1)
+    one, *_ = h.unbind(1)
+    h = torch.cat([left, right, a, b[:, :1], h[:, 2:3], h[..., -1:], one.unsqueeze(1)], dim=-1)
+    return h[:, [0, 2, 4, 6, 8, 10, 12, 13]] + h[:, -1, None]
+
+
+def softmaxes(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h.softmax(-1) + F.log_softmax(h, dim=1) + F.normalize(h) + h / h.norm(dim=-1, keepdim=True)
+
+
+def parameters_and_buffers(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    gate = torch.sigmoid(model.table * 2).unsqueeze(0)
+    return torch.where(h > 0, h * gate, -h) + torch.maximum(h, model.table)
+
+
+def products(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h @ model.square.weight + F.linear(x, model.skip.weight, model.skip.bias)
+
+
+def stacked(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return torch.stack([h, h.relu(), model.skip(x)], dim=1).max(dim=1)[0] + torch.stack([h, h], -1).sum(-1)
+
+
+def skipped_if_unused(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    model.square(h)
+    return h
+
+
+def softmax_over_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h.softmax(0) + h
+
+
+def mean_of_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h - h.mean(dim=0)
+
+
+def mean_by_size(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h - h.sum(dim=0) / h.shape[0]
+
+
+def number_of_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h / h.size(0)
+
+
+def others(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h + h.flip(0) + h.cumsum(0) + h.roll(1, 0) + h.sort(dim=0)[0]
+
+
+def tuples_of_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    left, right = h[: h.size(0) - 1], h[1:]
+    return torch.cat([left + right, h[-1:]])
+
+
+def transposed(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return (h.t() * model.table.unsqueeze(1)).T + torch.einsum("ij,j->ij", h, model.table)
+
+
+def first_row(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h + h[0] + h[:1] + h.select(0, 1)
+
+
+def broadcast_of_one_row(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    """A value of one row for each node meets a row for all."""
+    return h + h.sum(dim=1)[:HIDDEN] + h.amax(dim=0, keepdim=True)
+
+
+def summed_over_everything(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return h / (1 + h.abs().sum()) + h.max()
+
+
+#: Those that compute the rows of the seeds, and those that compute all rows.
+BY_ROW: list[Middle] = [
+    relu_in_place, relu_by_option, added_in_place, alias_of_written, modules_in_place, types_and_presence,
+    shapes_compared, reshaped, columns, softmaxes, parameters_and_buffers, products, stacked,
+    skipped_if_unused, number_of_rows,
+]  # fmt: skip
+#: With the hops of the convolutions: the second one is over the rows of the nodes or over others.
+WHOLE: dict[Middle, list[int]] = {
+    **dict.fromkeys((softmax_over_rows, mean_of_rows, mean_by_size, first_row), [2, 0]),
+    **dict.fromkeys((summed_over_everything, broadcast_of_one_row), [2, 0]),
+    **dict.fromkeys((others, tuples_of_rows, transposed, reshaped_to_rows), [2]),
+}
+
+
+class Fuller(Net):
+    """A `Net` with more layers for its middle."""
+
+    def __init__(self, middle: Middle) -> None:
+        super().__init__(middle)
+        self.skip, self.square = torch.nn.Linear(FEATURES, HIDDEN), torch.nn.Linear(HIDDEN, HIDDEN)
+        self.elu, self.relu = torch.nn.ELU(inplace=True), torch.nn.ReLU(inplace=True)
+
+
+@pytest.mark.parametrize("middle", [*BY_ROW, *WHOLE], ids=lambda one: one.__name__)
+def test_operations_on_rows(middle: Middle) -> None:
+    torch.set_grad_enabled(middle is not modules_in_place)  # torch cannot differentiate it
+    ours, plain = pair(Fuller(middle))
+    compare(ours, plain)
+    if middle in BY_ROW:
+        assert_trimmed(ours, [1, 0])
+    else:
+        assert found_in(ours).reasons == [] and found_in(ours).notes
+        assert found_in(ours).hops == [WHOLE[middle]]
+    compare_plain_calls(ours, plain)
+    assert found_in(ours).reasons == []
+    ours, plain = pair(Fuller(middle), torch.float32)
+    compare(ours, plain, batches(dtype=torch.float32), tolerance=1e-4)
+
+
+def test_sizes_that_are_compared_choose_another_graph() -> None:
+    ours, plain = pair(Net(sizes_compared))
+    sizes = {batch.num_nodes > 100 for batch in batches()}
+    assert sizes == {True, False}
+    compare(ours, plain)
+    assert found_in(ours).reasons == []
