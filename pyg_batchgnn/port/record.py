@@ -720,7 +720,7 @@ class _Before:
 def _full_state(module: torch.nn.Module) -> dict[str, Any]:
     """Returns `plain_state`, and which tensors are parameters and buffers."""
     own = vars(module)
-    tensors = {name: id(one) for kind in ("_parameters", "_buffers") for name, one in own[kind].items()}
+    tensors = {name: _Identity(one) for kind in ("_parameters", "_buffers") for name, one in own[kind].items()}
     return {**plain_state(module), **tensors}
 
 
@@ -806,7 +806,7 @@ def plain_state(module: torch.nn.Module) -> dict[str, Any]:
     """
     own = vars(module)
     found = {name: _frozen(value, 0) for name, value in own.items() if name not in _SKIPPED}
-    found.update({name: id(part) for name, part in own["_modules"].items()})
+    found.update({name: _Identity(part) for name, part in own["_modules"].items()})
     found.update(
         {name: part is None for kind in ("_parameters", "_buffers") for name, part in own[kind].items()}
     )
@@ -817,13 +817,27 @@ def _frozen(value: Any, depth: int) -> Any:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor) or depth > 3:
-        return id(value)
+        return _Identity(value)
     if isinstance(value, (list, tuple, set, frozenset, deque)):
         return type(value), tuple(_frozen(one, depth + 1) for one in value)
     if isinstance(value, Mapping):
         return type(value), tuple((name, _frozen(one, depth + 1)) for name, one in value.items())
     inside = _attributes(value)
-    return id(value) if inside is None else (id(value), _frozen(dict(inside), depth + 1))
+    own = _Identity(value)
+    return own if inside is None else (own, _frozen(dict(inside), depth + 1))
+
+
+class _Identity:
+    """Equals what holds the same object. It keeps that alive: another one could get its ``id``."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other._value is self._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:

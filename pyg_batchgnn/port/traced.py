@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch_geometric.nn.conv import HeteroConv
+from torch_geometric.nn.conv import HeteroConv, MessagePassing
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
-from pyg_batchgnn.port import foreign
+from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.batches import Given, is_batch
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
@@ -59,27 +59,43 @@ class Graph:
 
     Attributes:
         states: the attributes of the modules whose ``forward`` was recorded, by path.
+        parts: the modules that are called as one step, by path, each with what its rule follows from.
         programs: by whether the seeds' rows alone are wanted.
         sizes: the sizes of the batches whose results were compared.
     """
 
     recording: Recording
     states: dict[str, dict[str, Any]]
+    parts: dict[str, tuple[torch.nn.Module, Any]]
     programs: dict[bool, Program] = field(default_factory=dict)
     sizes: list[tuple[Any, ...]] = field(default_factory=list)
 
     def fits(self, model: torch.nn.Module) -> bool:
         """Returns whether everything is as it was when ``forward`` was recorded."""
-        return all(plain_state(model.get_submodule(path)) == state for path, state in self.states.items())
+        try:
+            parts = {path: model.get_submodule(path) for path in (*self.states, *self.parts)}
+        except AttributeError:  # one is gone
+            return False
+        return all(plain_state(parts[path]) == state for path, state in self.states.items()) and all(
+            parts[path] is part and _options(part) == options for path, (part, options) in self.parts.items()
+        )
 
     def may_run(self, model: torch.nn.Module) -> bool:
         """Returns whether nobody waits for a module to be called as PyG calls it."""
         inlined = (model.get_submodule(path) for path in self.states if path)
-        called = {one.target.path for one in self.recording.calls if isinstance(one.target, ModuleCall)}
-        for module in (*inlined, *map(model.get_submodule, called)):
+        for module in (*inlined, *(part for part, _ in self.parts.values())):
             if nn.is_watched(module) or (isinstance(module, nn.NativeConv) and nn.as_made(module) is None):
                 return False
         return True
+
+
+def _options(module: torch.nn.Module) -> Any:
+    """Returns what the rows that a module reads follow from."""
+    if isinstance(module, HeteroConv):
+        return [(relation, type(one), _options(one)) for relation, one in module.convs.items()]
+    if isinstance(module, MessagePassing) and (not isinstance(module, nn.NativeConv) or isinstance(module, nn.GINConv)):
+        return foreign.whole_reason(module)
+    return rules.module_rule(module)
 
 
 @dataclass
@@ -269,7 +285,9 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
         known.append(refusal.reason)
         return None, None
     states = {path: plain_state(model.get_submodule(path)) for path in ("", *recording.inlined)}
-    graph = Graph(recording, states)
+    called = {one.target.path for one in recording.calls if isinstance(one.target, ModuleCall)}
+    parts = {path: (part := model.get_submodule(path), _options(part)) for path in called}
+    graph = Graph(recording, states, parts)
     known.append(graph)
     return graph, plain
 

@@ -7,6 +7,7 @@ import math
 import random
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
+from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 from tests.support.recorded_models import (
     assert_close,
+    assert_recorded,
     assert_trimmed,
     batches,
     compare,
@@ -531,3 +534,228 @@ def test_sizes_that_are_compared_choose_another_graph() -> None:
     assert sizes == {True, False}
     compare(ours, plain)
     assert found_in(ours).reasons == []
+
+
+# Arguments and attributes #########################################################################
+
+
+class Options(torch.nn.Module):
+    """A model whose ``forward`` looks at attributes and arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList([pyg.GCNConv(FEATURES, HIDDEN), pyg.GCNConv(HIDDEN, CLASSES)])
+        self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(HIDDEN)])
+        self.alpha, self.act, self.rates, self.option = 0.5, "relu", [0.5, 2.0], SimpleNamespace(scale=1.0)
+        self.uses_norm, self.head = True, None
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, power: int = 1
+    ) -> Tensor:
+        x = x**power
+        for number, conv in enumerate(self.convs):
+            x = conv(x, edge_index, edge_weight) if edge_weight is not None else conv(x, edge_index)
+            if number < len(self.convs) - 1:
+                x = self.norms[number](x) if self.uses_norm else x
+                x = getattr(x, self.act)() * self.alpha * self.rates[1] * self.option.scale
+        return x if self.head is None else self.head(x)
+
+
+def test_arguments_that_are_none_or_numbers_have_graphs_of_their_own() -> None:
+    ours, plain = pair(Options())
+    compare(ours, plain)
+    compare(ours, plain, call=lambda model, batch: model(batch.x, batch.edge_index, power=2), power=2)
+    for batch in batches():
+        weight = batch.edge_weight
+        weighted = lambda model, one: model(one.x, one.edge_index, one.edge_weight)  # noqa: E731
+        compare(ours, plain, [batch], weighted, edge_weight=weight)
+    compare(ours, plain)
+    compare_plain_calls(ours, plain)
+    assert_recorded(ours, 3)
+    for batch in batches():
+        options = {"edge_weight": batch.edge_weight, "power": 3}
+        found, wanted = (model(batch.x, batch.edge_index, **options) for model in (ours, plain))
+        assert_close(found, wanted)
+
+
+def _alpha(model: Any) -> None:
+    model.alpha = 2.0
+
+
+def _act(model: Any) -> None:
+    model.act = "tanh"
+
+
+def _rates(model: Any) -> None:
+    model.rates[1] = 3.0
+
+
+def _option(model: Any) -> None:
+    model.option.scale = 3.0
+
+
+def _norm_off(model: Any) -> None:
+    model.uses_norm = False
+
+
+def _head(model: Any) -> None:
+    torch.manual_seed(9)
+    model.head = torch.nn.Linear(CLASSES, 3).double()
+
+
+def _norm(model: Any) -> None:
+    model.norms[0] = torch.nn.LayerNorm(HIDDEN, eps=0.5).double()
+
+
+def _graph_norm(model: Any) -> None:
+    model.norms[0] = pyg.GraphNorm(HIDDEN).double()
+
+
+def _conv(model: Any) -> None:
+    torch.manual_seed(9)
+    model.convs[1] = pyg.SAGEConv(HIDDEN, CLASSES).double()
+    model.convs[1].forward = lambda x, edges, *_: pyg.SAGEConv.forward(model.convs[1], x, edges)
+
+
+def _another_conv(model: Any) -> None:
+    torch.manual_seed(9)
+    model.convs[1] = pyg.GraphConv(HIDDEN, CLASSES).double()
+
+
+def _longer(model: Any) -> None:
+    torch.manual_seed(9)
+    model.norms.append(torch.nn.LayerNorm(CLASSES).double())
+    model.convs.append(pyg.GCNConv(CLASSES, CLASSES).double())
+
+
+def _option_of_conv(model: Any) -> None:
+    model.convs[0].add_self_loops = False
+
+
+def _eps(model: Any) -> None:
+    model.norms[0].eps = 0.5
+
+
+def _weights(model: Any) -> None:
+    with torch.no_grad():
+        for one in model.parameters():
+            one.mul_(1.5)
+
+
+def _other_parameter(model: Any) -> None:
+    model.norms[0].weight = torch.nn.Parameter(torch.full((HIDDEN,), 3.0, dtype=torch.float64))
+
+
+def _no_bias(model: Any) -> None:
+    model.norms[0].bias = None
+
+
+def _frozen(model: Any) -> None:
+    model.norms[0].requires_grad_(False)
+
+
+def _forward_of_instance(model: Any) -> None:
+    model.norms[0].forward = lambda x: x * 3
+
+
+def _forward_of_model(model: Any) -> None:
+    kind = type(model)
+    model.forward = lambda *args, **kwargs: 2 * kind.forward(model, *args, **kwargs)
+
+
+def _hook(model: Any) -> None:
+    model.norms[0].register_forward_hook(lambda module, args, output: output * 3)
+
+
+def _pre_hook_of_conv(model: Any) -> None:
+    model.convs[1].register_forward_pre_hook(lambda module, args: (args[0] * 3, *args[1:]))
+
+
+def _hook_of_model(model: Any) -> None:
+    model.register_forward_hook(lambda module, args, output: output * 3)
+
+
+def _parametrized(model: Any) -> None:
+    torch.manual_seed(9)
+    parametrizations.weight_norm(model.convs[0].lin)
+    with torch.no_grad():
+        model.convs[0].lin.parametrizations.weight.original0.mul_(2.0)
+
+
+CHANGES = [
+    _alpha, _act, _rates, _option, _norm_off, _head, _norm, _graph_norm, _conv, _another_conv, _longer,
+    _option_of_conv, _eps, _weights, _other_parameter, _no_bias, _frozen, _forward_of_instance,
+    _forward_of_model, _hook, _pre_hook_of_conv, _hook_of_model, _parametrized,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda one: one.__name__)
+def test_a_change_between_calls_acts_as_on_the_plain_model(change: Callable[[Any], None]) -> None:
+    ours, plain = pair(Options())
+    compare(ours, plain)
+    assert_recorded(ours)
+    before = ours(batches()[0])
+    for model in (ours, plain):
+        change(model)
+    compare(ours, plain)
+    compare_plain_calls(ours, plain)
+    changed = ours(batches()[0])
+    assert changed.shape != before.shape or change is _frozen or not torch.allclose(changed, before)
+
+
+def test_a_change_back_finds_the_first_graph() -> None:
+    ours, plain = pair(Options())
+    for alpha in (0.5, 2.0, 0.5, 2.0):
+        ours.alpha = plain.alpha = alpha
+        compare(ours, plain)
+    assert_recorded(ours, 2)
+
+
+def test_a_function_in_the_place_of_one_that_is_gone_is_another_one() -> None:
+    """It may have the address of the first one."""
+    ours, plain = pair(Net(relu_in_place))
+    for power in range(1, 6):
+        for model in (ours, plain):
+            model.middle = None
+            model.middle = lambda model, x, h, power=power: h.tanh() ** power
+        compare(ours, plain, batches()[:1])
+    assert_recorded(ours, 5)
+
+
+def test_options_of_parts_that_make_them_look_at_all_rows_are_seen() -> None:
+    ours, plain = pair(Parts())
+    compare(ours, plain)
+    assert_trimmed(ours, [1, 0])
+    for model in (ours, plain):
+        model.soft.dim, model.norm.mode = 0, "graph"
+    compare(ours, plain)
+    for model in (ours, plain):
+        model.conv.flow = "target_to_source"
+    compare(ours, plain)
+    for model in (ours, plain):
+        model.conv.flow = "source_to_target"
+        model.gin.nn[1] = pyg.PairNorm()
+    compare(ours, plain)
+    assert_recorded(ours, 4)
+
+
+class Parts(torch.nn.Module):
+    """A model of parts whose options say which rows they look at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.GraphConv(FEATURES, HIDDEN)
+        self.norm, self.soft = pyg.LayerNorm(HIDDEN, mode="node"), torch.nn.Softmax(dim=1)
+        inner = torch.nn.Sequential(torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.LayerNorm(HIDDEN))
+        self.gin = pyg.GINConv(inner)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.gin(self.soft(self.norm(self.conv(x, edge_index))), edge_index)
+
+
+def test_values_that_change_in_every_call_end_as_plain_calls() -> None:
+    ours, plain = pair(Options())
+    for number in range(30):
+        ours.alpha = plain.alpha = 0.1 * number
+        compare(ours, plain, batches()[:1])
+    assert any("recorded 16 times" in one for one in found_in(ours).reasons)
