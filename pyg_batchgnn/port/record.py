@@ -488,6 +488,8 @@ class Recorder:
             result = call(module, *given, **named)
         if rule == "leaf" and _versions((given, named)) != before:
             raise Refusal(f"{path} writes to what it is called with{_at()}", is_final=True)
+        if not writes and any(result is one for one in flat((given, named))):
+            result = result.clone()  # a dropout, say, which will drop: it is another value
         axis: Axis | Sequence[Axis] = WHOLE
         by_row, way = False, None
         axes = {self._axis(one) for one in rules.tensors((args, kwargs))} - {FIXED}

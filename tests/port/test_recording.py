@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
+from pyg_batchgnn.port import accelerate
 from tests.support.recorded_models import (
     assert_close,
     assert_recorded,
@@ -759,3 +760,126 @@ def test_values_that_change_in_every_call_end_as_plain_calls() -> None:
         ours.alpha = plain.alpha = 0.1 * number
         compare(ours, plain, batches()[:1])
     assert any("recorded 16 times" in one for one in found_in(ours).reasons)
+
+
+# Dropout ##########################################################################################
+
+
+class Dropped(torch.nn.Module):
+    """Rows that are one, and what dropouts make of them."""
+
+    def __init__(self, drops: Callable[[Any, Tensor], Any]) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(FEATURES, 64, aggr="sum", bias=False)
+        torch.nn.init.zeros_(self.conv.lin_l.weight)
+        torch.nn.init.zeros_(self.conv.lin_r.weight)
+        self.last, self.first = torch.nn.Dropout(0.5), torch.nn.Dropout(0.25)
+        self.p, self.drops = 0.5, drops
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return self.drops(self, self.conv(x, edge_index) + 1)
+
+
+def _kept(rows: Tensor) -> float:
+    """The share that is kept."""
+    return float((rows.detach() != 0).double().mean())
+
+
+def _near(share: float, expected: float) -> bool:
+    return abs(share - expected) < 0.08
+
+
+def dropped(ours: torch.nn.Module) -> Any:
+    """What comes out for all seeds."""
+    found = [ours(batch) for batch in batches(dtype=torch.float32)]
+    if isinstance(found[0], Tensor):
+        return torch.cat(found)
+    return tuple(map(torch.cat, zip(*found, strict=True)))
+
+
+def dropping(drops: Callable[[Any, Tensor], Any]) -> Any:
+    torch.manual_seed(0)
+    return accelerate(Dropped(drops)).train()
+
+
+def test_rates_of_dropout_are_those_of_now() -> None:
+    ours = dropping(lambda model, h: F.dropout(h, p=model.p, training=model.training))
+    for p in (0.5, 0.2, 0.8, 0.0):
+        ours.p = p
+        assert _near(_kept(dropped(ours)), 1 - p)
+    ours.p = 0.5
+    assert torch.equal(dropped(ours.eval()), torch.ones_like(dropped(ours)))
+    ours = dropping(lambda model, h: model.last(h))
+    for p in (0.5, 0.2, 0.8, 0.0):
+        ours.last.p = p
+        assert _near(_kept(dropped(ours)), 1 - p)
+    ours.last.p = 0.5
+    ours.last.eval()
+    assert _kept(dropped(ours)) == 1.0
+    assert found_in(ours).reasons == []
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_dropout_in_evaluation_drops_where_it_was_asked_to(training: bool) -> None:
+    for drops in (
+        lambda model, h: F.dropout(h, 0.5, training=True),
+        lambda model, h: F.dropout(h, 0.5),
+        lambda model, h: torch.dropout(h, 0.5, True),
+        lambda model, h: F.dropout(h, 0.5, True, inplace=True).relu(),
+    ):
+        ours = dropping(drops).train(training)
+        one, other = dropped(ours), dropped(ours)
+        assert _near(_kept(one), 0.5) and not torch.equal(one, other)
+        assert found_in(ours).reasons == []
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_two_dropouts_of_a_layer_are_independent(export: str) -> None:
+    def twice(model: Any, h: Tensor) -> Any:
+        return F.dropout(h, 0.5, model.training), model.last(h), F.dropout(model.first(h), 1 / 3, model.training)
+
+    ours = dropping(twice)
+    given = batches(dtype=torch.float32, export=export)
+    outputs = [torch.cat(rows) for rows in zip(*(ours(batch) for batch in given), strict=True)]
+    a, b, c = (rows != 0 for rows in outputs)
+    assert all(torch.allclose(rows[rows != 0], torch.tensor(2.0), atol=1e-3) for rows in outputs)
+    for one, other in ((a, b), (a, c), (b, c)):
+        assert _near(float((one & other).double().mean()), 0.25)
+    again = [torch.cat(rows) for rows in zip(*(ours(batch) for batch in given), strict=True)]
+    assert not any(map(torch.equal, outputs, again))
+    torch.manual_seed(5)
+    one = ours(given[0])
+    torch.manual_seed(5)
+    assert all(map(torch.equal, one, ours(given[0])))
+
+
+def test_rows_before_a_dropout_are_not_those_after_it() -> None:
+    def beside(model: Any, h: Tensor) -> Any:
+        first, second = model.last(h), F.dropout(h, 0.5, model.training)
+        return h, first, second, model.last(first.relu_()), h * 2
+
+    ours = dropping(beside)
+    before, first, second, twice, after = dropped(ours)
+    assert _kept(before) == _kept(after) == 1.0 and torch.equal(after, 2 * before)
+    assert _near(_kept(first), 0.5) and _near(_kept(second), 0.5) and _near(_kept(twice), 0.25)
+
+
+def test_gradients_of_dropout_are_those_of_what_was_kept() -> None:
+    ours = dropping(lambda model, h: F.dropout(h, 0.5, model.training) * model.scale)
+    ours.scale = torch.nn.Parameter(torch.ones(64))
+    for batch in batches(dtype=torch.float32):
+        out = ours(batch)
+        (found,) = torch.autograd.grad(out.sum(), [ours.scale], retain_graph=True)
+        assert torch.allclose(found, out.detach().sum(dim=0))
+        (found,) = torch.autograd.grad(out.sum(), [ours.conv.lin_r.weight])
+        assert torch.allclose(found, out.detach().t() @ batch.x[: batch.batch_size], atol=1e-4)
+
+
+def test_dropout_is_no_part_of_a_comparison() -> None:
+    """The first calls compare with plain ones, and leave generators as they were."""
+    ours = dropping(lambda model, h: F.dropout(h, 0.5, model.training))
+    (first, *_) = batches(dtype=torch.float32)
+    torch.manual_seed(3)
+    one = ours(first)
+    torch.manual_seed(3)
+    assert torch.equal(one, ours(first))
