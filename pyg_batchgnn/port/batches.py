@@ -14,13 +14,20 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys, known_prefixes, sorted_prefixes
-from pyg_batchgnn.port.structure import DrawnKey, InducedBatch, SampledBatch, Structure, WholeGraph, prefix
-from pyg_batchgnn.port.values import WHOLE, Axis, Count, EdgeIndex, Edges, Form, Nodes, SeedIds
+from pyg_batchgnn.port.structure import (
+    DrawnKey,
+    InducedBatch,
+    SampledBatch,
+    Structure,
+    UnsampledGraph,
+    prefix,
+)
+from pyg_batchgnn.port.values import WHOLE, Axis, BatchEdges, Count, Edges, Form, Nodes, SeedIds
 from pyg_batchgnn.types import Relation, SampledMinibatch
 
 
 @dataclass(frozen=True)
-class Given:
+class ArgumentTensor:
     """A tensor that is an argument.
 
     Attributes:
@@ -39,13 +46,13 @@ class Given:
         return self.value.gather() if isinstance(self.value, nn.RowView) else self.value()
 
 
-def given(value: Any, axis: Axis) -> Given:
-    if isinstance(axis, (EdgeIndex, SeedIds)):
-        return Given(axis, value, (value.dtype, value.dim()))
+def given(value: Any, axis: Axis) -> ArgumentTensor:
+    if isinstance(axis, (BatchEdges, SeedIds)):
+        return ArgumentTensor(axis, value, (value.dtype, value.dim()))
     if isinstance(value, nn.RowView):
-        return Given(axis, value, (Tensor, value.dtype, tuple(value.shape[1:]), False, 2))
+        return ArgumentTensor(axis, value, (Tensor, value.dtype, tuple(value.shape[1:]), False, 2))
     kind = (type(value), value.dtype, tuple(value.shape[1:]), value.requires_grad, value.dim())
-    return Given(axis, value, kind)
+    return ArgumentTensor(axis, value, kind)
 
 
 def hop_counts(kind: str, name: Any, counts: Sequence[int]) -> list[Count]:
@@ -61,7 +68,7 @@ def axis_by_size(name: str, value: Tensor, structure: Structure, key: Any = None
     """
     if (
         key is None
-        and isinstance(structure, (WholeGraph, SampledBatch, InducedBatch))
+        and isinstance(structure, (UnsampledGraph, SampledBatch, InducedBatch))
         and not _has(structure, None)
     ):
         return WHOLE
@@ -123,7 +130,7 @@ class Batch:
         prefixes = _prefixes_of(source, edge_index, nodes)
         seeds = _seeds(source, nodes, prefixes) if needs_seeds else 0
         if prefixes is None or seeds > prefixes.nodes_per_hop[0]:
-            return cls(source, WholeGraph({None: edge_index}, {None: nodes}), {None: seeds})
+            return cls(source, UnsampledGraph({None: edge_index}, {None: nodes}), {None: seeds})
         return cls(source, SampledBatch.of_one_type(prefixes), {None: seeds})
 
     @classmethod
@@ -132,7 +139,7 @@ class Batch:
         if not all(map(are_plain_edges, edges.values())):
             return None
         nodes = {name: source[name].num_nodes or 0 for name in source.node_types}
-        structure = _typed(source, edges, nodes) or WholeGraph(edges, nodes)
+        structure = _typed(source, edges, nodes) or UnsampledGraph(edges, nodes)
         seeds = {name: int(source[name].get("batch_size", 0) or 0) for name in source.node_types}
         if not any(seeds.values()) and isinstance(structure, SampledBatch):
             seeds = {name: one.per_hop[0] for name, one in structure.nodes.items() if name is not None}
@@ -204,7 +211,7 @@ class Batch:
     def _axis(self, name: str, value: Tensor, key: Any, store: Any) -> Axis:
         hops = self.structure.hops
         if name == "edge_index":
-            return EdgeIndex(key, hops)
+            return BatchEdges(key, hops)
         if name == "edge_label_index" and value.dim() == 2:
             return SeedIds(key)
         if name in _TRIPLETS:
@@ -228,7 +235,7 @@ class Batch:
             relations = batch.schema.relations
             return {one: _edges_of(batch, one, hops) for one in relations}
         if name == "edge_index":
-            return Given(EdgeIndex(None, hops), lambda: batch.edge_index, (torch.int64, 2))
+            return ArgumentTensor(BatchEdges(None, hops), lambda: batch.edge_index, (torch.int64, 2))
         if name == "edge_label_index":
             return given(batch.links[0].index, SeedIds(batch.links[0].relation))
         if name == "batch_size":
@@ -244,8 +251,8 @@ class Batch:
             return given(value, Nodes(None, hops if name == "n_id" else 0))
         return given(value, Edges(None, hops))
 
-    def _by_type(self, name: str) -> dict[Any, Given]:
-        found: dict[Any, Given] = {}
+    def _by_type(self, name: str) -> dict[Any, ArgumentTensor]:
+        found: dict[Any, ArgumentTensor] = {}
         for group, rows in self.source.attributes.items():
             if name in rows.tables:
                 of_nodes = isinstance(group.name, str)
@@ -258,7 +265,7 @@ class Batch:
         return found
 
     @staticmethod
-    def _rows(rows: Any, name: str, axis: Axis) -> Given:
+    def _rows(rows: Any, name: str, axis: Axis) -> ArgumentTensor:
         table = rows.tables[name]
         in_place = isinstance(table, Tensor) and table.dim() == 2 and not table.requires_grad
         if rows.row is not None and in_place:
@@ -272,8 +279,10 @@ _OF_MINIBATCHES = (
 _TRIPLETS = ("src_index", "dst_pos_index", "dst_neg_index")
 
 
-def _edges_of(batch: SampledMinibatch, relation: Relation, hops: int) -> Given:
-    return Given(EdgeIndex(relation, hops), lambda: batch.edges_of(relation).edge_index, (torch.int64, 2))
+def _edges_of(batch: SampledMinibatch, relation: Relation, hops: int) -> ArgumentTensor:
+    return ArgumentTensor(
+        BatchEdges(relation, hops), lambda: batch.edges_of(relation).edge_index, (torch.int64, 2)
+    )
 
 
 def _by_type_name(source: Any, name: str) -> str:

@@ -13,8 +13,8 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn.port.batches import Batch, are_counts, axis_by_size, given, hop_counts, is_batch
 from pyg_batchgnn.port.inputs import are_plain_edges, refuse_batch
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, known_prefixes, sorted_prefixes
-from pyg_batchgnn.port.structure import SampledBatch, Structure, WholeGraph
-from pyg_batchgnn.port.values import Count, EdgeIndex, Form, Nodes
+from pyg_batchgnn.port.structure import SampledBatch, Structure, UnsampledGraph
+from pyg_batchgnn.port.values import BatchEdges, Count, Form, Nodes
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Bound:
     """The arguments of a call of ``forward``.
 
     Attributes:
-        arguments: by name, with a `Given` for each tensor and a `Count` for each number that
-            follows from the sizes of the batch.
+        arguments: by name, with an `ArgumentTensor` for each tensor, and a `Count` for each number
+            that follows from the sizes of the batch.
         structure: the nodes and edges that it is about.
         seeds: by node type, the number of seeds if their rows alone are wanted, else None.
     """
@@ -178,13 +178,13 @@ def _as_given(arguments: dict[str, Any]) -> Bound | None:
     prefixes = known_prefixes(edge_index)
     if prefixes is None:
         prefixes = _counted(edge_index, nodes, list(arguments.values()))
-    structure: Structure = WholeGraph({None: edge_index}, {None: nodes})
+    structure: Structure = UnsampledGraph({None: edge_index}, {None: nodes})
     if prefixes is not None and prefixes.num_nodes == nodes:
         structure = SampledBatch.of_one_type(prefixes)
     found: dict[str, Any] = {}
     for name, one in arguments.items():
         if name == edges_name:
-            found[name] = given(one, EdgeIndex(None, structure.hops))
+            found[name] = given(one, BatchEdges(None, structure.hops))
         elif isinstance(one, Tensor):
             found[name] = given(one, axis_by_size(name, one, structure))
         else:
@@ -237,13 +237,13 @@ def _as_typed(arguments: dict[str, Any]) -> Bound | None:
     ends = {name for source, _, target in edges for name in (source, target)}
     if not ends <= set(rows):
         return None
-    structure = WholeGraph(edges, {name: one.size(0) for name, one in rows.items()})
+    structure = UnsampledGraph(edges, {name: one.size(0) for name, one in rows.items()})
     found: dict[str, Any] = {}
     for name, one in arguments.items():
         if one is rows:
             found[name] = {key: given(value, Nodes(key, 0)) for key, value in one.items()}
         elif one is edges:
-            found[name] = {key: given(value, EdgeIndex(key, 0)) for key, value in one.items()}
+            found[name] = {key: given(value, BatchEdges(key, 0)) for key, value in one.items()}
         elif isinstance(one, Mapping):
             found[name] = {key: _of_type(name, key, value, structure) for key, value in one.items()}
         else:

@@ -15,8 +15,8 @@ from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.program import (
     Program,
+    ProgramStep,
     Reads,
-    Step,
     is_dropout,
     is_relu,
     may_overwrite,
@@ -25,8 +25,8 @@ from pyg_batchgnn.port.program import (
     ref_of,
 )
 from pyg_batchgnn.port.recording import Call, ModuleCall, Ref, Way, flat, mapped, refs
-from pyg_batchgnn.port.structure import LayerEdges, Structure, prefix
-from pyg_batchgnn.port.values import Count, EdgeIndex, Edges, Nodes
+from pyg_batchgnn.port.structure import PrefixLayer, Structure, prefix
+from pyg_batchgnn.port.values import BatchEdges, Count, Edges, Nodes
 
 
 @dataclass
@@ -135,7 +135,7 @@ class Ending:
         return {"relu": self.relu, "drop": self.drop, "key": self.key, "node": self.node}
 
 
-def run_step(program: Program, frame: Frame, step: Step) -> None:
+def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
     call, model = step.call, frame.model
     module = module_of(call, model)
     activates = is_relu(call, model) or is_dropout(call, model)
@@ -168,7 +168,7 @@ def run_step(program: Program, frame: Frame, step: Step) -> None:
     frame.values.update({number: one for number, one in made.items() if number in program.need})
 
 
-def _ending(program: Program, frame: Frame, step: Step, rows: int) -> Ending:
+def _ending(program: Program, frame: Frame, step: ProgramStep, rows: int) -> Ending:
     drop, key, node = 0.0, 0, None
     axis = program.axes[step.result]
     name = axis.name if isinstance(axis, Nodes) else None
@@ -181,7 +181,7 @@ def _ending(program: Program, frame: Frame, step: Step, rows: int) -> Ending:
     return Ending(step.relu, drop, key, node)
 
 
-def _end(program: Program, frame: Frame, step: Step, x: Any, *, in_place: bool) -> Any:
+def _end(program: Program, frame: Frame, step: ProgramStep, x: Any, *, in_place: bool) -> Any:
     """Applies the ReLU and the dropout of a step. ``in_place``: x may be overwritten."""
     if not isinstance(x, Tensor):
         return x
@@ -191,10 +191,12 @@ def _end(program: Program, frame: Frame, step: Step, x: Any, *, in_place: bool) 
     return ops.activate(x if in_place else x.clone(), **ending.arguments())
 
 
-def _plain_call(program: Program, frame: Frame, step: Step, module: torch.nn.Module | None) -> Any:
+def _plain_call(program: Program, frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> Any:
     call = step.call
     args, kwargs = _arguments(program, frame, call, step.hops if call.by_row else None)
     if module is not None:
+        if getattr(module, "inplace", False) and args:  # others may read the rows that it writes to
+            args = (args[0].clone(), *args[1:])
         return module(*args, **kwargs)
     if not frame.drops and call.target in rules.DROPOUTS:
         return args[0].clone()
@@ -205,7 +207,7 @@ _LAYER_NORMS = {torch.nn.functional.layer_norm, torch.layer_norm}
 
 
 def _normalise(
-    program: Program, frame: Frame, step: Step, module: torch.nn.Module | None
+    program: Program, frame: Frame, step: ProgramStep, module: torch.nn.Module | None
 ) -> tuple[Any, bool]:
     """Returns a normalisation of each row, and whether ReLU and dropout were applied."""
     call = step.call
@@ -221,7 +223,7 @@ def _is_native_linear(module: torch.nn.Module, call: Call) -> bool:
     return rules.kind_of(module) in rules.LINEAR and not nn.is_watched(module) and len(call.args) == 1
 
 
-def _multiply(program: Program, frame: Frame, step: Step, module: Any) -> Tensor:
+def _multiply(program: Program, frame: Frame, step: ProgramStep, module: Any) -> Tensor:
     x = take(program, frame, ref_of(step.call.args[0]), step.hops, in_place=True)
     weight = module.weight
     takes = x.dtype == weight.dtype or (x.dtype is not torch.float64 and weight.dtype is not torch.float64)
@@ -232,7 +234,7 @@ def _multiply(program: Program, frame: Frame, step: Step, module: Any) -> Tensor
     return ops.linear([x], [weight], module.bias, num_rows=x.size(0), **ending.arguments())
 
 
-def _add_up(program: Program, frame: Frame, step: Step) -> tuple[Tensor, bool]:
+def _add_up(program: Program, frame: Frame, step: ProgramStep) -> tuple[Tensor, bool]:
     """Returns the sum of convolutions and linear layers, and whether ReLU and dropout were
     applied."""
     rows = frame.rows(program.axes[step.call.results[0]], step.hops)
@@ -267,11 +269,13 @@ def _add_up(program: Program, frame: Frame, step: Step) -> tuple[Tensor, bool]:
     return nn.total(terms, own, targets, ending, training=True), ending is not None
 
 
-def _conv_input(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[nn.ConvInput, dict[str, Any]]:
+def _conv_input(
+    program: Program, frame: Frame, step: ProgramStep, conv: Any
+) -> tuple[nn.ConvInput, dict[str, Any]]:
     """Returns the rows, the edges and the values of edges that a native convolution reads."""
     call, reads = step.call, Reads.of(step.call)
     axis = program.axes[ref_of(reads.edges).number]
-    assert isinstance(axis, EdgeIndex)
+    assert isinstance(axis, BatchEdges)
     above = min(step.hops + 1, axis.hops)
     x = take(program, frame, ref_of(reads.sources), above, in_place=True)
     drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
@@ -288,7 +292,7 @@ def _conv_input(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[
     return nn.conv_input(rows, graph, None), values
 
 
-def _convolve(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[Any, bool]:
+def _convolve(program: Program, frame: Frame, step: ProgramStep, conv: Any) -> tuple[Any, bool]:
     """Returns the rows of a convolution, and whether ReLU and dropout were applied."""
     call, reads = step.call, Reads.of(step.call)
     if isinstance(reads.edges, Mapping):
@@ -305,7 +309,7 @@ def _convolve(program: Program, frame: Frame, step: Step, conv: Any) -> tuple[An
 def _trimmed(program: Program, frame: Frame, conv: Any, reads: Reads, hops: int) -> Tensor:
     """Returns the first rows of a convolution that is not native."""
     axis, targets = (program.axes[ref_of(one).number] for one in (reads.edges, reads.targets))
-    assert isinstance(axis, EdgeIndex)
+    assert isinstance(axis, BatchEdges)
     above = min(hops + 1, axis.hops)
     edge_index = take(program, frame, ref_of(reads.edges), axis.hops)[:, : frame.rows(axis, above)]
     values = {name: take(program, frame, ref_of(ref), above) for name, ref in reads.values.items()}
@@ -315,7 +319,7 @@ def _trimmed(program: Program, frame: Frame, conv: Any, reads: Reads, hops: int)
     return foreign.call_trimmed(conv, x, edge_index, frame.rows(targets, hops), values)
 
 
-def _convolve_types(program: Program, frame: Frame, step: Step, conv: Any) -> dict[str, Tensor]:
+def _convolve_types(program: Program, frame: Frame, step: ProgramStep, conv: Any) -> dict[str, Tensor]:
     """Returns the rows of each type after a `HeteroConv`."""
     call, reads = step.call, Reads.of(step.call)
     edge_hops = program.full(refs(reads.edges)[0])
@@ -331,14 +335,14 @@ def _convolve_types(program: Program, frame: Frame, step: Step, conv: Any) -> di
         drops = frame.drops and any(
             one.training and getattr(one, "dropout", 0.0) for one in conv.convs.values()
         )
-        edges = LayerEdges(frame.structure, relations, call.layer + 1, step.hops, edge_hops, drops)
+        edges = PrefixLayer(frame.structure, relations, call.layer + 1, step.hops, edge_hops, drops)
         found: dict[str, Tensor] = conv(x, edges)
         return found
     return _by_relation(program, frame, step, conv, relations)
 
 
 def _by_relation(
-    program: Program, frame: Frame, step: Step, conv: Any, relations: Sequence[Any]
+    program: Program, frame: Frame, step: ProgramStep, conv: Any, relations: Sequence[Any]
 ) -> dict[str, Tensor]:
     """Returns the rows of each type, computed relation by relation as PyG does."""
     reads = Reads.of(step.call)
@@ -358,7 +362,7 @@ def _edge_rows(program: Program, frame: Frame, ref: Any, graph: nn.LayerGraph) -
     return take(program, frame, ref, program.full(ref.number))[: graph.num_edges]
 
 
-def _ending_of_conv(frame: Frame, step: Step, training: bool) -> nn.Update | None:
+def _ending_of_conv(frame: Frame, step: ProgramStep, training: bool) -> nn.Update | None:
     """Returns the ReLU and the dropout that a convolution applies in its own pass, or None.
 
     The key of that pass is the one of the first dropout in a layer, and it drops in training alone.

@@ -22,11 +22,11 @@ from pyg_batchgnn.port.batches import given
 from pyg_batchgnn.port.binding import Bound
 from pyg_batchgnn.port.execution import Frame, give_parameters, run_step, take
 from pyg_batchgnn.port.prefixes import NodesByHop, sorted_prefixes
-from pyg_batchgnn.port.program import Program, Step, is_convolution, reads_as_sources
+from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, reads_as_sources
 from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, mapped, refs
 from pyg_batchgnn.port.structure import DrawnKey, RelationName, SampledBatch, TypeName
 from pyg_batchgnn.port.traced import TracedModel, Tracing, must_be_called, recorded
-from pyg_batchgnn.port.values import Counter, EdgeIndex, Fixed, Nodes, Refusal
+from pyg_batchgnn.port.values import BatchEdges, Counter, Fixed, Nodes, Refusal
 from pyg_batchgnn.types import OwnedNodes, Relation, Schema
 
 
@@ -96,7 +96,7 @@ def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recordin
         key = None if plain else name
         some = one if len(one) else one.new_zeros(1, one.size(1))
         x[key] = given(some.expand(4, -1).clone(), Nodes(key, 1))
-    edges = {one: given(edge_index.clone(), EdgeIndex(one, 1)) for one in relations}
+    edges = {one: given(edge_index.clone(), BatchEdges(one, 1)) for one in relations}
     arguments = _arguments(model, x, edges)
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
         values = {name: mapped(one, lambda leaf: leaf.tensor()) for name, one in arguments.items()}
@@ -135,7 +135,7 @@ def _arguments(
 
 @dataclass
 class _Value:
-    """Where the rows of a value come from.
+    """A value of the recording, and the place of its rows.
 
     Attributes:
         level: the layer that makes it; 0 for what follows from the features row by row.
@@ -156,7 +156,7 @@ class _Layers:
         self._recording = _recorded(model, nodes.schema, nodes)
         self._program = Program(self._recording, model, seeds=True, layerwise=True)
         self._values: dict[int, _Value] = {}
-        self._levels: dict[int, list[Step]] = {}
+        self._levels: dict[int, list[ProgramStep]] = {}
         self._last_use: dict[int, int] = {}
         self._sources: dict[int, dict[TypeName, list[int]]] = {}
         self._order()
@@ -183,12 +183,12 @@ class _Layers:
         for one in refs(self._recording.output):
             self._last_use[one] = self.last + 1
 
-    def _check(self, step: Step) -> None:
+    def _check(self, step: ProgramStep) -> None:
         for part in step.parts or [step]:
             call = part.call
             if call.by_row or call.message_passing is not None:
                 continue
-            if all(isinstance(self._program.axes[one], (Fixed, EdgeIndex)) for one in part.reads):
+            if all(isinstance(self._program.axes[one], (Fixed, BatchEdges)) for one in part.reads):
                 continue
             why = call.note or "it looks at other rows"
             raise LayerwiseError(
@@ -228,9 +228,9 @@ class _Layers:
                         found[relation] = conv
         return found
 
-    def _relation(self, step: Step) -> Relation:
+    def _relation(self, step: ProgramStep) -> Relation:
         axes = (self._program.axes[one] for one in step.reads)
-        name = next(one.relation for one in axes if isinstance(one, EdgeIndex))
+        name = next(one.relation for one in axes if isinstance(one, BatchEdges))
         return self._schema.relations[0] if name is None else name
 
     # Computing ------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ class _Layers:
             self._give_sources(frame, x, level)
             for number in self._recording.inputs:
                 axis = self._program.axes[number]
-                if isinstance(axis, EdgeIndex):
+                if isinstance(axis, BatchEdges):
                     frame.values[number] = lambda relation=axis.relation: structure.edge_index(relation)
             for name in own:
                 self._run(frame, 0, None if self._schema.is_plain else name)

@@ -3,7 +3,10 @@ as it was."""
 
 from __future__ import annotations
 
+import copy
+import operator
 import random
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -16,30 +19,78 @@ from pyg_batchgnn.port.values import Refusal
 
 
 class Before:
-    """The generators, the buffers and the attributes of a model before a call."""
+    """The generators, the buffers and the attributes of a model before a call.
+
+    Attributes:
+        writes: where attributes were set, by the id of the module and their name.
+    """
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.torch, self.python = torch.get_rng_state(), random.getstate()
         self.numpy = np.random.get_state()
         self.buffers = [(one, one.clone()) for one in model.buffers()]
+        self.writes: dict[tuple[int, str], str] = {}
+        self._model = model
         self._states = [(path, one, ModuleState(one)) for path, one in model.named_modules()]
+        held = [vars(one) for one in model.modules()]
+        self._held = [(one, copy.copy(one)) for one in _containers(held)]
 
     def check(self) -> None:
         """Raises Refusal if the call changed attributes, or drew from generators unseen."""
         if random.getstate() != self.python or not _same(np.random.get_state(), self.numpy):
-            raise Refusal("it draws random numbers from the generator of Python or NumPy")
+            raise Refusal(
+                f"it draws random numbers from the generator of Python or NumPy{_at_forward(self._model)}"
+            )
         for path, module, before in self._states:
             name = before.change(module)
             if name is not None:
-                raise Refusal(f"it writes to {'.'.join([path or 'self', name])}")
+                place = self.writes.get((id(module), name)) or _at_forward(module)
+                raise Refusal(f"it writes to {path or 'self'}.{name}{place}")
 
     def restore(self) -> None:
         torch.set_rng_state(self.torch)
         random.setstate(self.python)
         np.random.set_state(self.numpy)
+        for held, before in self._held:
+            _put_back(held, before)
         with torch.no_grad():
             for one, value in self.buffers:
-                one.copy_(value)
+                if not torch.equal(one, value):
+                    one.copy_(value)
+
+
+_HOLDERS = (list, dict, set, deque)
+
+
+def _containers(tree: Any, depth: int = 0) -> Iterator[Any]:
+    """Yields the lists, dicts and sets in a container and in objects, and itself."""
+    inside = _attributes(tree)
+    if inside is not None:
+        yield from _containers(inside, depth)
+    if depth > 4 or not isinstance(tree, (*_HOLDERS, tuple)):
+        return
+    if not isinstance(tree, tuple):
+        yield tree
+    for one in tree.values() if isinstance(tree, dict) else tree:
+        yield from _containers(one, depth + 1)
+
+
+def _put_back(held: Any, before: Any) -> None:
+    """Gives a container the contents of a copy; what did not change is not touched."""
+    if isinstance(held, dict):
+        for name in [name for name in held if name not in before]:
+            del held[name]
+        for name, one in before.items():
+            if name not in held or held[name] is not one:
+                held[name] = one
+    elif len(held) != len(before) or any(map(operator.is_not, held, before)):
+        held.clear()
+        (held.update if isinstance(held, set) else held.extend)(before)
+
+
+def _at_forward(module: torch.nn.Module) -> str:
+    code = getattr(getattr(module, "stands_for", type(module)).forward, "__code__", None)
+    return "" if code is None else f" ({code.co_filename.rsplit('/', 1)[-1]}:{code.co_firstlineno})"
 
 
 @contextmanager
@@ -91,19 +142,19 @@ class ModuleState:
 
     def __init__(self, module: torch.nn.Module) -> None:
         own = vars(module)
-        self._kind, self._count = type(module), len(own.keys() - _SKIPPED)
+        self._module, self._kind, self._count = module, type(module), len(own.keys() - _SKIPPED)
         kept = {name: value for name, value in own.items() if name not in _SKIPPED}
         self._scalars = {name: one for name, one in kept.items() if type(one) in _SCALARS}
         self._others = {
             name: (one, _frozen(one, 0)) for name, one in kept.items() if name not in self._scalars
         }
         self._modules = dict(own["_modules"])
-        self._missing = _missing(own)
+        self._tensors = _tensors(own)
 
     def change(self, module: torch.nn.Module) -> str | None:
         """Returns the name of an attribute that is not what it was, or None."""
         own = vars(module)
-        if type(module) is not self._kind:
+        if module is not self._module or type(module) is not self._kind:
             return "__class__"
         for name, value in self._scalars.items():
             now = own.get(name, _MISSING)
@@ -115,30 +166,40 @@ class ModuleState:
                 return name
         if own["_modules"] != self._modules:
             return next(iter({*own["_modules"]} ^ {*self._modules}), "_modules")
-        if _missing(own) != self._missing:
-            return "_parameters"
+        tensors = _tensors(own)
+        if tensors != self._tensors:
+            return next(
+                name for name in {*tensors, *self._tensors} if tensors.get(name) != self._tensors.get(name)
+            )
         if len(own) - len(own.keys() & _SKIPPED) != self._count:
             return next(iter(own.keys() - _SKIPPED - {*self._scalars, *self._others}))
         return None
 
 
-def _missing(own: Mapping[str, Any]) -> list[str]:
-    """Returns the names of parameters and buffers that are None."""
-    return [name for kind in ("_parameters", "_buffers") for name, one in own[kind].items() if one is None]
+def _tensors(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parameters and the buffers of a module, which stand for themselves."""
+    return {name: _Same(one) for kind in ("_parameters", "_buffers") for name, one in own[kind].items()}
 
 
 def _frozen(value: Any, depth: int) -> Any:
     """Returns what an object holds, in a form that compares; None if it stands for itself."""
     if type(value) in _SCALARS:
         return value
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
         return tuple(_held(one, depth) for one in value)
     if isinstance(value, Mapping):
         return tuple((name, _held(one, depth)) for name, one in value.items())
-    if isinstance(value, (Tensor, torch.nn.Module, type)) or callable(value):
+    inside = _attributes(value)
+    return None if inside is None else _frozen(dict(inside), depth + 1)
+
+
+def _attributes(value: Any) -> dict[str, Any] | None:
+    """Returns the attributes of an object that holds values; None of modules, tensors and
+    functions."""
+    if isinstance(value, (type, Tensor, torch.nn.Module)) or callable(value):
         return None
     inside = getattr(value, "__dict__", None)
-    return None if not inside else _frozen(dict(inside), depth + 1)
+    return inside if inside and isinstance(inside, dict) else None
 
 
 class _Same:

@@ -18,8 +18,8 @@ from torch_geometric.nn.conv import MessagePassing
 from pyg_batchgnn.port import rules
 from pyg_batchgnn.port.record import Recorder, record
 from pyg_batchgnn.port.recording import Ref
-from pyg_batchgnn.port.structure import WholeGraph
-from pyg_batchgnn.port.values import Axis, EdgeIndex, Edges, Fixed, Nodes, Refusal
+from pyg_batchgnn.port.structure import UnsampledGraph
+from pyg_batchgnn.port.values import Axis, BatchEdges, Edges, Fixed, Nodes, Refusal
 
 
 def whole_reason(conv: MessagePassing, x: Any, edge_index: Tensor, values: Mapping[str, Any]) -> str | None:
@@ -32,12 +32,12 @@ def whole_reason(conv: MessagePassing, x: Any, edge_index: Tensor, values: Mappi
     if not isinstance(x, Tensor) or "propagate" in vars(conv):
         return "is called with rows of sources and of targets"
     recorder = Recorder(conv, lambda *_: "passes messages in a layer of its own")
-    recorder.counter = WholeGraph({None: edge_index}, {None: x.size(0)}).counter
+    recorder.counter = UnsampledGraph({None: edge_index}, {None: x.size(0)}).counter
     propagated: list[int] = []
     given = dict(values)
     own_x, own_edges = x.detach(), edge_index.view_as(edge_index)  # tensors that nobody else knows
     recorder.add_input(own_x, Nodes(None, 0))
-    recorder.add_input(own_edges, EdgeIndex(None, 0))
+    recorder.add_input(own_edges, BatchEdges(None, 0))
     for name, one in given.items():
         if isinstance(one, Tensor):
             given[name] = one.detach()

@@ -32,8 +32,12 @@ class NodesByHop:
 
 @dataclass(frozen=True)
 class SampleKeys:
-    """What the dropout in the layers of a sample is keyed by: the seed, the epoch and the key of
-    the minibatch; and the names of a type or a relation, where there are several."""
+    """The components of the keys of dropout in the layers of a sample.
+
+    Attributes:
+        minibatch: the key of the minibatch.
+        names: the name of a type, or the names of a relation, where there are several.
+    """
 
     seed: int
     epoch: int

@@ -19,11 +19,11 @@ from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import rules
 from pyg_batchgnn.port.recording import Call, ModuleCall, Recording, Ref, Way, mapped, refs
 from pyg_batchgnn.port.structure import Structure
-from pyg_batchgnn.port.values import EdgeIndex, Edges, Nodes, SeedIds
+from pyg_batchgnn.port.values import BatchEdges, Edges, Nodes, SeedIds
 
 
 @dataclass(eq=False)
-class Step:
+class ProgramStep:
     """One step of a program: a recorded call, with what follows it in the same pass.
 
     Attributes:
@@ -42,7 +42,7 @@ class Step:
     relu: bool = False
     dropout: tuple[Call, int] | None = None
     overwrites: bool = False
-    parts: list[Step] = field(default_factory=list)
+    parts: list[ProgramStep] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)
 
     @property
@@ -94,7 +94,7 @@ class Program:
     def full(self, number: int) -> int:
         """Returns the hops of all rows of a value."""
         axis = self.axes[number]
-        return axis.hops if isinstance(axis, (Nodes, Edges, EdgeIndex)) else 0
+        return axis.hops if isinstance(axis, (Nodes, Edges, BatchEdges)) else 0
 
     def _ask(self, leaf: Any, hops: int) -> Any:
         if isinstance(leaf, Ref):
@@ -130,7 +130,7 @@ class Program:
     def _edge_hops(self, call: Call) -> int:
         (first, *_) = refs(Reads.of(call).edges)
         axis = self.axes[first]
-        assert isinstance(axis, EdgeIndex)
+        assert isinstance(axis, BatchEdges)
         return axis.hops
 
     def _takes_seeds(self, call: Call) -> bool:
@@ -213,7 +213,7 @@ _SUMS = {*_ADDITIONS, torch.sub, Tensor.sub}
 _DROPOUTS = {torch.nn.functional.dropout, torch.dropout}
 
 
-def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
+def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
     """Returns the steps of a program: calls that nobody needs are left out, and a ReLU and a
     dropout join the step before where nobody else reads what it makes."""
     recording, need = program.recording, program.need
@@ -222,12 +222,12 @@ def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
     for call in calls:
         readers.update(refs((call.args, call.kwargs)))
     readers.update(refs(recording.output))
-    steps: list[Step] = []
-    made: dict[int, Step] = {}
+    steps: list[ProgramStep] = []
+    made: dict[int, ProgramStep] = {}
     places: Counted[int] = Counted()
     for call in calls:
         number = call.results[0]
-        step = Step(call, need[number], number)
+        step = ProgramStep(call, need[number], number)
         before = made.get(_only_ref(call)) if call.by_row else None
         alone = before is not None and readers[before.result] == 1 and before.hops == step.hops
         for operand in _operands(step, made, readers, model):
@@ -252,14 +252,14 @@ def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
 
 
 def _operands(
-    step: Step, made: Mapping[int, Step], readers: Mapping[int, int], model: torch.nn.Module
-) -> list[Step]:
+    step: ProgramStep, made: Mapping[int, ProgramStep], readers: Mapping[int, int], model: torch.nn.Module
+) -> list[ProgramStep]:
     """Returns the steps whose results a sum adds up, if they are convolutions and linear layers
     that nobody else reads: one pass computes them all."""
     call = step.call
     if not call.by_row or call.target not in _ADDITIONS or call.kwargs or len(call.args) != 2:
         return []
-    found: list[Step] = []
+    found: list[ProgramStep] = []
     for leaf in call.args:
         part = made.get(leaf.number) if isinstance(leaf, Ref) else None
         if part is None or readers[part.result] != 1 or part.hops != step.hops or part.relu or part.dropout:
@@ -277,9 +277,9 @@ def _is_summand(call: Call, model: torch.nn.Module) -> bool:
     )
 
 
-def _free(steps: Sequence[Step], recording: Recording) -> None:
+def _free(steps: Sequence[ProgramStep], recording: Recording) -> None:
     kept = set(refs(recording.output))
-    last: dict[int, Step] = {}
+    last: dict[int, ProgramStep] = {}
     for step in steps:
         for part in step.parts or [step]:
             for one in part.reads:
@@ -340,11 +340,11 @@ def rate_of(call: Call, model: torch.nn.Module) -> float:
     return float(given.get("p", 0.5)) if given.get(names[2], True) else 0.0
 
 
-def is_convolution(step: Step) -> bool:
+def is_convolution(step: ProgramStep) -> bool:
     return any(part.call.message_passing is not None for part in step.parts or [step])
 
 
-def reads_as_sources(step: Step) -> list[int]:
+def reads_as_sources(step: ProgramStep) -> list[int]:
     """Returns the values whose rows a step reads for other nodes than its targets."""
     calls = [part.call for part in step.parts or [step] if part.call.message_passing is not None]
     return [one for call in calls for one in refs(Reads.of(call).sources)]

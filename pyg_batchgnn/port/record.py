@@ -25,8 +25,8 @@ from pyg_batchgnn.port.values import (
     FIXED,
     WHOLE,
     Axis,
+    BatchEdges,
     Count,
-    EdgeIndex,
     Edges,
     Fixed,
     Form,
@@ -170,7 +170,7 @@ class Recorder:
     def on_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in _READS_METADATA:
             return func(*_plain(args), **_plain(kwargs))
-        if func is _SHAPE:
+        if func == _SHAPE:  # made anew at every access
             return self._shape(args[0])
         if func is _SIZE:
             shape = self._shape(args[0])
@@ -185,6 +185,8 @@ class Recorder:
 
     def _record_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         kept = _inplace(func, args, kwargs)
+        if kept is not None:
+            self._check_written(args[0] if args else kwargs["input"])
         drops = (func if kept is None else kept[0]) in rules.DROPOUTS
         state = None if drops else torch.get_rng_state()
         if drops:  # what is dropped differs from call to call: compare without
@@ -196,6 +198,12 @@ class Recorder:
             raise Refusal(f"{_name(func)} draws random numbers{_at()}")
         if kept is not None:
             func, args, kwargs = kept
+        if rules.counts_rows(func, args, kwargs):
+            first = self.axis(args[0] if args else kwargs["input"])
+            if isinstance(first, (Nodes, Edges, Whole)) or (
+                isinstance(first, SeedIds) and args[0].dim() == 1
+            ):
+                raise Refusal(f"it takes a tensor apart row by row ({_name(func)}){_at()}")
         axis, by_row = self._axis_of(func, args, kwargs, result)
         call = self._add(func, args, kwargs, result, axis, by_row=by_row)
         if kept is not None:
@@ -205,20 +213,18 @@ class Recorder:
             call.note = f"{_name(func)} looks at all rows"
         return result
 
+    def _check_written(self, written: Tensor) -> None:
+        """Refuses a call that would write to an input or a parameter, before it does."""
+        outer = (self._held_by_number[one] for one in (*self.found.inputs, *self.found.parameters))
+        if any(_share_memory(one, written) for one in outer):
+            raise Refusal(f"it writes to an input or a parameter{_at()}", is_final=True)
+
     def _poison(self, written: Tensor, number: int) -> None:
         """Marks the values that share memory with a tensor that was written to."""
-        memory = written.untyped_storage().data_ptr()
         what = f"it writes to a tensor that shares memory with another one{_at()}"
         for other, held in enumerate(self._held_by_number):
-            if held is written or other == number or held is None:
-                continue
-            if held.untyped_storage().data_ptr() == memory:
-                if other in self.found.inputs or other in self.found.parameters:
-                    raise Refusal(f"it writes to an input or a parameter{_at()}")
+            if held is not written and other != number and held is not None and _share_memory(held, written):
                 self._poisoned[other] = what
-        inputs = {*self.found.inputs, *self.found.parameters}
-        if any(self._held_by_number[one] is written for one in inputs):
-            raise Refusal(f"it writes to an input or a parameter{_at()}")
 
     def _reads_rows(self, *trees: Any) -> bool:
         found: list[bool] = []
@@ -240,8 +246,10 @@ class Recorder:
         with_rows = {one for one in axes if not isinstance(one, Fixed)}
         if with_rows and all(isinstance(one, SeedIds) for one in with_rows):
             return (next(iter(with_rows)) if _selects(func) else WHOLE), False
-        if len(with_rows) == 1:
-            (axis,) = with_rows
+        # Beside rows, a whole value is the same for each; of one row nobody can tell.
+        beside = {one for one in with_rows if not isinstance(one, Whole) and self._count(one) != 1}
+        if len(with_rows) == 1 or len(beside) == 1:
+            (axis,) = beside or with_rows
             if func is Tensor.__getitem__ or func in (Tensor.narrow, torch.narrow):
                 cut = self._cut(func, args, kwargs, axis)
                 if cut is not None:
@@ -265,7 +273,7 @@ class Recorder:
             index = args[1]
             if isinstance(index, slice):
                 dim, part = 0, index
-            elif isinstance(axis, EdgeIndex) and isinstance(index, tuple) and len(index) == 2:
+            elif isinstance(axis, BatchEdges) and isinstance(index, tuple) and len(index) == 2:
                 dim, part = 1, index[1]
                 if index[0] not in (slice(None), Ellipsis) or not isinstance(part, slice):
                     return None
@@ -274,7 +282,7 @@ class Recorder:
             if not _is_zero(part.start) or part.step is not None or part.stop is None:
                 return None
             stop = part.stop
-        if dim != (1 if isinstance(axis, EdgeIndex) else 0) or not isinstance(stop, Count):
+        if dim != (1 if isinstance(axis, BatchEdges) else 0) or not isinstance(stop, Count):
             return None
         return axis_cut(axis, stop.form)
 
@@ -289,7 +297,7 @@ class Recorder:
         axis = self.axis(value)
         if isinstance(axis, (Nodes, Edges)) and shape and shape[0] == self._count(axis):
             shape[0] = Count(shape[0], form_of(axis))
-        elif isinstance(axis, EdgeIndex):
+        elif isinstance(axis, BatchEdges):
             shape[1] = Count(shape[1], form_of(axis))
         elif isinstance(axis, Whole):
             ref = self._ref(value)
@@ -314,11 +322,12 @@ class Recorder:
     def _check_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         name = _name(func)
         if func in _READS_VALUES:
-            what = "asks for the truth" if name == "__bool__" else f"reads values ({name})"
-            raise Refusal(f"it {what} of a tensor{_at()}")
+            truth = name == "__bool__"
+            what = "asks for the truth of a tensor" if truth else f"reads values of a tensor ({name})"
+            raise Refusal(f"it {what}{_at()}")
         if func in _READS_LENGTH:
             raise Refusal(f"it takes the length of a tensor{_at()}; use size(0)")
-        if func in _WRITES or "out" in kwargs:
+        if func in _WRITES or kwargs.get("out") is not None:
             raise Refusal(f"{name} writes to a tensor{_at()}")
         if func in _MAKES:
             raise Refusal(f"{name} makes a tensor that is no input{_at()}")
@@ -362,8 +371,19 @@ class Recorder:
     def _record_module(
         self, call: Callable[..., Any], path: str, module: torch.nn.Module, args: Any, kwargs: Any, rule: str
     ) -> Any:
+        writes = bool(getattr(module, "inplace", False)) and bool(args)
+        if writes:
+            self._check_written(args[0])
+        given, named = _plain(args), _plain(kwargs)
+        if rule == "leaf":  # what it does is not seen: an input must not be written to
+            given, named = mapped((given, named), _copied)
+        before = _versions((given, named))
         with calm(module):
-            result = call(module, *_plain(args), **_plain(kwargs))
+            result = call(module, *given, **named)
+        if rule == "leaf" and _versions((given, named)) != before:
+            raise Refusal(f"{path} writes to what it is called with{_at()}", is_final=True)
+        if not writes and any(result is one for one in flat((given, named))):
+            result = result.clone()  # a dropout, say, which will drop: it is another value
         axis: Axis | Sequence[Axis] = WHOLE
         by_row, way = False, None
         axes = {self.axis(one) for one in rules.tensors((args, kwargs))} - {FIXED}
@@ -380,6 +400,8 @@ class Recorder:
             rows = next((one for one in nodes if isinstance(one, Nodes)), None)
             axis = rows if rows is not None and result.size(0) == self._count(rows) else WHOLE
         made = self._add(ModuleCall(path), args, kwargs, result, axis, by_row=by_row, way=way)
+        if writes and isinstance(result, Tensor):
+            self._poison(result, made.results[0])
         if rule == "conv":
             made.names = rules.argument_names(module)
         if rule == "hetero" and isinstance(result, dict):
@@ -415,7 +437,7 @@ class Recorder:
         values = {self.axis(one) for one in rules.tensors(given)} - {FIXED}
         if not isinstance(rows, Nodes) or not isinstance(above, Nodes):
             return "is called with other rows than those of the nodes"
-        if not isinstance(edges, EdgeIndex):
+        if not isinstance(edges, BatchEdges):
             return "passes messages over other edges than those of the batch"
         source, _, target = edges.relation or (None, None, None)
         if (above.name, rows.name) != (source, target):
@@ -481,14 +503,14 @@ class Recorder:
     def suspended(self) -> Iterator[None]:
         """Records nothing for the duration of a block: a module that is one step computes
         itself."""
-        on_compare, Count.on_compare = Count.on_compare, None
+        outer, Count.recording = Count.recording, None
         self.is_suspended = True
         try:
             with torch._C.DisableTorchFunction():
                 yield
         finally:
             self.is_suspended = False
-            Count.on_compare = on_compare
+            Count.recording = outer
 
     def on_compare(self, difference: Form | None, compare: Callable[[int, int], bool], found: bool) -> None:
         """Notes what came out of a comparison of numbers of rows; it must come out again."""
@@ -520,22 +542,30 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
     Raises:
         Refusal: the recording would not hold for other batches.
     """
-    thread, original = threading.get_ident(), torch.nn.Module.__call__
+    thread = threading.get_ident()
 
     def call(module: torch.nn.Module, *given: Any, **named: Any) -> Any:
         if recorder.is_suspended or threading.get_ident() != thread:
             return original(module, *given, **named)
         return recorder.on_module(original, module, given, named)
 
+    def write(module: torch.nn.Module, name: str, value: Any) -> None:
+        if not recorder.is_suspended and threading.get_ident() == thread:
+            before.writes.setdefault((id(module), name), _at())
+        original_write(module, name, value)
+
     with _recording, restored(recorder.model) as before:
+        original, original_write = torch.nn.Module.__call__, torch.nn.Module.__setattr__
         torch.nn.Module.__call__ = call  # type: ignore[method-assign]
-        on_compare, Count.on_compare = Count.on_compare, recorder.on_compare
+        torch.nn.Module.__setattr__ = write  # type: ignore[method-assign, assignment]
+        outer, Count.recording = Count.recording, (recorder.on_compare, _at)
         try:
             with torch._C._EnableTorchFunction(), _Mode(recorder):
                 output = forward(*args, **kwargs)
         finally:
             torch.nn.Module.__call__ = original  # type: ignore[method-assign]
-            Count.on_compare = on_compare
+            torch.nn.Module.__setattr__ = original_write  # type: ignore[method-assign]
+            Count.recording = outer
         before.check()
     found = recorder.found
     found.output = mapped(output, recorder.result)
@@ -552,6 +582,21 @@ def _own_tensors(module: torch.nn.Module) -> list[tuple[str, Tensor | None]]:
 
 def _plain(tree: Any) -> Any:
     return mapped(tree, lambda leaf: int(leaf) if isinstance(leaf, Count) else leaf)
+
+
+def _share_memory(one: Tensor, other: Tensor) -> bool:
+    if one is other:
+        return True
+    memory = [each.untyped_storage() for each in (one, other) if each.layout is torch.strided]
+    return len(memory) == 2 and memory[0].nbytes() > 0 and memory[0].data_ptr() == memory[1].data_ptr()
+
+
+def _versions(tree: Any) -> list[int]:
+    return [0 if one.is_inference() else one._version for one in flat(tree)]
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, Tensor) else leaf
 
 
 def _autocast_state() -> tuple[bool, torch.dtype]:

@@ -1,4 +1,4 @@
-"""What is recorded of a ``forward``: its calls, in their order, and what their values are."""
+"""The recording of a ``forward``: its calls, in their order, and the kinds of their values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ModuleCall:
 
 
 class Way(enum.Enum):
-    """How the first rows of a convolution are computed."""
+    """The way in which the first rows of a convolution are computed."""
 
     NATIVE = "native"
     TRIMMED = "trimmed"
@@ -84,7 +84,7 @@ class Guard:
 
 @dataclass
 class Recording:
-    """What one plain call of a ``forward`` did.
+    """The calls of one plain call of a ``forward``.
 
     Attributes:
         axes: what the rows of each value are.
@@ -102,6 +102,11 @@ class Recording:
     output: Any = None
     guards: list[Guard] = field(default_factory=list)
     inlined: list[str] = field(default_factory=list)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """The reasons why calls compute all rows, by the place in the user's code."""
+        return {one.where: one.note for one in self.calls if one.note}
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:

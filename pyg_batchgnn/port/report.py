@@ -1,4 +1,4 @@
-"""What `accelerate` tells: which modules are native now, and how ``forward`` is computed."""
+"""The report of `accelerate`: the modules that are native now, and how ``forward`` is computed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CallReport:
 
 @dataclass(frozen=True)
 class ForwardReport:
-    """How a model's ``forward`` is computed for one pattern of arguments.
+    """The way in which a model's ``forward`` is computed, for one pattern of arguments.
 
     Attributes:
         calls: the calls that read rows of nodes; none if ``forward`` was not recorded.

@@ -1,4 +1,4 @@
-"""Which functions and modules compute each row from the same row of their inputs."""
+"""The functions and modules that compute each row from the same row of their inputs."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def is_by_row(
     """Returns whether each row of the result follows from the same row of the arguments.
 
     Args:
-        rows: whether a tensor has the rows in question. The others are fixed, of the same value
-            whatever rows are computed.
+        rows: whether a tensor has the rows in question. The others have the same value whatever
+            rows are computed.
     """
     given = list(tensors(args)) + list(tensors(kwargs))
     if function in _BY_ELEMENT:
@@ -210,6 +210,18 @@ def _is_along_columns(
     dims = dim if isinstance(dim, (tuple, list)) else (dim,)
     most = given[0].dim() + (1 if name in ("stack", "unsqueeze") else 0)
     return bool(dims) and all(type(one) is int and one % max(1, most) != 0 for one in dims)
+
+
+def counts_rows(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Returns whether a function returns a tensor for each row, or for some rows, of its first."""
+    name = _BY_DIM.get(function)
+    if name not in ("unbind", "split", "chunk"):
+        return False
+    size = args[1] if len(args) > 1 else kwargs.get("split_size_or_sections", kwargs.get("split_size"))
+    if name == "split" and isinstance(size, (tuple, list)):
+        return False
+    dim = _dim(name, args, kwargs)
+    return dim is None or int(dim) % max(1, args[0].dim() if args else 1) == 0
 
 
 def _keeps_first(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -89,7 +89,7 @@ class DrawnKey:
 
 
 @dataclass(frozen=True)
-class WholeGraph:
+class UnsampledGraph:
     """A graph whose hops are not known. Dropout draws its keys from torch's generator.
 
     Attributes:
@@ -219,7 +219,7 @@ class InducedBatch:
         return key if place == 0 else ops.to_signed(ops.fold_key(key & _WORD, place & _WORD)), of_layer.node
 
 
-class LayerEdges(nn.TypedEdges):
+class PrefixLayer(nn.TypedEdges):
     """The edges of a layer of several relations.
 
     Args:

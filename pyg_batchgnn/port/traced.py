@@ -17,7 +17,7 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign, own_layers
-from pyg_batchgnn.port.batches import Given, is_batch
+from pyg_batchgnn.port.batches import ArgumentTensor, is_batch
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
@@ -65,7 +65,11 @@ class Graph:
 
     def fits(self, model: torch.nn.Module) -> bool:
         """Returns whether everything is as it was when ``forward`` was recorded."""
-        return all(state.change(model.get_submodule(path)) is None for path, state in self.states.items())
+        try:
+            parts = [(model.get_submodule(path), state) for path, state in self.states.items()]
+        except AttributeError:  # one is gone
+            return False
+        return all(state.change(part) is None for part, state in parts)
 
     def may_run(self, model: torch.nn.Module) -> bool:
         """Returns whether nobody waits for a module to be called as PyG calls it."""
@@ -74,7 +78,7 @@ class Graph:
 
 @dataclass
 class Tracing:
-    """What is known of a model's ``forward``.
+    """The graphs of a model's ``forward``, and how it was accelerated.
 
     Attributes:
         trims: classes of convolutions that the user declares safe to trim.
@@ -309,7 +313,8 @@ def recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Re
         try:
             recording, plain = _record_once(model, recorder, bound)
         except Refusal as refusal:
-            if not refusal.path or refusal.path in leaves or len(leaves) >= _MOST_LEAVES:
+            known = not refusal.path or refusal.path in leaves
+            if known or refusal.is_final or len(leaves) >= _MOST_LEAVES:
                 raise
             leaves[refusal.path] = refusal.reason
             continue
@@ -332,7 +337,7 @@ def _registered(tree: Any, recorder: Recorder) -> Any:
     """Returns an argument as a recorded call gets it."""
 
     def register(leaf: Any) -> Any:
-        if not isinstance(leaf, Given):
+        if not isinstance(leaf, ArgumentTensor):
             return leaf
         tensor = leaf.tensor()
         recorder.add_input(tensor, leaf.axis)
@@ -349,18 +354,18 @@ def _tree(argument: Any) -> Any:
 
 def _materialised(tree: Any) -> Any:
     def make(leaf: Any) -> Any:
-        if isinstance(leaf, Given):
+        if isinstance(leaf, ArgumentTensor):
             return leaf.tensor()
         return int(leaf) if isinstance(leaf, Count) else leaf
 
     return mapped(tree, make)
 
 
-def _leaves(bound: Bound) -> list[Given]:
-    found: list[Given] = []
+def _leaves(bound: Bound) -> list[ArgumentTensor]:
+    found: list[ArgumentTensor] = []
 
     def see(leaf: Any) -> Any:
-        if isinstance(leaf, Given):
+        if isinstance(leaf, ArgumentTensor):
             found.append(leaf)
         return leaf
 
@@ -377,7 +382,7 @@ def _pattern(model: torch.nn.Module, bound: Bound) -> Any:
     """Returns what a graph depends on beside the attributes of modules."""
 
     def place(leaf: Any) -> Any:
-        if isinstance(leaf, Given):
+        if isinstance(leaf, ArgumentTensor):
             return (leaf.axis, leaf.kind)
         if isinstance(leaf, Count):
             return ("count", leaf.form)
@@ -454,6 +459,8 @@ def _is_right(graph: Graph, model: Any, tracing: Tracing, bound: Bound, plain: A
         reason = _difference(graph, model, bound, plain)
     except Refusal as refusal:
         reason = refusal.reason
+    except Exception as error:  # a graph of other sizes: the plain forward tells the user's own errors
+        reason = f"its graph failed for this batch: {type(error).__name__}: {error}"
     if reason is None:
         return True
     tracing.report(AccelerationReport(forward=refused(model, reason)))

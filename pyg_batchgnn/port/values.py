@@ -1,4 +1,4 @@
-"""What is known of a value of a recorded ``forward``: which rows it has, and how many.
+"""The values of a recorded ``forward``: which rows they have, and how many.
 
 A minibatch has nodes of hops 0 to H, seeds first, and edges of hops 1 to H (design, section 3). A
 value has a row for each node of hops 0 to h of one type, for each edge of hops 1 to h of one
@@ -8,6 +8,7 @@ relation, or neither. Only the first kind can be computed for fewer rows than ``
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -21,11 +22,12 @@ class Refusal(BaseException):
     Attributes:
         reason: a clause that follows "because", with the file and line.
         path: the module in whose ``forward`` it is; empty for the model itself.
+        is_final: it does not help to call that module as one step.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
         super().__init__(reason)
-        self.reason, self.path = reason, ""
+        self.reason, self.path, self.is_final = reason, "", is_final
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Edges:
 
 
 @dataclass(frozen=True)
-class EdgeIndex:
+class BatchEdges:
     """The edges of hops 1 to ``hops``, [2, E], sources above targets."""
 
     relation: Relation | None
@@ -55,8 +57,11 @@ class EdgeIndex:
 
 @dataclass(frozen=True)
 class SeedIds:
-    """Local ids of seeds: the ends of the links of a batch. ``name``: the relation of the links, or
-    the type."""
+    """The local ids of seeds, which are the ends of the links of a batch.
+
+    Attributes:
+        name: the relation of the links, or the type.
+    """
 
     name: Any
 
@@ -68,11 +73,11 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Whole:
-    """Any other value. It is computed from whole inputs."""
+    """A value of any other kind. It is computed from whole inputs."""
 
 
 #: What the rows of a value are.
-Axis = Nodes | Edges | EdgeIndex | SeedIds | Fixed | Whole
+Axis = Nodes | Edges | BatchEdges | SeedIds | Fixed | Whole
 
 FIXED, WHOLE = Fixed(), Whole()
 
@@ -123,8 +128,11 @@ class Count(int):
 
     form: Form | None
     number: int | None
-    #: Notes that a comparison of a form with zero was true or false; set while recording.
-    on_compare: ClassVar[Callable[[Form | None, Callable[[int, int], bool], bool], None] | None] = None
+    #: While recording: what is told a comparison of a form with zero, and what came out; and what
+    #: returns where the user's code is, in brackets.
+    recording: ClassVar[
+        tuple[Callable[[Form | None, Callable[[int, int], bool], bool], None], Callable[[], str]] | None
+    ] = None
 
     def __new__(cls, value: int, form: Form | None, number: int | None = None) -> Count:
         made = super().__new__(cls, value)
@@ -164,8 +172,8 @@ class Count(int):
         right = other.form if isinstance(other, Count) else Form(frozenset(), other)
         difference = None if self.form is None or right is None else self.form.plus(right, -1)
         found = compare(int(self), int(other))
-        if Count.on_compare is not None:
-            Count.on_compare(difference, compare, found)
+        if Count.recording is not None:
+            Count.recording[0](difference, compare, found)
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -189,6 +197,11 @@ class Count(int):
     def __bool__(self) -> bool:
         return self._compared(0, operator.ne)
 
+    def __int__(self) -> int:
+        if Count.recording is not None and sys._getframe(1).f_globals.get("__package__") != __package__:
+            _computed("int")  # a graph would keep the number
+        return int.__int__(self)
+
     def __hash__(self) -> int:
         return hash(int(self))
 
@@ -197,8 +210,9 @@ class Count(int):
 
 
 def _computed(how: str) -> Any:
+    place = "" if Count.recording is None else Count.recording[1]()
     raise Refusal(
-        f"it computes with the number of rows of a tensor ({how}), which differs from batch to batch"
+        f"it computes with the number of rows of a tensor by {how}{place}, which differs from batch to batch"
     )
 
 
@@ -220,7 +234,7 @@ def form_of(axis: Axis) -> Form | None:
     """Returns the number of rows of a value, or for an edge index of its columns."""
     if isinstance(axis, Nodes):
         return Form.prefix("nodes", axis.name, axis.hops)
-    if isinstance(axis, (Edges, EdgeIndex)):
+    if isinstance(axis, (Edges, BatchEdges)):
         return Form.prefix("edges", axis.relation, axis.hops)
     return None
 
@@ -231,7 +245,7 @@ def axis_cut(axis: Axis, form: Form | None) -> Axis | None:
     known = form_of(axis)
     if form is None or known is None:
         return None
-    if not isinstance(axis, (Nodes, Edges, EdgeIndex)):
+    if not isinstance(axis, (Nodes, Edges, BatchEdges)):
         return None
     for hops in range(axis.hops + 1):
         shorter = replace(axis, hops=hops)

@@ -1,0 +1,191 @@
+"""Own models beside their accelerated copies: batches, what is compared, and what was recorded."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn.port import accelerate
+from pyg_batchgnn.port.program import is_convolution
+from pyg_batchgnn.port.traced import Graph
+from tests.support.ported_models import GRAPH, stirred
+
+#: Seeds of the batches of `batches`: duplicates and isolated nodes are among them, and the last batch
+#: is smaller.
+SEEDS = torch.tensor([*range(0, 60, 3), 3, 3, 185, 9, 190, 12, 199, 14, 17, 19, 21])
+BATCH_SIZE = 12
+
+
+@cache
+def batches(
+    fanouts: Sequence[int] = (4, 3), dtype: torch.dtype = torch.float64, export: str = "pyg", **options: Any
+) -> list[Any]:
+    """Three batches of 12, 12 and 7 seeds."""
+    data = GRAPH.clone()
+    for name in ("x", "edge_weight", "edge_attr"):
+        data[name] = data[name].to(dtype)
+    loader = MacrobatchNeighborLoader(
+        data, list(fanouts), SEEDS, batch_size=BATCH_SIZE, seed=5, export=export, **options
+    )
+    return list(loader)
+
+
+def pair(model: torch.nn.Module, dtype: torch.dtype = torch.float64, **options: Any) -> tuple[Any, Any]:
+    """A model that tells its parameters apart, and an accelerated copy."""
+    plain = stirred(model.to(dtype))
+    return accelerate(copy.deepcopy(plain), **options), plain
+
+
+def tensors(tree: Any) -> list[Tensor]:
+    """The tensors in nested tuples, lists and dicts."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, Mapping):
+        return [found for one in tree.values() for found in tensors(one)]
+    if isinstance(tree, (tuple, list)):
+        return [found for one in tree for found in tensors(one)]
+    return []
+
+
+def cut(tree: Any, rows: int) -> Any:
+    """The first rows of every tensor in nested tuples, lists and dicts."""
+    if isinstance(tree, Tensor):
+        return tree[:rows]
+    if isinstance(tree, Mapping):
+        return {name: cut(one, rows) for name, one in tree.items()}
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(cut(one, rows) for one in tree)
+    return tree
+
+
+def gradients(model: torch.nn.Module, output: Any, inputs: Sequence[Tensor] = ()) -> dict[str, Tensor]:
+    """The gradients of a sum that weighs every element of the output differently, by parameter."""
+    leaves = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    leaves |= {f"input {number}": one for number, one in enumerate(inputs)}
+    outputs = [one for one in tensors(output) if one.requires_grad]
+    if not outputs:
+        return {}
+    total = sum((one * torch.linspace(0.1, 1.0, one.numel()).to(one).view_as(one)).sum() for one in outputs)
+    found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(leaves, found, strict=True))
+
+
+def assert_close(found: Any, wanted: Any, tolerance: float = 1e-10) -> None:
+    """Fails unless both have the same form, and every tensor differs by little.
+
+    A difference is compared with the largest value of all tensors.
+    """
+    assert type(found) is type(wanted) and _keys(found) == _keys(wanted)
+    pairs = list(zip(tensors(found), tensors(wanted), strict=True))
+    largest = max((float(one.abs().max()) for _, one in pairs if one.numel()), default=0.0)
+    for one, other in pairs:
+        assert one.shape == other.shape and one.dtype == other.dtype
+        error = (one - other).abs().max() if one.numel() else torch.zeros(())
+        assert float(error) <= tolerance * max(1.0, largest), float(error)
+
+
+def _keys(tree: Any) -> Any:
+    return list(tree) if isinstance(tree, Mapping) else len(tree) if isinstance(tree, (tuple, list)) else None
+
+
+def compare(
+    ours: torch.nn.Module,
+    plain: torch.nn.Module,
+    given: Sequence[Any] | None = None,
+    call: Callable[[torch.nn.Module, Any], Any] = lambda model, batch: model(batch.x, batch.edge_index),
+    tolerance: float = 1e-10,
+    **named: Any,
+) -> None:
+    """Fails unless ``ours(batch)`` gives the plain model's rows of the seeds, and their gradients.
+
+    Args:
+        given: the batches.
+        call: calls the plain model with a batch.
+        named: arguments beside the batch.
+    """
+    for batch in batches() if given is None else given:
+        found, wanted = ours(batch, **named), cut(call(plain, batch), batch.batch_size)
+        assert_close(found, wanted, tolerance)
+        grads = (list(gradients(*one).values()) for one in ((ours, found), (plain, wanted)))
+        assert_close(*grads, tolerance)
+
+
+def compare_plain_calls(ours: torch.nn.Module, plain: torch.nn.Module, tolerance: float = 1e-10) -> None:
+    """Fails unless ``ours(x, edge_index)`` gives all rows, with all gradients."""
+    for batch in batches():
+        for rows in (batch.batch_size, batch.num_nodes):
+            found, wanted = (cut(model(batch.x, batch.edge_index), rows) for model in (ours, plain))
+            assert_close(found, wanted, tolerance)
+            assert_close(gradients(ours, found), gradients(plain, wanted), tolerance)
+
+
+# What was recorded ################################################################################
+
+
+@dataclass(frozen=True)
+class Found:
+    """The graphs of an accelerated model.
+
+    Attributes:
+        graphs: the graphs that were recorded.
+        reasons: why there is none.
+    """
+
+    graphs: list[Graph]
+    reasons: list[str]
+
+    @property
+    def notes(self) -> list[str]:
+        """The reasons why something computes all rows."""
+        return [note for one in self.graphs for note in one.recording.notes.values()]
+
+    @property
+    def hops(self) -> list[list[int]]:
+        """The hops of the rows that each convolution computes, for each program."""
+        return [
+            [part.hops for step in program.steps if is_convolution(step) for part in step.parts or [step]
+             if part.call.message_passing is not None]
+            for one in self.graphs
+            for program in one.programs.values()
+        ]  # fmt: skip
+
+
+def found_in(model: Any) -> Found:
+    every = [one for graphs in model._batchgnn.graphs.values() for one in graphs]
+    graphs = [one for one in every if isinstance(one, Graph)]
+    return Found(graphs, [one for one in every if isinstance(one, str)])
+
+
+def assert_recorded(model: torch.nn.Module, graphs: int = 1) -> None:
+    """Fails unless all calls so far ran by ``graphs`` graphs."""
+    found = found_in(model)
+    assert found.reasons == [] and len(found.graphs) == graphs, found.reasons or len(found.graphs)
+
+
+def assert_trimmed(model: torch.nn.Module, hops: list[int] | None = None) -> None:
+    """Fails unless nothing computes all rows. ``hops``: of the rows of each convolution."""
+    found = found_in(model)
+    assert found.reasons == [] and found.notes == [], (found.reasons, found.notes)
+    assert found.graphs
+    if hops is not None:
+        assert all(one == hops for one in found.hops), found.hops
+
+
+def as_data(x: Tensor, edge_index: Tensor, nodes: list[int], edges: list[int], **values: Any) -> Data:
+    """A batch in PyG's form with counts by hop."""
+    return Data(
+        x=x,
+        edge_index=edge_index,
+        num_sampled_nodes=nodes,
+        num_sampled_edges=edges,
+        batch_size=nodes[0],
+        **values,
+    )
