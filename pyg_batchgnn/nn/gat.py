@@ -278,7 +278,7 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
             ([2, E'] int64, [E', heads]), loops that were added behind the edges.
         """
         call = self._call(x, edge_index, layer, edge_attr, size)
-        out, coefficient = self._attend(call)
+        out, coefficient, _ = self._attend(call)
         own = call.given.own_rows() if self.res is not None else None
         result = total([self._transform(out)], own, call.given.graph, update, self.training)
         if not return_attention_weights:

@@ -56,9 +56,12 @@ def make_case(
     hub: bool = False,
     rows: bool = False,
     edge_logits: bool = True,
+    by_target: bool = False,
+    edge_columns: int = 0,
 ) -> Case:
     """Makes random edges with parallel ones, self loops and, with several targets, one without
-    edges. ``hub``: half of the edges go to target 0. ``rows``: x is rows of a table.
+    edges. ``hub``: half of the edges go to target 0. ``rows``: x is rows of a table. ``by_target``:
+    each target has weights of its own.
     """
     generator = torch.Generator().manual_seed(seed)
     wide = torch.float64 if dtype == torch.float64 else torch.float32
@@ -76,12 +79,14 @@ def make_case(
     indptr[1:] = torch.bincount(into, minlength=targets).cumsum(0)
     x = normal(sources, columns, of=dtype)
     weights = {
-        "source_weight": normal(heads, columns) / columns**0.5,
+        "source_weight": normal(*[targets] * by_target, heads, columns + edge_columns) / columns**0.5,
         "target_weight": normal(heads, columns) / columns**0.5,
         "target_logits": normal(targets, heads),
     }
     if edge_logits:
         weights["edge_logits"] = normal(edges + (loops or 0), heads)
+    if edge_columns:
+        weights["edge_rows"] = normal(edges + (loops or 0), edge_columns)
     row = None
     if rows:
         row = torch.randint(sources, (sources,), generator=generator)
@@ -105,12 +110,12 @@ def slot_edges(case: Case) -> list[tuple[int, int, int, int, bool]]:
 
 
 def reference(case: Case, slope: float = 0.2, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Returns z [targets, heads * columns] and weights after dropout [slots, heads], in float64 of
+    """Returns z [targets, heads * width] and weights after dropout [slots, heads], in float64 of
     what the case holds; ``keep`` [slots, heads] multiplies the softmax.
     """
     x = case.x.double() if case.row is None else case.x.double()[case.row]
     weights = {name: weight.double() for name, weight in case.weights.items()}
-    heads = weights["source_weight"].size(0)
+    heads, width = weights["source_weight"].shape[-2:]
     targets = case.indptr.numel() - 1
     own = weights["target_logits"] + x[:targets] @ weights["target_weight"].t()
     result, alphas = [], {}
@@ -118,11 +123,15 @@ def reference(case: Case, slope: float = 0.2, keep: Tensor | None = None) -> tup
     for i in range(targets):
         slots = [edge for edge in edges if edge[1] == i and edge[4]]
         if not slots:
-            result.append(x.new_zeros(heads * x.size(1)))
+            result.append(x.new_zeros(heads * width))
             continue
         rows = torch.stack([x[source] for _, _, _, source, _ in slots])
-        logits = rows @ weights["source_weight"].t() + own[i]
         ids = torch.tensor([slot for slot, *_ in slots])
+        if "edge_rows" in weights:
+            rows = torch.cat([rows, weights["edge_rows"][ids]], dim=1)
+        source_weight = weights["source_weight"]
+        source_weight = source_weight[i] if source_weight.dim() == 3 else source_weight
+        logits = rows @ source_weight.t() + own[i]
         if "edge_logits" in weights:
             logits = logits + weights["edge_logits"][ids]
         alpha = torch.nn.functional.leaky_relu(logits, slope).softmax(dim=0)
@@ -133,7 +142,7 @@ def reference(case: Case, slope: float = 0.2, keep: Tensor | None = None) -> tup
     nothing = x.new_zeros(heads)
     weights_of_slots = [alphas.get(slot, nothing) for slot, *_ in edges]
     empty = x.new_zeros(0, heads)
-    out = torch.stack(result) if result else x.new_zeros(0, heads * x.size(1))
+    out = torch.stack(result) if result else x.new_zeros(0, heads * width)
     return out, torch.stack(weights_of_slots) if edges else empty
 
 

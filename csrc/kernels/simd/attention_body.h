@@ -157,23 +157,23 @@ inline void sums(const T* const* rows, int64_t count, const Wide<T>* factors, in
   }
 }
 
-// out[k] += sum over h of factors[h] * vectors[h * columns + k].
+// out[k] += sum over h of factors[h] * vectors[h * stride + k].
 template <class T>
-inline void add_heads(const T* vectors, const Wide<T>* factors, int64_t heads, int64_t columns,
-                      Wide<T>* out) {
+inline void add_heads(const T* vectors, int64_t stride, const Wide<T>* factors, int64_t heads,
+                      int64_t columns, Wide<T>* out) {
   using L = Lanes<Wide<T>>;
   const int64_t whole = columns / L::kWidth * L::kWidth, rest = columns - whole;
   for (int64_t k = 0; k < whole; k += L::kWidth) {
     auto sum = L::load(out + k);
     for (int64_t h = 0; h < heads; ++h) {
-      sum = L::fma(L::fill(factors[h]), L::load(vectors + h * columns + k), sum);
+      sum = L::fma(L::fill(factors[h]), L::load(vectors + h * stride + k), sum);
     }
     L::store(out + k, sum);
   }
   if (rest == 0) return;
   auto sum = L::load(out + whole, rest);
   for (int64_t h = 0; h < heads; ++h) {
-    sum = L::fma(L::fill(factors[h]), L::load(vectors + h * columns + whole, rest), sum);
+    sum = L::fma(L::fill(factors[h]), L::load(vectors + h * stride + whole, rest), sum);
   }
   L::store(out + whole, sum, rest);
 }
@@ -389,7 +389,7 @@ inline int64_t rows_ahead(int64_t row_bytes) {
 template <class Sum>
 struct Place {
   Sum *logits, *weights, *grads;  // [edges, heads]
-  Sum *row, *narrow;              // [heads, columns], [columns]
+  Sum *row, *narrow;              // [heads, width], [columns]
   Sum *total, *target;            // [heads]
 
   Place(void* scratch, int64_t longest, const AttentionWeights& of) {
@@ -405,7 +405,7 @@ struct Place {
     grads = take(edges);
     total = take(heads);
     target = take(heads);
-    row = take(of.heads * of.columns);
+    row = take(of.heads * of.width());
     narrow = take(of.columns);
   }
 };
@@ -424,6 +424,7 @@ template <class T>
 struct Target {
   int64_t id, begin, count, first_slot, slots;
   const T* const* rows;
+  const Wide<T>* const* edges;  // if there are rows of edges
   const int32_t* place;
 
   Target(const AttentionBlock& block, int64_t d)
@@ -433,6 +434,8 @@ struct Target {
         first_slot(block.slots[d]),
         slots(block.slots[d + 1] - first_slot),
         rows(reinterpret_cast<const T* const*>(block.rows) + begin),
+        edges(block.edges == nullptr ? nullptr
+                                     : reinterpret_cast<const Wide<T>* const*>(block.edges) + begin),
         place(block.place + begin) {}
 
   // Reads the entries of an array over slots for the edges that were not replaced.
@@ -456,16 +459,37 @@ struct Target {
   }
 };
 
-// out[e, h] = rows[e] . vectors[h] for all edges of a destination. Later rows are prefetched.
+// out[e, h] = rows[e] . vectors[h] for a list of rows. Later rows are prefetched.
+template <class T>
+inline void list_dots(const T* const* rows, int64_t count, const Wide<T>* vectors, int64_t stride,
+                      int64_t columns, Wide<T>* out, int64_t heads, int64_t ahead) {
+  int64_t e = 0;
+  for (; e + 2 <= count; e += 2) {
+    dots<2>(rows + e, vectors, stride, columns, out + e * heads, heads, ahead);
+  }
+  if (e < count) dots<1>(rows + e, vectors, stride, columns, out + e * heads, heads, ahead);
+}
+
+// out[e, h] = [row of the source, row of the edge] . vectors[h] for all edges of a destination.
+// `more` has room for as many numbers as `out`.
 template <class T>
 inline void edge_dots(const Target<T>& target, const Wide<T>* vectors, const AttentionWeights& of,
-                      int64_t ahead, Wide<T>* out) {
-  const int64_t H = of.heads, K = of.columns;
-  int64_t e = 0;
-  for (; e + 2 <= target.count; e += 2) {
-    dots<2>(target.rows + e, vectors, K, K, out + e * H, H, ahead);
-  }
-  if (e < target.count) dots<1>(target.rows + e, vectors, K, K, out + e * H, H, ahead);
+                      int64_t ahead, Wide<T>* more, Wide<T>* out) {
+  const int64_t H = of.heads, K = of.columns, L = of.edge_columns, W = of.width();
+  list_dots(target.rows, target.count, vectors, W, K, out, H, ahead);
+  if (L == 0) return;
+  list_dots(target.edges, target.count, vectors + K, W, L, more, H, 0);
+  for (int64_t i = 0; i < target.count * H; ++i) out[i] += more[i];
+}
+
+// out[h] (+)= sum over the edges of a destination of factors[e, h] * [row of the source, row of the
+// edge].
+template <class T>
+inline void edge_sums(const Target<T>& target, const Wide<T>* factors, const AttentionWeights& of,
+                      int64_t ahead, Into into, Wide<T>* out) {
+  const int64_t H = of.heads, K = of.columns, L = of.edge_columns, W = of.width();
+  sums(target.rows, target.count, factors, H, K, out, W, into, ahead);
+  if (L > 0) sums(target.edges, target.count, factors, H, L, out + K, W, into, 0);
 }
 
 // Forward #########################################################################################
@@ -499,7 +523,8 @@ inline void edge_logits(const AttentionForward& task, const Target<T>& target, c
   for (int64_t i = 0; i < target.count * H; ++i) at.logits[i] += at.weights[i];
 }
 
-// Stores the softmax, with the side of the leaky ReLU as its sign, and applies dropout.
+// Stores the softmax, with the side of the leaky ReLU as its sign, applies dropout and stores the
+// sums of what it leaves.
 template <class T>
 inline void keep_coefficients(const AttentionForward& task, const AttentionBlock& block,
                               const Target<T>& target, const Place<Wide<T>>& at) {
@@ -507,45 +532,59 @@ inline void keep_coefficients(const AttentionForward& task, const AttentionBlock
   const int64_t H = task.weights.heads, count = target.count * H;
   for (int64_t i = 0; i < count; ++i) at.logits[i] = at.logits[i] > 0 ? at.weights[i] : -at.weights[i];
   target.write(at.logits, H, static_cast<Sum*>(task.coefficient));
-  if (block.keep == nullptr) return;
-  const uint8_t* keep = block.keep + target.begin * H;
-  const auto scale = static_cast<Sum>(task.weights.scale);
-  for (int64_t i = 0; i < count; ++i) at.weights[i] *= keep[i] != 0 ? scale : Sum{0};
+  if (block.keep != nullptr) {
+    const uint8_t* keep = block.keep + target.begin * H;
+    const auto scale = static_cast<Sum>(task.weights.scale);
+    for (int64_t i = 0; i < count; ++i) at.weights[i] *= keep[i] != 0 ? scale : Sum{0};
+  }
+  Sum* const total = static_cast<Sum*>(task.total) + target.id * H;
+  for (int64_t h = 0; h < H; ++h) total[h] = 0;
+  for (int64_t e = 0; e < target.count; ++e) {
+    for (int64_t h = 0; h < H; ++h) total[h] += at.weights[e * H + h];
+  }
 }
 
 template <class T>
 void forward_targets(const AttentionForward& task, const AttentionBlock& block) {
   using Sum = Wide<T>;
   const AttentionWeights& of = task.weights;
-  const int64_t H = of.heads, K = of.columns;
+  const int64_t H = of.heads, W = of.width();
   const Place<Sum> at(block.scratch, longest_list(block), of);
-  const int64_t ahead = rows_ahead(K * static_cast<int64_t>(sizeof(T)));
+  const int64_t ahead = rows_ahead(of.columns * static_cast<int64_t>(sizeof(T)));
   const bool direct = task.out_type == Element::kFloat32 || task.out_type == Element::kFloat64;
   const int64_t out_size = direct ? sizeof(Sum) : 2;
   for (int64_t d = 0; d < block.targets; ++d) {
     const Target<T> target(block, d);
-    edge_dots(target, static_cast<const Sum*>(of.source), of, ahead, at.logits);
+    const Sum* const weights = static_cast<const Sum*>(of.source) + target.id * of.source_step;
+    edge_dots(target, weights, of, ahead, at.weights, at.logits);
     target_logits<T>(task, block, d, at.target);
     edge_logits(task, target, at);
     softmax(at.logits, target.count, H, static_cast<Sum>(of.slope), at.weights);
     keep_coefficients(task, block, target, at);
-    char* const out = static_cast<char*>(task.out) + target.id * H * K * out_size;
+    char* const out = static_cast<char*>(task.out) + target.id * H * W * out_size;
     Sum* const row = direct && !task.stream ? reinterpret_cast<Sum*>(out) : at.row;
-    sums(target.rows, target.count, at.weights, H, K, row, K, Into::kFresh, ahead);
-    if (!direct) narrow_row(row, H * K, task.out_type, out);
-    if (task.stream) stream_row(row, H * K, reinterpret_cast<Sum*>(out));
+    edge_sums(target, at.weights, of, ahead, Into::kFresh, row);
+    if (!direct) narrow_row(row, H * W, task.out_type, out);
+    if (task.stream) stream_row(row, H * W, reinterpret_cast<Sum*>(out));
   }
   if (task.stream) fence();
 }
 
 // Backward ########################################################################################
 
-// Converts gradients of alpha to those of the softmax, and adds those of the returned coefficients.
+// Adds the gradients of the sums, converts those of alpha to those of the softmax, and adds those of
+// the returned coefficients.
 template <class T>
 inline void softmax_upstream(const AttentionBackward& task, const AttentionBlock& block,
                              const Target<T>& target, const Place<Wide<T>>& at) {
   using Sum = Wide<T>;
   const int64_t H = task.weights.heads, count = target.count * H;
+  if (task.grad_total != nullptr) {
+    const Sum* const total = static_cast<const Sum*>(task.grad_total) + target.id * H;
+    for (int64_t e = 0; e < target.count; ++e) {
+      for (int64_t h = 0; h < H; ++h) at.grads[e * H + h] += total[h];
+    }
+  }
   if (block.keep != nullptr) {
     const uint8_t* keep = block.keep + target.begin * H;
     const auto scale = static_cast<Sum>(task.weights.scale);
@@ -556,23 +595,48 @@ inline void softmax_upstream(const AttentionBackward& task, const AttentionBlock
   for (int64_t i = 0; i < count; ++i) at.grads[i] += at.weights[i] < 0 ? -at.logits[i] : at.logits[i];
 }
 
+// Makes alpha after dropout of the stored coefficients.
+template <class T>
+inline void drop_weights(const AttentionBackward& task, const AttentionBlock& block, const Target<T>& target,
+                         const Place<Wide<T>>& at) {
+  using Sum = Wide<T>;
+  const int64_t H = task.weights.heads, count = target.count * H;
+  for (int64_t i = 0; i < count; ++i) at.weights[i] = at.weights[i] < 0 ? -at.weights[i] : at.weights[i];
+  if (block.keep == nullptr) return;
+  const uint8_t* keep = block.keep + target.begin * H;
+  const auto scale = static_cast<Sum>(task.weights.scale);
+  for (int64_t i = 0; i < count; ++i) at.weights[i] *= keep[i] != 0 ? scale : Sum{0};
+}
+
 // Stores alpha and the gradient of its logit side by side, for the pass over sources.
 template <class T>
-inline void keep_pairs(const AttentionBackward& task, const AttentionBlock& block, const Target<T>& target,
-                       const Place<Wide<T>>& at) {
+inline void keep_pairs(const AttentionBackward& task, const Target<T>& target, const Place<Wide<T>>& at) {
   using Sum = Wide<T>;
   const int64_t H = task.weights.heads;
-  const uint8_t* keep = block.keep == nullptr ? nullptr : block.keep + target.begin * H;
-  const auto scale = static_cast<Sum>(task.weights.scale);
   Sum* const pairs = static_cast<Sum*>(task.pairs) + target.first_slot * 2 * H;
   for (int64_t e = 0; e < target.count; ++e) {
     Sum* const pair = pairs + target.place[e] * 2 * H;
     for (int64_t h = 0; h < H; ++h) {
-      const Sum signed_weight = at.weights[e * H + h];
-      const Sum alpha = signed_weight < 0 ? -signed_weight : signed_weight;
-      pair[h] = keep == nullptr ? alpha : keep[e * H + h] != 0 ? alpha * scale : 0;
+      pair[h] = at.weights[e * H + h];
       pair[H + h] = at.grads[e * H + h];
     }
+  }
+}
+
+// Writes the gradients of the rows of a destination's edges: alpha times that of z, plus logits'
+// gradients times weights.
+template <class T>
+inline void edge_row_grads(const AttentionBackward& task, const Target<T>& target, const Place<Wide<T>>& at,
+                           const Wide<T>* grad, const Wide<T>* weights) {
+  using Sum = Wide<T>;
+  const int64_t H = task.weights.heads, K = task.weights.columns, L = task.weights.edge_columns;
+  const int64_t W = task.weights.width();
+  Sum* const rows = static_cast<Sum*>(task.edge) + target.first_slot * L;
+  for (int64_t i = 0; i < target.slots * L; ++i) rows[i] = 0;
+  for (int64_t e = 0; e < target.count; ++e) {
+    Sum* const row = rows + target.place[e] * L;
+    add_heads(grad + K, W, at.weights + e * H, H, L, row);
+    add_heads(weights + K, W, at.grads + e * H, H, L, row);
   }
 }
 
@@ -580,29 +644,34 @@ template <class T>
 void backward_targets(const AttentionBackward& task, const AttentionBlock& block) {
   using Sum = Wide<T>;
   const AttentionWeights& of = task.weights;
-  const int64_t H = of.heads, K = of.columns;
+  const int64_t H = of.heads, K = of.columns, W = of.width();
   const Place<Sum> at(block.scratch, longest_list(block), of);
   const int64_t ahead = rows_ahead(K * static_cast<int64_t>(sizeof(T)));
   const bool narrow = task.grad_type == Element::kBFloat16;
   const int64_t grad_size = narrow ? 2 : sizeof(Sum);
-  auto* const source_weight = static_cast<Sum*>(task.partial);
+  const Into into = of.source_step == 0 ? Into::kAdd : Into::kFresh;
   for (int64_t d = 0; d < block.targets; ++d) {
     const Target<T> target(block, d);
-    const char* const from = static_cast<const char*>(task.grad) + target.id * H * K * grad_size;
-    const Sum* const grad = widen_row(from, task.grad_type, H * K, at.row);
-    edge_dots(target, grad, of, ahead, at.grads);
+    const char* const from = static_cast<const char*>(task.grad) + target.id * H * W * grad_size;
+    const Sum* const grad = widen_row(from, task.grad_type, H * W, at.row);
+    edge_dots(target, grad, of, ahead, at.weights, at.grads);
     target.read(static_cast<const Sum*>(task.coefficient), H, at.weights);
     softmax_upstream(task, block, target, at);
     softmax_grad(at.weights, target.count, H, static_cast<Sum>(of.slope), at.grads, at.total);
     Sum* const target_grad = static_cast<Sum*>(task.target_logits) + target.id * H;
     for (int64_t h = 0; h < H; ++h) target_grad[h] = at.total[h];
-    sums(target.rows, target.count, at.grads, H, K, source_weight, K, Into::kAdd, ahead);
+    const int64_t of_target = target.id * of.source_step;
+    edge_sums(target, at.grads, of, ahead, into, static_cast<Sum*>(task.source_weight) + of_target);
     if (of.target != nullptr) {
       const auto* const* self = reinterpret_cast<const T* const*>(block.self) + d;
-      sums(self, 1, at.total, H, K, source_weight + H * K, K, Into::kAdd, 0);
+      sums(self, 1, at.total, H, K, static_cast<Sum*>(task.target_weight), K, Into::kAdd, 0);
     }
     if (task.edge_logits != nullptr) target.write(at.grads, H, static_cast<Sum*>(task.edge_logits));
-    if (task.pairs != nullptr) keep_pairs(task, block, target, at);
+    if (task.pairs == nullptr && task.edge == nullptr) continue;
+    drop_weights(task, block, target, at);
+    if (task.pairs != nullptr) keep_pairs(task, target, at);
+    if (task.edge == nullptr) continue;
+    edge_row_grads(task, target, at, grad, static_cast<const Sum*>(of.source) + of_target);
   }
 }
 
@@ -613,7 +682,7 @@ template <class Grad>
 void input_grads(const AttentionInputGrad& task, const AttentionSources& block) {
   using Sum = Wide<Grad>;
   const AttentionWeights& of = task.weights;
-  const int64_t H = of.heads, K = of.columns;
+  const int64_t H = of.heads, K = of.columns, W = of.width();
   const Place<Sum> at(block.scratch, 0, of);
   const bool narrow = task.out_type == Element::kBFloat16;
   const int64_t out_size = narrow ? 2 : sizeof(Sum);
@@ -628,12 +697,16 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
     for (int64_t e = block.begin[s]; e < block.begin[s + 1]; ++e) {
       const auto* const pair = static_cast<const Sum*>(block.pairs[e]);
       const auto* const grad = reinterpret_cast<const Grad*>(block.grads[e]);
-      add_heads(grad, pair, H, K, row);
-      for (int64_t h = 0; h < H; ++h) at.total[h] += pair[H + h];
+      add_heads(grad, W, pair, H, K, row);
+      if (block.weights != nullptr) {
+        add_heads(static_cast<const Sum*>(block.weights[e]), W, pair + H, H, K, row);
+      } else {
+        for (int64_t h = 0; h < H; ++h) at.total[h] += pair[H + h];
+      }
     }
-    add_heads(source_weight, at.total, H, K, row);
+    if (block.weights == nullptr) add_heads(source_weight, W, at.total, H, K, row);
     if (target_weight != nullptr && id < task.targets) {
-      add_heads(target_weight, static_cast<const Sum*>(task.target_logits) + id * H, H, K, row);
+      add_heads(target_weight, K, static_cast<const Sum*>(task.target_logits) + id * H, H, K, row);
     }
     if (narrow) narrow_row(row, K, task.out_type, to);
   }
