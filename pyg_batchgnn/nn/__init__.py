@@ -49,6 +49,7 @@ from pyg_batchgnn.nn.native_conv import AsMade, NativeConv, as_made, fits_bias, 
 from pyg_batchgnn.nn.norm import BatchNorm, Dropout, ReLU
 from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.terms import Update
+from pyg_batchgnn.nn.transformer import TransformerConv
 from pyg_batchgnn.ops import current_products
 from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
 
@@ -91,6 +92,7 @@ __all__ = [
     "Rows",
     "SAGEConv",
     "SampledBatch",
+    "TransformerConv",
     "TypedBatch",
     "TypedModel",
     "Update",
