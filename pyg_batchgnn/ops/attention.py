@@ -271,8 +271,8 @@ def _fake_keep(
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     x, row, indptr, indices, source_weight, target_weight, _, _, edge_rows, node, by_source, *numbers = inputs
-    graph = (row, indptr, indices)
-    ctx.save_for_backward(output[1], x, *graph, source_weight, target_weight, edge_rows, node, *by_source)
+    edges = (row, indptr, indices)
+    ctx.save_for_backward(output[1], x, *edges, source_weight, target_weight, edge_rows, node, *by_source)
     ctx.numbers = numbers
     ctx.set_materialize_grads(False)
 
@@ -281,8 +281,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
 def _backward(
     ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None, grad_total: Tensor | None
 ) -> tuple[Any, ...]:
-    coefficient, x, *graph, source_weight, target_weight, edge_rows, node = ctx.saved_tensors[:9]
-    by_source = ctx.saved_tensors[9:]
+    coefficient, x, row, indptr, indices, source_weight, target_weight, *rest = ctx.saved_tensors
+    edge_rows, node, *by_source = rest
     targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
     needs = ctx.needs_input_grad
     if grad is None:
@@ -297,7 +297,9 @@ def _backward(
             None if grad_total is None else grad_total.contiguous(),
             coefficient,
             x,
-            *graph,
+            row,
+            indptr,
+            indices,
             source_weight,
             target_weight,
             edge_rows,

@@ -180,6 +180,7 @@ class SourceBlocks {
       : input_(input),
         transpose_(transpose),
         grad_(static_cast<const char*>(upstream.grad)),
+        weights_(static_cast<const char*>(input.model.source_weight)),
         pairs_(static_cast<const char*>(pairs)),
         grad_bytes_(input.model.heads * input.rows.width() * element_bytes(upstream.type)),
         weight_bytes_(input.model.heads * input.rows.width() * wide_size(input.rows.table.element)),
@@ -194,9 +195,9 @@ class SourceBlocks {
     const int64_t most = transpose_.ptr[last] - transpose_.ptr[first] + sources;
     Lists& lists = lists_[static_cast<size_t>(slot)];
     lists.begin.reserve(sources + 1);
-    lists.grads.reserve(most);
-    lists.weights.reserve(most);
-    lists.pairs.reserve(most);
+    lists.grads.reserve(most + kMostRowsAhead);
+    lists.weights.reserve(most + kMostRowsAhead);
+    lists.pairs.reserve(most + kMostRowsAhead);
     int64_t at = 0;
     for (int64_t j = first; j < last; ++j) {
       lists.begin.data()[j - first] = at;
@@ -209,6 +210,9 @@ class SourceBlocks {
       if (j < edges.loops) add(j, first_slot(edges, j + 1) - 1, at++, lists);
     }
     lists.begin.data()[sources] = at;
+    std::fill_n(lists.grads.data() + at, kMostRowsAhead, grad_);
+    std::fill_n(lists.weights.data() + at, kMostRowsAhead, weights_);
+    std::fill_n(lists.pairs.data() + at, kMostRowsAhead, pairs_);
     lists.scratch.reserve(attention_scratch(0, input_.model.heads, input_.rows.width()) *
                           wide_size(input_.rows.table.element));
     return {first,
@@ -223,20 +227,20 @@ class SourceBlocks {
  private:
   struct Lists {
     Buffer<int64_t> begin;
-    Buffer<const char*> grads;
-    Buffer<const void*> weights, pairs;
+    Buffer<const char*> grads, weights, pairs;
     Buffer<char> scratch;
   };
 
   void add(int64_t target, int64_t slot, int64_t at, Lists& lists) const {
     lists.grads.data()[at] = grad_ + target * grad_bytes_;
-    lists.weights.data()[at] = static_cast<const char*>(input_.model.source_weight) + target * weight_bytes_;
+    lists.weights.data()[at] = weights_ + target * weight_bytes_;
     lists.pairs.data()[at] = pairs_ + slot * pair_bytes_;
   }
 
   const AttentionInput& input_;
   const AttentionTranspose& transpose_;
   const char* grad_;
+  const char* weights_;
   const char* pairs_;
   int64_t grad_bytes_, weight_bytes_, pair_bytes_;  // of a destination, the same, of a slot
   RowBlocks blocks_;

@@ -68,13 +68,13 @@ struct AttentionBackward {
   void* target_weight;  // [heads, columns] the share of the block
 };
 
-// Consecutive sources and the destinations of their edges.
+// Consecutive sources and the destinations of their edges. Lists have further entries as above.
 struct AttentionSources {
   int64_t first, sources;
   const int64_t* begin;        // [sources + 1] into the lists below
   const char* const* grads;    // the destination's row of the gradient of z
-  const void* const* weights;  // the destination's weights of sources; null if all have the same
-  const void* const* pairs;    // as above
+  const char* const* weights;  // the destination's weights of sources; null if all have the same
+  const char* const* pairs;    // as above
   void* scratch;               // attention_scratch(0, ...) numbers
 };
 

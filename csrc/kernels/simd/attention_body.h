@@ -385,6 +385,10 @@ inline int64_t rows_ahead(int64_t row_bytes) {
   return rows < kMostRowsAhead ? rows : kMostRowsAhead;
 }
 
+inline void prefetch_row(const char* row, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
+}
+
 // The arrays of one destination, cut from the scratch memory of the block.
 template <class Sum>
 struct Place {
@@ -686,6 +690,7 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
   const Place<Sum> at(block.scratch, 0, of);
   const bool narrow = task.out_type == Element::kBFloat16;
   const int64_t out_size = narrow ? 2 : sizeof(Sum);
+  const int64_t ahead = rows_ahead(H * W * static_cast<int64_t>(sizeof(Sum)));
   const auto* const source_weight = static_cast<const Sum*>(of.source);
   const auto* const target_weight = static_cast<const Sum*>(of.target);
   for (int64_t s = 0; s < block.sources; ++s) {
@@ -695,11 +700,14 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
     for (int64_t h = 0; h < H; ++h) at.total[h] = 0;
     for (int64_t k = 0; k < K; ++k) row[k] = 0;
     for (int64_t e = block.begin[s]; e < block.begin[s + 1]; ++e) {
-      const auto* const pair = static_cast<const Sum*>(block.pairs[e]);
+      prefetch_row(block.pairs[e + ahead], 2 * H * static_cast<int64_t>(sizeof(Sum)));
+      prefetch_row(block.grads[e + ahead], H * W * static_cast<int64_t>(sizeof(Grad)));
+      const auto* const pair = reinterpret_cast<const Sum*>(block.pairs[e]);
       const auto* const grad = reinterpret_cast<const Grad*>(block.grads[e]);
       add_heads(grad, W, pair, H, K, row);
       if (block.weights != nullptr) {
-        add_heads(static_cast<const Sum*>(block.weights[e]), W, pair + H, H, K, row);
+        prefetch_row(block.weights[e + ahead], H * W * static_cast<int64_t>(sizeof(Sum)));
+        add_heads(reinterpret_cast<const Sum*>(block.weights[e]), W, pair + H, H, K, row);
       } else {
         for (int64_t h = 0; h < H; ++h) at.total[h] += pair[H + h];
       }
