@@ -11,8 +11,11 @@ AttentionEdges edges_of(const Tensor& indptr, const Tensor& indices, int64_t tar
   return {data<int64_t>(indptr), integers(indices), targets, loops};
 }
 
-AttentionRows rows_of(const Tensor& x, const OptionalTensor& row, const OptionalTensor& edge_rows) {
-  return {matrix(x), integers(row), x.size(1), pointer(edge_rows), edge_rows ? edge_rows->size(1) : 0};
+AttentionRows rows_of(const Tensor& x, const OptionalTensor& row, const OptionalTensor& edge_rows,
+                      const Tensor& source_weight, bool by_head) {
+  const int64_t edge_columns = edge_rows ? edge_rows->size(1) : 0;
+  const int64_t columns = source_weight.size(source_weight.dim() - 1) - edge_columns;
+  return {matrix(x), integers(row), columns, by_head, pointer(edge_rows), edge_columns};
 }
 
 AttentionDropout dropout_of(double drop, int64_t key, const OptionalTensor& node) {
@@ -37,11 +40,11 @@ ThreeTensors attention(const Tensor& x, const OptionalTensor& row, const Tensor&
                        const Tensor& indices, const Tensor& source_weight,
                        const OptionalTensor& target_weight, const OptionalTensor& target_logits,
                        const OptionalTensor& edge_logits, const OptionalTensor& edge_rows,
-                       const OptionalTensor& node, const std::vector<Tensor>& /*by_source*/,
+                       const OptionalTensor& node, const std::vector<Tensor>& /*by_source*/, bool by_head,
                        int64_t num_targets, int64_t num_loops, double negative_slope, double drop,
                        int64_t key, ScalarType out_dtype, int64_t threads) {
-  const AttentionInput input{edges_of(indptr, indices, num_targets, num_loops), rows_of(x, row, edge_rows),
-                             dropout_of(drop, key, node),
+  const AttentionInput input{edges_of(indptr, indices, num_targets, num_loops),
+                             rows_of(x, row, edge_rows, source_weight, by_head), dropout_of(drop, key, node),
                              model_of(source_weight, target_weight, negative_slope)};
   const int64_t heads = input.model.heads;
   const ScalarType wide = source_weight.scalar_type();
@@ -60,10 +63,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
     const Tensor& coefficient, const Tensor& x, const OptionalTensor& row, const Tensor& indptr,
     const Tensor& indices, const Tensor& source_weight, const OptionalTensor& target_weight,
     const OptionalTensor& edge_rows, const OptionalTensor& node, const std::vector<Tensor>& by_source,
-    int64_t num_targets, int64_t num_loops, double negative_slope, double drop, int64_t key,
+    bool by_head, int64_t num_targets, int64_t num_loops, double negative_slope, double drop, int64_t key,
     bool need_edge_logits, bool need_edge_rows, int64_t threads) {
-  const AttentionInput input{edges_of(indptr, indices, num_targets, num_loops), rows_of(x, row, edge_rows),
-                             dropout_of(drop, key, node),
+  const AttentionInput input{edges_of(indptr, indices, num_targets, num_loops),
+                             rows_of(x, row, edge_rows, source_weight, by_head), dropout_of(drop, key, node),
                              model_of(source_weight, target_weight, negative_slope)};
   const int64_t heads = input.model.heads, slots = attention_slots(input.edges);
   const ScalarType wide = source_weight.scalar_type();
@@ -78,7 +81,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
   Tensor target_logits = new_tensor({num_targets, heads}, wide);
   Tensor edge_logits = new_tensor({need_edge_logits ? slots : 0, heads}, wide);
   Tensor edge_grad = new_tensor({need_edge_rows ? slots : 0, input.rows.edge_columns}, wide);
-  Tensor x_grad = new_tensor({need_x ? transpose.sources : 0, input.rows.columns}, x.scalar_type());
+  Tensor x_grad = new_tensor({need_x ? transpose.sources : 0, x.size(1)}, x.scalar_type());
   attention_backward(input,
                      {grad.const_data_ptr(), element_of(grad.scalar_type()), coefficient.const_data_ptr(),
                       pointer(grad_coefficient), pointer(grad_total)},
@@ -105,12 +108,14 @@ constexpr Operator kOperators[] = {
     OPERATOR(attention,
              "(Tensor x, Tensor? row, Tensor indptr, Tensor indices, Tensor source_weight, Tensor? "
              "target_weight, Tensor? target_logits, Tensor? edge_logits, Tensor? edge_rows, Tensor? node, "
-             "Tensor[] by_source, int num_targets, int num_loops, float negative_slope, float drop, int key, "
+             "Tensor[] by_source, bool by_head, int num_targets, int num_loops, float negative_slope, float "
+             "drop, int key, "
              "ScalarType out_dtype, int threads) -> (Tensor out, Tensor coefficient, Tensor total)"),
     OPERATOR(attention_grads,
              "(Tensor grad, Tensor? grad_coefficient, Tensor? grad_total, Tensor coefficient, Tensor x, "
              "Tensor? row, Tensor indptr, Tensor indices, Tensor source_weight, Tensor? target_weight, "
-             "Tensor? edge_rows, Tensor? node, Tensor[] by_source, int num_targets, int num_loops, float "
+             "Tensor? edge_rows, Tensor? node, Tensor[] by_source, bool by_head, int num_targets, int "
+             "num_loops, float "
              "negative_slope, float drop, int key, bool need_edge_logits, bool need_edge_rows, int threads) "
              "-> (Tensor source_weight, Tensor target_weight, Tensor target_logits, Tensor edge_logits, "
              "Tensor edge_rows, Tensor x)"),

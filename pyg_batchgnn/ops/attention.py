@@ -43,6 +43,7 @@ def attention(
     row: Tensor | None = None,
     node: Tensor | None = None,
     by_source: Sequence[Tensor] = (),
+    by_head: bool = False,
     loops: int | None = None,
     negative_slope: float = 0.2,
     drop: float = 0.0,
@@ -60,6 +61,9 @@ def attention(
                   + target_logits[i, h] + edge_logits[e, h]
         logit[e, h] = leaky_relu(z[e, h])
         out[i, h] = sum over e of dropout(softmax(logit))[e, h] * v[e]
+
+    With ``by_head`` every head has columns of its own: x[j] is its key in the scores and its value
+    in the sums.
 
     for the edges e from source j to target i. Source i and target i are the same node. A missing
     term counts as zero, and missing rows of edges have no columns. Values of edges lie in slots:
@@ -82,6 +86,8 @@ def attention(
         node: [>= D] int64, the original ids of the targets, for dropout; 0, 1, ... where None.
         by_source: the result of `transpose` for ``x.size(0)`` sources; required if ``x`` needs a
             gradient.
+        by_head: x has 2 * heads * K columns, the keys of all heads and behind them their values. It
+            takes no ``target_weight``.
         loops: replaces the edges from a node to itself by one loop for each of the first ``loops``
             targets. None takes the edges as they are.
         drop: the probability of dropping a coefficient, below 1.
@@ -100,10 +106,18 @@ def attention(
     by_target = source_weight.dim() == 3
     heads = source_weight.size(-2) if source_weight.dim() > 1 else 0
     edge_columns = 0 if edge_rows is None or edge_rows.dim() != 2 else edge_rows.size(1)
-    weight_shape = (heads, x.size(1) + edge_columns)
+    columns = x.size(1)
+    if by_head:
+        if target_weight is not None or not heads or columns % (2 * heads):
+            raise ValueError(
+                f"by_head takes keys and values of {heads} heads and no target_weight, got x with {columns} "
+                f"columns"
+            )
+        columns //= 2 * heads
+    weight_shape = (heads, columns + edge_columns)
     shapes: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
         "source_weight": (source_weight, (targets, *weight_shape) if by_target else weight_shape),
-        "target_weight": (target_weight, (heads, x.size(1))),
+        "target_weight": (target_weight, (heads, columns)),
         "target_logits": (target_logits, (targets, heads)),
         "edge_logits": (edge_logits, (slots, heads)),
         "edge_rows": (edge_rows, (slots, edge_columns)),
@@ -123,6 +137,7 @@ def attention(
             edge_rows,
             node,
             list(by_source),
+            by_head,
             targets,
             -1 if loops is None else loops,
             negative_slope,
@@ -236,7 +251,7 @@ def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, ...], dty
 def _fake_attention(
     x: Tensor, _row: Any, _indptr: Tensor, indices: Tensor, source_weight: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    num_targets, num_loops, *_, out_dtype, _threads = rest[6:]
+    num_targets, num_loops, *_, out_dtype, _threads = rest[7:]
     heads, width = source_weight.shape[-2:]
     slots = indices.size(0) + max(num_loops, 0)
     out = x.new_empty((num_targets, heads * width), dtype=out_dtype)
@@ -247,13 +262,13 @@ def _fake_attention(
 def _fake_grads(
     _grad: Tensor, _grad_coefficient: Any, _grad_total: Any, coefficient: Tensor, x: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    source_weight, _target_weight, edge_rows, _node, by_source, num_targets, *numbers = rest[3:]
+    source_weight, _target_weight, edge_rows, _node, by_source, _by_head, num_targets, *numbers = rest[3:]
     need_edge_logits, need_edge_rows, _threads = numbers[-3:]
-    heads, slots = source_weight.size(-2), coefficient.size(0)
+    (heads, width), slots = source_weight.shape[-2:], coefficient.size(0)
     edge_columns = 0 if edge_rows is None else edge_rows.size(1)
     return (
         torch.empty_like(source_weight),
-        source_weight.new_empty((heads, x.size(1))),
+        source_weight.new_empty((heads, width - edge_columns)),
         source_weight.new_empty((num_targets, heads)),
         source_weight.new_empty((slots if need_edge_logits else 0, heads)),
         source_weight.new_empty((slots if need_edge_rows else 0, edge_columns)),
@@ -283,7 +298,7 @@ def _backward(
 ) -> tuple[Any, ...]:
     coefficient, x, row, indptr, indices, source_weight, target_weight, *rest = ctx.saved_tensors
     edge_rows, node, *by_source = rest
-    targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
+    by_head, targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
     needs = ctx.needs_input_grad
     if grad is None:
         heads, width = source_weight.shape[-2:]
@@ -305,6 +320,7 @@ def _backward(
             edge_rows,
             node,
             by_source if needs[0] else [],
+            by_head,
             targets,
             loops,
             negative_slope,

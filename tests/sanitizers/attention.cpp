@@ -38,13 +38,13 @@ std::vector<char> numbers(int64_t count, Element element) {
 struct Shape {
   int64_t targets, sources, edges, columns, edge_columns, heads, loops;
   Element rows, out;
-  bool mapped, by_target;
+  bool mapped, by_target, by_head;
   double drop;
 };
 
 void run(const Shape& shape) {
   const auto [targets, sources, edges, columns, edge_columns, heads, loops, rows, out, mapped, by_target,
-              drop] = shape;
+              by_head, drop] = shape;
   std::vector<int64_t> indptr(static_cast<size_t>(targets + 1)), by_source(static_cast<size_t>(sources + 1));
   std::vector<int32_t> indices, into, leaving, edge;
   std::vector<int64_t> row(static_cast<size_t>(sources)), node(static_cast<size_t>(targets));
@@ -70,20 +70,21 @@ void run(const Shape& shape) {
   for (int64_t& id : node) id = below(1000);
 
   const Element wide = rows == Element::kFloat64 ? Element::kFloat64 : Element::kFloat32;
-  const int64_t width = heads * (columns + edge_columns);
+  const int64_t width = heads * (columns + edge_columns), all = by_head ? 2 * heads * columns : columns;
   const AttentionEdges in_edges{indptr.data(), {indices.data(), false}, targets, loops};
   const int64_t slots = attention_slots(in_edges);
-  const std::vector<char> x = numbers(sources * columns, rows), target = numbers(heads * columns, wide);
+  const std::vector<char> x = numbers(sources * all, rows), target = numbers(heads * columns, wide);
   const std::vector<char> source = numbers(by_target ? targets * width : width, wide);
   const std::vector<char> edge_rows = numbers(slots * edge_columns, wide);
   const AttentionInput input{in_edges,
-                             {{x.data(), rows, columns},
+                             {{x.data(), rows, all},
                               mapped ? Integers{row.data(), true} : Integers{},
                               columns,
+                              by_head,
                               edge_columns > 0 ? edge_rows.data() : nullptr,
                               edge_columns},
                              {drop, 7, node.data()},
-                             {heads, 0.2, source.data(), by_target, target.data()}};
+                             {heads, 0.2, source.data(), by_target, by_head ? nullptr : target.data()}};
   const std::vector<char> logits = numbers(targets * heads, wide), edge_logits = numbers(slots * heads, wide);
   std::vector<char> z = numbers(targets * width, out), coefficient = numbers(slots * heads, wide);
   std::vector<char> total = logits;
@@ -113,9 +114,11 @@ int main() {
     for (const int64_t columns : {1, 16, 37, 100}) {
       const int64_t heads = 1 + below(6), targets = 1 + below(150), sources = targets + below(50);
       const int64_t edge_columns = below(3) * below(20), loops = below(2) ? targets : -1;
-      run({targets, sources, 600, columns, edge_columns, heads, loops, rows, out, below(2) == 0,
-           below(2) == 0, 0.3});
-      run({targets, sources, 0, columns, edge_columns, heads, targets / 2, rows, out, false, true, 0.0});
+      const bool mapped = below(2) == 0, by_target = below(2) == 0, by_head = below(2) == 0;
+      run({targets, sources, 600, columns, edge_columns, heads, loops, rows, out, mapped, by_target, by_head,
+           0.3});
+      run({targets, sources, 0, columns, edge_columns, heads, targets / 2, rows, out, false, true, false,
+           0.0});
     }
   }
   std::puts("done");

@@ -18,6 +18,14 @@ constexpr int64_t kEntries = 8192;  // their lists stay in the second cache
 
 int64_t wide_size(Element type) { return type == Element::kFloat64 ? 8 : 4; }
 
+int64_t row_columns(const AttentionInput& input) {
+  return input.rows.by_head ? 2 * input.model.heads * input.rows.columns : input.rows.columns;
+}
+
+int64_t scratch_of(const AttentionInput& input, int64_t longest) {
+  return attention_scratch(longest, input.model.heads, input.rows.width(), row_columns(input));
+}
+
 // Blocks of destinations and of sources with pointers to the rows of their edges, for the inner
 // loops of attention. The cut into blocks depends only on the graph.
 
@@ -79,8 +87,7 @@ class TargetBlocks {
     }
     const bool has_rows = input_.rows.edge != nullptr;
     if (has_rows) list_edge_rows(targets, lists);
-    lists.scratch.reserve(attention_scratch(longest, input_.model.heads, input_.rows.width()) *
-                          wide_size(input_.rows.table.element));
+    lists.scratch.reserve(scratch_of(input_, longest) * wide_size(input_.rows.table.element));
     return {first,
             targets,
             lists.begin.data(),
@@ -213,8 +220,7 @@ class SourceBlocks {
     std::fill_n(lists.grads.data() + at, kMostRowsAhead, grad_);
     std::fill_n(lists.weights.data() + at, kMostRowsAhead, weights_);
     std::fill_n(lists.pairs.data() + at, kMostRowsAhead, pairs_);
-    lists.scratch.reserve(attention_scratch(0, input_.model.heads, input_.rows.width()) *
-                          wide_size(input_.rows.table.element));
+    lists.scratch.reserve(scratch_of(input_, 0) * wide_size(input_.rows.table.element));
     return {first,
             sources,
             lists.begin.data(),
@@ -248,16 +254,22 @@ class SourceBlocks {
 };
 
 AttentionWeights weights_of(const AttentionInput& input) {
-  const Dropout dropout(input.dropout.key, input.dropout.drop);
   const AttentionModel& model = input.model;
-  return {model.heads,
-          input.rows.columns,
-          input.rows.edge_columns,
-          model.slope,
-          dropout.scale(),
-          model.source_weight,
-          model.by_target ? model.heads * input.rows.width() : 0,
-          model.target_weight};
+  const AttentionRows& rows = input.rows;
+  const Dropout dropout(input.dropout.key, input.dropout.drop);
+  AttentionWeights of{};
+  of.heads = model.heads;
+  of.columns = rows.columns;
+  of.edge_columns = rows.edge_columns;
+  of.row_columns = row_columns(input);
+  of.first_value = rows.by_head ? model.heads * rows.columns : 0;
+  of.head_step = rows.by_head ? rows.columns : 0;
+  of.slope = model.slope;
+  of.scale = dropout.scale();
+  of.source = model.source_weight;
+  of.source_step = model.by_target ? model.heads * rows.width() : 0;
+  of.target = model.target_weight;
+  return of;
 }
 
 // Returns whether the output is written past the caches: it has left them before it is read, and

@@ -8,6 +8,9 @@
 // In dot-product attention (Vaswani et al. 2017, Shi et al. 2021) a source has another weight for
 // every destination: w_s[i, h] = W_k^T q_i.
 //
+// Heads may have columns of their own. Then x_j has the keys of all heads and behind them their
+// values, the logit is w_s[i, h] . key[j, h], and z[i, h] sums values.
+//
 // Edges may have rows of their own. Then x_j above is the row of source j with the row of the edge
 // behind it, and w_s and z have the columns of both; w_t and x_i have those of the table.
 //
@@ -37,7 +40,8 @@ struct AttentionEdges {
 struct AttentionRows {
   Matrix table;
   Integers row;
-  int64_t columns;
+  int64_t columns;   // that a head reads
+  bool by_head;      // whether the table has the columns [2, heads, columns]: keys and values
   const void* edge;  // [slots, edge_columns], or null
   int64_t edge_columns;
 

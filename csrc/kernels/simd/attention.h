@@ -27,10 +27,13 @@ struct AttentionBlock {
 };
 
 // Returns how many numbers of scratch memory a block with lists of at most `longest` entries takes.
-int64_t attention_scratch(int64_t longest, int64_t heads, int64_t width);
+int64_t attention_scratch(int64_t longest, int64_t heads, int64_t width, int64_t row_columns);
 
 struct AttentionWeights {
   int64_t heads, columns, edge_columns;
+  // The columns of a row, where the values of the first head begin, and how far a head's columns
+  // are from those of the head before it. Without columns by head the latter are 0.
+  int64_t row_columns, first_value, head_step;
   double slope, scale;  // of what dropout keeps
   const void* source;
   int64_t source_step;  // numbers from the weights of a destination to those of the next one, or 0

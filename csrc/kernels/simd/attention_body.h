@@ -2,42 +2,54 @@
 
 // Products of table rows with a few vectors, and sums of rows with a few weights each.
 //
+// With kSplit each head has columns of its own in a row, which begin `step` numbers behind those of
+// the head before it. Otherwise `step` is 0.
+//
 // Registers hold the results for several heads at once, so that a row is read once for all of them.
 // Meanwhile the row that is `ahead` entries later in the list is prefetched, one line at a time:
 // even lines in the sums and odd lines in the dots, so that memory is busy during both. With 0 the
 // prefetch has no effect.
 
+// Columns of rows: `count` of them, which begin at `from` and, for head h, h * step further.
+struct Columns {
+  int64_t count, from = 0, step = 0;
+};
+
 // out[e * heads + h] = rows[e] . vectors[h], for kRows rows and kHeads heads.
-template <int kRows, int kHeads, class T>
-inline void dots_of(const T* const* rows, const Wide<T>* vectors, int64_t stride, int64_t columns,
+template <int kRows, int kHeads, bool kSplit, class T>
+inline void dots_of(const T* const* rows, const Columns& of, const Wide<T>* vectors, int64_t stride,
                     Wide<T>* out, int64_t heads, int64_t ahead) {
   using L = Lanes<Wide<T>>;
   typename L::Vector sums[kRows][kHeads];
   for (auto& row : sums) {
     for (auto& sum : row) sum = L::zero();
   }
-  const auto step = [&](auto load, int64_t k) __attribute__((always_inline)) {
+  const auto add = [&](auto load, int64_t k) __attribute__((always_inline)) {
     typename L::Vector x[kRows];
+    const auto read = [&](int h) __attribute__((always_inline)) {
+      const int64_t at = of.from + h * of.step + k;
 #pragma GCC unroll 8
-    for (int e = 0; e < kRows; ++e) x[e] = load(rows[e] + k);
-    if ((k / L::kWidth) % 2 == 1) {
+      for (int e = 0; e < kRows; ++e) x[e] = load(rows[e] + at);
+      if (!kSplit && (k / L::kWidth) % 2 == 0) return;
 #pragma GCC unroll 8
-      for (int e = 0; e < kRows; ++e) __builtin_prefetch(rows[e + ahead] + k, 0, 2);
-    }
+      for (int e = 0; e < kRows; ++e) __builtin_prefetch(rows[e + ahead] + at, 0, 2);
+    };
+    if (!kSplit) read(0);
 #pragma GCC unroll 8
     for (int h = 0; h < kHeads; ++h) {
+      if (kSplit) read(h);
       const auto w = load(vectors + h * stride + k);
 #pragma GCC unroll 8
       for (int e = 0; e < kRows; ++e) sums[e][h] = L::fma(x[e], w, sums[e][h]);
     }
   };
   int64_t k = 0;
-  for (; k + L::kWidth <= columns; k += L::kWidth) {
-    step([](const auto* p) __attribute__((always_inline)) { return L::load(p); }, k);
+  for (; k + L::kWidth <= of.count; k += L::kWidth) {
+    add([](const auto* p) __attribute__((always_inline)) { return L::load(p); }, k);
   }
-  if (k < columns) {
-    const int64_t rest = columns - k;
-    step([rest](const auto* p) __attribute__((always_inline)) { return L::load(p, rest); }, k);
+  if (k < of.count) {
+    const int64_t rest = of.count - k;
+    add([rest](const auto* p) __attribute__((always_inline)) { return L::load(p, rest); }, k);
   }
 #pragma GCC unroll 8
   for (int e = 0; e < kRows; ++e) {
@@ -50,18 +62,28 @@ inline void dots_of(const T* const* rows, const Wide<T>* vectors, int64_t stride
   }
 }
 
+// Calls compute(n, h) for heads h to h + n - 1, with n = 4, 2 or 1, a constant of the compiler.
+template <class Compute>
+[[gnu::always_inline]] inline void for_heads(int64_t heads, const Compute& compute) {
+  int64_t h = 0;
+  for (; h + 4 <= heads; h += 4) compute(std::integral_constant<int, 4>{}, h);
+  for (; h + 2 <= heads; h += 2) compute(std::integral_constant<int, 2>{}, h);
+  if (h < heads) compute(std::integral_constant<int, 1>{}, h);
+}
+
 // Computes all heads of kRows rows.
 template <int kRows, class T>
-inline void dots(const T* const* rows, const Wide<T>* vectors, int64_t stride, int64_t columns, Wide<T>* out,
-                 int64_t heads, int64_t ahead) {
-  int64_t h = 0;
-  for (; h + 4 <= heads; h += 4) {
-    dots_of<kRows, 4>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
-  }
-  for (; h + 2 <= heads; h += 2) {
-    dots_of<kRows, 2>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
-  }
-  if (h < heads) dots_of<kRows, 1>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
+inline void dots(const T* const* rows, const Columns& of, const Wide<T>* vectors, int64_t stride,
+                 Wide<T>* out, int64_t heads, int64_t ahead) {
+  for_heads(heads, [&](auto many, int64_t h) __attribute__((always_inline)) {
+    constexpr int kHeads = decltype(many)::value;
+    const Columns own{of.count, of.from + h * of.step, of.step};
+    if (of.step == 0) {
+      dots_of<kRows, kHeads, false>(rows, own, vectors + h * stride, stride, out + h, heads, ahead);
+    } else {
+      dots_of<kRows, kHeads, true>(rows, own, vectors + h * stride, stride, out + h, heads, ahead);
+    }
+  });
 }
 
 enum class Into { kFresh, kAdd };
@@ -73,9 +95,10 @@ enum class Tail { kWhole, kPart };
 // out[h * stride + k] (+)= sum over e of factors[e * heads + h] * rows[e][k], for kHeads heads and
 // kVectors vectors of columns, the last of which has `rest` columns, or all if rest is 0.
 // Loops are unrolled by hand: the compiler may otherwise keep the sums on the stack.
-template <int kHeads, int kVectors, Tail kTail, class T>
-inline void sums_of(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads, int64_t rest,
-                    Wide<T>* out, int64_t stride, int64_t k, Into into, int64_t ahead) {
+template <int kHeads, int kVectors, Tail kTail, bool kSplit, class T>
+inline void sums_of(const T* const* rows, int64_t count, const Columns& of, const Wide<T>* factors,
+                    int64_t heads, int64_t rest, Wide<T>* out, int64_t stride, int64_t k, Into into,
+                    int64_t ahead) {
   using L = Lanes<Wide<T>>;
   constexpr int kFull = kVectors - 1;
   const auto load = [rest](const auto* p, int v) __attribute__((always_inline)) {
@@ -91,12 +114,19 @@ inline void sums_of(const T* const* rows, int64_t count, const Wide<T>* factors,
   }
   for (int64_t e = 0; e < count; ++e) {
     typename L::Vector x[kVectors];
+    const auto read = [&](int h) __attribute__((always_inline)) {
+      const int64_t at = of.from + h * of.step + k;
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) x[v] = load(rows[e] + k + v * L::kWidth, v);
+      for (int v = 0; v < kVectors; ++v) x[v] = load(rows[e] + at + v * L::kWidth, v);
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; v += 2) __builtin_prefetch(rows[e + ahead] + k + v * L::kWidth, 0, 2);
+      for (int v = 0; v < kVectors; v += kSplit ? 1 : 2) {
+        __builtin_prefetch(rows[e + ahead] + at + v * L::kWidth, 0, 2);
+      }
+    };
+    if (!kSplit) read(0);
 #pragma GCC unroll 8
     for (int h = 0; h < kHeads; ++h) {
+      if (kSplit) read(h);
       const auto factor = L::fill(factors[e * heads + h]);
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sums[h][v] = L::fma(factor, x[v], sums[h][v]);
@@ -116,26 +146,31 @@ inline void sums_of(const T* const* rows, int64_t count, const Wide<T>* factors,
   }
 }
 
-template <int kHeads, class T>
-inline void sums_of_heads(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads,
-                          int64_t columns, Wide<T>* out, int64_t stride, Into into, int64_t ahead) {
+template <int kHeads, bool kSplit, class T>
+inline void sums_of_heads(const T* const* rows, int64_t count, const Columns& of, const Wide<T>* factors,
+                          int64_t heads, Wide<T>* out, int64_t stride, Into into, int64_t ahead) {
   using L = Lanes<Wide<T>>;
   constexpr int kVectors = L::kRegisters == 32 ? 4 : 2;
   constexpr int64_t kColumns = kVectors * L::kWidth;
-  int64_t k = 0;
-  for (; k + kColumns <= columns; k += kColumns) {
-    sums_of<kHeads, kVectors, Tail::kWhole>(rows, count, factors, heads, 0, out, stride, k, into, ahead);
+  int64_t k = 0, rest = 0;
+  const auto sum = [&](auto vectors, auto tail) __attribute__((always_inline)) {
+    sums_of<kHeads, decltype(vectors)::value, decltype(tail)::value, kSplit>(
+        rows, count, of, factors, heads, rest, out, stride, k, into, ahead);
+  };
+  for (; k + kColumns <= of.count; k += kColumns) {
+    sum(std::integral_constant<int, kVectors>{}, std::integral_constant<Tail, Tail::kWhole>{});
   }
-  const int64_t rest = (columns - k) % L::kWidth;
-  switch ((columns - k + L::kWidth - 1) / L::kWidth) {
+  rest = (of.count - k) % L::kWidth;
+  constexpr std::integral_constant<Tail, Tail::kPart> part{};
+  switch ((of.count - k + L::kWidth - 1) / L::kWidth) {
     case 4:
-      return sums_of<kHeads, 4, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+      return sum(std::integral_constant<int, 4>{}, part);
     case 3:
-      return sums_of<kHeads, 3, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+      return sum(std::integral_constant<int, 3>{}, part);
     case 2:
-      return sums_of<kHeads, 2, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+      return sum(std::integral_constant<int, 2>{}, part);
     case 1:
-      return sums_of<kHeads, 1, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
+      return sum(std::integral_constant<int, 1>{}, part);
     default:
       return;
   }
@@ -143,18 +178,18 @@ inline void sums_of_heads(const T* const* rows, int64_t count, const Wide<T>* fa
 
 // Sums rows for all heads: out [heads, columns] with `stride` numbers between heads.
 template <class T>
-inline void sums(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads, int64_t columns,
-                 Wide<T>* out, int64_t stride, Into into, int64_t ahead) {
-  int64_t h = 0;
-  for (; h + 4 <= heads; h += 4) {
-    sums_of_heads<4>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
-  }
-  for (; h + 2 <= heads; h += 2) {
-    sums_of_heads<2>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
-  }
-  if (h < heads) {
-    sums_of_heads<1>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
-  }
+inline void sums(const T* const* rows, int64_t count, const Columns& of, const Wide<T>* factors,
+                 int64_t heads, Wide<T>* out, int64_t stride, Into into, int64_t ahead) {
+  for_heads(heads, [&](auto many, int64_t h) __attribute__((always_inline)) {
+    constexpr int kHeads = decltype(many)::value;
+    const Columns own{of.count, of.from + h * of.step, of.step};
+    Wide<T>* const to = out + h * stride;
+    if (of.step == 0) {
+      sums_of_heads<kHeads, false>(rows, count, own, factors + h, heads, to, stride, into, ahead);
+    } else {
+      sums_of_heads<kHeads, true>(rows, count, own, factors + h, heads, to, stride, into, ahead);
+    }
+  });
 }
 
 // out[k] += sum over h of factors[h] * vectors[h * stride + k].
@@ -393,7 +428,7 @@ inline void prefetch_row(const char* row, int64_t bytes) {
 template <class Sum>
 struct Place {
   Sum *logits, *weights, *grads;  // [edges, heads]
-  Sum *row, *narrow;              // [heads, width], [columns]
+  Sum *row, *narrow;              // [heads, width], [row_columns]
   Sum *total, *target;            // [heads]
 
   Place(void* scratch, int64_t longest, const AttentionWeights& of) {
@@ -410,7 +445,7 @@ struct Place {
     total = take(heads);
     target = take(heads);
     row = take(of.heads * of.width());
-    narrow = take(of.columns);
+    narrow = take(of.row_columns);
   }
 };
 
@@ -465,35 +500,38 @@ struct Target {
 
 // out[e, h] = rows[e] . vectors[h] for a list of rows. Later rows are prefetched.
 template <class T>
-inline void list_dots(const T* const* rows, int64_t count, const Wide<T>* vectors, int64_t stride,
-                      int64_t columns, Wide<T>* out, int64_t heads, int64_t ahead) {
+inline void list_dots(const T* const* rows, int64_t count, const Columns& of, const Wide<T>* vectors,
+                      int64_t stride, Wide<T>* out, int64_t heads, int64_t ahead) {
   int64_t e = 0;
   for (; e + 2 <= count; e += 2) {
-    dots<2>(rows + e, vectors, stride, columns, out + e * heads, heads, ahead);
+    dots<2>(rows + e, of, vectors, stride, out + e * heads, heads, ahead);
   }
-  if (e < count) dots<1>(rows + e, vectors, stride, columns, out + e * heads, heads, ahead);
+  if (e < count) dots<1>(rows + e, of, vectors, stride, out + e * heads, heads, ahead);
 }
+
+inline Columns keys_of(const AttentionWeights& of) { return {of.columns, 0, of.head_step}; }
+inline Columns values_of(const AttentionWeights& of) { return {of.columns, of.first_value, of.head_step}; }
 
 // out[e, h] = [row of the source, row of the edge] . vectors[h] for all edges of a destination.
 // `more` has room for as many numbers as `out`.
 template <class T>
-inline void edge_dots(const Target<T>& target, const Wide<T>* vectors, const AttentionWeights& of,
-                      int64_t ahead, Wide<T>* more, Wide<T>* out) {
+inline void edge_dots(const Target<T>& target, const Columns& columns, const Wide<T>* vectors,
+                      const AttentionWeights& of, int64_t ahead, Wide<T>* more, Wide<T>* out) {
   const int64_t H = of.heads, K = of.columns, L = of.edge_columns, W = of.width();
-  list_dots(target.rows, target.count, vectors, W, K, out, H, ahead);
+  list_dots(target.rows, target.count, columns, vectors, W, out, H, ahead);
   if (L == 0) return;
-  list_dots(target.edges, target.count, vectors + K, W, L, more, H, 0);
+  list_dots(target.edges, target.count, {L}, vectors + K, W, more, H, 0);
   for (int64_t i = 0; i < target.count * H; ++i) out[i] += more[i];
 }
 
 // out[h] (+)= sum over the edges of a destination of factors[e, h] * [row of the source, row of the
 // edge].
 template <class T>
-inline void edge_sums(const Target<T>& target, const Wide<T>* factors, const AttentionWeights& of,
-                      int64_t ahead, Into into, Wide<T>* out) {
+inline void edge_sums(const Target<T>& target, const Columns& columns, const Wide<T>* factors,
+                      const AttentionWeights& of, int64_t ahead, Into into, Wide<T>* out) {
   const int64_t H = of.heads, K = of.columns, L = of.edge_columns, W = of.width();
-  sums(target.rows, target.count, factors, H, K, out, W, into, ahead);
-  if (L > 0) sums(target.edges, target.count, factors, H, L, out + K, W, into, 0);
+  sums(target.rows, target.count, columns, factors, H, out, W, into, ahead);
+  if (L > 0) sums(target.edges, target.count, {L}, factors, H, out + K, W, into, 0);
 }
 
 // Forward #########################################################################################
@@ -506,7 +544,7 @@ inline void target_logits(const AttentionForward& task, const AttentionBlock& bl
   const AttentionWeights& of = task.weights;
   if (of.target != nullptr) {
     const auto* const* self = reinterpret_cast<const T* const*>(block.self) + d;
-    dots<1>(self, static_cast<const Sum*>(of.target), of.columns, of.columns, out, of.heads, 0);
+    dots<1>(self, {of.columns}, static_cast<const Sum*>(of.target), of.columns, out, of.heads, 0);
   } else {
     for (int64_t h = 0; h < of.heads; ++h) out[h] = 0;
   }
@@ -554,20 +592,20 @@ void forward_targets(const AttentionForward& task, const AttentionBlock& block) 
   const AttentionWeights& of = task.weights;
   const int64_t H = of.heads, W = of.width();
   const Place<Sum> at(block.scratch, longest_list(block), of);
-  const int64_t ahead = rows_ahead(of.columns * static_cast<int64_t>(sizeof(T)));
+  const int64_t ahead = rows_ahead(of.row_columns * static_cast<int64_t>(sizeof(T)));
   const bool direct = task.out_type == Element::kFloat32 || task.out_type == Element::kFloat64;
   const int64_t out_size = direct ? sizeof(Sum) : 2;
   for (int64_t d = 0; d < block.targets; ++d) {
     const Target<T> target(block, d);
     const Sum* const weights = static_cast<const Sum*>(of.source) + target.id * of.source_step;
-    edge_dots(target, weights, of, ahead, at.weights, at.logits);
+    edge_dots(target, keys_of(of), weights, of, ahead, at.weights, at.logits);
     target_logits<T>(task, block, d, at.target);
     edge_logits(task, target, at);
     softmax(at.logits, target.count, H, static_cast<Sum>(of.slope), at.weights);
     keep_coefficients(task, block, target, at);
     char* const out = static_cast<char*>(task.out) + target.id * H * W * out_size;
     Sum* const row = direct && !task.stream ? reinterpret_cast<Sum*>(out) : at.row;
-    edge_sums(target, at.weights, of, ahead, Into::kFresh, row);
+    edge_sums(target, values_of(of), at.weights, of, ahead, Into::kFresh, row);
     if (!direct) narrow_row(row, H * W, task.out_type, out);
     if (task.stream) stream_row(row, H * W, reinterpret_cast<Sum*>(out));
   }
@@ -650,7 +688,7 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
   const AttentionWeights& of = task.weights;
   const int64_t H = of.heads, K = of.columns, W = of.width();
   const Place<Sum> at(block.scratch, longest_list(block), of);
-  const int64_t ahead = rows_ahead(K * static_cast<int64_t>(sizeof(T)));
+  const int64_t ahead = rows_ahead(of.row_columns * static_cast<int64_t>(sizeof(T)));
   const bool narrow = task.grad_type == Element::kBFloat16;
   const int64_t grad_size = narrow ? 2 : sizeof(Sum);
   const Into into = of.source_step == 0 ? Into::kAdd : Into::kFresh;
@@ -658,17 +696,18 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
     const Target<T> target(block, d);
     const char* const from = static_cast<const char*>(task.grad) + target.id * H * W * grad_size;
     const Sum* const grad = widen_row(from, task.grad_type, H * W, at.row);
-    edge_dots(target, grad, of, ahead, at.weights, at.grads);
+    edge_dots(target, values_of(of), grad, of, ahead, at.weights, at.grads);
     target.read(static_cast<const Sum*>(task.coefficient), H, at.weights);
     softmax_upstream(task, block, target, at);
     softmax_grad(at.weights, target.count, H, static_cast<Sum>(of.slope), at.grads, at.total);
     Sum* const target_grad = static_cast<Sum*>(task.target_logits) + target.id * H;
     for (int64_t h = 0; h < H; ++h) target_grad[h] = at.total[h];
     const int64_t of_target = target.id * of.source_step;
-    edge_sums(target, at.grads, of, ahead, into, static_cast<Sum*>(task.source_weight) + of_target);
+    edge_sums(target, keys_of(of), at.grads, of, ahead, into,
+              static_cast<Sum*>(task.source_weight) + of_target);
     if (of.target != nullptr) {
       const auto* const* self = reinterpret_cast<const T* const*>(block.self) + d;
-      sums(self, 1, at.total, H, K, static_cast<Sum*>(task.target_weight), K, Into::kAdd, 0);
+      sums(self, 1, {K}, at.total, H, static_cast<Sum*>(task.target_weight), K, Into::kAdd, 0);
     }
     if (task.edge_logits != nullptr) target.write(at.grads, H, static_cast<Sum*>(task.edge_logits));
     if (task.pairs == nullptr && task.edge == nullptr) continue;
@@ -680,6 +719,16 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
 }
 
 // Gradient of the inputs ##########################################################################
+
+// out += sum over h of factors[h] * vectors[h], in the columns that are read of a row.
+template <class T>
+inline void add_to_row(const T* vectors, int64_t stride, const Wide<T>* factors, int64_t heads,
+                       const Columns& of, Wide<T>* out) {
+  if (of.step == 0) return add_heads(vectors, stride, factors, heads, of.count, out);
+  for (int64_t h = 0; h < heads; ++h) {
+    add_heads(vectors + h * stride, stride, factors + h, 1, of.count, out + of.from + h * of.step);
+  }
+}
 
 // dx_j = sum over (i, h) of alpha_ijh G_ih, plus logits' gradients times weights.
 template <class Grad>
@@ -693,30 +742,31 @@ void input_grads(const AttentionInputGrad& task, const AttentionSources& block) 
   const int64_t ahead = rows_ahead(H * W * static_cast<int64_t>(sizeof(Sum)));
   const auto* const source_weight = static_cast<const Sum*>(of.source);
   const auto* const target_weight = static_cast<const Sum*>(of.target);
+  const Columns keys = keys_of(of), values = values_of(of);
   for (int64_t s = 0; s < block.sources; ++s) {
     const int64_t id = block.first + s;
-    char* const to = static_cast<char*>(task.out) + id * K * out_size;
+    char* const to = static_cast<char*>(task.out) + id * of.row_columns * out_size;
     Sum* const row = narrow ? at.narrow : reinterpret_cast<Sum*>(to);
     for (int64_t h = 0; h < H; ++h) at.total[h] = 0;
-    for (int64_t k = 0; k < K; ++k) row[k] = 0;
+    for (int64_t k = 0; k < of.row_columns; ++k) row[k] = 0;
     for (int64_t e = block.begin[s]; e < block.begin[s + 1]; ++e) {
       prefetch_row(block.pairs[e + ahead], 2 * H * static_cast<int64_t>(sizeof(Sum)));
       prefetch_row(block.grads[e + ahead], H * W * static_cast<int64_t>(sizeof(Grad)));
       const auto* const pair = reinterpret_cast<const Sum*>(block.pairs[e]);
       const auto* const grad = reinterpret_cast<const Grad*>(block.grads[e]);
-      add_heads(grad, W, pair, H, K, row);
+      add_to_row(grad, W, pair, H, values, row);
       if (block.weights != nullptr) {
         prefetch_row(block.weights[e + ahead], H * W * static_cast<int64_t>(sizeof(Sum)));
-        add_heads(reinterpret_cast<const Sum*>(block.weights[e]), W, pair + H, H, K, row);
+        add_to_row(reinterpret_cast<const Sum*>(block.weights[e]), W, pair + H, H, keys, row);
       } else {
         for (int64_t h = 0; h < H; ++h) at.total[h] += pair[H + h];
       }
     }
-    if (block.weights == nullptr) add_heads(source_weight, W, at.total, H, K, row);
+    if (block.weights == nullptr) add_to_row(source_weight, W, at.total, H, keys, row);
     if (target_weight != nullptr && id < task.targets) {
       add_heads(target_weight, K, static_cast<const Sum*>(task.target_logits) + id * H, H, K, row);
     }
-    if (narrow) narrow_row(row, K, task.out_type, to);
+    if (narrow) narrow_row(row, of.row_columns, task.out_type, to);
   }
 }
 
