@@ -219,10 +219,12 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
 
     def _key_weight(self, dtype: torch.dtype) -> Tensor:
         """Returns the weights of keys and edge features, transposed, [H * (K + edge_dim), C]."""
-        weight = self.lin_key.weight
-        if self.lin_key.bias is not None:
-            weight = _BesideUnseen.apply(weight, self.lin_key.bias)
-        return self._transposed(self._with_edge_weight(weight), dtype)
+        return self._transposed(self._with_edge_weight(self._of_keys()), dtype)
+
+    def _of_keys(self) -> Tensor:
+        """Returns the weight of keys. The softmax does not see their bias."""
+        weight, bias = self.lin_key.weight, self.lin_key.bias
+        return weight if bias is None else _BesideUnseen.apply(weight, bias)
 
     def _transposed(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
         """Returns the weight of each head transposed, [H * K, C] of [H * C, K]."""
@@ -233,12 +235,9 @@ class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
         return weight if self.lin_edge is None else torch.cat([weight, self.lin_edge.weight], dim=1)
 
     def _keys_and_values(self, x: Rows, dtype: torch.dtype) -> tuple[Tensor, None]:
-        parts = (self.lin_key, self.lin_value)
-        weight, bias = torch.cat([one.weight for one in parts]), None
-        if any(one.bias is not None for one in parts):
-            bias = torch.cat(
-                [one.weight.new_zeros(one.weight.size(0)) if one.bias is None else one.bias for one in parts]
-            )
+        weight, bias = torch.cat([self._of_keys(), self.lin_value.weight]), self.lin_value.bias
+        if bias is not None:
+            bias = torch.cat([torch.zeros_like(bias), bias])
         return ops.linear([x], [weight], bias, out_dtype=dtype), None
 
     def _transform(self, attended: ops.Attention) -> Terms:
