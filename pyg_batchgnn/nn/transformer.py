@@ -1,4 +1,4 @@
-"""Dot-product attention, the layer of graph transformers (Shi et al. 2021)."""
+"""The attention of graph transformers: dot products of queries and keys (Shi and others 2021)."""
 
 from __future__ import annotations
 

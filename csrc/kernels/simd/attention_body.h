@@ -614,8 +614,8 @@ void forward_targets(const AttentionForward& task, const AttentionBlock& block) 
 
 // Backward ########################################################################################
 
-// Adds the gradients of the sums, converts those of alpha to those of the softmax, and adds those of
-// the returned coefficients.
+// Adds the gradients of the sums, converts those of alpha to those of the softmax, and adds those
+// of the returned coefficients.
 template <class T>
 inline void softmax_upstream(const AttentionBackward& task, const AttentionBlock& block,
                              const Target<T>& target, const Place<Wide<T>>& at) {
