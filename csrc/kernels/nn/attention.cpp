@@ -190,7 +190,9 @@ class SourceBlocks {
         weights_(static_cast<const char*>(input.model.source_weight)),
         pairs_(static_cast<const char*>(pairs)),
         grad_bytes_(input.model.heads * input.rows.width() * element_bytes(upstream.type)),
-        weight_bytes_(input.model.heads * input.rows.width() * wide_size(input.rows.table.element)),
+        weight_bytes_(input.model.by_target
+                          ? input.model.heads * input.rows.width() * wide_size(input.rows.table.element)
+                          : 0),
         pair_bytes_(2 * input.model.heads * wide_size(input.rows.table.element)),
         blocks_(transpose.ptr, transpose.sources),
         lists_(static_cast<size_t>(threads)) {}
@@ -248,7 +250,7 @@ class SourceBlocks {
   const char* grad_;
   const char* weights_;
   const char* pairs_;
-  int64_t grad_bytes_, weight_bytes_, pair_bytes_;  // of a destination, the same, of a slot
+  int64_t grad_bytes_, weight_bytes_, pair_bytes_;  // of a destination, a destination, a slot
   RowBlocks blocks_;
   std::vector<Lists> lists_;
 };
