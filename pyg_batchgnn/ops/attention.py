@@ -22,7 +22,8 @@ class Attention(NamedTuple):
         out: [D, heads * (K + L)], head by head.
         coefficient: [slots, heads], the softmax before dropout. It is negative where the argument
             of the leaky ReLU was not positive.
-        total: [D, heads], the sums of the softmax after dropout; 0 for targets without edges.
+        total: [D, heads], the sums of the softmax after dropout: 1 without dropout, and 0 for
+            targets without edges.
     """
 
     out: Tensor

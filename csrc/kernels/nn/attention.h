@@ -87,7 +87,8 @@ struct AttentionResult {
   // [slots, heads], the softmax before dropout. It is negative where the argument of the leaky ReLU
   // was not positive.
   void* coefficient;
-  void* total;  // [targets, heads], the sums of the coefficients after dropout
+  void* total;  // [targets, heads], the sums of the coefficients after dropout: 1 without it, and 0
+                // without edges
 };
 
 // target_logits t [targets, heads] and edge_logits e [slots, heads] may be null.

@@ -27,7 +27,7 @@ inline void dots_of(const T* const* rows, const Columns& of, const Wide<T>* vect
   const auto add = [&](auto load, int64_t k) __attribute__((always_inline)) {
     typename L::Vector x[kRows];
     const auto read = [&](int h) __attribute__((always_inline)) {
-      const int64_t at = of.from + h * of.step + k;
+      const int64_t at = kSplit ? of.from + h * of.step + k : k;
 #pragma GCC unroll 8
       for (int e = 0; e < kRows; ++e) x[e] = load(rows[e] + at);
       if (!kSplit && (k / L::kWidth) % 2 == 0) return;
@@ -115,7 +115,7 @@ inline void sums_of(const T* const* rows, int64_t count, const Columns& of, cons
   for (int64_t e = 0; e < count; ++e) {
     typename L::Vector x[kVectors];
     const auto read = [&](int h) __attribute__((always_inline)) {
-      const int64_t at = of.from + h * of.step + k;
+      const int64_t at = kSplit ? of.from + h * of.step + k : k;
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) x[v] = load(rows[e] + at + v * L::kWidth, v);
 #pragma GCC unroll 8
@@ -574,15 +574,16 @@ inline void keep_coefficients(const AttentionForward& task, const AttentionBlock
   const int64_t H = task.weights.heads, count = target.count * H;
   for (int64_t i = 0; i < count; ++i) at.logits[i] = at.logits[i] > 0 ? at.weights[i] : -at.weights[i];
   target.write(at.logits, H, static_cast<Sum*>(task.coefficient));
-  if (block.keep != nullptr) {
-    const uint8_t* keep = block.keep + target.begin * H;
-    const auto scale = static_cast<Sum>(task.weights.scale);
-    for (int64_t i = 0; i < count; ++i) at.weights[i] *= keep[i] != 0 ? scale : Sum{0};
-  }
   Sum* const total = static_cast<Sum*>(task.total) + target.id * H;
-  for (int64_t h = 0; h < H; ++h) total[h] = 0;
-  for (int64_t e = 0; e < target.count; ++e) {
-    for (int64_t h = 0; h < H; ++h) total[h] += at.weights[e * H + h];
+  for (int64_t h = 0; h < H; ++h) total[h] = count > 0 ? 1 : 0;
+  if (block.keep == nullptr) return;
+  const uint8_t* keep = block.keep + target.begin * H;
+  const auto scale = static_cast<Sum>(task.weights.scale);
+  for (int64_t i = 0; i < count; ++i) at.weights[i] *= keep[i] != 0 ? scale : Sum{0};
+  for (int64_t h = 0; h < H; ++h) {
+    Sum sum = 0;
+    for (int64_t i = h; i < count; i += H) sum += at.weights[i];
+    total[h] = sum;
   }
 }
 
@@ -614,20 +615,20 @@ void forward_targets(const AttentionForward& task, const AttentionBlock& block) 
 
 // Backward ########################################################################################
 
-// Adds the gradients of the sums, converts those of alpha to those of the softmax, and adds those
-// of the returned coefficients.
+// Converts gradients of alpha, and of its sums, to those of the softmax, and adds those of the
+// returned coefficients. The sums have no gradient without dropout: they are one.
 template <class T>
 inline void softmax_upstream(const AttentionBackward& task, const AttentionBlock& block,
                              const Target<T>& target, const Place<Wide<T>>& at) {
   using Sum = Wide<T>;
   const int64_t H = task.weights.heads, count = target.count * H;
-  if (task.grad_total != nullptr) {
-    const Sum* const total = static_cast<const Sum*>(task.grad_total) + target.id * H;
-    for (int64_t e = 0; e < target.count; ++e) {
-      for (int64_t h = 0; h < H; ++h) at.grads[e * H + h] += total[h];
-    }
-  }
   if (block.keep != nullptr) {
+    if (task.grad_total != nullptr) {
+      const Sum* const total = static_cast<const Sum*>(task.grad_total) + target.id * H;
+      for (int64_t e = 0; e < target.count; ++e) {
+        for (int64_t h = 0; h < H; ++h) at.grads[e * H + h] += total[h];
+      }
+    }
     const uint8_t* keep = block.keep + target.begin * H;
     const auto scale = static_cast<Sum>(task.weights.scale);
     for (int64_t i = 0; i < count; ++i) at.grads[i] *= keep[i] != 0 ? scale : Sum{0};
