@@ -54,6 +54,7 @@ from pyg_batchgnn.nn.native_conv import AsMade, NativeConv, as_made, fits_bias, 
 from pyg_batchgnn.nn.norm import BatchNorm, Dropout, ReLU, row_norm, row_norm_of
 from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+from pyg_batchgnn.nn.transformer import TransformerConv
 from pyg_batchgnn.ops import current_products
 from pyg_batchgnn.types import OwnedNodes, SampledMinibatch
 
@@ -100,6 +101,7 @@ __all__ = [
     "SAGEConv",
     "SampledBatch",
     "Terms",
+    "TransformerConv",
     "TypedBatch",
     "TypedEdges",
     "TypedModel",

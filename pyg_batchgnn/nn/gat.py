@@ -1,6 +1,6 @@
 """Graph attention (Velickovic et al. 2018), aggregating before it multiplies.
 
-`AttentionConv` and `Slots` are what GATv2 shares with it."""
+`AttentionConv` and `Slots` are what the other attention layers share with it."""
 
 from __future__ import annotations
 
@@ -150,18 +150,30 @@ class AttentionConv(NativeConv):
 
     edge_values: ClassVar[str | None] = "edge_attr"
     pygs_node_dim: ClassVar[int] = 0
-    add_self_loops: bool
+    out_channels: int
+    heads: int
+    concat: bool
     dropout: float
-    fill_value: Fill
+    add_self_loops: bool = False
+    fill_value: Fill = "mean"
     lin_edge: Any
 
     @classmethod
     def check(cls, conv: MessagePassing) -> None:
         ops.check_drop(conv.dropout)
-        if isinstance(conv.fill_value, str) and conv.fill_value not in FILLS:
-            remedy = f"give a number or one of {', '.join(FILLS)}"
-            raise refuse(conv, f"fill_value={conv.fill_value!r}", remedy)
+        fill = getattr(conv, "fill_value", cls.fill_value)
+        if isinstance(fill, str) and fill not in FILLS:
+            raise refuse(conv, f"fill_value={fill!r}", f"give a number or one of {', '.join(FILLS)}")
         super().check(conv)
+
+    def joining(self, weight: Tensor) -> tuple[Tensor, int]:
+        """Returns the weight and the groups of the product that makes a result of the rows of all
+        heads, [D, H * K]. ``weight``: [H * C, K]."""
+        if self.concat:
+            return weight, self.heads
+        # The mean over heads is one product with all heads' columns.
+        by_head = weight.view(self.heads, self.out_channels, -1).transpose(0, 1)
+        return by_head.reshape(self.out_channels, -1) / self.heads, 1
 
     def _call(
         self,
@@ -278,7 +290,7 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
             ([2, E'] int64, [E', heads]), loops that were added behind the edges.
         """
         call = self._call(x, edge_index, layer, edge_attr, size)
-        out, coefficient = self._attend(call)
+        out, coefficient, _ = self._attend(call)
         own = call.given.own_rows() if self.res is not None else None
         result = total([self._transform(out)], own, call.given.graph, update, self.training)
         if not return_attention_weights:
@@ -313,7 +325,7 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         own = given.own_rows()
         if own is not None:
             check_input(own, target.weight.size(1), dtype, "rows of the targets")
-        table, row = _table(given.x, wide)
+        table, row = table_of(given.x, wide)
         target_weight = self._logit_weight(target.weight, self.att_dst, wide)
         graph = given.graph
         return ops.attention(
@@ -351,16 +363,12 @@ class GATConv(AttentionConv, torch_geometric.nn.GATConv):
         return call.slots.spread(_logits(features.edges, weight), loops)
 
     def _transform(self, attended: Tensor) -> Terms:
-        weight, groups = (self.lin or self.lin_src).weight, self.heads
-        if not self.concat:
-            # The mean over heads is one product with all heads' columns.
-            by_head = weight.view(self.heads, self.out_channels, -1).transpose(0, 1)
-            weight, groups = by_head.reshape(self.out_channels, -1) / self.heads, 1
+        weight, groups = self.joining((self.lin or self.lin_src).weight)
         root = None if self.res is None else self.res.weight
         return Terms((RowProduct(attended, weight, groups),), root, self.bias)
 
 
-def _table(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+def table_of(x: Rows, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """Returns the table and rows for the operator; a float64 copy if the layer computes in
     float64."""
     if isinstance(x, RowView):

@@ -249,7 +249,7 @@ class GATv2Conv(AttentionConv, torch_geometric.nn.GATv2Conv):
                 "key": ops.part_key(call.key, f"head {head}") if call.drop > 0 else 0,
             }
             # The softmax and the sums of attention over inputs, of logits that are given.
-            out, coefficient = ops.attention(
+            out, coefficient, _ = ops.attention(
                 x, graph.indptr, graph.indices, nothing,
                 edge_logits=logits[:, head : head + 1].contiguous(),
                 by_source=by_source, negative_slope=1.0, **options,

@@ -19,13 +19,16 @@ class Attention(NamedTuple):
     """The result of `attention`.
 
     Attributes:
-        out: [D, heads * K], head by head.
+        out: [D, heads * (K + L)], head by head.
         coefficient: [slots, heads], the softmax before dropout. It is negative where the argument
             of the leaky ReLU was not positive.
+        total: [D, heads], the sums of the softmax after dropout: 1 without dropout, and 0 for
+            targets without edges.
     """
 
     out: Tensor
     coefficient: Tensor
+    total: Tensor
 
 
 def attention(
@@ -37,9 +40,11 @@ def attention(
     target_weight: Tensor | None = None,
     target_logits: Tensor | None = None,
     edge_logits: Tensor | None = None,
+    edge_rows: Tensor | None = None,
     row: Tensor | None = None,
     node: Tensor | None = None,
     by_source: Sequence[Tensor] = (),
+    by_head: bool = False,
     loops: int | None = None,
     negative_slope: float = 0.2,
     drop: float = 0.0,
@@ -50,30 +55,40 @@ def attention(
     """Computes the attention of every target over its in-edges.
 
     These are equations 1 to 4 of Velickovic et al. (2018), before the product with the weight of
-    each head.
+    each head. With a weight for each target they are equations 1 to 3 of Shi et al. (2021).
 
-        z[e, h] = source_weight[h] . x[j] + target_weight[h] . x[i]
+        v[e] = [x[j], edge_rows[e]]
+        z[e, h] = source_weight[h] . v[e] + target_weight[h] . x[i]
                   + target_logits[i, h] + edge_logits[e, h]
         logit[e, h] = leaky_relu(z[e, h])
-        out[i, h] = sum over e of dropout(softmax(logit))[e, h] * x[j]
+        out[i, h] = sum over e of dropout(softmax(logit))[e, h] * v[e]
+
+    With ``by_head`` every head has columns of its own: x[j] is its key in the scores and its value
+    in the sums.
 
     for the edges e from source j to target i. Source i and target i are the same node. A missing
-    term counts as zero. Values of edges lie in slots: the edges of each target in order and, if
-    ``loops`` are added, its loop after them. Sums are taken in float32, or in float64 if ``x`` is
-    float64. The result has the same bits on any number of threads.
+    term counts as zero, and missing rows of edges have no columns. Values of edges lie in slots:
+    the edges of each target in order and, if ``loops`` are added, its loop after them. Sums are
+    taken in float32, or in float64 if ``x`` is float64. The result has the same bits on any number
+    of threads.
 
     Args:
         x: [>= N, K] float32, float64, bfloat16 or float16, columns contiguous.
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N).
-        source_weight: [heads, K] float32, or float64 if ``x`` is.
-        target_weight: [heads, K] of the dtype of ``source_weight``, as are the logits.
+        source_weight: [heads, K + L] float32, or float64 if ``x`` is; or [D, heads, K + L], of each
+            target its own: source_weight[i, h] in the place of source_weight[h].
+        target_weight: [heads, K] of the dtype of ``source_weight``, as are the logits and rows of
+            edges.
         target_logits: [D, heads].
         edge_logits: [slots, heads].
+        edge_rows: [slots, L].
         row: [>= N] int32 or int64 rows of ``x``. With it ``x`` gets no gradient.
         node: [>= D] int64, the original ids of the targets, for dropout; 0, 1, ... where None.
         by_source: the result of `transpose` for ``x.size(0)`` sources; required if ``x`` needs a
             gradient.
+        by_head: x has 2 * heads * K columns, the keys of all heads and behind them their values. It
+            takes no ``target_weight``.
         loops: replaces the edges from a node to itself by one loop for each of the first ``loops``
             targets. None takes the edges as they are.
         drop: the probability of dropping a coefficient, below 1.
@@ -89,12 +104,24 @@ def attention(
     if target_weight is not None and targets > (x if row is None else row).size(0):
         raise ValueError(f"x has {(x if row is None else row).size(0)} rows, but there are {targets} targets")
     slots = indices.numel() + (loops or 0)
-    heads = source_weight.size(0) if source_weight.dim() else 0
-    shapes = {
-        "source_weight": (source_weight, (heads, x.size(1))),
-        "target_weight": (target_weight, (heads, x.size(1))),
+    by_target = source_weight.dim() == 3
+    heads = source_weight.size(-2) if source_weight.dim() > 1 else 0
+    edge_columns = 0 if edge_rows is None or edge_rows.dim() != 2 else edge_rows.size(1)
+    columns = x.size(1)
+    if by_head:
+        if target_weight is not None or not heads or columns % (2 * heads):
+            raise ValueError(
+                f"by_head takes keys and values of {heads} heads and no target_weight, got x with {columns} "
+                f"columns"
+            )
+        columns //= 2 * heads
+    weight_shape = (heads, columns + edge_columns)
+    shapes: dict[str, tuple[Tensor | None, tuple[int, ...]]] = {
+        "source_weight": (source_weight, (targets, *weight_shape) if by_target else weight_shape),
+        "target_weight": (target_weight, (heads, columns)),
         "target_logits": (target_logits, (targets, heads)),
         "edge_logits": (edge_logits, (slots, heads)),
+        "edge_rows": (edge_rows, (slots, edge_columns)),
     }
     for name, (tensor, shape) in shapes.items():
         _check_numbers(name, tensor, shape, torch.float64 if x.dtype == torch.float64 else torch.float32)
@@ -108,8 +135,10 @@ def attention(
             target_weight,
             target_logits,
             edge_logits,
+            edge_rows,
             node,
             list(by_source),
+            by_head,
             targets,
             -1 if loops is None else loops,
             negative_slope,
@@ -203,7 +232,7 @@ def _check_loops(loops: int | None, targets: int, sources: Tensor) -> None:
         )
 
 
-def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, int], dtype: torch.dtype) -> None:
+def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     if tensor is None:
         return
     check_dense(name, tensor)
@@ -222,25 +251,28 @@ def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, int], dty
 @fake("attention")
 def _fake_attention(
     x: Tensor, _row: Any, _indptr: Tensor, indices: Tensor, source_weight: Tensor, *rest: Any
-) -> tuple[Tensor, Tensor]:
-    num_targets, num_loops, *_, out_dtype, _threads = rest[5:]
-    heads, columns = source_weight.shape
+) -> tuple[Tensor, Tensor, Tensor]:
+    num_targets, num_loops, *_, out_dtype, _threads = rest[7:]
+    heads, width = source_weight.shape[-2:]
     slots = indices.size(0) + max(num_loops, 0)
-    out = x.new_empty((num_targets, heads * columns), dtype=out_dtype)
-    return out, source_weight.new_empty((slots, heads))
+    out = x.new_empty((num_targets, heads * width), dtype=out_dtype)
+    return out, source_weight.new_empty((slots, heads)), source_weight.new_empty((num_targets, heads))
 
 
 @fake("attention_grads")
 def _fake_grads(
-    _grad: Tensor, _grad_coefficient: Any, coefficient: Tensor, x: Tensor, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    source_weight, _target_weight, _node, by_source, num_targets, *_, need_edge_logits, _threads = rest[3:]
-    heads = source_weight.size(0)
+    _grad: Tensor, _grad_coefficient: Any, _grad_total: Any, coefficient: Tensor, x: Tensor, *rest: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    source_weight, _target_weight, edge_rows, _node, by_source, _by_head, num_targets, *numbers = rest[3:]
+    need_edge_logits, need_edge_rows, _threads = numbers[-3:]
+    (heads, width), slots = source_weight.shape[-2:], coefficient.size(0)
+    edge_columns = 0 if edge_rows is None else edge_rows.size(1)
     return (
         torch.empty_like(source_weight),
-        torch.empty_like(source_weight),
+        source_weight.new_empty((heads, width - edge_columns)),
         source_weight.new_empty((num_targets, heads)),
-        source_weight.new_empty((coefficient.size(0) if need_edge_logits else 0, heads)),
+        source_weight.new_empty((slots if need_edge_logits else 0, heads)),
+        source_weight.new_empty((slots if need_edge_rows else 0, edge_columns)),
         x.new_empty((x.size(0) if by_source else 0, x.size(1))),
     )
 
@@ -253,40 +285,52 @@ def _fake_keep(
     return indptr.new_empty((slots, heads), dtype=torch.uint8)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, row, indptr, indices, source_weight, target_weight, _, _, node, by_source, *numbers = inputs
-    ctx.save_for_backward(output[1], x, row, indptr, indices, source_weight, target_weight, node, *by_source)
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    x, row, indptr, indices, source_weight, target_weight, _, _, edge_rows, node, by_source, *numbers = inputs
+    edges = (row, indptr, indices)
+    ctx.save_for_backward(output[1], x, *edges, source_weight, target_weight, edge_rows, node, *by_source)
     ctx.numbers = numbers
     ctx.set_materialize_grads(False)
 
 
 @gradient("attention", _save)
-def _backward(ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None) -> tuple[Any, ...]:
-    coefficient, x, row, indptr, indices, source_weight, target_weight, node, *by_source = ctx.saved_tensors
-    targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
+def _backward(
+    ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None, grad_total: Tensor | None
+) -> tuple[Any, ...]:
+    coefficient, x, row, indptr, indices, source_weight, target_weight, *rest = ctx.saved_tensors
+    edge_rows, node, *by_source = rest
+    by_head, targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
     needs = ctx.needs_input_grad
     if grad is None:
-        grad = x.new_zeros((targets, source_weight.numel()), dtype=out_dtype)
-    # [heads, K] twice, [D, heads], [slots, heads], [N, K]; without rows where they are not wanted.
-    d_source_weight, d_target_weight, d_target_logits, d_edge_logits, d_x = kernels.attention_grads(
-        grad.contiguous(),
-        None if grad_coefficient is None else grad_coefficient.contiguous(),
-        coefficient,
-        x,
-        row,
-        indptr,
-        indices,
-        source_weight,
-        target_weight,
-        node,
-        by_source if needs[0] else [],
-        targets,
-        loops,
-        negative_slope,
-        drop,
-        key,
-        needs[7],
-        threads,
+        heads, width = source_weight.shape[-2:]
+        grad = x.new_zeros((targets, heads * width), dtype=out_dtype)
+    # As the source weight, [heads, K], [D, heads], [slots, heads], [slots, L], [N, K]; without rows
+    # where they are not wanted.
+    d_source_weight, d_target_weight, d_target_logits, d_edge_logits, d_edge_rows, d_x = (
+        kernels.attention_grads(
+            grad.contiguous(),
+            None if grad_coefficient is None else grad_coefficient.contiguous(),
+            None if grad_total is None else grad_total.contiguous(),
+            coefficient,
+            x,
+            row,
+            indptr,
+            indices,
+            source_weight,
+            target_weight,
+            edge_rows,
+            node,
+            by_source if needs[0] else [],
+            by_head,
+            targets,
+            loops,
+            negative_slope,
+            drop,
+            key,
+            needs[7],
+            needs[8],
+            threads,
+        )
     )
     return (
         d_x if needs[0] else None,
@@ -295,6 +339,7 @@ def _backward(ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None) ->
         d_target_weight if needs[5] else None,
         d_target_logits if needs[6] else None,
         d_edge_logits if needs[7] else None,
+        d_edge_rows if needs[8] else None,
         None,
         [None] * len(by_source),
         *([None] * len(ctx.numbers)),

@@ -178,6 +178,17 @@ class AcceleratedGATv2Conv(AcceleratedConv, nn.GATv2Conv):
     stands_for = torch_geometric.nn.GATv2Conv
 
 
+class AcceleratedTransformerConv(AcceleratedConv, nn.TransformerConv):
+    stands_for = torch_geometric.nn.TransformerConv
+
+    def takes_call(self, x: Any, edge_index: Any, values: Any = None) -> bool:
+        # Without a weight PyG's layer adds them to the values.
+        fits = values is None or (isinstance(values, Tensor) and values.dim() == 2)
+        lacks_targets = isinstance(x, (tuple, list)) and x[1] is None
+        is_given = (values is None) == (self.lin_edge is None)
+        return fits and is_given and not lacks_targets and takes(self, x, edge_index)
+
+
 class AcceleratedHeteroConv(Accelerated, nn.HeteroConv):
     """A `HeteroConv` of PyG that `accelerate` made native.
 

@@ -32,6 +32,7 @@ NATIVE: dict[type[Module], type[Module]] = {
     torch_geometric.nn.GINConv: modules.AcceleratedGINConv,
     torch_geometric.nn.GATConv: modules.AcceleratedGATConv,
     torch_geometric.nn.GATv2Conv: modules.AcceleratedGATv2Conv,
+    torch_geometric.nn.TransformerConv: modules.AcceleratedTransformerConv,
     torch_geometric.nn.HeteroConv: AcceleratedHeteroConv,
     torch_geometric.nn.MLP: modules.AcceleratedMLP,
     torch.nn.BatchNorm1d: modules.AcceleratedBatchNorm1d,
@@ -44,6 +45,7 @@ _CHECKS: dict[type[Module], Callable[..., None]] = {
     torch_geometric.nn.GINConv: nn.GINConv.check,
     torch_geometric.nn.GATConv: nn.GATConv.check,
     torch_geometric.nn.GATv2Conv: nn.GATv2Conv.check,
+    torch_geometric.nn.TransformerConv: nn.TransformerConv.check,
 }
 CONVS = tuple(_CHECKS)
 
@@ -128,11 +130,11 @@ def accelerate(
     """Makes a model fast, in place: its layers become native, and its ``forward`` is recorded.
 
     Replaced are `GraphSAGE`, `GCN`, `GIN` and `GAT` of PyG's models, and in any module `SAGEConv`,
-    `GCNConv`, `GINConv`, `GATConv`, `GATv2Conv`, `HeteroConv`, `MLP`, ``BatchNorm1d`` (also inside
-    PyG's `BatchNorm`), ``ReLU`` and ``Dropout``. Models that PyG's `to_hetero` made keep their
-    graph, and their modules are replaced one by one. Parameters are the same objects, so an
-    optimizer that was made before still works. The keys of the ``state_dict`` are the same. Lazy
-    modules stay lazy.
+    `GCNConv`, `GINConv`, `GATConv`, `GATv2Conv`, `TransformerConv`, `HeteroConv`, `MLP`,
+    ``BatchNorm1d`` (also inside PyG's `BatchNorm`), ``ReLU`` and ``Dropout``. Models that PyG's
+    `to_hetero` made keep their graph, and their modules are replaced one by one. Parameters are the
+    same objects, so an optimizer that was made before still works. The keys of the ``state_dict``
+    are the same. Lazy modules stay lazy.
 
     The first call of a model records ``forward``: the functions and modules that it calls, for one
     pattern of arguments and attributes. From then on ``model(batch)`` computes the rows that the

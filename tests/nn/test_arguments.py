@@ -13,7 +13,7 @@ import torch_geometric.nn as pyg
 from pyg_batchgnn import nn
 
 MODELS = (nn.SAGE, nn.GCN, nn.GIN, nn.GAT)
-CONVS = (nn.SAGEConv, nn.GCNConv, nn.GATConv, nn.GATv2Conv)
+CONVS = (nn.SAGEConv, nn.GCNConv, nn.GATConv, nn.GATv2Conv, nn.TransformerConv)
 
 
 def model(kind: Callable[..., Any], **changed: Any) -> Any:

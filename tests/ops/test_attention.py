@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,11 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 def assert_equals_reference(case: Case, tolerance: float) -> None:
     found, (wanted, weights) = case.run(), reference(case)
+    totals = torch.zeros_like(found.total, dtype=torch.float64)
+    into = torch.tensor([target for _, target, *_ in slot_edges(case)], dtype=torch.int64)
+    totals = totals.index_add(0, into, weights)
     assert distance(found.out, wanted) < tolerance
+    assert distance(found.total, totals) < tolerance
     assert (
         distance(ops.attention_weights(found.coefficient, case.indptr, loops=case.loops), weights) < tolerance
     )
@@ -46,6 +51,21 @@ def test_equals_the_formula(columns: int, heads: int, dtype: torch.dtype) -> Non
     assert_equals_reference(make_case(9, 20, 40, columns, heads, loops, dtype=dtype), TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("heads", [1, 2, 7])
+@pytest.mark.parametrize("columns", [1, 16, 100])
+@pytest.mark.parametrize("edge_columns", [0, 1, 16, 19])
+def test_weights_by_target_rows_of_edges_and_columns_by_head(
+    columns: int, edge_columns: int, heads: int, dtype: torch.dtype
+) -> None:
+    for by_target, by_head in itertools.product((False, True), repeat=2):
+        options = {"by_target": by_target, "edge_columns": edge_columns, "by_head": by_head}
+        loops = 6 if heads % 2 else None
+        case = make_case(9, 20, 40, columns, heads, loops, dtype=dtype, **options)
+        # The gradients of logits of a target, and sums of them, nearly cancel.
+        assert_equals_reference(case, 10 * TOLERANCE[dtype])
+
+
 @given(
     targets=st.integers(0, 8),
     more=st.integers(0, 9),
@@ -53,7 +73,8 @@ def test_equals_the_formula(columns: int, heads: int, dtype: torch.dtype) -> Non
     columns=st.sampled_from([1, 3, 17, 70]),
     heads=st.integers(1, 8),
     loops=st.sampled_from(["none", "all", "some"]),
-    flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    flags=st.tuples(*[st.booleans()] * 5),
+    edge_columns=st.sampled_from([0, 1, 18]),
     seed=st.integers(0, 1000),
 )
 @examples(60)
@@ -64,10 +85,11 @@ def test_equals_the_formula_on_any_graph(
     columns: int,
     heads: int,
     loops: str,
-    flags: tuple[bool, bool, bool],
+    flags: tuple[bool, ...],
+    edge_columns: int,
     seed: int,
 ) -> None:
-    hub, rows, edge_logits = flags
+    hub, rows, edge_logits, by_target, by_head = flags
     edges = edges if targets else 0
     count = {"none": None, "all": targets, "some": targets // 2}[loops]
     case = make_case(
@@ -76,6 +98,9 @@ def test_equals_the_formula_on_any_graph(
         hub=hub,
         rows=rows,
         edge_logits=edge_logits,
+        by_target=by_target,
+        edge_columns=edge_columns,
+        by_head=by_head,
     )
     assert_equals_reference(case, 1e-10)
 
@@ -104,15 +129,18 @@ def test_narrow_results_are_float32_rounded(dtype: torch.dtype) -> None:
     assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
 
 
-def test_derivatives() -> None:
-    case = make_case(4, 6, 14, 3, 2, 3, seed=3)
+@pytest.mark.parametrize("by_target", [False, True])
+@pytest.mark.parametrize("by_head", [False, True])
+def test_derivatives(by_target: bool, by_head: bool) -> None:
+    case = make_case(4, 6, 14, 3, 2, 3, seed=3, by_target=by_target, edge_columns=2, by_head=by_head)
     names = list(case.weights)
 
-    def run(x: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        made = Case(x, case.indptr, case.indices, dict(zip(names, weights, strict=True)), case.loops)
-        out, coefficient = made.run(drop=0.3, key=5)
+    def run(x: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        named = dict(zip(names, weights, strict=True))
+        made = Case(x, case.indptr, case.indices, named, case.loops, by_head=by_head)
+        out, coefficient, total = made.run(drop=0.3, key=5)
         kept = ops.attention_weights(coefficient, case.indptr, loops=case.loops, drop=0.3, key=5)
-        return out, kept
+        return out, kept, total
 
     assert torch.autograd.gradcheck(run, (case.x, *case.weights.values()))
 
@@ -133,6 +161,10 @@ def test_dropout_is_keyed_by_node_place_and_head() -> None:
     assert distance(found.out, wanted) < 1e-12
     alpha = ops.attention_weights(found.coefficient, case.indptr, loops=12, **options)
     assert distance(alpha, weights) < 1e-12
+    totals = torch.zeros_like(found.total).index_add(
+        0, torch.tensor([i for _, i, *_ in slot_edges(case)]), alpha
+    )
+    assert distance(found.total, totals) < 1e-12
     assert_close_gradients(gradients(found.out, case.leaves), gradients(wanted, case.leaves), 1e-10)
 
 
@@ -156,9 +188,12 @@ def test_dropout_rate_and_independence() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_same_bits_on_any_number_of_threads(dtype: torch.dtype) -> None:
-    case = make_case(700, 900, 9000, 20, 4, 700, dtype=dtype, hub=True)
-    upstream = torch.randn(700, 80, generator=torch.Generator().manual_seed(1)).to(dtype)
+@pytest.mark.parametrize("by_target", [False, True])
+@pytest.mark.parametrize("by_head", [False, True])
+def test_the_same_bits_on_any_number_of_threads(dtype: torch.dtype, by_target: bool, by_head: bool) -> None:
+    options: dict[str, Any] = {"by_target": by_target, "edge_columns": 3, "by_head": by_head}
+    case = make_case(700, 900, 9000, 20, 4, 700, dtype=dtype, hub=True, **options)
+    upstream = torch.randn(700, 92, generator=torch.Generator().manual_seed(1)).to(dtype)
 
     def bits(threads: int) -> list[torch.Tensor]:
         found = case.run(threads=threads, drop=0.2, key=3)
@@ -178,20 +213,22 @@ def test_not_a_number_is_not_hidden() -> None:
         assert not case.run().out[0].isfinite().any()
 
 
+@pytest.mark.parametrize("by_target", [False, True])
 @pytest.mark.parametrize("grad", [False, True])
-def test_opcheck(grad: bool) -> None:
-    case = make_case(6, 9, 30, 5, 2, 4, dtype=torch.float32)
+def test_opcheck(grad: bool, by_target: bool) -> None:
+    case = make_case(6, 9, 30, 5, 2, 4, dtype=torch.float32, by_target=by_target, edge_columns=3)
     by_source = list(ops.transpose(case.indptr, case.indices, 9))
     w = case.weights if grad else {name: weight.detach() for name, weight in case.weights.items()}
     x = case.x if grad else case.x.detach()
     arguments = (x, None, case.indptr, case.indices, *w.values(), None, by_source if grad else [])
-    numbers = (6, 4, 0.2, 0.3, 7)
+    numbers = (False, 6, 4, 0.2, 0.3, 7)
     torch.library.opcheck(torch.ops.pyg_batchgnn.attention, (*arguments, *numbers, torch.float32, 2))
     if grad:
         return
-    out, coefficient = case.run(drop=0.3, key=7)
-    graph = (None, case.indptr, case.indices, w["source_weight"], w["target_weight"], None, by_source)
-    operands = (out.detach(), None, coefficient.detach(), x, *graph, *numbers, True, 2)
+    out, coefficient, total = (one.detach() for one in case.run(drop=0.3, key=7))
+    given = (w["source_weight"], w["target_weight"], w["edge_rows"])
+    graph = (None, case.indptr, case.indices, *given, None, by_source)
+    operands = (out, None, total, coefficient, x, *graph, *numbers, True, True, 2)
     torch.library.opcheck(torch.ops.pyg_batchgnn.attention_grads, operands)
     torch.library.opcheck(torch.ops.pyg_batchgnn.attention_keep, (case.indptr, None, 6, 4, 2, 0.3, 7))
 
@@ -206,6 +243,10 @@ def test_opcheck(grad: bool) -> None:
         ({"source_weight": torch.zeros(2, 4)}, ValueError, ["source_weight", "[2, 5]", "[2, 4]"]),
         ({"target_logits": torch.zeros(6, 2).double()}, TypeError, ["target_logits", "float64"]),
         ({"edge_logits": torch.zeros(30, 2)}, ValueError, ["edge_logits", "[34, 2]"]),
+        ({"edge_rows": torch.zeros(30, 2)}, ValueError, ["source_weight", "[2, 7]"]),
+        ({"source_weight": torch.zeros(5, 2, 5)}, ValueError, ["source_weight", "[6, 2, 5]", "[5, 2, 5]"]),
+        ({"source_weight": torch.zeros(5)}, ValueError, ["source_weight", "[5]"]),
+        ({"by_head": True}, ValueError, ["by_head", "2 heads", "5 columns"]),
         ({"x": torch.zeros(9, 5).long()}, TypeError, ["int64"]),
         ({"x": torch.zeros(5, 9).t()}, ValueError, ["strides"]),
         ({"out_dtype": torch.float64}, TypeError, ["float64"]),
@@ -237,7 +278,8 @@ from tests.support.reference_attention import make_case, reference
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10, torch.bfloat16: 2**-7, torch.float16: 1e-5}
 for dtype, tolerance in TOLERANCE.items():
     for columns, heads, loops in ((3, 1, None), (64, 4, 20), (100, 4, 20), (37, 7, 9)):
-        case = make_case(20, 30, 120, columns, heads, loops, dtype=dtype)
+        options = {"by_target": heads == 4, "edge_columns": columns // 9, "by_head": columns in (37, 100)}
+        case = make_case(20, 30, 120, columns, heads, loops, dtype=dtype, **options)
         found, (wanted, _) = case.run(), reference(case)
         assert distance(found.out, wanted) < tolerance, (dtype, columns, heads)
         mine, theirs = gradients(found.out, case.leaves), gradients(wanted, case.leaves)

@@ -49,7 +49,24 @@ LAYERS: dict[str, Callable[[], Module]] = {
     "gin": lambda: pyg.GINConv(_perceptron(FEATURES, HIDDEN), train_eps=True),
     "gat": lambda: pyg.GATConv(FEATURES, HIDDEN // 2, heads=2, residual=True),
     "gatv2": lambda: pyg.GATv2Conv(FEATURES, HIDDEN // 2, heads=2),
+    "transformer": lambda: pyg.TransformerConv(FEATURES, HIDDEN // 2, heads=2, beta=True),
 }
+
+
+class TransformerNet(Module):
+    """A model of one's own, as PyG has none of this layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList(
+            [pyg.TransformerConv(FEATURES, HIDDEN // 2, heads=2), pyg.TransformerConv(HIDDEN, CLASSES)]
+        )
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        found: Tensor = self.convs[1](self.convs[0](x, edge_index).relu(), edge_index)
+        return found
+
+
 MODELS: dict[str, Callable[[], Module]] = {
     "sage": lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES),
     "sage, max, projected": lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES, aggr="max", project=True),
@@ -57,6 +74,7 @@ MODELS: dict[str, Callable[[], Module]] = {
     "gin": lambda: pyg.GIN(FEATURES, HIDDEN, 2, CLASSES, train_eps=True),
     "gat": lambda: pyg.GAT(FEATURES, HIDDEN, 2, CLASSES, heads=2, residual=True),
     "gatv2": lambda: pyg.GAT(FEATURES, HIDDEN, 2, CLASSES, heads=2, v2=True),
+    "transformer": TransformerNet,
 }
 
 
@@ -84,7 +102,7 @@ class LowRank(Module):
 
 def _linear(conv: Any) -> tuple[str, Any]:
     """The first linear layer of a convolution, or of the module of a `GINConv`, with its name."""
-    for name in ("lin_l", "lin", "lin_src"):
+    for name in ("lin_l", "lin", "lin_src", "lin_value"):
         if isinstance(getattr(conv, name, None), Module):
             return name, getattr(conv, name)
     return "nn", conv.nn.lins[0]

@@ -135,7 +135,7 @@ def test_what_is_left_and_why() -> None:
     model.fourth = model.third
     model.fifth = pyg.SAGEConv(8, 8, aggr="median")
     model.sixth = pyg.GCNConv(8, 8, cached=True)
-    model.seventh = pyg.TransformerConv(8, 8)
+    model.seventh = pyg.TAGConv(8, 8)
     model.eighth = pyg.LayerNorm(8)
     model.ninth = pyg.SAGEConv(8, 8)
     model.ninth.lin_l.register_forward_pre_hook(lambda *_: None)
@@ -242,21 +242,44 @@ def test_inputs_that_native_layers_do_not_take_are_left_to_pyg() -> None:
     assert torch.allclose(ours(static, batch.edge_index), reference(static, batch.edge_index), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [pyg.GATConv, pyg.GATv2Conv])
-def test_attention(kind: type[torch.nn.Module]) -> None:
-    reference, batch = kind(FEATURES, 4, heads=2, edge_dim=3).double(), batch_of(2)
+@pytest.mark.parametrize("edge_dim", [None, 3])
+@pytest.mark.parametrize("kind", [pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv])
+def test_attention(kind: type[torch.nn.Module], edge_dim: int | None) -> None:
+    reference, batch = kind(FEATURES, 4, heads=2, edge_dim=edge_dim).double(), batch_of(2)
     ours = accelerated(reference)
-    for attr in (None, batch.edge_attr):
+    needs = kind is pyg.TransformerConv and edge_dim is not None
+    for attr in [*[None] * (not needs), *[batch.edge_attr] * (edge_dim is not None)]:
         (out, (edges, weights)), (wanted, (their_edges, their_weights)) = (
             conv(batch.x, batch.edge_index, attr, return_attention_weights=True) for conv in (ours, reference)
         )
         assert torch.allclose(out, wanted, atol=1e-12) and torch.equal(edges, their_edges)
         assert torch.allclose(weights, their_weights, atol=1e-12)
-    plain = ours(batch.x, batch.edge_index, return_attention_weights=False)
-    assert torch.allclose(plain, reference(batch.x, batch.edge_index), atol=1e-12)
+    if needs:
+        return
+    plain, wanted = (
+        conv(batch.x, batch.edge_index, return_attention_weights=False) for conv in (ours, reference)
+    )
+    assert type(plain) is type(wanted)
+    plain, wanted = (one[0] if isinstance(one, tuple) else one for one in (plain, wanted))
+    assert torch.allclose(plain, wanted, atol=1e-12)
     pair = (batch.x, batch.x[:4])
     edges = batch.edge_index[:, batch.edge_index[1] < 4]
     assert torch.allclose(ours(pair, edges), reference(pair, edges), atol=1e-12)
+
+
+def test_attention_that_only_pygs_transformer_layer_computes() -> None:
+    """Edge features without a weight are added to the values, and errors are PyG's."""
+    batch, columns = batch_of(2), 4
+    attr = torch.randn(batch.num_edges, 1, columns, dtype=torch.float64)
+    reference = pyg.TransformerConv(FEATURES, columns).double()
+    ours = accelerated(reference)
+    found, wanted = (conv(batch.x, batch.edge_index, attr) for conv in (ours, reference))
+    assert torch.allclose(found, wanted, atol=1e-12)
+    of_edges = accelerate(pyg.TransformerConv(FEATURES, columns, edge_dim=3).double())
+    with pytest.raises(AssertionError):
+        of_edges(batch.x, batch.edge_index)
+    with pytest.raises(TypeError):
+        ours((batch.x, None), batch.edge_index)
 
 
 def test_other_types_of_values() -> None:
@@ -278,7 +301,7 @@ def test_errors_name_the_class_that_the_user_wrote() -> None:
     with pytest.raises(ValueError, match="edge_dim"):
         conv(batch.x, batch.edge_index, batch.edge_attr)
     aggregated = pyg_batchgnn.nn.Aggregated("max", batch.x, batch.x)
-    for kind in (pyg.GCNConv, pyg.SAGEConv, pyg.GATv2Conv):
+    for kind in (pyg.GCNConv, pyg.SAGEConv, pyg.GATv2Conv, pyg.TransformerConv):
         made = accelerate(kind(FEATURES, 4).double())
         assert pyg_batchgnn.nn.layer_name(made) == kind.__name__
         native = getattr(pyg_batchgnn.nn, kind.__name__)
@@ -300,6 +323,7 @@ def test_native_layers_that_were_made_before_change_nothing() -> None:
         (pyg_batchgnn.nn.GCNConv, pyg.GCNConv),
         (pyg_batchgnn.nn.GATConv, pyg.GATConv),
         (pyg_batchgnn.nn.GATv2Conv, pyg.GATv2Conv),
+        (pyg_batchgnn.nn.TransformerConv, pyg.TransformerConv),
     ):
         native(FEATURES, 4)
         reference, batch = kind(FEATURES, 4).double(), batch_of(2)

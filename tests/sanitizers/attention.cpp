@@ -36,14 +36,15 @@ std::vector<char> numbers(int64_t count, Element element) {
 }
 
 struct Shape {
-  int64_t targets, sources, edges, columns, heads, loops;
+  int64_t targets, sources, edges, columns, edge_columns, heads, loops;
   Element rows, out;
-  bool mapped;
+  bool mapped, by_target, by_head;
   double drop;
 };
 
 void run(const Shape& shape) {
-  const auto [targets, sources, edges, columns, heads, loops, rows, out, mapped, drop] = shape;
+  const auto [targets, sources, edges, columns, edge_columns, heads, loops, rows, out, mapped, by_target,
+              by_head, drop] = shape;
   std::vector<int64_t> indptr(static_cast<size_t>(targets + 1)), by_source(static_cast<size_t>(sources + 1));
   std::vector<int32_t> indices, into, leaving, edge;
   std::vector<int64_t> row(static_cast<size_t>(sources)), node(static_cast<size_t>(targets));
@@ -69,23 +70,35 @@ void run(const Shape& shape) {
   for (int64_t& id : node) id = below(1000);
 
   const Element wide = rows == Element::kFloat64 ? Element::kFloat64 : Element::kFloat32;
-  const std::vector<char> x = numbers(sources * columns, rows), weight = numbers(heads * columns, wide);
-  const AttentionInput input{
-      {indptr.data(), {indices.data(), false}, targets, loops},
-      {{x.data(), rows, columns}, mapped ? Integers{row.data(), true} : Integers{}, columns},
-      {drop, 7, node.data()},
-      {heads, 0.2, weight.data(), weight.data()}};
-  const int64_t slots = attention_slots(input.edges);
+  const int64_t width = heads * (columns + edge_columns), all = by_head ? 2 * heads * columns : columns;
+  const AttentionEdges in_edges{indptr.data(), {indices.data(), false}, targets, loops};
+  const int64_t slots = attention_slots(in_edges);
+  const std::vector<char> x = numbers(sources * all, rows), target = numbers(heads * columns, wide);
+  const std::vector<char> source = numbers(by_target ? targets * width : width, wide);
+  const std::vector<char> edge_rows = numbers(slots * edge_columns, wide);
+  const AttentionInput input{in_edges,
+                             {{x.data(), rows, all},
+                              mapped ? Integers{row.data(), true} : Integers{},
+                              columns,
+                              by_head,
+                              edge_columns > 0 ? edge_rows.data() : nullptr,
+                              edge_columns},
+                             {drop, 7, node.data()},
+                             {heads, 0.2, source.data(), by_target, by_head ? nullptr : target.data()}};
   const std::vector<char> logits = numbers(targets * heads, wide), edge_logits = numbers(slots * heads, wide);
-  std::vector<char> z = numbers(targets * heads * columns, out), coefficient = numbers(slots * heads, wide);
-  attention_forward(input, logits.data(), edge_logits.data(), {z.data(), out, coefficient.data()}, 3);
+  std::vector<char> z = numbers(targets * width, out), coefficient = numbers(slots * heads, wide);
+  std::vector<char> total = logits;
+  attention_forward(input, logits.data(), edge_logits.data(),
+                    {z.data(), out, coefficient.data(), total.data()}, 3);
 
-  std::vector<char> d_source = weight, d_target = weight, d_logits = logits, d_edges = edge_logits, d_x = x;
+  std::vector<char> d_source = source, d_target = target, d_logits = logits, d_edges = edge_logits;
+  std::vector<char> d_edge_rows = edge_rows, d_x = x;
   const bool need_x = !mapped && rows != Element::kFloat16;
-  attention_backward(
-      input, {z.data(), out, coefficient.data(), edge_logits.data()},
-      {by_source.data(), {leaving.data(), false}, {edge.data(), false}, sources},
-      {d_source.data(), d_target.data(), d_logits.data(), d_edges.data(), need_x ? d_x.data() : nullptr}, 3);
+  attention_backward(input, {z.data(), out, coefficient.data(), edge_logits.data(), total.data()},
+                     {by_source.data(), {leaving.data(), false}, {edge.data(), false}, sources},
+                     {d_source.data(), d_target.data(), d_logits.data(), d_edges.data(), d_edge_rows.data(),
+                      need_x ? d_x.data() : nullptr},
+                     3);
   std::vector<uint8_t> keep(static_cast<size_t>(slots * heads));
   attention_keep(input.edges, input.dropout, heads, keep.data());
 }
@@ -100,8 +113,12 @@ int main() {
   for (const auto& [rows, out] : kTypes) {
     for (const int64_t columns : {1, 16, 37, 100}) {
       const int64_t heads = 1 + below(6), targets = 1 + below(150), sources = targets + below(50);
-      run({targets, sources, 600, columns, heads, below(2) ? targets : -1, rows, out, below(2) == 0, 0.3});
-      run({targets, sources, 0, columns, heads, targets / 2, rows, out, false, 0.0});
+      const int64_t edge_columns = below(3) * below(20), loops = below(2) ? targets : -1;
+      const bool mapped = below(2) == 0, by_target = below(2) == 0, by_head = below(2) == 0;
+      run({targets, sources, 600, columns, edge_columns, heads, loops, rows, out, mapped, by_target, by_head,
+           0.3});
+      run({targets, sources, 0, columns, edge_columns, heads, targets / 2, rows, out, false, true, false,
+           0.0});
     }
   }
   std::puts("done");

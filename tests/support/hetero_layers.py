@@ -68,6 +68,8 @@ LAYERS: dict[str, Callable[[Any], dict[Relation, Any]]] = {
     "gat": _each(attention_layer("GATConv")),
     "gat, residual": _each(attention_layer("GATConv", residual=True)),
     "gatv2": _each(attention_layer("GATv2Conv", residual=True)),
+    "transformer": _each(lambda room, one: room.TransformerConv(_widths(one), 3, 2)),
+    "transformer, beta": _each(lambda room, one: room.TransformerConv(_widths(one), OUT, beta=True)),
     "gin": lambda room: {one: _gin(room, one) for one in (CITES, KNOWS)},
     "mixed": lambda room: {
         CITES: room.GCNConv(WIDTHS["paper"], OUT),

@@ -18,6 +18,14 @@ constexpr int64_t kEntries = 8192;  // their lists stay in the second cache
 
 int64_t wide_size(Element type) { return type == Element::kFloat64 ? 8 : 4; }
 
+int64_t row_columns(const AttentionInput& input) {
+  return input.rows.by_head ? 2 * input.model.heads * input.rows.columns : input.rows.columns;
+}
+
+int64_t scratch_of(const AttentionInput& input, int64_t longest) {
+  return attention_scratch(longest, input.model.heads, input.rows.width(), row_columns(input));
+}
+
 // Blocks of destinations and of sources with pointers to the rows of their edges, for the inner
 // loops of attention. The cut into blocks depends only on the graph.
 
@@ -77,12 +85,14 @@ class TargetBlocks {
       const char** const self = lists.self.reserve(targets);
       for (int64_t i = 0; i < targets; ++i) self[i] = row(first + i);
     }
-    lists.scratch.reserve(attention_scratch(longest, input_.model.heads, input_.rows.columns) *
-                          wide_size(input_.rows.table.element));
+    const bool has_rows = input_.rows.edge != nullptr;
+    if (has_rows) list_edge_rows(targets, lists);
+    lists.scratch.reserve(scratch_of(input_, longest) * wide_size(input_.rows.table.element));
     return {first,
             targets,
             lists.begin.data(),
             lists.rows.data(),
+            has_rows ? lists.edges.data() : nullptr,
             lists.place.data(),
             drops ? lists.keep.data() : nullptr,
             lists.slots.data(),
@@ -93,7 +103,7 @@ class TargetBlocks {
  private:
   struct Lists {
     Buffer<int64_t> begin, slots;
-    Buffer<const char*> rows, self;
+    Buffer<const char*> rows, edges, self;
     Buffer<int32_t> place;
     Buffer<uint8_t> keep;
     Buffer<char> scratch;
@@ -133,6 +143,18 @@ class TargetBlocks {
     std::fill_n(lists.rows.data() + at, kMostRowsAhead, static_cast<const char*>(input_.rows.table.data));
     return longest;
   }
+  void list_edge_rows(int64_t targets, Lists& lists) const {
+    const AttentionRows& rows = input_.rows;
+    const int64_t bytes = rows.edge_columns * wide_size(rows.table.element);
+    const int64_t* const begin = lists.begin.data();
+    const char** const edges = lists.edges.reserve(begin[targets]);
+    for (int64_t d = 0; d < targets; ++d) {
+      for (int64_t e = begin[d]; e < begin[d + 1]; ++e) {
+        const int64_t slot = lists.slots.data()[d] + lists.place.data()[e];
+        edges[e] = static_cast<const char*>(rows.edge) + slot * bytes;
+      }
+    }
+  }
   void list_kept(int64_t first, int64_t last, Lists& lists) const {
     const Dropout dropout(input_.dropout.key, input_.dropout.drop);
     const int64_t* const node = input_.dropout.node;
@@ -165,8 +187,12 @@ class SourceBlocks {
       : input_(input),
         transpose_(transpose),
         grad_(static_cast<const char*>(upstream.grad)),
+        weights_(static_cast<const char*>(input.model.source_weight)),
         pairs_(static_cast<const char*>(pairs)),
-        grad_bytes_(input.model.heads * input.rows.columns * element_bytes(upstream.type)),
+        grad_bytes_(input.model.heads * input.rows.width() * element_bytes(upstream.type)),
+        weight_bytes_(input.model.by_target
+                          ? input.model.heads * input.rows.width() * wide_size(input.rows.table.element)
+                          : 0),
         pair_bytes_(2 * input.model.heads * wide_size(input.rows.table.element)),
         blocks_(transpose.ptr, transpose.sources),
         lists_(static_cast<size_t>(threads)) {}
@@ -178,8 +204,9 @@ class SourceBlocks {
     const int64_t most = transpose_.ptr[last] - transpose_.ptr[first] + sources;
     Lists& lists = lists_[static_cast<size_t>(slot)];
     lists.begin.reserve(sources + 1);
-    lists.grads.reserve(most);
-    lists.pairs.reserve(most);
+    lists.grads.reserve(most + kMostRowsAhead);
+    lists.weights.reserve(most + kMostRowsAhead);
+    lists.pairs.reserve(most + kMostRowsAhead);
     int64_t at = 0;
     for (int64_t j = first; j < last; ++j) {
       lists.begin.data()[j - first] = at;
@@ -192,37 +219,59 @@ class SourceBlocks {
       if (j < edges.loops) add(j, first_slot(edges, j + 1) - 1, at++, lists);
     }
     lists.begin.data()[sources] = at;
-    lists.scratch.reserve(attention_scratch(0, input_.model.heads, input_.rows.columns) *
-                          wide_size(input_.rows.table.element));
-    return {first, sources, lists.begin.data(), lists.grads.data(), lists.pairs.data(), lists.scratch.data()};
+    std::fill_n(lists.grads.data() + at, kMostRowsAhead, grad_);
+    std::fill_n(lists.weights.data() + at, kMostRowsAhead, weights_);
+    std::fill_n(lists.pairs.data() + at, kMostRowsAhead, pairs_);
+    lists.scratch.reserve(scratch_of(input_, 0) * wide_size(input_.rows.table.element));
+    return {first,
+            sources,
+            lists.begin.data(),
+            lists.grads.data(),
+            input_.model.by_target ? lists.weights.data() : nullptr,
+            lists.pairs.data(),
+            lists.scratch.data()};
   }
 
  private:
   struct Lists {
     Buffer<int64_t> begin;
-    Buffer<const char*> grads;
-    Buffer<const void*> pairs;
+    Buffer<const char*> grads, weights, pairs;
     Buffer<char> scratch;
   };
 
   void add(int64_t target, int64_t slot, int64_t at, Lists& lists) const {
     lists.grads.data()[at] = grad_ + target * grad_bytes_;
+    lists.weights.data()[at] = weights_ + target * weight_bytes_;
     lists.pairs.data()[at] = pairs_ + slot * pair_bytes_;
   }
 
   const AttentionInput& input_;
   const AttentionTranspose& transpose_;
   const char* grad_;
+  const char* weights_;
   const char* pairs_;
-  int64_t grad_bytes_, pair_bytes_;  // of a destination, of a slot
+  int64_t grad_bytes_, weight_bytes_, pair_bytes_;  // of a destination, a destination, a slot
   RowBlocks blocks_;
   std::vector<Lists> lists_;
 };
 
 AttentionWeights weights_of(const AttentionInput& input) {
+  const AttentionModel& model = input.model;
+  const AttentionRows& rows = input.rows;
   const Dropout dropout(input.dropout.key, input.dropout.drop);
-  return {input.model.heads, input.rows.columns,        input.model.slope,
-          dropout.scale(),   input.model.source_weight, input.model.target_weight};
+  AttentionWeights of{};
+  of.heads = model.heads;
+  of.columns = rows.columns;
+  of.edge_columns = rows.edge_columns;
+  of.row_columns = row_columns(input);
+  of.first_value = rows.by_head ? model.heads * rows.columns : 0;
+  of.head_step = rows.by_head ? rows.columns : 0;
+  of.slope = model.slope;
+  of.scale = dropout.scale();
+  of.source = model.source_weight;
+  of.source_step = model.by_target ? model.heads * rows.width() : 0;
+  of.target = model.target_weight;
+  return of;
 }
 
 // Returns whether the output is written past the caches: it has left them before it is read, and
@@ -230,32 +279,27 @@ AttentionWeights weights_of(const AttentionInput& input) {
 bool writes_past_caches(const AttentionInput& input, const AttentionResult& result) {
   constexpr int64_t kLine = 64, kLarge = 16 << 20;
   if (element_bytes(result.out_type) == 2) return false;
-  const int64_t bytes = input.model.heads * input.rows.columns * element_bytes(result.out_type);
+  const int64_t bytes = input.model.heads * input.rows.width() * element_bytes(result.out_type);
   return bytes % kLine == 0 && input.edges.targets * bytes >= kLarge &&
          reinterpret_cast<uintptr_t>(result.out) % kLine == 0;
 }
 
-// Sets total[i] to the sum of parts[b][i] in the order of blocks.
+// Sets total[i] to the sum of parts[b][i] in the order of blocks. Parts are `step` bytes apart.
 template <class Sum>
-void add_parts(const void* parts, int64_t blocks, int64_t count, void* total) {
-  const auto* part = static_cast<const Sum*>(parts);
+void add_parts(const char* parts, int64_t blocks, int64_t step, int64_t count, void* total) {
   auto* out = static_cast<Sum*>(total);
   for (int64_t i = 0; i < count; ++i) {
     double sum = 0;
-    for (int64_t b = 0; b < blocks; ++b) sum += part[b * 2 * count + i];
+    for (int64_t b = 0; b < blocks; ++b) sum += reinterpret_cast<const Sum*>(parts + b * step)[i];
     out[i] = static_cast<Sum>(sum);
   }
 }
 
-void add_weight_grads(Element type, const char* parts, int64_t blocks, int64_t count,
-                      const AttentionGrads& grads) {
-  const size_t half = static_cast<size_t>(count * wide_size(type));
+void add_parts_of(Element type, const char* parts, int64_t blocks, int64_t step, int64_t count, void* total) {
   if (type == Element::kFloat64) {
-    add_parts<double>(parts, blocks, count, grads.source_weight);
-    add_parts<double>(parts + half, blocks, count, grads.target_weight);
+    add_parts<double>(parts, blocks, step, count, total);
   } else {
-    add_parts<float>(parts, blocks, count, grads.source_weight);
-    add_parts<float>(parts + half, blocks, count, grads.target_weight);
+    add_parts<float>(parts, blocks, step, count, total);
   }
 }
 
@@ -265,19 +309,32 @@ void backward_targets(const AttentionInput& input, const AttentionUpstream& upst
                       const AttentionGrads& grads, void* pairs, int64_t threads) {
   const AttentionKernels& kernels = attention_kernels();
   TargetBlocks blocks(input, threads);
-  const int64_t count = input.model.heads * input.rows.columns;
-  const size_t part_bytes = static_cast<size_t>(2 * count * wide_size(input.rows.table.element));
+  const Element type = input.rows.table.element;
+  const AttentionModel& model = input.model;
+  const int64_t of_source = model.by_target ? 0 : model.heads * input.rows.width();
+  const int64_t of_target = model.heads * input.rows.columns;
+  const int64_t source_bytes = of_source * wide_size(type), step = source_bytes + of_target * wide_size(type);
   Buffer<char> parts;
-  parts.reserve(std::max<int64_t>(1, blocks.count() * static_cast<int64_t>(part_bytes)));
+  parts.reserve(std::max<int64_t>(1, blocks.count() * step));
   run_tasks(blocks.count(), threads, [&](int64_t task, int64_t slot) {
-    char* const part = parts.data() + static_cast<size_t>(task) * part_bytes;
-    std::memset(part, 0, part_bytes);
-    const AttentionBackward work{
-        weights_of(input),   upstream.coefficient, upstream.grad, upstream.type, upstream.grad_coefficient,
-        grads.target_logits, grads.edge_logits,    pairs,         part};
-    kernels.backward(input.rows.table.element, work, blocks.make(task, slot));
+    char* const part = parts.data() + task * step;
+    std::memset(part, 0, static_cast<size_t>(step));
+    const AttentionBackward work{weights_of(input),
+                                 upstream.coefficient,
+                                 upstream.grad,
+                                 upstream.type,
+                                 upstream.grad_coefficient,
+                                 upstream.grad_total,
+                                 grads.target_logits,
+                                 grads.edge_logits,
+                                 grads.edge,
+                                 pairs,
+                                 model.by_target ? grads.source_weight : part,
+                                 part + source_bytes};
+    kernels.backward(type, work, blocks.make(task, slot));
   });
-  add_weight_grads(input.rows.table.element, parts.data(), blocks.count(), count, grads);
+  add_parts_of(type, parts.data(), blocks.count(), step, of_source, grads.source_weight);
+  add_parts_of(type, parts.data() + source_bytes, blocks.count(), step, of_target, grads.target_weight);
 }
 
 }  // namespace
@@ -289,9 +346,9 @@ int64_t attention_slots(const AttentionEdges& edges) {
 void attention_forward(const AttentionInput& input, const void* target_logits, const void* edge_logits,
                        const AttentionResult& result, int64_t threads) {
   const AttentionKernels& kernels = attention_kernels();
-  const AttentionForward work{weights_of(input), target_logits,   edge_logits,
-                              result.out,        result.out_type, writes_past_caches(input, result),
-                              result.coefficient};
+  const AttentionForward work{weights_of(input),  target_logits,   edge_logits,
+                              result.out,         result.out_type, writes_past_caches(input, result),
+                              result.coefficient, result.total};
   TargetBlocks blocks(input, threads);
   run_tasks(blocks.count(), threads, [&](int64_t task, int64_t slot) {
     kernels.forward(input.rows.table.element, work, blocks.make(task, slot));

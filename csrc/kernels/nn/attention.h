@@ -5,6 +5,15 @@
 // leaky_relu(w_s[h] . x_j + w_t[h] . x_i + t[i, h] + e[edge, h]), alpha is its softmax over i's
 // edges, and z[i, h] = sum alpha x_j; the layer's output is W_h z[i, h].
 //
+// In dot-product attention (Vaswani et al. 2017, Shi et al. 2021) a source has another weight for
+// every destination: w_s[i, h] = W_k^T q_i.
+//
+// Heads may have columns of their own. Then x_j has the keys of all heads and behind them their
+// values, the logit is w_s[i, h] . key[j, h], and z[i, h] sums values.
+//
+// Edges may have rows of their own. Then x_j above is the row of source j with the row of the edge
+// behind it, and w_s and z have the columns of both; w_t and x_i have those of the table.
+//
 // Arrays over edges have slots: the edges of each destination in order and, if loops are added, its
 // loop after them. The slots of destination i begin at indptr[i] + min(i, loops).
 //
@@ -31,7 +40,12 @@ struct AttentionEdges {
 struct AttentionRows {
   Matrix table;
   Integers row;
-  int64_t columns;
+  int64_t columns;   // that a head reads
+  bool by_head;      // whether the table has the columns [2, heads, columns]: keys and values
+  const void* edge;  // [slots, edge_columns], or null
+  int64_t edge_columns;
+
+  int64_t width() const { return columns + edge_columns; }
 };
 
 // Dropout of coefficients. Destination i has the id node[i], or i if null. The column is position
@@ -42,13 +56,13 @@ struct AttentionDropout {
   const int64_t* node;
 };
 
+// Arrays without a type are float32, or float64 for float64 rows.
 struct AttentionModel {
   int64_t heads;
   double slope;
-  // [heads, columns]; w_t may be null. Arrays without a type are float32, or float64 for float64
-  // rows.
-  const void* source_weight;
-  const void* target_weight;
+  const void* source_weight;  // [heads, width], or [targets, heads, width]
+  bool by_target;             // the latter
+  const void* target_weight;  // [heads, columns], or null
 };
 
 struct AttentionInput {
@@ -68,11 +82,13 @@ struct AttentionTranspose {
 int64_t attention_slots(const AttentionEdges& edges);
 
 struct AttentionResult {
-  void* out;  // [targets, heads, columns]
+  void* out;  // [targets, heads, width]
   Element out_type;
   // [slots, heads], the softmax before dropout. It is negative where the argument of the leaky ReLU
   // was not positive.
   void* coefficient;
+  void* total;  // [targets, heads], the sums of the coefficients after dropout: 1 without it, and 0
+                // without edges
 };
 
 // target_logits t [targets, heads] and edge_logits e [slots, heads] may be null.
@@ -80,17 +96,19 @@ void attention_forward(const AttentionInput& input, const void* target_logits, c
                        const AttentionResult& result, int64_t threads);
 
 struct AttentionUpstream {
-  const void* grad;  // of z, [targets, heads, columns]
+  const void* grad;  // of z, [targets, heads, width]
   Element type;
   const void* coefficient;       // from the forward pass
   const void* grad_coefficient;  // [slots, heads], or null
+  const void* grad_total;        // [targets, heads], or null
 };
 
 struct AttentionGrads {
-  void* source_weight;  // [heads, columns]
+  void* source_weight;  // of the shape of w_s
   void* target_weight;  // [heads, columns]; zero without w_t
   void* target_logits;  // [targets, heads]
   void* edge_logits;    // [slots, heads], or null if not wanted
+  void* edge;           // [slots, edge_columns], or null if not wanted
   void* x;              // [sources, columns] of the type of the rows, or null
 };
 

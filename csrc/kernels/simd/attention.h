@@ -14,25 +14,32 @@ constexpr int64_t kMostRowsAhead = 32;
 // Consecutive destinations and the rows that each sums over.
 struct AttentionBlock {
   int64_t first, targets;
-  const int64_t* begin;     // [targets + 1] into the lists below
-  const char* const* rows;  // the row of each source
-  const int32_t* place;     // the slot of each row, from the first one of the destination
-  const uint8_t* keep;      // [rows, heads] 1 if dropout keeps a coefficient, else 0; null without
-                            // dropout
-  const int64_t* slots;     // [targets + 1] the first slot of each destination
-  const char* const* self;  // [targets] the own rows of the destinations, if there is a target
-                            // weight
-  void* scratch;            // attention_scratch(...) numbers
+  const int64_t* begin;      // [targets + 1] into the lists below
+  const char* const* rows;   // the row of each source
+  const char* const* edges;  // the row of each edge; null without them
+  const int32_t* place;      // the slot of each row, from the first one of the destination
+  const uint8_t* keep;       // [rows, heads] 1 if dropout keeps a coefficient, else 0; null without
+                             // dropout
+  const int64_t* slots;      // [targets + 1] the first slot of each destination
+  const char* const* self;   // [targets] the own rows of the destinations, if there is a target
+                             // weight
+  void* scratch;             // attention_scratch(...) numbers
 };
 
 // Returns how many numbers of scratch memory a block with lists of at most `longest` entries takes.
-int64_t attention_scratch(int64_t longest, int64_t heads, int64_t columns);
+int64_t attention_scratch(int64_t longest, int64_t heads, int64_t width, int64_t row_columns);
 
 struct AttentionWeights {
-  int64_t heads, columns;
+  int64_t heads, columns, edge_columns;
+  // The columns of a row, where the values of the first head begin, and how far a head's columns
+  // are from those of the head before it. Without columns by head the latter are 0.
+  int64_t row_columns, first_value, head_step;
   double slope, scale;  // of what dropout keeps
   const void* source;
-  const void* target;  // or null
+  int64_t source_step;  // numbers from the weights of a destination to those of the next one, or 0
+  const void* target;   // or null
+
+  int64_t width() const { return columns + edge_columns; }
 };
 
 struct AttentionForward {
@@ -43,6 +50,7 @@ struct AttentionForward {
   Element out_type;
   bool stream;  // writes past the caches; rows are whole cache lines and `out` begins on one
   void* coefficient;
+  void* total;
 };
 
 struct AttentionBackward {
@@ -51,21 +59,26 @@ struct AttentionBackward {
   const void* grad;
   Element grad_type;
   const void* grad_coefficient;  // or null
+  const void* grad_total;        // or null
   void* target_logits;           // gradient
   void* edge_logits;             // gradient, or null
+  void* edge;                    // gradient, or null
   void* pairs;                   // [slots, 2, heads] alpha after dropout, gradient of the logit; or
                                  // null
-  void* partial;                 // [2, heads, columns] the share of the block in the gradients of
-                                 // the weights
+  // Gradients, or with weights of the sources that are the same for all destinations the share of
+  // the block in them.
+  void* source_weight;
+  void* target_weight;  // [heads, columns] the share of the block
 };
 
-// Consecutive sources and the destinations of their edges.
+// Consecutive sources and the destinations of their edges. Lists have further entries as above.
 struct AttentionSources {
   int64_t first, sources;
-  const int64_t* begin;      // [sources + 1] into the lists below
-  const char* const* grads;  // the destination's row of the gradient of z
-  const void* const* pairs;  // as above
-  void* scratch;             // attention_scratch(0, ...) numbers
+  const int64_t* begin;        // [sources + 1] into the lists below
+  const char* const* grads;    // the destination's row of the gradient of z
+  const char* const* weights;  // the destination's weights of sources; null if all have the same
+  const char* const* pairs;    // as above
+  void* scratch;               // attention_scratch(0, ...) numbers
 };
 
 struct AttentionInputGrad {

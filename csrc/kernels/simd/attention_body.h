@@ -1,182 +1,6 @@
 // The loops of attention.h.
 
-// Products of table rows with a few vectors, and sums of rows with a few weights each.
-//
-// Registers hold the results for several heads at once, so that a row is read once for all of them.
-// Meanwhile the row that is `ahead` entries later in the list is prefetched, one line at a time:
-// even lines in the sums and odd lines in the dots, so that memory is busy during both. With 0 the
-// prefetch has no effect.
-
-// out[e * heads + h] = rows[e] . vectors[h], for kRows rows and kHeads heads.
-template <int kRows, int kHeads, class T>
-inline void dots_of(const T* const* rows, const Wide<T>* vectors, int64_t stride, int64_t columns,
-                    Wide<T>* out, int64_t heads, int64_t ahead) {
-  using L = Lanes<Wide<T>>;
-  typename L::Vector sums[kRows][kHeads];
-  for (auto& row : sums) {
-    for (auto& sum : row) sum = L::zero();
-  }
-  const auto step = [&](auto load, int64_t k) __attribute__((always_inline)) {
-    typename L::Vector x[kRows];
-#pragma GCC unroll 8
-    for (int e = 0; e < kRows; ++e) x[e] = load(rows[e] + k);
-    if ((k / L::kWidth) % 2 == 1) {
-#pragma GCC unroll 8
-      for (int e = 0; e < kRows; ++e) __builtin_prefetch(rows[e + ahead] + k, 0, 2);
-    }
-#pragma GCC unroll 8
-    for (int h = 0; h < kHeads; ++h) {
-      const auto w = load(vectors + h * stride + k);
-#pragma GCC unroll 8
-      for (int e = 0; e < kRows; ++e) sums[e][h] = L::fma(x[e], w, sums[e][h]);
-    }
-  };
-  int64_t k = 0;
-  for (; k + L::kWidth <= columns; k += L::kWidth) {
-    step([](const auto* p) __attribute__((always_inline)) { return L::load(p); }, k);
-  }
-  if (k < columns) {
-    const int64_t rest = columns - k;
-    step([rest](const auto* p) __attribute__((always_inline)) { return L::load(p, rest); }, k);
-  }
-#pragma GCC unroll 8
-  for (int e = 0; e < kRows; ++e) {
-    if constexpr (kHeads == 4) {
-      L::sum4(sums[e], out + e * heads);
-    } else {
-#pragma GCC unroll 8
-      for (int h = 0; h < kHeads; ++h) out[e * heads + h] = L::sum(sums[e][h]);
-    }
-  }
-}
-
-// Computes all heads of kRows rows.
-template <int kRows, class T>
-inline void dots(const T* const* rows, const Wide<T>* vectors, int64_t stride, int64_t columns, Wide<T>* out,
-                 int64_t heads, int64_t ahead) {
-  int64_t h = 0;
-  for (; h + 4 <= heads; h += 4) {
-    dots_of<kRows, 4>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
-  }
-  for (; h + 2 <= heads; h += 2) {
-    dots_of<kRows, 2>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
-  }
-  if (h < heads) dots_of<kRows, 1>(rows, vectors + h * stride, stride, columns, out + h, heads, ahead);
-}
-
-enum class Into { kFresh, kAdd };
-
-// Whether the last vector of columns may have fewer of them. The loop over whole vectors does not
-// ask.
-enum class Tail { kWhole, kPart };
-
-// out[h * stride + k] (+)= sum over e of factors[e * heads + h] * rows[e][k], for kHeads heads and
-// kVectors vectors of columns, the last of which has `rest` columns, or all if rest is 0.
-// Loops are unrolled by hand: the compiler may otherwise keep the sums on the stack.
-template <int kHeads, int kVectors, Tail kTail, class T>
-inline void sums_of(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads, int64_t rest,
-                    Wide<T>* out, int64_t stride, int64_t k, Into into, int64_t ahead) {
-  using L = Lanes<Wide<T>>;
-  constexpr int kFull = kVectors - 1;
-  const auto load = [rest](const auto* p, int v) __attribute__((always_inline)) {
-    return kTail == Tail::kPart && v == kFull && rest != 0 ? L::load(p, rest) : L::load(p);
-  };
-  typename L::Vector sums[kHeads][kVectors];
-#pragma GCC unroll 8
-  for (int h = 0; h < kHeads; ++h) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      sums[h][v] = into == Into::kAdd ? load(out + h * stride + k + v * L::kWidth, v) : L::zero();
-    }
-  }
-  for (int64_t e = 0; e < count; ++e) {
-    typename L::Vector x[kVectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) x[v] = load(rows[e] + k + v * L::kWidth, v);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; v += 2) __builtin_prefetch(rows[e + ahead] + k + v * L::kWidth, 0, 2);
-#pragma GCC unroll 8
-    for (int h = 0; h < kHeads; ++h) {
-      const auto factor = L::fill(factors[e * heads + h]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[h][v] = L::fma(factor, x[v], sums[h][v]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int h = 0; h < kHeads; ++h) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      Wide<T>* const to = out + h * stride + k + v * L::kWidth;
-      if (kTail == Tail::kPart && v == kFull && rest != 0) {
-        L::store(to, sums[h][v], rest);
-      } else {
-        L::store(to, sums[h][v]);
-      }
-    }
-  }
-}
-
-template <int kHeads, class T>
-inline void sums_of_heads(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads,
-                          int64_t columns, Wide<T>* out, int64_t stride, Into into, int64_t ahead) {
-  using L = Lanes<Wide<T>>;
-  constexpr int kVectors = L::kRegisters == 32 ? 4 : 2;
-  constexpr int64_t kColumns = kVectors * L::kWidth;
-  int64_t k = 0;
-  for (; k + kColumns <= columns; k += kColumns) {
-    sums_of<kHeads, kVectors, Tail::kWhole>(rows, count, factors, heads, 0, out, stride, k, into, ahead);
-  }
-  const int64_t rest = (columns - k) % L::kWidth;
-  switch ((columns - k + L::kWidth - 1) / L::kWidth) {
-    case 4:
-      return sums_of<kHeads, 4, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
-    case 3:
-      return sums_of<kHeads, 3, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
-    case 2:
-      return sums_of<kHeads, 2, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
-    case 1:
-      return sums_of<kHeads, 1, Tail::kPart>(rows, count, factors, heads, rest, out, stride, k, into, ahead);
-    default:
-      return;
-  }
-}
-
-// Sums rows for all heads: out [heads, columns] with `stride` numbers between heads.
-template <class T>
-inline void sums(const T* const* rows, int64_t count, const Wide<T>* factors, int64_t heads, int64_t columns,
-                 Wide<T>* out, int64_t stride, Into into, int64_t ahead) {
-  int64_t h = 0;
-  for (; h + 4 <= heads; h += 4) {
-    sums_of_heads<4>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
-  }
-  for (; h + 2 <= heads; h += 2) {
-    sums_of_heads<2>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
-  }
-  if (h < heads) {
-    sums_of_heads<1>(rows, count, factors + h, heads, columns, out + h * stride, stride, into, ahead);
-  }
-}
-
-// out[k] += sum over h of factors[h] * vectors[h * columns + k].
-template <class T>
-inline void add_heads(const T* vectors, const Wide<T>* factors, int64_t heads, int64_t columns,
-                      Wide<T>* out) {
-  using L = Lanes<Wide<T>>;
-  const int64_t whole = columns / L::kWidth * L::kWidth, rest = columns - whole;
-  for (int64_t k = 0; k < whole; k += L::kWidth) {
-    auto sum = L::load(out + k);
-    for (int64_t h = 0; h < heads; ++h) {
-      sum = L::fma(L::fill(factors[h]), L::load(vectors + h * columns + k), sum);
-    }
-    L::store(out + k, sum);
-  }
-  if (rest == 0) return;
-  auto sum = L::load(out + whole, rest);
-  for (int64_t h = 0; h < heads; ++h) {
-    sum = L::fma(L::fill(factors[h]), L::load(vectors + h * columns + whole, rest), sum);
-  }
-  L::store(out + whole, sum, rest);
-}
+#include "kernels/simd/attention_rows_body.h"
 
 // Converts a row to another type.
 template <class From, class To>
@@ -385,11 +209,15 @@ inline int64_t rows_ahead(int64_t row_bytes) {
   return rows < kMostRowsAhead ? rows : kMostRowsAhead;
 }
 
+inline void prefetch_row(const char* row, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
+}
+
 // The arrays of one destination, cut from the scratch memory of the block.
 template <class Sum>
 struct Place {
   Sum *logits, *weights, *grads;  // [edges, heads]
-  Sum *row, *narrow;              // [heads, columns], [columns]
+  Sum *row, *narrow;              // [heads, width], [row_columns]
   Sum *total, *target;            // [heads]
 
   Place(void* scratch, int64_t longest, const AttentionWeights& of) {
@@ -405,8 +233,8 @@ struct Place {
     grads = take(edges);
     total = take(heads);
     target = take(heads);
-    row = take(of.heads * of.columns);
-    narrow = take(of.columns);
+    row = take(of.heads * of.width());
+    narrow = take(of.row_columns);
   }
 };
 
@@ -424,6 +252,7 @@ template <class T>
 struct Target {
   int64_t id, begin, count, first_slot, slots;
   const T* const* rows;
+  const Wide<T>* const* edges;  // if there are rows of edges
   const int32_t* place;
 
   Target(const AttentionBlock& block, int64_t d)
@@ -433,6 +262,8 @@ struct Target {
         first_slot(block.slots[d]),
         slots(block.slots[d + 1] - first_slot),
         rows(reinterpret_cast<const T* const*>(block.rows) + begin),
+        edges(block.edges == nullptr ? nullptr
+                                     : reinterpret_cast<const Wide<T>* const*>(block.edges) + begin),
         place(block.place + begin) {}
 
   // Reads the entries of an array over slots for the edges that were not replaced.
@@ -456,16 +287,40 @@ struct Target {
   }
 };
 
-// out[e, h] = rows[e] . vectors[h] for all edges of a destination. Later rows are prefetched.
+// out[e, h] = rows[e] . vectors[h] for a list of rows. Later rows are prefetched.
 template <class T>
-inline void edge_dots(const Target<T>& target, const Wide<T>* vectors, const AttentionWeights& of,
-                      int64_t ahead, Wide<T>* out) {
-  const int64_t H = of.heads, K = of.columns;
+inline void list_dots(const T* const* rows, int64_t count, const Columns& of, const Wide<T>* vectors,
+                      int64_t stride, Wide<T>* out, int64_t heads, int64_t ahead) {
   int64_t e = 0;
-  for (; e + 2 <= target.count; e += 2) {
-    dots<2>(target.rows + e, vectors, K, K, out + e * H, H, ahead);
+  for (; e + 2 <= count; e += 2) {
+    dots<2>(rows + e, of, vectors, stride, out + e * heads, heads, ahead);
   }
-  if (e < target.count) dots<1>(target.rows + e, vectors, K, K, out + e * H, H, ahead);
+  if (e < count) dots<1>(rows + e, of, vectors, stride, out + e * heads, heads, ahead);
+}
+
+inline Columns keys_of(const AttentionWeights& of) { return {of.columns, 0, of.head_step}; }
+inline Columns values_of(const AttentionWeights& of) { return {of.columns, of.first_value, of.head_step}; }
+
+// out[e, h] = [row of the source, row of the edge] . vectors[h] for all edges of a destination.
+// `more` has room for as many numbers as `out`.
+template <class T>
+inline void edge_dots(const Target<T>& target, const Columns& columns, const Wide<T>* vectors,
+                      const AttentionWeights& of, int64_t ahead, Wide<T>* more, Wide<T>* out) {
+  const int64_t H = of.heads, K = of.columns, L = of.edge_columns, W = of.width();
+  list_dots(target.rows, target.count, columns, vectors, W, out, H, ahead);
+  if (L == 0) return;
+  list_dots(target.edges, target.count, {L}, vectors + K, W, more, H, 0);
+  for (int64_t i = 0; i < target.count * H; ++i) out[i] += more[i];
+}
+
+// out[h] (+)= sum over the edges of a destination of factors[e, h] * [row of the source, row of the
+// edge].
+template <class T>
+inline void edge_sums(const Target<T>& target, const Columns& columns, const Wide<T>* factors,
+                      const AttentionWeights& of, int64_t ahead, Into into, Wide<T>* out) {
+  const int64_t H = of.heads, K = of.columns, L = of.edge_columns, W = of.width();
+  sums(target.rows, target.count, columns, factors, H, out, W, into, ahead);
+  if (L > 0) sums(target.edges, target.count, {L}, factors, H, out + K, W, into, 0);
 }
 
 // Forward #########################################################################################
@@ -478,7 +333,7 @@ inline void target_logits(const AttentionForward& task, const AttentionBlock& bl
   const AttentionWeights& of = task.weights;
   if (of.target != nullptr) {
     const auto* const* self = reinterpret_cast<const T* const*>(block.self) + d;
-    dots<1>(self, static_cast<const Sum*>(of.target), of.columns, of.columns, out, of.heads, 0);
+    dots<1>(self, {of.columns}, static_cast<const Sum*>(of.target), of.columns, out, of.heads, 0);
   } else {
     for (int64_t h = 0; h < of.heads; ++h) out[h] = 0;
   }
@@ -499,7 +354,8 @@ inline void edge_logits(const AttentionForward& task, const Target<T>& target, c
   for (int64_t i = 0; i < target.count * H; ++i) at.logits[i] += at.weights[i];
 }
 
-// Stores the softmax, with the side of the leaky ReLU as its sign, and applies dropout.
+// Stores the softmax, with the side of the leaky ReLU as its sign, applies dropout and stores the
+// sums of what it leaves.
 template <class T>
 inline void keep_coefficients(const AttentionForward& task, const AttentionBlock& block,
                               const Target<T>& target, const Place<Wide<T>>& at) {
@@ -507,46 +363,61 @@ inline void keep_coefficients(const AttentionForward& task, const AttentionBlock
   const int64_t H = task.weights.heads, count = target.count * H;
   for (int64_t i = 0; i < count; ++i) at.logits[i] = at.logits[i] > 0 ? at.weights[i] : -at.weights[i];
   target.write(at.logits, H, static_cast<Sum*>(task.coefficient));
+  Sum* const total = static_cast<Sum*>(task.total) + target.id * H;
+  for (int64_t h = 0; h < H; ++h) total[h] = count > 0 ? 1 : 0;
   if (block.keep == nullptr) return;
   const uint8_t* keep = block.keep + target.begin * H;
   const auto scale = static_cast<Sum>(task.weights.scale);
   for (int64_t i = 0; i < count; ++i) at.weights[i] *= keep[i] != 0 ? scale : Sum{0};
+  for (int64_t h = 0; h < H; ++h) {
+    Sum sum = 0;
+    for (int64_t i = h; i < count; i += H) sum += at.weights[i];
+    total[h] = sum;
+  }
 }
 
 template <class T>
 void forward_targets(const AttentionForward& task, const AttentionBlock& block) {
   using Sum = Wide<T>;
   const AttentionWeights& of = task.weights;
-  const int64_t H = of.heads, K = of.columns;
+  const int64_t H = of.heads, W = of.width();
   const Place<Sum> at(block.scratch, longest_list(block), of);
-  const int64_t ahead = rows_ahead(K * static_cast<int64_t>(sizeof(T)));
+  const int64_t ahead = rows_ahead(of.row_columns * static_cast<int64_t>(sizeof(T)));
   const bool direct = task.out_type == Element::kFloat32 || task.out_type == Element::kFloat64;
   const int64_t out_size = direct ? sizeof(Sum) : 2;
   for (int64_t d = 0; d < block.targets; ++d) {
     const Target<T> target(block, d);
-    edge_dots(target, static_cast<const Sum*>(of.source), of, ahead, at.logits);
+    const Sum* const weights = static_cast<const Sum*>(of.source) + target.id * of.source_step;
+    edge_dots(target, keys_of(of), weights, of, ahead, at.weights, at.logits);
     target_logits<T>(task, block, d, at.target);
     edge_logits(task, target, at);
     softmax(at.logits, target.count, H, static_cast<Sum>(of.slope), at.weights);
     keep_coefficients(task, block, target, at);
-    char* const out = static_cast<char*>(task.out) + target.id * H * K * out_size;
+    char* const out = static_cast<char*>(task.out) + target.id * H * W * out_size;
     Sum* const row = direct && !task.stream ? reinterpret_cast<Sum*>(out) : at.row;
-    sums(target.rows, target.count, at.weights, H, K, row, K, Into::kFresh, ahead);
-    if (!direct) narrow_row(row, H * K, task.out_type, out);
-    if (task.stream) stream_row(row, H * K, reinterpret_cast<Sum*>(out));
+    edge_sums(target, values_of(of), at.weights, of, ahead, Into::kFresh, row);
+    if (!direct) narrow_row(row, H * W, task.out_type, out);
+    if (task.stream) stream_row(row, H * W, reinterpret_cast<Sum*>(out));
   }
   if (task.stream) fence();
 }
 
 // Backward ########################################################################################
 
-// Converts gradients of alpha to those of the softmax, and adds those of the returned coefficients.
+// Converts gradients of alpha, and of its sums, to those of the softmax, and adds those of the
+// returned coefficients. The sums have no gradient without dropout: they are one.
 template <class T>
 inline void softmax_upstream(const AttentionBackward& task, const AttentionBlock& block,
                              const Target<T>& target, const Place<Wide<T>>& at) {
   using Sum = Wide<T>;
   const int64_t H = task.weights.heads, count = target.count * H;
   if (block.keep != nullptr) {
+    if (task.grad_total != nullptr) {
+      const Sum* const total = static_cast<const Sum*>(task.grad_total) + target.id * H;
+      for (int64_t e = 0; e < target.count; ++e) {
+        for (int64_t h = 0; h < H; ++h) at.grads[e * H + h] += total[h];
+      }
+    }
     const uint8_t* keep = block.keep + target.begin * H;
     const auto scale = static_cast<Sum>(task.weights.scale);
     for (int64_t i = 0; i < count; ++i) at.grads[i] *= keep[i] != 0 ? scale : Sum{0};
@@ -556,23 +427,48 @@ inline void softmax_upstream(const AttentionBackward& task, const AttentionBlock
   for (int64_t i = 0; i < count; ++i) at.grads[i] += at.weights[i] < 0 ? -at.logits[i] : at.logits[i];
 }
 
+// Makes alpha after dropout of the stored coefficients.
+template <class T>
+inline void drop_weights(const AttentionBackward& task, const AttentionBlock& block, const Target<T>& target,
+                         const Place<Wide<T>>& at) {
+  using Sum = Wide<T>;
+  const int64_t H = task.weights.heads, count = target.count * H;
+  for (int64_t i = 0; i < count; ++i) at.weights[i] = at.weights[i] < 0 ? -at.weights[i] : at.weights[i];
+  if (block.keep == nullptr) return;
+  const uint8_t* keep = block.keep + target.begin * H;
+  const auto scale = static_cast<Sum>(task.weights.scale);
+  for (int64_t i = 0; i < count; ++i) at.weights[i] *= keep[i] != 0 ? scale : Sum{0};
+}
+
 // Stores alpha and the gradient of its logit side by side, for the pass over sources.
 template <class T>
-inline void keep_pairs(const AttentionBackward& task, const AttentionBlock& block, const Target<T>& target,
-                       const Place<Wide<T>>& at) {
+inline void keep_pairs(const AttentionBackward& task, const Target<T>& target, const Place<Wide<T>>& at) {
   using Sum = Wide<T>;
   const int64_t H = task.weights.heads;
-  const uint8_t* keep = block.keep == nullptr ? nullptr : block.keep + target.begin * H;
-  const auto scale = static_cast<Sum>(task.weights.scale);
   Sum* const pairs = static_cast<Sum*>(task.pairs) + target.first_slot * 2 * H;
   for (int64_t e = 0; e < target.count; ++e) {
     Sum* const pair = pairs + target.place[e] * 2 * H;
     for (int64_t h = 0; h < H; ++h) {
-      const Sum signed_weight = at.weights[e * H + h];
-      const Sum alpha = signed_weight < 0 ? -signed_weight : signed_weight;
-      pair[h] = keep == nullptr ? alpha : keep[e * H + h] != 0 ? alpha * scale : 0;
+      pair[h] = at.weights[e * H + h];
       pair[H + h] = at.grads[e * H + h];
     }
+  }
+}
+
+// Writes the gradients of the rows of a destination's edges: alpha times that of z, plus logits'
+// gradients times weights.
+template <class T>
+inline void edge_row_grads(const AttentionBackward& task, const Target<T>& target, const Place<Wide<T>>& at,
+                           const Wide<T>* grad, const Wide<T>* weights) {
+  using Sum = Wide<T>;
+  const int64_t H = task.weights.heads, K = task.weights.columns, L = task.weights.edge_columns;
+  const int64_t W = task.weights.width();
+  Sum* const rows = static_cast<Sum*>(task.edge) + target.first_slot * L;
+  for (int64_t i = 0; i < target.slots * L; ++i) rows[i] = 0;
+  for (int64_t e = 0; e < target.count; ++e) {
+    Sum* const row = rows + target.place[e] * L;
+    add_heads(grad + K, W, at.weights + e * H, H, L, row);
+    add_heads(weights + K, W, at.grads + e * H, H, L, row);
   }
 }
 
@@ -580,62 +476,87 @@ template <class T>
 void backward_targets(const AttentionBackward& task, const AttentionBlock& block) {
   using Sum = Wide<T>;
   const AttentionWeights& of = task.weights;
-  const int64_t H = of.heads, K = of.columns;
+  const int64_t H = of.heads, K = of.columns, W = of.width();
   const Place<Sum> at(block.scratch, longest_list(block), of);
-  const int64_t ahead = rows_ahead(K * static_cast<int64_t>(sizeof(T)));
+  const int64_t ahead = rows_ahead(of.row_columns * static_cast<int64_t>(sizeof(T)));
   const bool narrow = task.grad_type == Element::kBFloat16;
   const int64_t grad_size = narrow ? 2 : sizeof(Sum);
-  auto* const source_weight = static_cast<Sum*>(task.partial);
+  const Into into = of.source_step == 0 ? Into::kAdd : Into::kFresh;
   for (int64_t d = 0; d < block.targets; ++d) {
     const Target<T> target(block, d);
-    const char* const from = static_cast<const char*>(task.grad) + target.id * H * K * grad_size;
-    const Sum* const grad = widen_row(from, task.grad_type, H * K, at.row);
-    edge_dots(target, grad, of, ahead, at.grads);
+    const char* const from = static_cast<const char*>(task.grad) + target.id * H * W * grad_size;
+    const Sum* const grad = widen_row(from, task.grad_type, H * W, at.row);
+    edge_dots(target, values_of(of), grad, of, ahead, at.weights, at.grads);
     target.read(static_cast<const Sum*>(task.coefficient), H, at.weights);
     softmax_upstream(task, block, target, at);
     softmax_grad(at.weights, target.count, H, static_cast<Sum>(of.slope), at.grads, at.total);
     Sum* const target_grad = static_cast<Sum*>(task.target_logits) + target.id * H;
     for (int64_t h = 0; h < H; ++h) target_grad[h] = at.total[h];
-    sums(target.rows, target.count, at.grads, H, K, source_weight, K, Into::kAdd, ahead);
+    const int64_t of_target = target.id * of.source_step;
+    edge_sums(target, keys_of(of), at.grads, of, ahead, into,
+              static_cast<Sum*>(task.source_weight) + of_target);
     if (of.target != nullptr) {
       const auto* const* self = reinterpret_cast<const T* const*>(block.self) + d;
-      sums(self, 1, at.total, H, K, source_weight + H * K, K, Into::kAdd, 0);
+      sums(self, 1, {K}, at.total, H, static_cast<Sum*>(task.target_weight), K, Into::kAdd, 0);
     }
     if (task.edge_logits != nullptr) target.write(at.grads, H, static_cast<Sum*>(task.edge_logits));
-    if (task.pairs != nullptr) keep_pairs(task, block, target, at);
+    if (task.pairs == nullptr && task.edge == nullptr) continue;
+    drop_weights(task, block, target, at);
+    if (task.pairs != nullptr) keep_pairs(task, target, at);
+    if (task.edge == nullptr) continue;
+    edge_row_grads(task, target, at, grad, static_cast<const Sum*>(of.source) + of_target);
   }
 }
 
 // Gradient of the inputs ##########################################################################
+
+// out += sum over h of factors[h] * vectors[h], in the columns that are read of a row.
+template <class T>
+inline void add_to_row(const T* vectors, int64_t stride, const Wide<T>* factors, int64_t heads,
+                       const Columns& of, Wide<T>* out) {
+  if (of.step == 0) return add_heads(vectors, stride, factors, heads, of.count, out);
+  for (int64_t h = 0; h < heads; ++h) {
+    add_heads(vectors + h * stride, stride, factors + h, 1, of.count, out + of.from + h * of.step);
+  }
+}
 
 // dx_j = sum over (i, h) of alpha_ijh G_ih, plus logits' gradients times weights.
 template <class Grad>
 void input_grads(const AttentionInputGrad& task, const AttentionSources& block) {
   using Sum = Wide<Grad>;
   const AttentionWeights& of = task.weights;
-  const int64_t H = of.heads, K = of.columns;
+  const int64_t H = of.heads, K = of.columns, W = of.width();
   const Place<Sum> at(block.scratch, 0, of);
   const bool narrow = task.out_type == Element::kBFloat16;
   const int64_t out_size = narrow ? 2 : sizeof(Sum);
+  const int64_t ahead = rows_ahead(H * W * static_cast<int64_t>(sizeof(Sum)));
   const auto* const source_weight = static_cast<const Sum*>(of.source);
   const auto* const target_weight = static_cast<const Sum*>(of.target);
+  const Columns keys = keys_of(of), values = values_of(of);
   for (int64_t s = 0; s < block.sources; ++s) {
     const int64_t id = block.first + s;
-    char* const to = static_cast<char*>(task.out) + id * K * out_size;
+    char* const to = static_cast<char*>(task.out) + id * of.row_columns * out_size;
     Sum* const row = narrow ? at.narrow : reinterpret_cast<Sum*>(to);
     for (int64_t h = 0; h < H; ++h) at.total[h] = 0;
-    for (int64_t k = 0; k < K; ++k) row[k] = 0;
+    for (int64_t k = 0; k < of.row_columns; ++k) row[k] = 0;
     for (int64_t e = block.begin[s]; e < block.begin[s + 1]; ++e) {
-      const auto* const pair = static_cast<const Sum*>(block.pairs[e]);
+      prefetch_row(block.pairs[e + ahead], 2 * H * static_cast<int64_t>(sizeof(Sum)));
+      prefetch_row(block.grads[e + ahead], H * W * static_cast<int64_t>(sizeof(Grad)));
+      const auto* const pair = reinterpret_cast<const Sum*>(block.pairs[e]);
       const auto* const grad = reinterpret_cast<const Grad*>(block.grads[e]);
-      add_heads(grad, pair, H, K, row);
-      for (int64_t h = 0; h < H; ++h) at.total[h] += pair[H + h];
+      add_to_row(grad, W, pair, H, values, row);
+      if (block.weights != nullptr) {
+        prefetch_row(block.weights[e + ahead], H * W * static_cast<int64_t>(sizeof(Sum)));
+        add_to_row(reinterpret_cast<const Sum*>(block.weights[e]), W, pair + H, H, keys, row);
+      } else {
+        for (int64_t h = 0; h < H; ++h) at.total[h] += pair[H + h];
+      }
     }
-    add_heads(source_weight, at.total, H, K, row);
+    if (block.weights == nullptr) add_to_row(source_weight, W, at.total, H, keys, row);
     if (target_weight != nullptr && id < task.targets) {
-      add_heads(target_weight, static_cast<const Sum*>(task.target_logits) + id * H, H, K, row);
+      add_heads(target_weight, K, static_cast<const Sum*>(task.target_logits) + id * H, H, K, row);
     }
-    if (narrow) narrow_row(row, K, task.out_type, to);
+    if (narrow) narrow_row(row, of.row_columns, task.out_type, to);
   }
 }
 

@@ -1,0 +1,280 @@
+"""The attention of graph transformers: dot products of queries and keys (Shi and others 2021)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+import torch_geometric.nn
+from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.nn.aggregated import Aggregated
+from pyg_batchgnn.nn.gat import AttentionCall, AttentionConv, table_of
+from pyg_batchgnn.nn.graph import LayerGraph
+from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input
+from pyg_batchgnn.nn.linear import set_width
+from pyg_batchgnn.nn.native_conv import input_columns, positive, probability, refuse
+from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total
+
+#: What attention takes for a column of a source, in multiplications of a matrix product: the rows
+#: of sources lie anywhere.
+_EDGE_COST = 8
+#: Every source is multiplied first if that takes less than this part of the time.
+_LEAST_GAIN = 0.75
+
+
+class TransformerConv(AttentionConv, torch_geometric.nn.TransformerConv):
+    """PyG's `TransformerConv` with the same arguments, initialisation and ``state_dict``; rows are
+    read in place.
+
+    A score is q . (W_k x + b_k) = (W_k^T q) . x + q . b_k, and the softmax does not see the last
+    term, which all edges of a target share. So every target gets a vector W_k^T q, and attention
+    reads the raw rows of the sources, once for scores and sums. The product with W_v follows, of D
+    rows instead of N. Where that is more work, as with many heads in a graph held whole, keys and
+    values of all sources are computed first.
+
+    Args:
+        in_channels: the number of columns of x, or (of sources, of targets); -1 takes it from the
+            first call.
+        out_channels: the number of columns of a head, C.
+        heads: the number of heads, H.
+        concat: puts the heads side by side; otherwise takes their mean.
+        beta: weighs the product of the own rows of the targets against the attention, by a learned
+            gate; without effect where ``root_weight`` is False.
+        dropout: the probability of dropping an attention weight, keyed as docs/reference/layers.md
+            says.
+        edge_dim: the number of columns of edge features, which are multiplied by one weight and
+            added to keys and values; None without edge features.
+        bias: adds biases to queries, keys, values and the product of the own rows.
+        root_weight: adds a product of the own rows of the targets.
+        **kwargs: the other arguments of PyG, at their default values.
+
+    Raises:
+        ValueError: PyG's layer supports the arguments and this one does not.
+    """
+
+    read_parts: ClassVar[dict[str, bool]] = {
+        **dict.fromkeys(("lin_key", "lin_query", "lin_value", "lin_skip"), True),
+        **dict.fromkeys(("lin_edge", "lin_beta"), False),
+    }
+
+    def __init__(
+        self,
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        beta: bool = False,
+        dropout: float = 0.0,
+        edge_dim: int | None = None,
+        bias: bool = True,
+        root_weight: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        columns = input_columns("in_channels", in_channels), positive("out_channels", out_channels)
+        heads, drop = positive("heads", heads), probability("dropout", dropout)
+        super().__init__(*columns, heads, concat, beta, drop, edge_dim, bias, root_weight, **kwargs)
+        self.check(self)
+
+    @classmethod
+    def check(cls, conv: MessagePassing) -> None:
+        super().check(conv)
+        if conv.lin_edge is not None and conv.edge_dim == 0:
+            raise refuse(conv, "edge_dim=0", "leave edge_dim out")
+
+    def forward(
+        self,
+        x: Rows | Aggregated | tuple[Rows, Rows | None],
+        edge_index: Edges,
+        layer: int | Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        return_attention_weights: bool | None = None,
+        *,
+        update: Update | None = None,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Returns the rows of the targets of the layer, from the arguments of `GATConv.forward`.
+
+        Args:
+            return_attention_weights: True and, as in PyG, False return the edges and their weights
+                before dropout as well.
+        """
+        call = self._call(x, edge_index, layer, edge_attr)
+        terms, coefficient = self._attended(call)
+        own = call.given.own_rows()
+        result = total([terms], own, call.given.graph, update, self.training)
+        if return_attention_weights is None:
+            return result
+        return result, call.slots.pyg_form(coefficient.abs())
+
+    def terms(self, given: ConvInput, edge_attr: Tensor | None = None) -> Terms:
+        return self._attended(self._call_of(given, edge_attr))[0]
+
+    def _attended(self, call: AttentionCall) -> tuple[Terms, Tensor]:
+        """Returns the terms of the result, and the weights before dropout with signs, [E, H]."""
+        given, graph = call.given, call.given.graph
+        own = given.own_rows()
+        if own is None:
+            raise ValueError("TransformerConv needs the rows of the targets; give x as (sources, targets)")
+        self._initialise(given.x, own, call.edge_attr)
+        dtype = ops.compute_dtype(self.lin_value.weight)
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        check_input(given.x, self.lin_key.weight.size(1), dtype)
+        check_input(own, self.lin_query.weight.size(1), dtype, "rows of the targets")
+        by_head = self._multiplies_sources(graph)
+        table, row = self._keys_and_values(given.x, dtype) if by_head else table_of(given.x, wide)
+        attended = ops.attention(
+            table,
+            graph.indptr,
+            graph.indices,
+            self._score_weights(own, graph.num_targets, wide, by_head),
+            edge_rows=self._edge_rows(call, wide),
+            row=row,
+            node=graph.node,
+            by_source=graph.by_source if table.requires_grad and torch.is_grad_enabled() else (),
+            by_head=by_head,
+            negative_slope=1.0,
+            drop=call.drop,
+            key=call.key,
+            out_dtype=dtype,
+        )
+        terms = self._joined(attended.out) if by_head else self._transform(attended)
+        if not self.root_weight:
+            return terms, attended.coefficient
+        if self.lin_beta is not None:
+            terms = Terms(values=self._gated(total([terms], None, graph), own))
+        else:
+            terms = replace(terms, root=self.lin_skip.weight, bias=self.lin_skip.bias)
+        return terms, attended.coefficient
+
+    def _initialise(self, x: Rows, own: Rows, edge_attr: Tensor | None) -> None:
+        features = edge_attr.unsqueeze(1) if edge_attr is not None and edge_attr.dim() == 1 else edge_attr
+        skip = self.lin_skip if self.root_weight else None
+        for linear, rows in ((self.lin_query, own), (self.lin_key, x), (self.lin_value, x)):
+            set_width(linear, rows)
+        set_width(self.lin_edge, features)
+        set_width(skip, own)
+
+    def _multiplies_sources(self, graph: LayerGraph) -> bool:
+        """Returns whether every source is multiplied first, so that each head reads C columns of an
+        edge's source instead of K."""
+        own, width, of_edge = self._columns()
+        products = self.heads * self.out_channels
+        queries = own * products
+        of_target = min(own * self.heads * width, queries + products * width) + products * width
+        raw = graph.num_targets * of_target + _EDGE_COST * graph.num_edges * self.heads * width
+        multiplied = (
+            graph.num_sources * 2 * (width - of_edge) * products
+            + graph.num_targets * (queries + 2 * products * of_edge)
+            + _EDGE_COST * graph.num_edges * self.heads * (self.out_channels + of_edge)
+        )
+        return multiplied < _LEAST_GAIN * raw
+
+    def _multiplies_weights(self) -> bool:
+        """Returns whether the weights of queries and keys are multiplied first, and then the rows
+        of the targets, once."""
+        own, width, _ = self._columns()
+        return own * width < self.out_channels * (own + width)
+
+    def _columns(self) -> tuple[int, int, int]:
+        """Returns the columns of the rows of targets, of a source with its edge, and of an edge."""
+        of_edge = 0 if self.lin_edge is None else self.lin_edge.weight.size(1)
+        return self.lin_query.weight.size(1), self.lin_key.weight.size(1) + of_edge, of_edge
+
+    def _edge_rows(self, call: AttentionCall, dtype: torch.dtype) -> Tensor | None:
+        features = self._edge_features(call, dtype)
+        if features is not None:
+            return features.edges.contiguous()
+        if self.lin_edge is not None:
+            raise ValueError("the layer was constructed with edge_dim, but edge_attr is not given")
+        return None
+
+    def _score_weights(self, own: Rows, targets: int, dtype: torch.dtype, by_head: bool) -> Tensor:
+        """Returns what the scores of each target and head multiply, [D, H, columns].
+
+        These are W^T q / sqrt(C) for the query q and the weights W of keys and edge features.
+        ``by_head``: the keys are multiplied by their weight already.
+        """
+        scale, by_heads = 1 / math.sqrt(self.out_channels), (self.heads, -1)
+        query, bias = self.lin_query.weight.to(dtype) * scale, self.lin_query.bias
+        bias = None if bias is None else bias.to(dtype) * scale
+        options: dict[str, Any] = {"num_rows": targets, "out_dtype": dtype}
+        if not by_head and self._multiplies_weights():
+            rows = query.t() if bias is None else torch.cat([query.t(), bias.unsqueeze(0)])
+            both = ops.linear([rows], [self._key_weight(dtype)], groups=self.heads, out_dtype=dtype)
+            weight, bias = both[: query.size(1)].t(), None if bias is None else both[-1]
+            return ops.linear([own], [weight], bias, **options).unflatten(1, by_heads)
+        queries = ops.linear([own], [query], bias, **options)
+        if not by_head:
+            found = ops.linear([queries], [self._key_weight(dtype)], groups=self.heads, **options)
+            return found.unflatten(1, by_heads)
+        if self.lin_edge is None:
+            return queries.unflatten(1, by_heads)
+        weight = self._transposed(self.lin_edge.weight, dtype)
+        of_edges = ops.linear([queries], [weight], groups=self.heads, **options)
+        return torch.cat([queries.unflatten(1, by_heads), of_edges.unflatten(1, by_heads)], dim=2)
+
+    def _key_weight(self, dtype: torch.dtype) -> Tensor:
+        """Returns the weights of keys and edge features, transposed, [H * (K + edge_dim), C]."""
+        return self._transposed(self._with_edge_weight(self._of_keys()), dtype)
+
+    def _of_keys(self) -> Tensor:
+        """Returns the weight of keys. The softmax does not see their bias."""
+        weight, bias = self.lin_key.weight, self.lin_key.bias
+        return weight if bias is None else _BesideUnseen.apply(weight, bias)
+
+    def _transposed(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
+        """Returns the weight of each head transposed, [H * K, C] of [H * C, K]."""
+        by_head = weight.to(dtype).unflatten(0, (self.heads, self.out_channels))
+        return by_head.transpose(1, 2).flatten(0, 1)
+
+    def _with_edge_weight(self, weight: Tensor) -> Tensor:
+        return weight if self.lin_edge is None else torch.cat([weight, self.lin_edge.weight], dim=1)
+
+    def _keys_and_values(self, x: Rows, dtype: torch.dtype) -> tuple[Tensor, None]:
+        weight, bias = torch.cat([self._of_keys(), self.lin_value.weight]), self.lin_value.bias
+        if bias is not None:
+            bias = torch.cat([torch.zeros_like(bias), bias])
+        return ops.linear([x], [weight], bias, out_dtype=dtype), None
+
+    def _transform(self, attended: ops.Attention) -> Terms:
+        """Returns the products of the sums of raw rows."""
+        weight, groups = self.joining(self._with_edge_weight(self.lin_value.weight))
+        products = [RowProduct(attended.out, weight, groups)]
+        if self.lin_value.bias is not None:
+            # The bias of a value counts by its weight; these sum to one only without dropout.
+            bias, groups = self.joining(self.lin_value.bias.unsqueeze(1))
+            products.append(RowProduct(attended.total, bias, groups))
+        return Terms(tuple(products))
+
+    def _joined(self, out: Tensor) -> Terms:
+        """Returns the sums of values, and the products of the sums of edge features."""
+        values = out.unflatten(1, (self.heads, -1))
+        products: tuple[RowProduct, ...] = ()
+        if self.lin_edge is not None:
+            values, features = values.split([self.out_channels, self._columns()[2]], dim=2)
+            products = (RowProduct(features.flatten(1), *self.joining(self.lin_edge.weight)),)
+        return Terms(products, values=values.flatten(1) if self.concat else values.mean(dim=1))
+
+    def _gated(self, out: Tensor, own: Rows) -> Tensor:
+        """Returns b * skip + (1 - b) * out with b = sigmoid(w . [out, skip, out - skip])."""
+        skip = ops.linear([own], [self.lin_skip.weight], self.lin_skip.bias, num_rows=out.size(0))
+        of_out, of_skip, of_difference = self.lin_beta.weight.chunk(3, dim=1)
+        gate = ops.linear([out, skip], [of_out + of_difference, of_skip - of_difference])
+        return torch.lerp(out, skip, gate.sigmoid())
+
+
+class _BesideUnseen(torch.autograd.Function):
+    """Returns the first argument, and gives the second one a gradient of zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, unseen: Tensor) -> Tensor:
+        ctx.shape = unseen.shape
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        return grads[0], grads[0].new_zeros(ctx.shape)
