@@ -246,7 +246,8 @@ def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
                 step.overwrites = alone and before is not None and may_overwrite(before.call, model)
             steps.append(step)
         step.result = number
-        made[number] = step
+        if len(call.results) == 1 and not call.names_of_results:  # what follows is of that result alone
+            made[number] = step
     _free(steps, recording)
     return steps
 
