@@ -1,4 +1,4 @@
-"""The steps that compute what is asked of a recorded ``forward`` (design, section 11).
+"""The steps that compute what is asked of a recorded ``forward`` (design, section 9).
 
 Demand goes backward from the output. What is computed row by row asks its inputs for the rows it
 is asked for. A convolution asks for one hop more. Everything else asks for all rows.

@@ -1,5 +1,5 @@
 """Models whose ``forward`` was recorded, and which compute what is asked of them (design, section
-11)."""
+9)."""
 
 from __future__ import annotations
 
