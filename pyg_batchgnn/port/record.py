@@ -571,7 +571,7 @@ def _is_count(one: Any) -> bool:
 
 
 def _slice_of(input: Tensor, dim: int, start: Any, length: Any) -> tuple[Any, ...]:
-    """Returns the arguments of the slice that a call of ``narrow`` takes, as `trim_to_layer` does."""
+    """Returns the arguments of the slice that a call of ``narrow`` takes."""
     part = slice(start, start + length)
     return input, part if dim % input.dim() == 0 else (*[slice(None)] * (dim % input.dim()), part)
 
