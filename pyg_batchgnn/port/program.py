@@ -1,4 +1,4 @@
-"""The steps that compute what is asked of a recorded ``forward`` (design, section 11).
+"""The steps that compute what is asked of a recorded ``forward`` (design, section 9).
 
 Demand goes backward from the output. What is computed row by row asks its inputs for the rows it
 is asked for. A convolution asks for one hop more. Everything else asks for all rows.
@@ -75,7 +75,7 @@ class Program:
         self.need: dict[int, int] = {}
         self._demand_output()
         for call in reversed(recording.calls):
-            self._demand(call)
+            self._demand(call, model)
         if layerwise:
             self.need = dict.fromkeys(self.need, 0)
         self.steps = _fused(self, model)
@@ -102,11 +102,14 @@ class Program:
             self.need[leaf.number] = min(max(known, hops), self.full(leaf.number))
         return leaf
 
-    def _demand(self, call: Call) -> None:
+    def _demand(self, call: Call, model: torch.nn.Module) -> None:
         wanted = [self.need[one] for one in call.results if one in self.need]
         if not wanted:
             return
         hops = max(wanted)
+        module = module_of(call, model)
+        if not self.seeds and module is not None and any(map(rules.takes_row_statistics, module.modules())):
+            hops = max(map(self.full, call.results))  # a plain call sees the rows that its script gives
         for one in call.results:
             self.need[one] = min(hops, self.full(one))
         if call.message_passing is not None:
@@ -246,7 +249,8 @@ def _fused(program: Program, model: torch.nn.Module) -> list[ProgramStep]:
                 step.overwrites = alone and before is not None and may_overwrite(before.call, model)
             steps.append(step)
         step.result = number
-        made[number] = step
+        if len(call.results) == 1 and not call.names_of_results:  # what follows is of that result alone
+            made[number] = step
     _free(steps, recording)
     return steps
 

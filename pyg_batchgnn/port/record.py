@@ -181,6 +181,8 @@ class Recorder:
         self._check_function(func, args, kwargs)
         if func in _GRAD_MODE:
             return func(*args, **kwargs)
+        if func in (Tensor.narrow, torch.narrow):
+            func, args, kwargs = Tensor.__getitem__, _slice_of(*args, **kwargs), {}
         return self._record_function(func, args, kwargs)
 
     def _record_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -617,6 +619,12 @@ def _selects(func: Any) -> bool:
 
 def _is_count(one: Any) -> bool:
     return isinstance(one, Count)
+
+
+def _slice_of(input: Tensor, dim: int, start: Any, length: Any) -> tuple[Any, ...]:
+    """Returns the arguments of the slice that a call of ``narrow`` takes."""
+    part = slice(start, start + length)
+    return input, part if dim % input.dim() == 0 else (*[slice(None)] * (dim % input.dim()), part)
 
 
 def _is_zero(start: Any) -> bool:

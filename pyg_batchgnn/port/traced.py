@@ -1,5 +1,5 @@
 """Models whose ``forward`` was recorded, and which compute what is asked of them (design, section
-11)."""
+9)."""
 
 from __future__ import annotations
 
@@ -428,7 +428,8 @@ def _cut(result: Any, bound: Bound, recording: Recording | None) -> Any:
         name = axis.name if isinstance(axis, Nodes) else seeded[0] if len(seeded) == 1 else None
         if not isinstance(leaf, Tensor) or leaf.dim() == 0 or name not in seeds:
             return leaf
-        counts = prefix(structure, "nodes", name, structure.hops), structure.counter(("nodes", name, 0))
+        hops = axis.hops if isinstance(axis, Nodes) else structure.hops
+        counts = prefix(structure, "nodes", name, hops), structure.counter(("nodes", name, 0))
         return leaf[: seeds[name]] if leaf.size(0) in counts and leaf.size(0) != seeds[name] else leaf
 
     return mapped(result, cut)
