@@ -28,6 +28,7 @@ from torch_geometric.data import Data
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.port import accelerate
 from tests.support.ported_models import GRAPH
+from tests.support.ranks import run_ranks
 from tests.support.recorded_models import (
     as_data,
     assert_close,
@@ -1264,3 +1265,7 @@ def test_training_learns_what_the_plain_model_learns() -> None:
                 out.square().mean().backward()
                 optimizer.step()
     assert_close(dict(ours.named_parameters()), dict(plain.named_parameters()), 1e-6)
+
+
+def test_data_parallel_ranks_with_the_hook_of_a_communicator() -> None:
+    run_ranks("tests.port.job_recording:gradients_are_means", 2, timeout=120)
