@@ -14,7 +14,7 @@ import random
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,6 +120,7 @@ class Recording:
             of the module and the name of the attribute.
         output: what ``forward`` returned, with a `Ref` for each tensor.
         inlined: the paths of the modules whose ``forward`` was recorded call by call.
+        reads: the names of the attributes that were read, by the path of the module.
         notes: what computes all rows, with the reason, by the place in the user's code.
     """
 
@@ -130,6 +131,7 @@ class Recording:
     output: Any = None
     guards: list[Guard] = field(default_factory=list)
     inlined: list[str] = field(default_factory=list)
+    reads: dict[str, set[str]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
 
 
@@ -448,6 +450,9 @@ class Recorder:
 
     # Modules --------------------------------------------------------------------------------------
 
+    def modules(self) -> list[tuple[torch.nn.Module, str]]:
+        return [(one, path) for path, one in self.model.named_modules()]
+
     def on_module(self, call: Callable[..., Any], module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
         """Records the call of a module of the model, as one step or through its ``forward``."""
         path = self._paths.get(id(module))
@@ -660,9 +665,17 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
             before.writes.setdefault((id(module), name), _at())
         _original_write(module, name, value)
 
+    reads = {id(module): recorder.found.reads.setdefault(path, set()) for module, path in recorder.modules()}
+
+    def read(module: torch.nn.Module, name: str) -> Any:
+        if not recorder.is_suspended and id(module) in reads and threading.get_ident() == thread:
+            reads[id(module)].add(name)
+        return object.__getattribute__(module, name)
+
     with _recording, restored(recorder.model) as before:
         torch.nn.Module.__call__ = call  # type: ignore[method-assign]
         torch.nn.Module.__setattr__ = write  # type: ignore[method-assign]
+        torch.nn.Module.__getattribute__ = read  # type: ignore[method-assign]
         Count.on_compare, Count.place = recorder.on_compare, _at
         try:
             with _Mode(recorder):
@@ -670,6 +683,7 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
         finally:
             torch.nn.Module.__call__ = _original_call  # type: ignore[method-assign]
             torch.nn.Module.__setattr__ = _original_write  # type: ignore[method-assign]
+            del torch.nn.Module.__getattribute__
             Count.on_compare = Count.place = None
         before.check()
     found = recorder.found
@@ -691,8 +705,8 @@ class _Before:
         self.writes: dict[tuple[int, str], str] = {}
         self._model = model
         self._states = [(path, one, _full_state(one)) for path, one in model.named_modules()]
-        held = [vars(one) for one in model.modules()]
-        self._held = [(one, copy.copy(one)) for one in _containers(held)]
+        held = tuple(vars(one) for one in model.modules())
+        self._held = [(one, copy.copy(one)) for one in _containers(held, set())]
 
     def check(self) -> None:
         """Raises Refusal if the call changed attributes, or drew from generators unseen."""
@@ -726,17 +740,20 @@ def _full_state(module: torch.nn.Module) -> dict[str, Any]:
     return {**plain_state(module), **tensors}
 
 
-def _containers(tree: Any, depth: int = 0) -> Iterator[Any]:
+def _containers(tree: Any, seen: set[int], depth: int = 0) -> Iterator[Any]:
     """Yields the lists, dicts and sets in a container and in objects, and itself."""
+    if depth > _DEEPEST or id(tree) in seen:
+        return
     inside = _attributes(tree)
     if inside is not None:
-        yield from _containers(inside, depth)
-    if depth > 4 or not isinstance(tree, (*_HOLDERS, tuple)):
-        return
-    if not isinstance(tree, tuple):
+        seen.add(id(tree))
+        yield from _containers(inside, seen, depth)
+    if isinstance(tree, _HOLDERS):
+        seen.add(id(tree))
         yield tree
-    for one in tree.values() if isinstance(tree, dict) else tree:
-        yield from _containers(one, depth + 1)
+    if isinstance(tree, (*_HOLDERS, tuple)):
+        for one in tree.values() if isinstance(tree, dict) else tree:
+            yield from _containers(one, seen, depth + 1)
 
 
 def _put_back(held: Any, before: Any) -> None:
@@ -787,6 +804,8 @@ def calm(module: torch.nn.Module) -> Iterator[None]:
 # The state that a graph depends on ################################################################
 
 _HOLDERS = (list, dict, set, deque)
+#: How deep, and up to which length, the contents of what an attribute holds are looked at.
+_DEEPEST, _LONGEST = 6, 1000
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device)
 _SKIPPED = {
     *("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_is_full_backward_hook"),
@@ -801,13 +820,20 @@ _SKIPPED = {
 }
 
 
-def plain_state(module: torch.nn.Module) -> dict[str, Any]:
-    """Returns the attributes of a module that its ``forward`` may have read, in a form that compares.
+def plain_state(module: torch.nn.Module, names: Collection[str] | None = None) -> dict[str, Any]:
+    """Returns attributes of a module in a form that compares: those with some names, or all of its own.
 
     Modules, parameters and buffers stand for themselves; other objects for what they hold.
     """
     own = vars(module)
-    found = {name: _frozen(value, 0) for name, value in own.items() if name not in _SKIPPED}
+    seen: set[int] = set()
+    if names is None:
+        names = own
+    found = {
+        name: _frozen(own[name] if name in own else getattr(type(module), name, None), 0, seen)
+        for name in names
+        if name not in _SKIPPED
+    }
     found.update({name: _Identity(part) for name, part in own["_modules"].items()})
     found.update(
         {name: part is None for kind in ("_parameters", "_buffers") for name, part in own[kind].items()}
@@ -815,18 +841,22 @@ def plain_state(module: torch.nn.Module) -> dict[str, Any]:
     return found
 
 
-def _frozen(value: Any, depth: int) -> Any:
+def _frozen(value: Any, depth: int, seen: set[int]) -> Any:
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, Tensor) or depth > 3:
+    if isinstance(value, Tensor) or depth > _DEEPEST or id(value) in seen:
         return _Identity(value)
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        return type(value), tuple(_frozen(one, depth + 1) for one in value)
-    if isinstance(value, Mapping):
-        return type(value), tuple((name, _frozen(one, depth + 1)) for name, one in value.items())
+    if isinstance(value, (*_HOLDERS, tuple, frozenset)) and len(value) > _LONGEST:
+        return _Identity(value), len(value)
     inside = _attributes(value)
+    if inside is not None or isinstance(value, _HOLDERS):
+        seen.add(id(value))
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        return type(value), tuple(_frozen(one, depth + 1, seen) for one in value)
+    if isinstance(value, Mapping):
+        return type(value), tuple((name, _frozen(one, depth + 1, seen)) for name, one in value.items())
     own = _Identity(value)
-    return own if inside is None else (own, _frozen(dict(inside), depth + 1))
+    return own if inside is None else (own, _frozen(inside, depth + 1, seen))
 
 
 class _Identity:

@@ -58,7 +58,7 @@ class Graph:
     """A recorded ``forward`` for one pattern of arguments.
 
     Attributes:
-        states: the attributes of the modules whose ``forward`` was recorded, by path.
+        states: the attributes that were read of the modules whose ``forward`` was recorded, by path.
         parts: the modules that are called as one step, by path, each with what its rule follows from.
         programs: by whether the seeds' rows alone are wanted.
         sizes: the sizes of the batches whose results were compared.
@@ -76,7 +76,8 @@ class Graph:
             parts = {path: model.get_submodule(path) for path in (*self.states, *self.parts)}
         except AttributeError:  # one is gone
             return False
-        return all(plain_state(parts[path]) == state for path, state in self.states.items()) and all(
+        reads = self.recording.reads
+        return all(plain_state(parts[path], reads[path]) == one for path, one in self.states.items()) and all(
             parts[path] is part and _options(part) == options for path, (part, options) in self.parts.items()
         )
 
@@ -284,7 +285,8 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
     except Refusal as refusal:
         known.append(refusal.reason)
         return None, None
-    states = {path: plain_state(model.get_submodule(path)) for path in ("", *recording.inlined)}
+    read_in = ("", *recording.inlined)
+    states = {path: plain_state(model.get_submodule(path), recording.reads[path]) for path in read_in}
     called = {one.target.path for one in recording.calls if isinstance(one.target, ModuleCall)}
     parts = {path: (part := model.get_submodule(path), _options(part)) for path in called}
     graph = Graph(recording, states, parts)
