@@ -7,7 +7,7 @@ import copy
 import operator
 import random
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,8 +32,8 @@ class Before:
         self.writes: dict[tuple[int, str], str] = {}
         self._model = model
         self._states = [(path, one, ModuleState(one)) for path, one in model.named_modules()]
-        held = [vars(one) for one in model.modules()]
-        self._held = [(one, copy.copy(one)) for one in _containers(held)]
+        held = tuple(vars(one) for one in model.modules())
+        self._held = [(one, copy.copy(one)) for one in _containers(held, set())]
 
     def check(self) -> None:
         """Raises Refusal if the call changed attributes, or drew from generators unseen."""
@@ -62,17 +62,20 @@ class Before:
 _HOLDERS = (list, dict, set, deque)
 
 
-def _containers(tree: Any, depth: int = 0) -> Iterator[Any]:
+def _containers(tree: Any, seen: set[int], depth: int = 0) -> Iterator[Any]:
     """Yields the lists, dicts and sets in a container and in objects, and itself."""
+    if depth > _DEEPEST or id(tree) in seen:
+        return
     inside = _attributes(tree)
     if inside is not None:
-        yield from _containers(inside, depth)
-    if depth > 4 or not isinstance(tree, (*_HOLDERS, tuple)):
-        return
-    if not isinstance(tree, tuple):
+        seen.add(id(tree))
+        yield from _containers(inside, seen, depth)
+    if isinstance(tree, _HOLDERS):
+        seen.add(id(tree))
         yield tree
-    for one in tree.values() if isinstance(tree, dict) else tree:
-        yield from _containers(one, depth + 1)
+    if isinstance(tree, (*_HOLDERS, tuple)):
+        for one in tree.values() if isinstance(tree, dict) else tree:
+            yield from _containers(one, seen, depth + 1)
 
 
 def _put_back(held: Any, before: Any) -> None:
@@ -138,16 +141,21 @@ class ModuleState:
     """The attributes of a module that a ``forward`` may have read.
 
     Modules, parameters, buffers and tensors stand for themselves; other objects for what they hold.
+
+    Args:
+        names: the attributes that were read; all of the module's own where None.
     """
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, names: Collection[str] | None = None) -> None:
         own = vars(module)
-        self._module, self._kind, self._count = module, type(module), len(own.keys() - _SKIPPED)
-        kept = {name: value for name, value in own.items() if name not in _SKIPPED}
+        self._module, self._kind = module, type(module)
+        self._count = len(own.keys() - _SKIPPED) if names is None else None
+        kept = {name: _attribute(module, name) for name in names or own if name not in _SKIPPED}
+        if names is not None:
+            kept = {name: one for name, one in kept.items() if not callable(one)}
         self._scalars = {name: one for name, one in kept.items() if type(one) in _SCALARS}
-        self._others = {
-            name: (one, _frozen(one, 0)) for name, one in kept.items() if name not in self._scalars
-        }
+        others = {name: one for name, one in kept.items() if name not in self._scalars}
+        self._others = {name: (one, _frozen(one, 0, set())) for name, one in others.items()}
         self._modules = dict(own["_modules"])
         self._tensors = _tensors(own)
 
@@ -157,12 +165,12 @@ class ModuleState:
         if module is not self._module or type(module) is not self._kind:
             return "__class__"
         for name, value in self._scalars.items():
-            now = own.get(name, _MISSING)
+            now = _attribute(module, name)
             if now is not value and (type(now) is not type(value) or now != value):
                 return name
         for name, (value, inside) in self._others.items():
-            now = own.get(name, _MISSING)
-            if now is not value or (inside is not None and _frozen(now, 0) != inside):
+            now = _attribute(module, name)
+            if now is not value or (inside is not None and _frozen(now, 0, set()) != inside):
                 return name
         if own["_modules"] != self._modules:
             return next(iter({*own["_modules"]} ^ {*self._modules}), "_modules")
@@ -171,7 +179,7 @@ class ModuleState:
             return next(
                 name for name in {*tensors, *self._tensors} if tensors.get(name) != self._tensors.get(name)
             )
-        if len(own) - len(own.keys() & _SKIPPED) != self._count:
+        if self._count is not None and len(own) - len(own.keys() & _SKIPPED) != self._count:
             return next(iter(own.keys() - _SKIPPED - {*self._scalars, *self._others}))
         return None
 
@@ -181,16 +189,32 @@ def _tensors(own: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _Same(one) for kind in ("_parameters", "_buffers") for name, one in own[kind].items()}
 
 
-def _frozen(value: Any, depth: int) -> Any:
+#: How deep, and up to which length, the contents of what an attribute holds are looked at.
+_DEEPEST, _LONGEST = 6, 1000
+
+
+def _attribute(module: torch.nn.Module, name: str) -> Any:
+    """Returns an attribute of a module or of its class; modules and parameters stand elsewhere."""
+    own = vars(module)
+    return own[name] if name in own else getattr(type(module), name, None)
+
+
+def _frozen(value: Any, depth: int, seen: set[int]) -> Any:
     """Returns what an object holds, in a form that compares; None if it stands for itself."""
     if type(value) in _SCALARS:
         return value
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        return tuple(_held(one, depth) for one in value)
-    if isinstance(value, Mapping):
-        return tuple((name, _held(one, depth)) for name, one in value.items())
+    if depth > _DEEPEST or id(value) in seen:
+        return None
     inside = _attributes(value)
-    return None if inside is None else _frozen(dict(inside), depth + 1)
+    if isinstance(value, (*_HOLDERS, tuple, frozenset, Mapping)) and len(value) > _LONGEST:
+        return _Same(value), len(value)
+    if inside is not None or isinstance(value, (*_HOLDERS, Mapping)):
+        seen.add(id(value))
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        return tuple(_held(one, depth, seen) for one in value)
+    if isinstance(value, Mapping):
+        return tuple((name, _held(one, depth, seen)) for name, one in value.items())
+    return None if inside is None else _frozen(inside, depth + 1, seen)
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:
@@ -215,6 +239,6 @@ class _Same:
         return id(self._one)
 
 
-def _held(value: Any, depth: int) -> Any:
-    inside = None if depth > 3 else _frozen(value, depth + 1)
+def _held(value: Any, depth: int, seen: set[int]) -> Any:
+    inside = _frozen(value, depth + 1, seen)
     return _Same(value) if inside is None else inside

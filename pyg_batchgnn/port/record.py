@@ -551,6 +551,15 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
             return original(module, *given, **named)
         return recorder.on_module(original, module, given, named)
 
+    reads = {
+        id(one): recorder.found.reads.setdefault(path, set()) for path, one in recorder.model.named_modules()
+    }
+
+    def read(module: torch.nn.Module, name: str) -> Any:
+        if not recorder.is_suspended and id(module) in reads and threading.get_ident() == thread:
+            reads[id(module)].add(name)
+        return object.__getattribute__(module, name)
+
     def write(module: torch.nn.Module, name: str, value: Any) -> None:
         if not recorder.is_suspended and threading.get_ident() == thread:
             before.writes.setdefault((id(module), name), _at())
@@ -560,6 +569,8 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
         original, original_write = torch.nn.Module.__call__, torch.nn.Module.__setattr__
         torch.nn.Module.__call__ = call  # type: ignore[method-assign]
         torch.nn.Module.__setattr__ = write  # type: ignore[method-assign, assignment]
+        outer_read = vars(torch.nn.Module).get("__getattribute__")
+        torch.nn.Module.__getattribute__ = read  # type: ignore[method-assign]
         outer, Count.recording = Count.recording, (recorder.on_compare, _at)
         try:
             with torch._C._EnableTorchFunction(), _Mode(recorder):
@@ -567,6 +578,10 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
         finally:
             torch.nn.Module.__call__ = original  # type: ignore[method-assign]
             torch.nn.Module.__setattr__ = original_write  # type: ignore[method-assign]
+            if outer_read is None:
+                del torch.nn.Module.__getattribute__
+            else:
+                torch.nn.Module.__getattribute__ = outer_read  # type: ignore[method-assign]
             Count.recording = outer
         before.check()
     found = recorder.found

@@ -93,6 +93,7 @@ class Recording:
             of the module and the name of the attribute.
         output: what ``forward`` returned, with a `Ref` for each tensor.
         inlined: the paths of the modules whose ``forward`` was recorded call by call.
+        reads: the names of the attributes that were read, by the path of the module.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -102,6 +103,7 @@ class Recording:
     output: Any = None
     guards: list[Guard] = field(default_factory=list)
     inlined: list[str] = field(default_factory=list)
+    reads: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def notes(self) -> dict[str, str]:

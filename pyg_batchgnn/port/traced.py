@@ -289,7 +289,10 @@ def must_be_called(module: torch.nn.Module) -> bool:
 def _graph_of(recording: Recording, model: torch.nn.Module) -> Graph:
     targets = (one.target for one in recording.calls)
     called = dict.fromkeys(one.path for one in targets if isinstance(one, ModuleCall))
-    states = {path: ModuleState(model.get_submodule(path)) for path in ("", *recording.inlined)}
+    states = {
+        path: ModuleState(model.get_submodule(path), recording.reads[path])
+        for path in ("", *recording.inlined)
+    }
     for path in called:
         module = model.get_submodule(path)
         # What a native convolution reads of itself is compared at every call anyway (`nn.as_made`).

@@ -28,6 +28,7 @@ from torch_geometric.data import Data
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.port import accelerate
 from tests.support.ported_models import GRAPH
+from tests.support.ranks import run_ranks
 from tests.support.recorded_models import (
     as_data,
     assert_close,
@@ -1270,3 +1271,38 @@ def test_training_learns_what_the_plain_model_learns() -> None:
                 out.square().mean().backward()
                 optimizer.step()
     assert_close(dict(ours.named_parameters()), dict(plain.named_parameters()), 1e-6)
+
+
+def test_data_parallel_ranks_with_the_hook_of_a_communicator() -> None:
+    run_ranks("tests.port.job_recording:gradients_are_means", 2, timeout=120)
+
+
+def test_attributes_that_forward_does_not_read_change_nothing() -> None:
+    ours, plain = pair(Options())
+    ours.trainer = SimpleNamespace(model=ours, step=0, log={})
+    ours.trainer.again = ours.trainer
+    for step in range(20):
+        ours.step = ours.trainer.step = step
+        ours.trainer.log[step] = step
+        compare(ours, plain, batches()[:1])
+    assert_recorded(ours)
+
+
+def test_attributes_of_the_class_and_missing_ones_are_seen() -> None:
+    class Net(torch.nn.Module):
+        power = 1
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = pyg.SAGEConv(FEATURES, CLASSES)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.conv(x, edge_index) ** self.power * getattr(self, "scale", 1.0)
+
+    ours, plain = pair(Net())
+    compare(ours, plain)
+    ours.scale = plain.scale = 3.0
+    compare(ours, plain)
+    Net.power = 2
+    compare(ours, plain)
+    assert_recorded(ours, 3)

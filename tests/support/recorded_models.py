@@ -85,10 +85,10 @@ def assert_close(found: Any, wanted: Any, tolerance: float = 1e-10) -> None:
     """
     assert type(found) is type(wanted) and _keys(found) == _keys(wanted)
     pairs = list(zip(tensors(found), tensors(wanted), strict=True))
-    largest = max((float(one.abs().max()) for _, one in pairs if one.numel()), default=0.0)
+    largest = max((float(one.detach().abs().max()) for _, one in pairs if one.numel()), default=0.0)
     for one, other in pairs:
         assert one.shape == other.shape and one.dtype == other.dtype
-        error = (one - other).abs().max() if one.numel() else torch.zeros(())
+        error = (one - other).detach().abs().max() if one.numel() else torch.zeros(())
         assert float(error) <= tolerance * max(1.0, largest), float(error)
 
 
