@@ -150,9 +150,10 @@ class ModuleState:
         own = vars(module)
         self._module, self._kind = module, type(module)
         self._count = len(own.keys() - _SKIPPED) if names is None else None
-        kept = {name: _attribute(module, name) for name in names or own if name not in _SKIPPED}
+        read = (name for name in names or own if name not in _SKIPPED and not name.startswith("__"))
+        kept = {name: _attribute(module, name) for name in read}
         if names is not None:
-            kept = {name: one for name, one in kept.items() if not callable(one)}
+            kept = {name: one for name, one in kept.items() if name in own or not callable(one)}
         self._scalars = {name: one for name, one in kept.items() if type(one) in _SCALARS}
         others = {name: one for name, one in kept.items() if name not in self._scalars}
         self._others = {name: (one, _frozen(one, 0, set())) for name, one in others.items()}

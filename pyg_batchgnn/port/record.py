@@ -570,7 +570,7 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
         torch.nn.Module.__call__ = call  # type: ignore[method-assign]
         torch.nn.Module.__setattr__ = write  # type: ignore[method-assign, assignment]
         outer_read = vars(torch.nn.Module).get("__getattribute__")
-        torch.nn.Module.__getattribute__ = read  # type: ignore[method-assign]
+        torch.nn.Module.__getattribute__ = read  # type: ignore[method-assign, assignment]
         outer, Count.recording = Count.recording, (recorder.on_compare, _at)
         try:
             with torch._C._EnableTorchFunction(), _Mode(recorder):
