@@ -10,9 +10,9 @@ A peer takes part if its interpreter has it. Use one environment per peer:
     python -m venv dgl-env && dgl-env/bin/pip install torch==2.13.0 dgl==1.1.3 packaging
     python -m benchmark all --peer dgl=dgl-env/bin/python --peer pyg=pyg-env/bin/python
 `pyg` needs torch-geometric with pyg-lib (or torch-sparse); without them its columns are left out.
-On two cores and a graph of 122 million edges, accelerate takes 18 minutes, training 12 for
---threads 1 --malloc kept --batches 2, sampling and loading 4 each for one allocator;
-accuracy and convergence take 25 each, with all data sets.
+On two cores and a graph of 122 million edges, accelerate takes 15 minutes, own_models 10,
+training 12 for --threads 1 --malloc kept --batches 2, sampling and loading 4 each for one
+allocator; accuracy and convergence take 25 each, with all data sets.
 Run on an idle machine only. Each benchmark lists its options: python -m benchmark NAME --help.
 """
 
@@ -30,6 +30,7 @@ CHOICES = {
     "modes": "types, times, weights and links, against PyG's loaders and DGL",
     "typed_layers": "a step of typed SAGE and GAT and of links, against PyG and DGL",
     "accelerate": "a user's script: import, accelerate, native batches, with PyG's models",
+    "own_models": "a step of modules of a user's own: PyG, trimmed by hand, model(batch)",
     "accuracy": "the sampler against a reference and PyG's; native layers against PyG's; bfloat16",
     "convergence": "time to accuracy: native layers against PyG's",
     "historical": "historical embeddings on 2 and 4 ranks, against one process; hit rates",

@@ -1,38 +1,26 @@
 """A user's script, and the same after one changed import, `accelerate`, and native batches.
 
-PyG's models and two modules of a user's own have two layers, and are called whole or trimmed, as
-scripts do. Without pyg-lib PyG's loader cannot sample; then the scripts with the changed import are
-what others are compared with. Without --graph it runs on a generated graph with the size, degrees,
-features and classes of ogbn-products, and on a small real one.
+PyG's models have two layers, and are called whole or trimmed, as scripts do; `own_models` has
+modules of a user's own. Without pyg-lib PyG's loader cannot sample; then the scripts with the
+changed import are what others are compared with. Without --graph it runs on a generated graph with
+the size, degrees, features and classes of ogbn-products, and on a small real one.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmark.networks.pyg import OWN
 from benchmark.networks.recipe import TITLES
-from benchmark.support.cli import BenchmarkRun, parser
+from benchmark.own_models import GRAPHS, ROWS
+from benchmark.support.cli import BenchmarkRun, parser, read_json
 from benchmark.support.graphs import dataset_folder
 from benchmark.support.harness import Players, ProcessSetting
 from benchmark.support.plots import OURS_COLOUR, PEER_COLOUR, bars, subplots
 from benchmark.support.tables import SECONDS, Result, absences, figures_of, markdown, milliseconds, setting
 
-#: The graphs: by name, what `load_dataset` takes.
-GRAPHS: dict[str, dict[str, Any]] = {
-    "products-like": {
-        "name": "generated",
-        "nodes": 2_449_029,
-        "degree": 60.5,
-        "features": 100,
-        "classes": 47,
-    },
-    "amazon_photo": {"name": "amazon_photo"},
-}
 #: (name, side, job, minibatches per round; 0: all). PyG's layers take seconds.
 COLUMNS = [
     ("unchanged", "pyg", "basic", 1),
@@ -45,20 +33,16 @@ COLUMNS = [
     ("native batches", "ours", "native", 0),
 ]
 LAYERS = 2
-#: The columns that a module of one's own has not: `model(batch)` needs a model that is known.
-NOT_OWN = ("model(batch)", "native batches")
 
 
 def series(run: BenchmarkRun, setting: ProcessSetting) -> Iterator[dict[str, Any]]:
     """Yields the series of each model, measured by the same processes."""
     contestants = [run.peers.contestant(*column) for column in COLUMNS]
     with Players(contestants, setting) as players:
-        for model in (*run.models, *OWN):
+        for model in run.models:
             print(f"{model}, {setting.threads} thread(s)", flush=True)
-            names = [name for name, *_ in COLUMNS if not (model in OWN and name in NOT_OWN)]
             options = replace(run.options, model=model, fanouts=run.options.fanouts[:LAYERS])
-            found = players.series(options, run.rounds, names=names).as_dict()
-            yield {**found, "model": model, "layers": LAYERS}
+            yield {**players.series(options, run.rounds).as_dict(), "model": model, "layers": LAYERS}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -67,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.set_defaults(malloc=["default"], fanouts=[15, 10])
     parsed = options.parse_args(arguments)
     if parsed.graph is None:
-        graphs = [dataset_folder(name, **choice).path for name, choice in GRAPHS.items()]
+        graphs = [dataset_folder(name, **GRAPHS[name]).path for name in GAINS]
     else:
         graphs = [parsed.graph]
     for graph in graphs:
@@ -93,15 +77,9 @@ STEPS = (
 )
 
 
-def network(series: Result) -> str:
-    """Returns the network in words."""
-    own = {"own-sage": "own module, SAGEConv", "own-gat": "own module, GATConv"}
-    return {**TITLES, **own}[series["model"]]
-
-
 def title(series: Result) -> str:
     """Returns the network and the setting."""
-    return f"{network(series)}, {setting(series)}"
+    return f"{TITLES[series['model']]}, {setting(series)}"
 
 
 def table(result: Result) -> str:
@@ -124,6 +102,12 @@ def times(series: Result, script: str, other: str) -> str:
     return f"{figures[other][SECONDS] / figures[script][SECONDS]:.1f}x"
 
 
+#: The modules of a user's own that the tables begin with.
+OWN = {
+    "own-sage": "own module, SAGEConv",
+    "own-gat": "own module, GATConv",
+    "own-transformer": "own module, TransformerConv",
+}
 #: The graphs of the tables of README.md (the first) and of the tutorial, in words.
 GAINS = {
     "products-like": "like ogbn-products",
@@ -133,19 +117,34 @@ GAINS = {
 
 def gains(results: Path, graphs: Sequence[str] = tuple(GAINS)) -> str:
     """Returns the tables of README.md and of the tutorial: a step on one thread, by graph."""
-    return "\n\n".join(_gains(results / f"accelerate-{graph}.json", GAINS[graph]) for graph in graphs)
+    return "\n\n".join(_gains(results, graph) for graph in graphs)
 
 
-def _gains(file: Path, words: str) -> str:
+def _gains(results: Path, graph: str) -> str:
+    file = results / f"accelerate-{graph}.json"
     if not file.is_file():
         return "Not measured yet: `python -m benchmark accelerate`."
     scripts = {
         **{"unchanged": "PyG", "unchanged, trimmed": "PyG, trimmed", "import": "import alone"},
         **{"accelerate": "`accelerate`", "model(batch)": "`model(batch)`"},
     }
-    found = [one for one in json.loads(file.read_text())["series"] if one["threads"] == 1]
-    rows = [[network(one), *(_step(one, name) for name in scripts)] for one in found]
-    return markdown([words, *scripts.values()], rows)
+    found = [(TITLES[one["model"]], one) for one in read_json(file)["series"] if one["threads"] == 1]
+    rows = [
+        [name, *(_step(one, script) for script in scripts)] for name, one in [*_own(results, graph), *found]
+    ]
+    return markdown([GAINS[graph], *scripts.values()], rows)
+
+
+def _own(results: Path, graph: str) -> list[tuple[str, Result]]:
+    """Returns the names and the series of modules of a user's own, as a script leaves the
+    allocator."""
+    measured = {
+        one["row"]: one
+        for one in read_json(results / "own_models.json").get("series", [])
+        if (one["threads"], one["malloc"]) == (1, "default")
+    }
+    shown = [row for row in ROWS.values() if row.graph == graph and row.model in OWN]
+    return [(OWN[row.model], measured.get(row.name, {"contestants": {}})) for row in shown]
 
 
 def _step(series: Result, name: str) -> str:

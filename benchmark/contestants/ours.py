@@ -19,7 +19,8 @@ from benchmark.contestants.loaders import (
     typed_data,
     typed_loader,
 )
-from benchmark.networks.pyg import Call, basic_model, seed_logits
+from benchmark.networks.own import TYPED, WITH_EDGES, Call, seed_logits
+from benchmark.networks.pyg import basic_model
 from benchmark.networks.recipe import DROPOUT, HEADS, LinkTrainer, StepTrainer, widths
 from benchmark.support.graphs import GraphFolder, seed_lists
 from benchmark.support.jobs import Counts, Job, MakeJob, Options, by_work, each
@@ -146,11 +147,11 @@ def _training(dtype: torch.dtype) -> MakeJob:
 
 
 @cache
-def _typed_loader(options: Options) -> Any:
+def _typed_loader(options: Options, export: Export = "native") -> Any:
     for x in TypedFolder.open(options.typed_graph).features.values():
         ops.advise_huge_pages(x)  # read in place; the main job asks for the same
     return typed_loader(
-        MacrobatchNeighborLoader, options, featured=True, export="native", **_arguments(options)
+        MacrobatchNeighborLoader, options, featured=True, export=export, **_arguments(options)
     )
 
 
@@ -188,7 +189,7 @@ def _link_training(options: Options) -> Job:
 
 
 def _script(call: Call, accelerated: bool = True, export: Export = "pyg") -> MakeJob:
-    """Returns the job of a user's script with a model of PyG's.
+    """Returns the job of a user's script with a model of PyG's or of the user's own.
 
     Args:
         call: how it calls the model.
@@ -197,19 +198,45 @@ def _script(call: Call, accelerated: bool = True, export: Export = "pyg") -> Mak
     """
 
     def build(options: Options) -> Job:
-        graph, batches = GraphFolder.open(options.graph), loader(options, export=export)
-        model = basic_model(options, graph.num_features, graph.num_classes)
+        if options.model == TYPED:
+            batches = _typed_loader(options.without_model(), export)
+            relations = typed_data(TypedFolder.open(options.typed_graph), featured=True).edge_types
+            model = basic_model(options, FEATURES, CLASSES, relations)
+        else:
+            graph, batches = GraphFolder.open(options.graph), loader(options, export=export)
+            model = basic_model(options, graph.num_features, graph.num_classes)
         trainer = StepTrainer(pyg_batchgnn.accelerate(model) if accelerated else model)
 
         def step(batch: Any) -> Counts:
-            native = export == "native"
-            y = batch.attribute("y", batch.batch_size) if native else batch.y[: batch.batch_size]
-            trainer.step(seed_logits(model, batch, call), y)
+            logits = seed_logits(model, batch, call, options.model == WITH_EDGES)
+            trainer.step(logits, _labels(batch, logits.size(0), options.model == TYPED, export))
             return batch.num_nodes, batch.num_edges
 
         return each(batches, step)
 
     return build
+
+
+def _labels(batch: Any, count: int, typed: bool, export: Export) -> torch.Tensor:
+    """Returns the labels of the seeds of a batch."""
+    if export == "native":
+        return batch.attributes_of(SEEDS).gather("y", count) if typed else batch.attribute("y", count)
+    return (batch[SEEDS] if typed else batch).y[:count]
+
+
+def _stock(options: Options) -> Job:
+    """Returns the job of the native model that has the shape of a user's own module."""
+    graph, batches = GraphFolder.open(options.graph), loader(options, export="native")
+    torch.manual_seed(options.seed)
+    shape = (graph.num_features, options.hidden, len(options.fanouts), graph.num_classes)
+    model = {"own-sage": nn.SAGE, "own-gat": nn.GAT}[options.model](*shape, dropout=DROPOUT)
+    trainer = StepTrainer(model)
+
+    def step(batch: Any) -> Counts:
+        trainer.step(model(batch), batch.attribute("y", batch.batch_size))
+        return batch.num_nodes, batch.num_edges
+
+    return each(batches, step)
 
 
 LOADING = loading_jobs(MacrobatchNeighborLoader, MacrobatchLinkNeighborLoader, _arguments)
@@ -229,4 +256,5 @@ JOBS: dict[str, MakeJob] = {
     "accelerate-trimmed": _script(Call.TRIMMED),
     "batch": _script(Call.BATCH),
     "native": _script(Call.BATCH, export="native"),
+    "stock": _stock,
 }

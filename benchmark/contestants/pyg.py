@@ -20,15 +20,8 @@ from benchmark.contestants.loaders import (
     typed_data,
     typed_loader,
 )
-from benchmark.networks.pyg import (
-    Call,
-    Sliced,
-    Trimmed,
-    TypedPrefixes,
-    TypedTrimmed,
-    basic_model,
-    seed_logits,
-)
+from benchmark.networks.own import TYPED, WITH_EDGES, Call, seed_logits
+from benchmark.networks.pyg import Sliced, Trimmed, TypedPrefixes, TypedTrimmed, basic_model
 from benchmark.networks.recipe import LinkTrainer, StepTrainer
 from benchmark.support.graphs import GraphFolder, seed_lists
 from benchmark.support.jobs import Counts, Job, MakeJob, Options, by_work, each
@@ -137,15 +130,22 @@ def _training(network: Callable[..., torch.nn.Module]) -> MakeJob:
 
 
 def _basic(call: Call) -> MakeJob:
-    """Returns the job of an unchanged script with PyG's model and loader."""
+    """Returns the job of an unchanged script with PyG's loader, and PyG's model or one's own."""
 
     def build(options: Options) -> Job:
-        graph, batches = GraphFolder.open(options.graph), _loader(options.without_model())
-        model = basic_model(options, graph.num_features, graph.num_classes)
+        if options.model == TYPED:
+            batches = _typed_loader(options.without_model())
+            relations = typed_data(TypedFolder.open(options.typed_graph), featured=True).edge_types
+            model = basic_model(options, FEATURES, CLASSES, relations)
+        else:
+            graph, batches = GraphFolder.open(options.graph), _loader(options.without_model())
+            model = basic_model(options, graph.num_features, graph.num_classes)
         trainer = StepTrainer(model)
 
         def step(batch: Any) -> Counts:
-            trainer.step(seed_logits(model, batch, call), batch.y[: batch.batch_size])
+            logits = seed_logits(model, batch, call, options.model == WITH_EDGES)
+            y = batch[SEEDS].y if options.model == TYPED else batch.y
+            trainer.step(logits, y[: logits.size(0)])
             return batch.num_nodes, batch.num_edges
 
         return each(batches, step)
