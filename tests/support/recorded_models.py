@@ -18,8 +18,8 @@ from pyg_batchgnn.port.program import is_convolution
 from pyg_batchgnn.port.traced import Graph
 from tests.support.ported_models import GRAPH, stirred
 
-#: Seeds of the batches of `batches`: duplicates and isolated nodes are among them, and the last batch
-#: is smaller.
+#: Seeds of the batches of `batches`: duplicates and isolated nodes are among them, and the last
+#: batch is smaller.
 SEEDS = torch.tensor([*range(0, 60, 3), 3, 3, 185, 9, 190, 12, 199, 14, 17, 19, 21])
 BATCH_SIZE = 12
 
