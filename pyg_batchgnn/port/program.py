@@ -21,7 +21,7 @@ from pyg_batchgnn.nn.models import is_row_wise_norm
 from pyg_batchgnn.port import foreign, rules
 from pyg_batchgnn.port.record import Call, ModuleCall, Recording, Ref, Way, flat, mapped
 from pyg_batchgnn.port.structure import LayerEdges, Structure, prefix
-from pyg_batchgnn.port.values import Count, EdgeIndex, Edges, Nodes, SeedIds
+from pyg_batchgnn.port.values import Count, EdgeIndex, Edges, Nodes, Refusal, SeedIds
 
 
 @dataclass
@@ -158,8 +158,10 @@ class Program:
 
     def _takes_seeds(self, call: Call) -> bool:
         """Returns whether a call takes rows of nodes by ids of seeds."""
-        if call.target not in _TAKES or not isinstance(call.args[0], Ref):
+        if call.target not in _TAKES or not call.args or not isinstance(call.args[0], Ref):
             return False
+        if call.target is not Tensor.__getitem__ and call.args[1] != 0:
+            return False  # columns
         axes = [self.axes[one] for one in refs(call.args[1:])]
         return (
             isinstance(self.axes[call.args[0].number], Nodes)
@@ -285,7 +287,7 @@ class _Reads:
 
 
 #: Functions that take rows by their numbers.
-_TAKES = {Tensor.__getitem__}
+_TAKES = {Tensor.__getitem__, Tensor.index_select, torch.index_select}
 
 
 # Steps ############################################################################################
@@ -329,7 +331,8 @@ def _fused(program: Program, model: torch.nn.Module) -> list[Step]:
                 step.overwrites = alone and before is not None and _may_overwrite(before.call, model)
             steps.append(step)
         step.result = number
-        made[number] = step
+        if len(step.call.results) == 1 and not step.call.names_of_results:
+            made[number] = step
     _free(steps, recording)
     return steps
 
@@ -355,9 +358,9 @@ def _operands(
 
 def _is_summand(call: Call, model: torch.nn.Module) -> bool:
     module = _module(call, model)
-    return module is not None and (
-        call.message_passing is Way.NATIVE or rules.kind_of(module) in rules.LINEAR
-    )
+    if call.message_passing is Way.NATIVE:
+        return isinstance(module, nn.NativeConv)
+    return module is not None and rules.kind_of(module) in rules.LINEAR
 
 
 def _free(steps: Sequence[Step], recording: Recording) -> None:
@@ -482,7 +485,10 @@ def _run(program: Program, frame: Frame, step: Step) -> None:
     if call.names_of_results:
         made = {number: result.get(name) for number, name in zip(call.results, call.names_of_results, strict=True)}
     elif len(call.results) > 1:
-        made = dict(zip(call.results, flat(result), strict=True))
+        parts = flat(result)
+        if len(parts) != len(call.results):
+            raise Refusal(f"a function returns another number of tensors for this batch ({call.where})")
+        made = dict(zip(call.results, parts, strict=True))
     else:
         made = {step.result: result}
     frame.values.update({number: one for number, one in made.items() if number in program.need})
