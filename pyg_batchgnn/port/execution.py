@@ -26,7 +26,7 @@ from pyg_batchgnn.port.program import (
 )
 from pyg_batchgnn.port.recording import Call, ModuleCall, Ref, Way, flat, mapped, refs
 from pyg_batchgnn.port.structure import PrefixLayer, Structure, prefix
-from pyg_batchgnn.port.values import BatchEdges, Count, Edges, Nodes
+from pyg_batchgnn.port.values import BatchEdges, Count, Edges, Nodes, Refusal
 
 
 @dataclass
@@ -162,7 +162,10 @@ def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
             number: result.get(name) for number, name in zip(call.results, call.names_of_results, strict=True)
         }
     elif len(call.results) > 1:
-        made = dict(zip(call.results, flat(result), strict=True))
+        parts = flat(result)
+        if len(parts) != len(call.results):
+            raise Refusal(f"a function returns another number of tensors for this batch ({call.where})")
+        made = dict(zip(call.results, parts, strict=True))
     else:
         made = {step.result: result}
     frame.values.update({number: one for number, one in made.items() if number in program.need})

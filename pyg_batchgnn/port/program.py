@@ -138,8 +138,10 @@ class Program:
 
     def _takes_seeds(self, call: Call) -> bool:
         """Returns whether a call takes rows of nodes by ids of seeds."""
-        if call.target not in _TAKES or not isinstance(call.args[0], Ref):
+        if call.target not in _TAKES or not call.args or not isinstance(call.args[0], Ref):
             return False
+        if call.target is not Tensor.__getitem__ and call.args[1] != 0:
+            return False  # columns
         axes = [self.axes[one] for one in refs(call.args[1:])]
         return (
             isinstance(self.axes[call.args[0].number], Nodes)
@@ -205,7 +207,7 @@ class Reads:
 
 
 #: Functions that take rows by their numbers.
-_TAKES = {Tensor.__getitem__}
+_TAKES = {Tensor.__getitem__, Tensor.index_select, torch.index_select}
 
 
 # Steps ############################################################################################
@@ -276,9 +278,9 @@ def _operands(
 
 def _is_summand(call: Call, model: torch.nn.Module) -> bool:
     module = module_of(call, model)
-    return module is not None and (
-        call.message_passing is Way.NATIVE or rules.kind_of(module) in rules.LINEAR
-    )
+    if call.message_passing is Way.NATIVE:
+        return isinstance(module, nn.NativeConv)
+    return module is not None and rules.kind_of(module) in rules.LINEAR
 
 
 def _free(steps: Sequence[ProgramStep], recording: Recording) -> None:

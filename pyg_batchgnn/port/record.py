@@ -141,8 +141,17 @@ class Recorder:
         self._held_by_number.append(value)
         return number
 
-    def add_input(self, value: Tensor, axis: Axis) -> None:
+    def add_input(self, value: Tensor, axis: Axis) -> Tensor:
+        """Registers a tensor as the next input.
+
+        Returns:
+            What stands for it: another object if it is known as something else, such as the rows of
+            another type.
+        """
+        if id(value) in self._numbers:
+            value = value.view_as(value)
         self.found.inputs.append(self._new(value, axis))
+        return value
 
     def add(self, value: Tensor, axis: Axis) -> None:
         """Notes a value that somebody else computed."""
@@ -202,9 +211,7 @@ class Recorder:
             func, args, kwargs = kept
         if rules.counts_rows(func, args, kwargs):
             first = self.axis(args[0] if args else kwargs["input"])
-            if isinstance(first, (Nodes, Edges, Whole)) or (
-                isinstance(first, SeedIds) and args[0].dim() == 1
-            ):
+            if isinstance(first, (Nodes, Edges)) or (isinstance(first, SeedIds) and args[0].dim() == 1):
                 raise Refusal(f"it takes a tensor apart row by row ({_name(func)}){_at()}")
         axis, by_row = self._axis_of(func, args, kwargs, result)
         call = self._add(func, args, kwargs, result, axis, by_row=by_row)

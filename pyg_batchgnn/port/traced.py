@@ -208,11 +208,13 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
         graph, model, tracing, bound, plain
     ):
         return False, None
-    if bound.seeds is None and _splits(graph, model, tracing, bound):
-        return True, _with_seed_rows(graph, model, tracing, bound)
-    return True, _cut(
-        run_program(program, Frame(model, bound.structure, {}), _inputs(bound)), bound, graph.recording
-    )
+    try:
+        if bound.seeds is None and _splits(graph, model, tracing, bound):
+            return True, _with_seed_rows(graph, model, tracing, bound)
+        found = run_program(program, Frame(model, bound.structure, {}), _inputs(bound))
+    except Refusal:
+        return False, None
+    return True, _cut(found, bound, graph.recording)
 
 
 def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> bool:
@@ -342,9 +344,7 @@ def _registered(tree: Any, recorder: Recorder) -> Any:
     def register(leaf: Any) -> Any:
         if not isinstance(leaf, ArgumentTensor):
             return leaf
-        tensor = leaf.tensor()
-        recorder.add_input(tensor, leaf.axis)
-        return tensor
+        return recorder.add_input(leaf.tensor(), leaf.axis)
 
     if isinstance(tree, BatchArgument):
         return tree.batch.copied(mapped(tree.batch.attributes(), register))

@@ -93,6 +93,11 @@ def iterated(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return torch.stack([row * 2 for row in h])  # refused
 
 
+def iterated_later(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    """The number of rows is not known before the second batch."""
+    return torch.stack([row * 2 for row in h.roll(1, 0)])  # refused
+
+
 def as_numpy(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h * float(h.detach().numpy().max())  # refused
 
@@ -286,6 +291,7 @@ REFUSED: dict[Middle, str] = {
     as_float: "reads values of a tensor",
     length: "takes the length of a tensor",
     iterated: r"takes a tensor apart row by row \(unbind\)",
+    iterated_later: "another number of tensors for this batch",
     as_numpy: "reads values of a tensor",
     as_array: "reads values of a tensor",
     as_list: "reads values of a tensor",

@@ -119,7 +119,7 @@ class Plan:
     def looks_at_all_rows(self) -> bool:
         """True if something may not be trimmed."""
         norms = {layer.norm for layer in self.layers}
-        return "arma" in self.convs or bool(norms & {"graph", "pair"}) or "jumping lstm" == self.output
+        return "arma" in self.convs or bool(norms & {"graph", "pair"}) or self.output == "jumping lstm"
 
     @property
     def has_statistics(self) -> bool:
