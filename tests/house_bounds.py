@@ -3,11 +3,14 @@ reason beside it."""
 
 BOUNDS = {
     "package: Python files": 270,
-    "package: Python lines": 58_600,  # aim: 55,000
+    # aim: 55,000. Any model: recording, demand, execution, report and layerwise inference of users'
+    # models (4,600 lines of `port`); TransformerConv (340).
+    "package: Python lines": 63_200,
     "C++: files": 170,
-    "C++: lines": 18_600,  # aim: 18,000
-    "tests: lines": 49_100,  # aim: 40,000
-    "benchmark: lines": 10_000,
+    "C++: lines": 19_000,  # aim: 18,000. Layer normalisation (500), attention with weights by target (250)
+    # aim: 40,000. What is recorded and refused, random models, every layer of PyG (3,600).
+    "tests: lines": 53_500,
+    "benchmark: lines": 10_350,  # Own models beside PyG's (310)
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
     "files crossed: constructing a loader": 30,

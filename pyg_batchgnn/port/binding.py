@@ -33,11 +33,13 @@ class Bound:
             that follows from the sizes of the batch.
         structure: the nodes and edges that it is about.
         seeds: by node type, the number of seeds if their rows alone are wanted, else None.
+        by_name: the arguments are attributes of a batch.
     """
 
     arguments: Mapping[str, Any]
     structure: Structure
     seeds: Mapping[str | None, int] | None
+    by_name: bool = False
 
 
 def bind(
@@ -121,7 +123,7 @@ def _by_name(
     unknown = [name for name in kwargs if name not in names]
     if unknown:
         raise TypeError(f"forward takes no argument {unknown[0]!r}; it takes {', '.join(names)}")
-    return Bound(found, batch.structure, batch.seeds)
+    return Bound(found, batch.structure, batch.seeds, by_name=True)
 
 
 #: Values of edges that a batch holds are used only if they are given.

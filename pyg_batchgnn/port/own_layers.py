@@ -31,8 +31,8 @@ def whole_reason(conv: MessagePassing, x: Any, edge_index: Tensor, values: Mappi
     """
     if not isinstance(x, Tensor) or "propagate" in vars(conv):
         return "is called with rows of sources and of targets"
-    recorder = Recorder(conv, lambda *_: "passes messages in a layer of its own")
-    recorder.counter = UnsampledGraph({None: edge_index}, {None: x.size(0)}).counter
+    counter = UnsampledGraph({None: edge_index}, {None: x.size(0)}).counter
+    recorder = Recorder(conv, lambda *_: "passes messages in a layer of its own", counter)
     propagated: list[int] = []
     given = dict(values)
     own_x, own_edges = x.detach(), edge_index.view_as(edge_index)  # tensors that nobody else knows

@@ -27,6 +27,7 @@ from pyg_batchgnn.port.values import (
     Axis,
     BatchEdges,
     Count,
+    Counter,
     Edges,
     Fixed,
     Form,
@@ -105,6 +106,7 @@ class Recorder:
     Args:
         model: the model.
         judge: tells how convolutions are computed.
+        counter: returns the number of nodes or edges of a hop.
         leaves: the paths of modules that are called as one step, though they are no such kind.
     """
 
@@ -112,10 +114,11 @@ class Recorder:
         self,
         model: torch.nn.Module,
         judge: Judge,
+        counter: Callable[[Counter], int],
         leaves: Sequence[str] = (),
     ) -> None:
         self.model, self.found = model, Recording()
-        self._judge, self._leaves = judge, set(leaves)
+        self._judge, self._counter, self._leaves = judge, counter, set(leaves)
         self._paths = {id(one): path for path, one in model.named_modules()}
         self._numbers: dict[int, int] = {}
         #: Keeps the tensors alive, so that their ids stay theirs.
@@ -259,8 +262,8 @@ class Recorder:
         beside = {one for one in with_rows if not isinstance(one, Whole) and self._count(one) != 1}
         if len(with_rows) == 1 or len(beside) == 1:
             (axis,) = beside or with_rows
-            if func is Tensor.__getitem__ or func in (Tensor.narrow, torch.narrow):
-                cut = self._cut(func, args, kwargs, axis)
+            if func is Tensor.__getitem__:
+                cut = self._cut(args, axis)
                 if cut is not None:
                     return cut, True
             if isinstance(axis, (Nodes, Edges)):
@@ -272,34 +275,24 @@ class Recorder:
                     return axis, False
         return WHOLE, False
 
-    def _cut(self, func: Any, args: Any, kwargs: Any, axis: Axis) -> Axis | None:
+    def _cut(self, args: Any, axis: Axis) -> Axis | None:
         """Returns the axis of the first rows of a value, or None for any other part of it."""
-        if func is not Tensor.__getitem__:
-            if kwargs or len(args) != 4 or not _is_zero(args[2]):
+        index = args[1]
+        if isinstance(index, slice):
+            dim, part = 0, index
+        elif isinstance(axis, BatchEdges) and isinstance(index, tuple) and len(index) == 2:
+            dim, part = 1, index[1]
+            if index[0] not in (slice(None), Ellipsis) or not isinstance(part, slice):
                 return None
-            dim, stop = args[1], args[3]
         else:
-            index = args[1]
-            if isinstance(index, slice):
-                dim, part = 0, index
-            elif isinstance(axis, BatchEdges) and isinstance(index, tuple) and len(index) == 2:
-                dim, part = 1, index[1]
-                if index[0] not in (slice(None), Ellipsis) or not isinstance(part, slice):
-                    return None
-            else:
-                return None
-            if not _is_zero(part.start) or part.step is not None or part.stop is None:
-                return None
-            stop = part.stop
-        if dim != (1 if isinstance(axis, BatchEdges) else 0) or not isinstance(stop, Count):
             return None
-        return axis_cut(axis, stop.form)
+        if not _is_zero(part.start) or part.step is not None or not isinstance(part.stop, Count):
+            return None
+        return axis_cut(axis, part.stop.form) if dim == isinstance(axis, BatchEdges) else None
 
     def _count(self, axis: Axis) -> int:
         form = form_of(axis)
-        return -1 if form is None else form.value(self.counter)
-
-    counter: Callable[[Any], int]
+        return -1 if form is None else form.value(self._counter)
 
     def _shape(self, value: Tensor) -> tuple[int, ...]:
         shape: list[int] = list(value.shape)

@@ -17,7 +17,7 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import foreign, own_layers
-from pyg_batchgnn.port.batches import ArgumentTensor, is_batch
+from pyg_batchgnn.port.batches import ArgumentTensor
 from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
@@ -144,14 +144,9 @@ class TracedModel(torch.nn.Module):
         found, result = run(self, self._batchgnn, bound)
         if found:
             return result
-        if (
-            len(args) == 1
-            and is_batch(args[0])
-            and not isinstance(next(iter(bound.arguments.values())), BatchArgument)
-        ):
-            return _cut(
-                plain(**{name: _materialised(one) for name, one in bound.arguments.items()}), bound, None
-            )
+        if bound.by_name:
+            values = {name: _materialised(one) for name, one in bound.arguments.items()}
+            return _cut(plain(**values), bound, None)
         return plain(*args, **kwargs)
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -313,8 +308,7 @@ def recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Re
     """
     leaves: dict[str, str] = {}
     while True:
-        recorder = Recorder(model, tracing.judge, tuple(leaves))
-        recorder.counter = bound.structure.counter
+        recorder = Recorder(model, tracing.judge, bound.structure.counter, tuple(leaves))
         try:
             recording, plain = _record_once(model, recorder, bound)
         except Refusal as refusal:

@@ -30,7 +30,7 @@ class Net(torch.nn.Module):
 
 
 def gradients_are_means() -> None:
-    """The hook of a communicator gives gradients in which every seed of all ranks weighs the same."""
+    """The hook of a communicator makes gradients in which all seeds of all ranks weigh the same."""
     torch.manual_seed(0)
     plain = Net().double()
     ours = accelerate(copy.deepcopy(plain))
