@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -455,6 +455,9 @@ class Recorder:
 
     # Modules --------------------------------------------------------------------------------------
 
+    #: Surrounds the call of a module that is one step.
+    accepting: Callable[[torch.nn.Module], AbstractContextManager[None]]
+
     def modules(self) -> list[tuple[torch.nn.Module, str]]:
         return [(one, path) for path, one in self.model.named_modules()]
 
@@ -465,7 +468,7 @@ class Recorder:
             raise Refusal(f"it calls a {type(module).__name__} that is no part of the model{_at()}")
         rule = self._rule(path, module)
         if rule is not None:
-            with self.suspended():
+            with self.suspended(), self.accepting(module):
                 return self._record_module(call, path, module, args, kwargs, rule)
         if path not in self.found.inlined:
             self.found.inlined.append(path)
@@ -682,6 +685,7 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
         torch.nn.Module.__setattr__ = write  # type: ignore[method-assign]
         torch.nn.Module.__getattribute__ = read  # type: ignore[method-assign]
         Count.on_compare, Count.place = recorder.on_compare, _at
+        recorder.accepting = before.accepting
         try:
             with _Mode(recorder):
                 output = forward(*args, **kwargs)
@@ -712,6 +716,15 @@ class _Before:
         self._states = [(path, one, _full_state(one)) for path, one in model.named_modules()]
         held = tuple(vars(one) for one in model.modules())
         self._held = [(one, copy.copy(one)) for one in _containers(held, set())]
+
+    @contextmanager
+    def accepting(self, module: torch.nn.Module) -> Iterator[None]:
+        """Accepts what a module, called as one step, writes to itself: it does so in every call."""
+        ours = [(one, state, _full_state(one)) for _, one, state in self._states if one in set(module.modules())]
+        yield
+        for one, state, before in ours:
+            after = _full_state(one)
+            state.update({name: value for name, value in after.items() if before.get(name, state) != value})
 
     def check(self) -> None:
         """Raises Refusal if the call changed attributes, or drew from generators unseen."""

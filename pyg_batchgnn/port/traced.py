@@ -418,16 +418,19 @@ def _cut(result: Any, bound: Bound, recording: Recording | None) -> Any:
         mapped(recording.output, lambda leaf: axes.append(_axis_of(leaf, recording)))
     places = iter(axes)
     seeded = [name for name, count in seeds.items() if count]
+    only = seeded[0] if len(seeded) == 1 else None
 
-    def cut(leaf: Any) -> Any:
+    def cut(leaf: Any, key: Any) -> Any:
         axis = next(places, None)
-        name = axis.name if isinstance(axis, Nodes) else seeded[0] if len(seeded) == 1 else None
+        name = axis.name if isinstance(axis, Nodes) else key
         if not isinstance(leaf, Tensor) or leaf.dim() == 0 or name not in seeds:
             return leaf
         counts = prefix(structure, "nodes", name, structure.hops), structure.counter(("nodes", name, 0))
         return leaf[: seeds[name]] if leaf.size(0) in counts and leaf.size(0) != seeds[name] else leaf
 
-    return mapped(result, cut)
+    if isinstance(result, dict) and set(result) <= set(seeds):  # by type
+        return {name: mapped(one, functools.partial(cut, key=name)) for name, one in result.items()}
+    return mapped(result, functools.partial(cut, key=only))
 
 
 def _axis_of(leaf: Any, recording: Recording) -> Any:
