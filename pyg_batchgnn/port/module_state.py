@@ -35,17 +35,30 @@ class Before:
         held = tuple(vars(one) for one in model.modules())
         self._held = [(one, copy.copy(one)) for one in _containers(held, set())]
 
-    def check(self) -> None:
-        """Raises Refusal if the call changed attributes, or drew from generators unseen."""
+    def check(self, called: Collection[str]) -> set[str]:
+        """Raises Refusal if the call changed attributes, or drew from generators unseen.
+
+        Args:
+            called: the paths of the modules that were called as one step. What they write to
+                themselves they write in every call.
+
+        Returns:
+            The paths of these modules, and of their parts, that did.
+        """
         if random.getstate() != self.python or not _same(np.random.get_state(), self.numpy):
             raise Refusal(
                 f"it draws random numbers from the generator of Python or NumPy{_at_forward(self._model)}"
             )
+        writers = set()
         for path, module, before in self._states:
             name = before.change(module)
-            if name is not None:
+            if name is None:
+                continue
+            if not any(path == one or path.startswith(f"{one}.") for one in called):
                 place = self.writes.get((id(module), name)) or _at_forward(module)
                 raise Refusal(f"it writes to {path or 'self'}.{name}{place}")
+            writers.add(path)
+        return writers
 
     def restore(self) -> None:
         torch.set_rng_state(self.torch)

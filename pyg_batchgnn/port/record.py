@@ -583,7 +583,8 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
             else:
                 torch.nn.Module.__getattribute__ = outer_read  # type: ignore[method-assign]
             Count.recording = outer
-        before.check()
+        targets = (one.target for one in recorder.found.calls)
+        recorder.found.writers = before.check({one.path for one in targets if isinstance(one, ModuleCall)})
     found = recorder.found
     found.output = mapped(output, recorder.result)
     return found, output

@@ -94,6 +94,7 @@ class Recording:
         output: what ``forward`` returned, with a `Ref` for each tensor.
         inlined: the paths of the modules whose ``forward`` was recorded call by call.
         reads: the names of the attributes that were read, by the path of the module.
+        writers: the paths of modules, called as one step, that wrote to themselves.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -104,6 +105,7 @@ class Recording:
     guards: list[Guard] = field(default_factory=list)
     inlined: list[str] = field(default_factory=list)
     reads: dict[str, set[str]] = field(default_factory=dict)
+    writers: set[str] = field(default_factory=set)
 
     @property
     def notes(self) -> dict[str, str]:

@@ -295,8 +295,9 @@ def _graph_of(recording: Recording, model: torch.nn.Module) -> Graph:
         # What a native convolution reads of itself is compared at every call anyway (`nn.as_made`).
         known = {"", *module.read_parts} if isinstance(module, nn.NativeConv) else set()
         for name, part in module.named_modules():
-            if name not in known and name != "aggr_module":
-                states[f"{path}.{name}" if name else path] = ModuleState(part)
+            inside = f"{path}.{name}" if name else path
+            if name not in known and name != "aggr_module" and inside not in recording.writers:
+                states[inside] = ModuleState(part)
     return Graph(recording, states, [*recording.inlined, *called])
 
 
@@ -419,17 +420,20 @@ def _cut(result: Any, bound: Bound, recording: Recording | None) -> Any:
         mapped(recording.output, lambda leaf: axes.append(_axis_of(leaf, recording)))
     places = iter(axes)
     seeded = [name for name, count in seeds.items() if count]
+    only = seeded[0] if len(seeded) == 1 else None
 
-    def cut(leaf: Any) -> Any:
+    def cut(leaf: Any, key: Any) -> Any:
         axis = next(places, None)
-        name = axis.name if isinstance(axis, Nodes) else seeded[0] if len(seeded) == 1 else None
+        name = axis.name if isinstance(axis, Nodes) else key
         if not isinstance(leaf, Tensor) or leaf.dim() == 0 or name not in seeds:
             return leaf
         hops = axis.hops if isinstance(axis, Nodes) else structure.hops
         counts = prefix(structure, "nodes", name, hops), structure.counter(("nodes", name, 0))
         return leaf[: seeds[name]] if leaf.size(0) in counts and leaf.size(0) != seeds[name] else leaf
 
-    return mapped(result, cut)
+    if isinstance(result, dict) and set(result) <= set(seeds):  # by type
+        return {name: mapped(one, functools.partial(cut, key=name)) for name, one in result.items()}
+    return mapped(result, functools.partial(cut, key=only))
 
 
 def _axis_of(leaf: Any, recording: Recording) -> Any:

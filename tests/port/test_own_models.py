@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from torch_geometric.data import HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from tests.support.ported_models import GRAPH
-from tests.support.random_models import CONVS, FEATURES, WIDTH, Plan, RandomModel, plans
+from tests.support.random_models import CONVS, EDGE_FEATURES, FEATURES, WIDTH, Plan, RandomModel, plans
 from tests.support.recorded_models import (
     assert_close,
     assert_recorded,
@@ -408,3 +409,176 @@ def test_one_tensor_in_two_places() -> None:
         given_now = {"a": x, "b": x}, {("a", "to", "b"): edges, ("b", "to", "a"): edges}
         assert_close(ours(*given_now), plain(*given_now))
     assert_recorded(ours)
+
+
+# Other forms of typed models ######################################################################
+
+A_TO_B, B_TO_A, A_TO_A = ("a", "to", "b"), ("b", "to", "a"), ("a", "in", "a")
+
+
+def make_typed() -> HeteroData:
+    """A graph of two types and three relations, with values of edges."""
+    data, draw = HeteroData(), torch.Generator().manual_seed(4)
+    counts = {"a": 70, "b": 50}
+    for name, count in counts.items():
+        data[name].x = torch.randn(count, FEATURES, generator=draw, dtype=torch.float64)
+    for source, name, target in (A_TO_B, B_TO_A, A_TO_A):
+        ends = [torch.randint(counts[one] - 5, (400,), generator=draw) for one in (source, target)]
+        data[source, name, target].edge_index = torch.stack(ends)
+        data[source, name, target].edge_weight = torch.rand(400, generator=draw, dtype=torch.float64)
+        attr = torch.randn(400, EDGE_FEATURES, generator=draw, dtype=torch.float64)
+        data[source, name, target].edge_attr = attr
+    return data
+
+
+TYPED = make_typed()
+
+
+def typed_batches(export: str = "pyg", fanouts: Sequence[int] = (4, 3), seeds: str = "a") -> list[Any]:
+    loader = MacrobatchNeighborLoader(
+        TYPED, list(fanouts), (seeds, torch.tensor([*range(30), 3, 3, 68, 12])), batch_size=12, seed=5,
+        export=export,
+    )  # fmt: skip
+    return list(loader)
+
+
+class Gnn(torch.nn.Module):
+    """What `to_hetero` transforms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList([pyg.SAGEConv((-1, -1), WIDTH), pyg.GraphConv((-1, -1), WIDTH)])
+        self.norm, self.lin, self.drop = (
+            torch.nn.LayerNorm(WIDTH),
+            pyg.Linear(-1, WIDTH),
+            torch.nn.Dropout(0.0),
+        )
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        first = self.lin(x)
+        x = self.drop(self.norm(self.convs[0](x, edge_index) + first).relu())
+        return F.dropout(self.convs[1](x, edge_index).relu(), p=0.0) + first
+
+
+class ByRelation(torch.nn.Module):
+    """A model that calls a convolution of each relation itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList(
+            torch.nn.ModuleDict({"__".join(one): pyg.SAGEConv((n, n), WIDTH) for one in TYPED.edge_types})
+            for n in (FEATURES, WIDTH)
+        )
+        self.act = torch.nn.ModuleDict({"a": torch.nn.PReLU(), "b": torch.nn.ReLU()})
+
+    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Any:
+        for convs in self.convs:
+            found: dict[str, list[Tensor]] = {name: [] for name in x_dict}
+            for relation, edges in edge_index_dict.items():
+                source, _, target = relation
+                x = (x_dict[source], x_dict[target])
+                found[target].append(convs["__".join(relation)](x, edges))
+            x_dict = {name: self.act[name](sum(rows)) for name, rows in found.items()}
+        return x_dict["a"], {"b": x_dict["b"]}
+
+
+class Weighted(torch.nn.Module):
+    """Values of edges by relation, by place and by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = pyg.HeteroConv(
+            {one: pyg.GraphConv((FEATURES, FEATURES), WIDTH) for one in TYPED.edge_types}
+        )
+        self.second = pyg.HeteroConv({
+            one: pyg.GATConv((WIDTH, WIDTH), WIDTH, edge_dim=EDGE_FEATURES, add_self_loops=False)
+            for one in TYPED.edge_types
+        })  # fmt: skip
+
+    def forward(
+        self, x_dict: Any, edge_index_dict: Any, edge_weight_dict: Any = None, edge_attr_dict: Any = None
+    ) -> Any:
+        if edge_weight_dict is None:
+            x_dict = self.first(x_dict, edge_index_dict)
+        else:
+            x_dict = self.first(x_dict, edge_index_dict, edge_weight_dict)
+        x_dict = {name: x.relu() for name, x in x_dict.items()}
+        if edge_attr_dict is None:
+            return self.second(x_dict, edge_index_dict)["a"]
+        return self.second(x_dict, edge_index_dict, edge_attr_dict=edge_attr_dict)["a"]
+
+
+class Transformers(torch.nn.Module):
+    """Layers over all types that are not known to trim."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = pyg.HGTConv(FEATURES, WIDTH, TYPED.metadata(), heads=2)
+        self.second = pyg.HGTConv(WIDTH, WIDTH, TYPED.metadata())
+
+    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
+        x_dict = self.first(x_dict, edge_index_dict)
+        return self.second({name: x.tanh() for name, x in x_dict.items()}, edge_index_dict)
+
+
+class Numbered(torch.nn.Module):
+    """Edges of all relations at once, with the number of the type of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = pyg.RGCNConv(FEATURES, WIDTH, 4)
+
+    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
+        x = torch.cat([x_dict["a"], x_dict["b"]])
+        edges = torch.cat([edge_index_dict[A_TO_A], edge_index_dict[A_TO_B]], dim=1)
+        kinds = torch.cat([edge_index_dict[A_TO_A][0] * 0, edge_index_dict[A_TO_B][0] * 0 + 1])
+        return self.first(x, edges, kinds).split([x_dict["a"].size(0), x_dict["b"].size(0)])[0]
+
+
+def to_hetero() -> torch.nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = pyg.to_hetero(Gnn(), TYPED.metadata()).double()
+        with torch.no_grad():
+            model(TYPED.x_dict, TYPED.edge_index_dict)
+    return model
+
+
+FORMS: dict[str, tuple[Callable[[], torch.nn.Module], bool]] = {
+    "to_hetero": (to_hetero, True),
+    "by relation": (ByRelation, True),
+    "weighted": (Weighted, True),
+    "transformers": (Transformers, False),
+    "numbered": (Numbered, False),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_forms_of_typed_models(name: str, export: str) -> None:
+    make, trims = FORMS[name]
+    torch.manual_seed(0)
+    ours, plain = pair(make())
+    for batch, other in zip(typed_batches(), typed_batches(export), strict=True):
+        wanted = seeds_of(batch, plain(batch.x_dict, batch.edge_index_dict), "a")
+        found = ours(other)
+        assert_close(found, wanted)
+        assert_close(gradients(ours, found), gradients(plain, wanted))
+        wanted = plain(batch.x_dict, batch.edge_index_dict)
+        found = ours(batch.x_dict, batch.edge_index_dict)
+        assert_close(found, wanted)
+        assert_close(gradients(ours, found), gradients(plain, wanted))
+    assert found_in(ours).reasons == []
+    assert bool(found_in(ours).notes) == (not trims)
+
+
+def test_values_of_edges_by_relation() -> None:
+    torch.manual_seed(0)
+    ours, plain = pair(Weighted())
+    for batch in typed_batches():
+        for names in (["edge_weight_dict"], ["edge_attr_dict"], ["edge_weight_dict", "edge_attr_dict"]):
+            values = {name: getattr(batch, name) for name in names}
+            found, wanted = ours(batch, **values), plain(batch.x_dict, batch.edge_index_dict, **values)
+            assert_close(found, wanted[: batch["a"].batch_size])
+            assert_close(gradients(ours, found), gradients(plain, wanted[: batch["a"].batch_size]))
+    assert found_in(ours).reasons == []

@@ -1312,3 +1312,31 @@ def test_attributes_of_the_class_and_missing_ones_are_seen() -> None:
     Net.power = 2
     compare(ours, plain)
     assert_recorded(ours, 3)
+
+
+def test_what_a_layer_writes_to_itself_is_no_reason_against_a_graph() -> None:
+    """Its real calls write it. What the model writes to a layer is one."""
+
+    class Conv(pyg.GraphConv):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            out = super().forward(x, edge_index) * getattr(self, "scale", 1.0)
+            self.largest = out.detach().max()
+            return out
+
+    class Net(torch.nn.Module):
+        def __init__(self, writes: bool) -> None:
+            super().__init__()
+            self.conv, self.writes, self.calls = Conv(FEATURES, CLASSES), writes, torch.nn.Identity()
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            if self.writes:
+                self.conv.scale = 2.0 + x.size(1)
+            return self.conv(x, edge_index)
+
+    ours, plain = pair(Net(writes=False))
+    compare(ours, plain)
+    assert_recorded(ours)
+    assert torch.allclose(ours.conv.largest, plain.conv.largest)
+    ours, plain = pair(Net(writes=True))
+    compare(ours, plain)
+    assert found_in(ours).graphs == [] and "writes to conv.scale" in found_in(ours).reasons[0]
