@@ -54,9 +54,9 @@ class Before:
             name = before.change(module)
             if name is None:
                 continue
-            by_model = any(written == id(module) for written, _ in self.writes)
-            inside = any(path == one or path.startswith(f"{one}.") for one in called)
-            if by_model or not inside:
+            written = next((one for owner, one in self.writes if owner == id(module)), None)
+            if written is not None or not any(path == one or path.startswith(f"{one}.") for one in called):
+                name = written or name
                 place = self.writes.get((id(module), name)) or _at_forward(module)
                 raise Refusal(f"it writes to {path or 'self'}.{name}{place}")
             writers.add(path)
