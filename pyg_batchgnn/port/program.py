@@ -661,8 +661,27 @@ def _by_relation(
             continue
         source, _, target = relation
         own = _Reads(reads.sources[source], reads.sources[target], reads.edges[relation], {})
-        results.setdefault(target, []).append(_trimmed(program, frame, one, own, step.hops))
+        if isinstance(one, nn.NativeConv):  # which may need degrees of all nodes
+            rows = _native(program, frame, step, one, own)
+        else:
+            rows = _trimmed(program, frame, one, own, step.hops)
+        results.setdefault(target, []).append(rows)
     return {name: group(found, conv.aggr) for name, found in results.items()}
+
+
+def _native(program: Program, frame: Frame, step: Step, conv: Any, reads: _Reads) -> Tensor:
+    """Returns the rows of a native convolution of one relation."""
+    hops = program.full(_ref_of(reads.edges).number)
+    axis = program.axes[_ref_of(reads.edges).number]
+    assert isinstance(axis, EdgeIndex)
+    drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
+    graph = frame.structure.graph(axis.relation, step.call.layer + 1, step.hops, hops, drops)
+    rows: Any = program.take(frame, _ref_of(reads.sources), min(step.hops + 1, hops), in_place=True)
+    if reads.targets != reads.sources:
+        rows = (rows, program.take(frame, _ref_of(reads.targets), step.hops, in_place=True))
+    given = nn.conv_input(rows, graph, None)
+    found: Tensor = conv(given.x if given.targets_in_sources else (given.x, given.own_rows()), given.graph)
+    return found
 
 
 def _edge_rows(program: Program, frame: Frame, ref: Any, graph: nn.LayerGraph) -> Any:

@@ -585,7 +585,7 @@ class Recorder:
             ]
             if not kwargs and not any(reasons) and len({self._axis(edges[one]).hops for one in known}) == 1:
                 axes = [self._axis(x[name]) for name in result]
-                pairs = {one: (x[one[0]], x[one[2]]) for one in known}
+                pairs = {one: x[one[0]] if one[0] == one[2] else (x[one[0]], x[one[2]]) for one in known}
                 ways = [self._judge(known[one], pairs[one], edges[one], {}) for one in known]
                 ways.append(self._judge(conv, x, edges, {}))
                 way = next((one for one in ways if not isinstance(one, Way)), Way.TRIMMED)
