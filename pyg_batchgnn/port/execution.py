@@ -249,7 +249,7 @@ def _add_up(program: Program, frame: Frame, step: ProgramStep) -> tuple[Tensor, 
         if part.call.message_passing is None:
             continue
         conv: Any = module_of(part.call, frame.model)
-        given, values = _conv_input(program, frame, part, conv)
+        given, values = _conv_input(program, frame, part, conv, Reads.of(part.call))
         found, read = conv.terms(given, **values), Reads.of(part.call).targets
         if own is None:
             own, own_ref, targets = given.own_rows(), read, given.graph
@@ -273,17 +273,16 @@ def _add_up(program: Program, frame: Frame, step: ProgramStep) -> tuple[Tensor, 
 
 
 def _conv_input(
-    program: Program, frame: Frame, step: ProgramStep, conv: Any
+    program: Program, frame: Frame, step: ProgramStep, conv: Any, reads: Reads
 ) -> tuple[nn.ConvInput, dict[str, Any]]:
     """Returns the rows, the edges and the values of edges that a native convolution reads."""
-    call, reads = step.call, Reads.of(step.call)
     axis = program.axes[ref_of(reads.edges).number]
     assert isinstance(axis, BatchEdges)
     above = min(step.hops + 1, axis.hops)
     x = take(program, frame, ref_of(reads.sources), above, in_place=True)
     drops = frame.drops and conv.training and bool(getattr(conv, "dropout", 0.0))
     drops = drops or step.dropout is not None
-    graph = frame.structure.graph(axis.relation, call.layer + 1, step.hops, axis.hops, drops)
+    graph = frame.structure.graph(axis.relation, step.call.layer + 1, step.hops, axis.hops, drops)
     counted = graph.whole or graph
     values = {
         name: _edge_rows(program, frame, ref, counted if name == "edge_weight" else graph)
@@ -301,7 +300,7 @@ def _convolve(program: Program, frame: Frame, step: ProgramStep, conv: Any) -> t
     if isinstance(reads.edges, Mapping):
         return _convolve_types(program, frame, step, conv), False
     if call.message_passing is Way.NATIVE:
-        given, values = _conv_input(program, frame, step, conv)
+        given, values = _conv_input(program, frame, step, conv, reads)
         ending = _ending_of_conv(frame, step, conv.training)
         update = {} if ending is None else {"update": ending}
         x = given.x if given.targets_in_sources else (given.x, given.own_rows())
@@ -355,7 +354,12 @@ def _by_relation(
             continue
         source, _, target = relation
         own = Reads(reads.sources[source], reads.sources[target], reads.edges[relation], {})
-        results.setdefault(target, []).append(_trimmed(program, frame, one, own, step.hops))
+        if isinstance(one, nn.NativeConv):  # which may need degrees of all nodes
+            given, _ = _conv_input(program, frame, step, one, own)
+            rows = one(given.x if given.targets_in_sources else (given.x, given.own_rows()), given.graph)
+        else:
+            rows = _trimmed(program, frame, one, own, step.hops)
+        results.setdefault(target, []).append(rows)
     return {name: group(found, conv.aggr) for name, found in results.items()}
 
 

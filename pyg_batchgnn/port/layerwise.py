@@ -8,7 +8,7 @@ ranks read. Rows that it reads for its own targets alone stay with their owner.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
+from pyg_batchgnn.port import rules
 from pyg_batchgnn.port.batches import given
 from pyg_batchgnn.port.binding import Bound
 from pyg_batchgnn.port.execution import Frame, give_parameters, run_step, take
@@ -26,7 +27,7 @@ from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, read
 from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, mapped, refs
 from pyg_batchgnn.port.structure import DrawnKey, RelationName, SampledBatch, TypeName
 from pyg_batchgnn.port.traced import TracedModel, Tracing, must_be_called, recorded
-from pyg_batchgnn.port.values import BatchEdges, Counter, Fixed, Nodes, Refusal
+from pyg_batchgnn.port.values import BatchEdges, Count, Counter, Fixed, Nodes, Refusal
 from pyg_batchgnn.types import OwnedNodes, Relation, Schema
 
 
@@ -163,6 +164,8 @@ class _Layers:
 
     def _order(self) -> None:
         """Finds the layer of every step, and what each layer reads."""
+        if self._recording.guards or _counts(self._recording.output):
+            raise LayerwiseError(_USES_SIZES.format(""))
         for number in self._recording.inputs:
             self._values[number] = _Value(0)
         for step in self._program.steps:
@@ -180,12 +183,32 @@ class _Layers:
                 of_type = self._sources.setdefault(level - 1, {}).setdefault(name, [])
                 of_type += [] if one in of_type else [one]
         self.last = max(self._levels, default=0)
+        if self.last < 1:
+            raise LayerwiseError(
+                f"inference goes from convolution to convolution, but {type(self._model).__name__} has none; "
+                f"call the model on the whole graph"
+            )
         for one in refs(self._recording.output):
             self._last_use[one] = self.last + 1
+        self._check_types()
+
+    def _check_types(self) -> None:
+        """Refuses a model whose later layers read types that the layer before leaves as they are."""
+        wanted = {level: {self._type(name) for name in of_type} for level, of_type in self._sources.items()}
+        wanted[self.last] = set(self.node_types)
+        for level, names in wanted.items():
+            left = sorted(names - {target for _, _, target in self.convs(level)}) if level else []
+            if left:
+                raise LayerwiseError(
+                    f"inference goes from convolution to convolution, but no edges lead to {left[0]} in layer "
+                    f"{level} of {type(self._model).__name__}; call the model on the whole graph"
+                )
 
     def _check(self, step: ProgramStep) -> None:
         for part in step.parts or [step]:
             call = part.call
+            if _counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):
+                raise LayerwiseError(_USES_SIZES.format(f" ({call.where})"))
             if call.by_row or call.message_passing is not None:
                 continue
             if all(isinstance(self._program.axes[one], (Fixed, BatchEdges)) for one in part.reads):
@@ -241,7 +264,7 @@ class _Layers:
         key = None if self._schema.is_plain else name
         frame = self._frame(_Rows({key: len(rows)}))
         self._give_inputs(frame, {key: rows})
-        self._run(frame, 0, key)
+        self._run(frame, 0, {key})
         return {name: self._table(frame, 0, key, rows)}
 
     def _give_inputs(self, frame: Frame, rows: Mapping[TypeName, Any]) -> None:
@@ -257,11 +280,11 @@ class _Layers:
             run_step(self._program, frame, step)
         return frame
 
-    def _run(self, frame: Frame, level: int, only: Any = ...) -> None:
-        """Runs the steps of a layer; ``only`` those of a node type, if one is given."""
+    def _run(self, frame: Frame, level: int, types: Collection[TypeName]) -> None:
+        """Runs the steps of a layer for the rows of some types."""
         for step in self._levels.get(level, []):
             names = {self._name(one) for one in step.results(self._program) if self._is_rows(one)}
-            if only is ... or names <= {only}:
+            if not names or not names.isdisjoint(types):
                 run_step(self._program, frame, step)
 
     def _is_rows(self, number: int) -> bool:
@@ -296,10 +319,10 @@ class _Layers:
                 axis = self._program.axes[number]
                 if isinstance(axis, BatchEdges):
                     frame.values[number] = lambda relation=axis.relation: structure.edge_index(relation)
-            for name in own:
-                self._run(frame, 0, None if self._schema.is_plain else name)
+            types = {None} if self._schema.is_plain else set(own)
+            self._run(frame, 0, types)
             self._give_sources(frame, x, level)
-            self._run(frame, level)
+            self._run(frame, level, types)
             self._keep(frame, own, level)
             result = {}
             for name, span in own.items():
@@ -335,8 +358,11 @@ class _Layers:
 
     def _keep(self, frame: Frame, own: Mapping[str, range], level: int) -> None:
         """Keeps rows that later layers read for their own targets, and those of the output."""
+        returned = refs(self._recording.output)
         for number, value in self._values.items():
-            if value.level != level or self._last_use.get(number, 0) <= level or not self._is_rows(number):
+            used = value.level == level and self._last_use.get(number, 0) > level
+            of_features = level == 1 and value.level == 0 and number in returned
+            if not (used or of_features) or not self._is_rows(number):
                 continue
             name = self._type(self._name(number))
             if name not in own:
@@ -357,6 +383,19 @@ class _Layers:
             return self._values[leaf.number].rows if isinstance(leaf, Ref) else leaf
 
         return mapped(self._recording.output, change)
+
+
+_USES_SIZES = (
+    "inference computes nodes in pieces, but forward uses numbers of nodes or edges{}; call the model on "
+    "the whole graph"
+)
+
+
+def _counts(tree: Any) -> bool:
+    """Returns whether there are numbers of rows in a tree."""
+    found: list[bool] = []
+    mapped(tree, lambda leaf: found.append(isinstance(leaf, Count)))
+    return any(found)
 
 
 # Pieces ###########################################################################################

@@ -479,7 +479,8 @@ class Recorder:
         reason = self._reason_against(sources, targets, self.axis(edges[relation]), {})
         if reason is not None:
             return f"{_kind(conv)} {reason}"
-        return self._judge(one, (sources, targets), edges[relation], {})
+        x = sources if sources is targets else (sources, targets)
+        return self._judge(one, x, edges[relation], {})
 
     def _add(
         self,
