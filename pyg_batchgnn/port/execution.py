@@ -326,7 +326,8 @@ def _convolve_types(program: Program, frame: Frame, step: ProgramStep, conv: Any
     call, reads = step.call, Reads.of(step.call)
     edge_hops = program.full(refs(reads.edges)[0])
     above = min(step.hops + 1, edge_hops)
-    relations = [relation for relation in reads.edges if relation in dict(conv.convs.items())]
+    known = dict(conv.convs.items())
+    relations = [one for one in reads.edges if one in known and frame.structure.has(one)]
     ends = {name for source, _, target in relations for name in (source, target)}
     if call.message_passing is Way.NATIVE:
         x = {
@@ -350,7 +351,7 @@ def _by_relation(
     reads = Reads.of(step.call)
     results: dict[str, list[Tensor]] = {}
     for relation, one in conv.convs.items():
-        if relation not in relations or not frame.structure.has(relation):
+        if relation not in relations:
             continue
         source, _, target = relation
         own = Reads(reads.sources[source], reads.sources[target], reads.edges[relation], {})

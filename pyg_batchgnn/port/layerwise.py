@@ -193,15 +193,15 @@ class _Layers:
         self._check_types()
 
     def _check_types(self) -> None:
-        """Refuses a model whose later layers read types that the layer before leaves as they are."""
+        """Refuses a model whose layers read types that the layer before leaves as they are."""
         wanted = {level: {self._type(name) for name in of_type} for level, of_type in self._sources.items()}
         wanted[self.last] = set(self.node_types)
         for level, names in wanted.items():
             left = sorted(names - {target for _, _, target in self.convs(level)}) if level else []
             if left:
                 raise LayerwiseError(
-                    f"inference goes from convolution to convolution, but no edges lead to {left[0]} in layer "
-                    f"{level} of {type(self._model).__name__}; call the model on the whole graph"
+                    f"inference goes from convolution to convolution, but no edges lead to {left[0]} in "
+                    f"layer {level} of {type(self._model).__name__}; call the model on the whole graph"
                 )
 
     def _check(self, step: ProgramStep) -> None:

@@ -268,7 +268,7 @@ def new_shape(args: Sequence[Any], rows: int) -> tuple[Any, ...]:
     return (x, tuple(sizes)) if nested else (x, *sizes)
 
 
-def is_reshape(function: Callable[..., Any]) -> bool:
+def is_reshape(function: Any) -> bool:
     return function in _RESHAPE
 
 
