@@ -633,7 +633,8 @@ def _convolve_types(program: Program, frame: Frame, step: Step, conv: Any) -> di
     call, reads = step.call, _Reads.of(step.call)
     edge_hops = program.full(refs(reads.edges)[0])
     above = min(step.hops + 1, edge_hops)
-    relations = [relation for relation in reads.edges if relation in dict(conv.convs.items())]
+    known, has = dict(conv.convs.items()), frame.structure.has
+    relations = [relation for relation in reads.edges if relation in known and has(relation)]
     ends = {name for source, _, target in relations for name in (source, target)}
     if call.message_passing is Way.NATIVE:
         x = {
@@ -657,7 +658,7 @@ def _by_relation(
     reads = _Reads.of(step.call)
     results: dict[str, list[Tensor]] = {}
     for relation, one in conv.convs.items():
-        if relation not in relations or not frame.structure.has(relation):
+        if relation not in relations:
             continue
         source, _, target = relation
         own = _Reads(reads.sources[source], reads.sources[target], reads.edges[relation], {})

@@ -361,6 +361,9 @@ class Recorder:
         with_rows = {one for one in axes if not isinstance(one, Fixed)}
         if with_rows and all(isinstance(one, SeedIds) for one in with_rows):
             return (next(iter(with_rows)) if _selects(func) else WHOLE), False
+        taken = self._taken_axis(func, args, kwargs)
+        if taken is not None:
+            return taken, True
         # Beside rows, a whole value is the same for each; of one row nobody can tell.
         beside = {one for one in with_rows if not isinstance(one, Whole) and self._count(one) != 1}
         if len(with_rows) == 1 or len(beside) == 1:
@@ -378,12 +381,24 @@ class Recorder:
                     return axis, False
         return WHOLE, False
 
+    def _taken_axis(self, func: Any, args: Any, kwargs: Any) -> Axis | None:
+        """Returns the axis of rows of a small table that are taken by a number for each node, or edge:
+        of parameters, of a whole value, or of the seeds."""
+        if func is not Tensor.__getitem__ or kwargs or not isinstance(args[1], Tensor):
+            return None
+        table, index = self._axis(args[0]), args[1]
+        small = isinstance(table, (Fixed, Whole)) or (isinstance(table, Nodes) and table.hops == 0)
+        by_row = self._axis(index)
+        ids = index.dim() == 1 and index.dtype in (torch.int64, torch.int32)
+        return by_row if small and ids and isinstance(by_row, (Nodes, Edges)) else None
+
     def _cut(self, func: Any, args: Any, kwargs: Any, axis: Axis) -> Axis | None:
         """Returns the axis of the first rows of a value, or None for any other part of it."""
         if func is not Tensor.__getitem__:
-            if kwargs or len(args) != 4 or not _is_zero(args[2]):
+            named = {**dict(zip(("input", "dim", "start", "length"), args, strict=False)), **kwargs}
+            dim, start, stop = (named.get(name) for name in ("dim", "start", "length"))
+            if not _is_zero(start):
                 return None
-            dim, stop = args[1], args[3]
         else:
             index = args[1]
             if isinstance(index, slice):

@@ -425,7 +425,7 @@ def _cut(result: Any, bound: Bound, recording: Recording | None) -> Any:
         name = axis.name if isinstance(axis, Nodes) else key
         if not isinstance(leaf, Tensor) or leaf.dim() == 0 or name not in seeds:
             return leaf
-        counts = prefix(structure, "nodes", name, structure.hops), structure.counter(("nodes", name, 0))
+        counts = {prefix(structure, "nodes", name, hops) for hops in range(structure.hops + 1)}
         return leaf[: seeds[name]] if leaf.size(0) in counts and leaf.size(0) != seeds[name] else leaf
 
     if isinstance(result, dict) and set(result) <= set(seeds):  # by type
