@@ -98,7 +98,7 @@ class Program:
         self.need: dict[int, int] = {}
         self._demand_output()
         for call in reversed(recording.calls):
-            self._demand(call)
+            self._demand(call, all_rows=not seeds and _takes_statistics(call, model))
         if layerwise:
             self.need = dict.fromkeys(self.need, 0)
         self.steps = _fused(self, model)
@@ -125,11 +125,11 @@ class Program:
             self.need[leaf.number] = min(max(known, hops), self.full(leaf.number))
         return leaf
 
-    def _demand(self, call: Call) -> None:
+    def _demand(self, call: Call, all_rows: bool) -> None:
         wanted = [self.need[one] for one in call.results if one in self.need]
         if not wanted:
             return
-        hops = max(wanted)
+        hops = max(map(self.full, call.results)) if all_rows else max(wanted)
         for one in call.results:
             self.need[one] = min(hops, self.full(one))
         if call.message_passing is not None:
@@ -186,8 +186,7 @@ class Program:
             for part in step.parts or [step]:
                 if not part.call.by_row and part.call.message_passing is None:
                     return False
-                module = _module(part.call, model)
-                if module is not None and any(map(rules.takes_row_statistics, module.modules())):
+                if _takes_statistics(part.call, model):
                     return False
         return True
 
@@ -389,6 +388,11 @@ def _only_ref(call: Call) -> int:
 
 def _module(call: Call, model: torch.nn.Module) -> torch.nn.Module | None:
     return model.get_submodule(call.target.path) if isinstance(call.target, ModuleCall) else None
+
+
+def _takes_statistics(call: Call, model: torch.nn.Module) -> bool:
+    module = _module(call, model)
+    return module is not None and any(map(rules.takes_row_statistics, module.modules()))
 
 
 def _is_relu(call: Call, model: torch.nn.Module) -> bool:
