@@ -136,7 +136,13 @@ class Ending:
 
 
 def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
+    """Runs one step."""
     call, model = step.call, frame.model
+    rate = rate_of(step.dropout[0], model) if step.dropout is not None and frame.drops else 0.0
+    if not 0.0 <= rate < 1.0:  # torch's dropout knows 1, and says what it thinks of others
+        run_step(program, replace(frame, drops=False), step)
+        frame.values[step.result] = torch.nn.functional.dropout(frame.values[step.result], rate)
+        return
     module = module_of(call, model)
     activates = is_relu(call, model) or is_dropout(call, model)
     result: Any
@@ -171,27 +177,34 @@ def run_step(program: Program, frame: Frame, step: ProgramStep) -> None:
     frame.values.update({number: one for number, one in made.items() if number in program.need})
 
 
-def _ending(program: Program, frame: Frame, step: ProgramStep, rows: int) -> Ending:
+def _ending(program: Program, frame: Frame, step: ProgramStep, shape: Sequence[int]) -> Ending:
+    """Returns the ReLU and the dropout of a step. ``shape``: of its result."""
     drop, key, node = 0.0, 0, None
     axis = program.axes[step.result]
-    name = axis.name if isinstance(axis, Nodes) else None
     if step.dropout is not None and frame.drops:
         call, place = step.dropout
         drop = rate_of(call, frame.model)
         if drop > 0.0:
-            ops.check_drop(drop)
-            key, node = frame.structure.dropout(name, call.layer, place, rows)
-    return Ending(step.relu, drop, key, node)
+            key, node = ops.drawn_key(), None
+            if isinstance(axis, Nodes):
+                key, node = frame.structure.dropout(axis.name, call.layer, place, shape[0])
+    return Ending(step.relu, drop, key, node if len(shape) == 2 else None)
 
 
 def _end(program: Program, frame: Frame, step: ProgramStep, x: Any, *, in_place: bool) -> Any:
     """Applies the ReLU and the dropout of a step. ``in_place``: x may be overwritten."""
     if not isinstance(x, Tensor):
         return x
-    ending = _ending(program, frame, step, x.size(0) if x.dim() else 1)
+    ending = _ending(program, frame, step, x.shape)
     if ending.is_empty:
         return x
+    if x.dtype not in _ACTIVATED or x.dim() == 0:
+        x = x.relu() if ending.relu else x
+        return torch.nn.functional.dropout(x, ending.drop) if ending.drop > 0.0 else x
     return ops.activate(x if in_place else x.clone(), **ending.arguments())
+
+
+_ACTIVATED = (torch.float32, torch.float64, torch.bfloat16)
 
 
 def _plain_call(program: Program, frame: Frame, step: ProgramStep, module: torch.nn.Module | None) -> Any:
@@ -219,7 +232,7 @@ def _normalise(
     norm = nn.row_norm_of(*args, **kwargs) if module is None else nn.row_norm(module, x)
     if norm is None:
         return (call.target if module is None else module)(*args, **kwargs), False  # type: ignore[operator]
-    return ops.layer_norm(x, *norm, **_ending(program, frame, step, x.size(0)).arguments()), True
+    return ops.layer_norm(x, *norm, **_ending(program, frame, step, x.shape).arguments()), True
 
 
 def _is_native_linear(module: torch.nn.Module, call: Call) -> bool:
@@ -230,7 +243,7 @@ def _multiply(program: Program, frame: Frame, step: ProgramStep, module: Any) ->
     x = take(program, frame, ref_of(step.call.args[0]), step.hops, in_place=True)
     weight = module.weight
     takes = x.dtype == weight.dtype or (x.dtype is not torch.float64 and weight.dtype is not torch.float64)
-    ending = _ending(program, frame, step, x.size(0))
+    ending = _ending(program, frame, step, x.shape)
     if len(x.shape) != 2 or not takes or not weight.is_cpu:
         out: Tensor = module(x if isinstance(x, Tensor) else x.gather())
         return out if ending.is_empty else ops.activate(out, **ending.arguments())

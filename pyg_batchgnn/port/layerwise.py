@@ -23,10 +23,10 @@ from pyg_batchgnn.port.batches import given
 from pyg_batchgnn.port.binding import Bound
 from pyg_batchgnn.port.execution import Frame, give_parameters, run_step, take
 from pyg_batchgnn.port.prefixes import NodesByHop, sorted_prefixes
-from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, reads_as_sources
+from pyg_batchgnn.port.program import Program, ProgramStep, is_convolution, rate_of, reads_as_sources
 from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, mapped, refs
 from pyg_batchgnn.port.structure import DrawnKey, RelationName, SampledBatch, TypeName
-from pyg_batchgnn.port.traced import TracedModel, Tracing, must_be_called, recorded
+from pyg_batchgnn.port.traced import TracedModel, Tracing, difference, graph_of, must_be_called, recorded
 from pyg_batchgnn.port.values import BatchEdges, Count, Counter, Fixed, Nodes, Refusal
 from pyg_batchgnn.types import OwnedNodes, Relation, Schema
 
@@ -96,7 +96,7 @@ def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recordin
     for name, one in rows.items():
         key = None if plain else name
         some = one if len(one) else one.new_zeros(1, one.size(1))
-        x[key] = given(some.expand(4, -1).clone(), Nodes(key, 1))
+        x[key] = given(_four(some), Nodes(key, 1))
     edges = {one: given(edge_index.clone(), BatchEdges(one, 1)) for one in relations}
     arguments = _arguments(model, x, edges)
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
@@ -106,12 +106,25 @@ def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recordin
         if module is not model and must_be_called(module):
             raise LayerwiseError(f"{path} has hooks or is no longer as PyG made it")
     try:
-        return recorded(model, Tracing(model._batchgnn.trims), Bound(arguments, structure, None))[0]
+        bound = Bound(arguments, structure, dict.fromkeys(by_hop, 2))
+        recording, plain = recorded(model, Tracing(model._batchgnn.trims), bound)
+        reason = difference(graph_of(recording, model), model, bound, plain)
+        if reason is not None:
+            raise Refusal(reason)
+        return recording
     except Refusal as refusal:
         raise LayerwiseError(
             f"inference computes {type(model).__name__} layer by layer, but its forward was not recorded, "
             f"because {refusal.reason}; call the model on the whole graph"
         ) from None
+
+
+def _four(row: Tensor) -> Tensor:
+    """Returns four rows of the kind of a row [1, F], which differ."""
+    if not row.is_floating_point():
+        return row.expand(4, -1).clone()
+    angles = torch.arange(4 * row.size(1), dtype=torch.float64).view(4, -1)
+    return row + (torch.cos(angles) * (1 + row.abs().double().mean())).to(row.dtype)
 
 
 def _arguments(
@@ -205,6 +218,11 @@ class _Layers:
                 )
 
     def _check(self, step: ProgramStep) -> None:
+        if step.dropout is not None and rate_of(step.dropout[0], self._model) > 0.0:
+            raise LayerwiseError(
+                f"inference is in evaluation mode, but a dropout is active ({step.dropout[0].where}); "
+                f"give it training=self.training"
+            )
         for part in step.parts or [step]:
             call = part.call
             if _counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):

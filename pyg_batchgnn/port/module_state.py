@@ -140,7 +140,7 @@ def calm(module: torch.nn.Module) -> Iterator[None]:
 
 # The state that a graph depends on ################################################################
 
-_SCALARS = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device)
+SCALARS = (int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device)
 #: Attributes that no ``forward`` reads, and those that are compared in another way.
 _SKIPPED = {
     *("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_is_full_backward_hook"),
@@ -169,7 +169,7 @@ class ModuleState:
         kept = {name: _attribute(module, name) for name in read}
         if names is not None:
             kept = {name: one for name, one in kept.items() if name in own or not callable(one)}
-        self._scalars = {name: one for name, one in kept.items() if type(one) in _SCALARS}
+        self._scalars = {name: one for name, one in kept.items() if type(one) in SCALARS}
         others = {name: one for name, one in kept.items() if name not in self._scalars}
         self._others = {name: (one, _frozen(one, 0, set())) for name, one in others.items()}
         self._modules = dict(own["_modules"])
@@ -217,7 +217,7 @@ def _attribute(module: torch.nn.Module, name: str) -> Any:
 
 def _frozen(value: Any, depth: int, seen: set[int]) -> Any:
     """Returns what an object holds, in a form that compares; None if it stands for itself."""
-    if type(value) in _SCALARS:
+    if type(value) in SCALARS:
         return value
     if depth > _DEEPEST or id(value) in seen:
         return None

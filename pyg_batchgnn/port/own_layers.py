@@ -29,6 +29,10 @@ def whole_reason(conv: MessagePassing, x: Any, edge_index: Tensor, values: Mappi
         x: [N, F], the rows of all nodes.
         values: its other arguments, values of edges.
     """
+    for name in ("message", "update", "aggregate", "edge_update", "message_and_aggregate"):
+        method = getattr(type(conv), name)
+        if method is not getattr(MessagePassing, name) and "training" in method.__code__.co_names:
+            return f"reads self.training in {name}"
     if not isinstance(x, Tensor) or "propagate" in vars(conv):
         return "is called with rows of sources and of targets"
     counter = UnsampledGraph({None: edge_index}, {None: x.size(0)}).counter

@@ -270,7 +270,7 @@ def _operands(
         part = made.get(leaf.number) if isinstance(leaf, Ref) else None
         if part is None or readers[part.result] != 1 or part.hops != step.hops or part.relu or part.dropout:
             return []
-        if not (part.parts or _is_summand(part.call, model)):
+        if not (part.parts or _is_summand(part.call, model)) or part.call.columns != call.columns:
             return []
         found.append(part)
     return found

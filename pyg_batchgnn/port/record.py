@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch_geometric.nn.conv import HeteroConv, MessagePassing
 
 from pyg_batchgnn.port import rules
-from pyg_batchgnn.port.module_state import calm, restored
+from pyg_batchgnn.port.module_state import SCALARS, calm, restored
 from pyg_batchgnn.port.recording import Call, Guard, Judge, ModuleCall, Recording, Ref, Way, flat, mapped
 from pyg_batchgnn.port.values import (
     FIXED,
@@ -180,6 +181,9 @@ class Recorder:
     # Functions ------------------------------------------------------------------------------------
 
     def on_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        first = next((name for name in ("input", "self", "tensor", "tensors") if name in kwargs), None)
+        if not args and first is not None:
+            args = (kwargs.pop(first),)
         if func in _READS_METADATA:
             return func(*_plain(args), **_plain(kwargs))
         if func == _SHAPE:  # made anew at every access
@@ -193,7 +197,7 @@ class Recorder:
         self._check_function(func, args, kwargs)
         if func in _GRAD_MODE:
             return func(*args, **kwargs)
-        if func in (Tensor.narrow, torch.narrow):
+        if func in (Tensor.narrow, torch.narrow) and _is_inside(*args, **kwargs):
             func, args, kwargs = Tensor.__getitem__, _slice_of(*args, **kwargs), {}
         return self._record_function(func, args, kwargs)
 
@@ -228,14 +232,14 @@ class Recorder:
     def _check_written(self, written: Tensor) -> None:
         """Refuses a call that would write to an input or a parameter, before it does."""
         outer = (self._held_by_number[one] for one in (*self.found.inputs, *self.found.parameters))
-        if any(_share_memory(one, written) for one in outer):
+        if any(share_memory(one, written) for one in outer):
             raise Refusal(f"it writes to an input or a parameter{_at()}", is_final=True)
 
     def _poison(self, written: Tensor, number: int) -> None:
         """Marks the values that share memory with a tensor that was written to."""
         what = f"it writes to a tensor that shares memory with another one{_at()}"
         for other, held in enumerate(self._held_by_number):
-            if held is not written and other != number and held is not None and _share_memory(held, written):
+            if held is not written and other != number and held is not None and share_memory(held, written):
                 self._poisoned[other] = what
 
     def _reads_rows(self, *trees: Any) -> bool:
@@ -246,15 +250,19 @@ class Recorder:
     def _is_rows(self, number: int) -> bool:
         return isinstance(self.found.axes[number], Nodes)
 
-    def result(self, leaf: Any) -> Any:
-        """Returns a leaf of what ``forward`` returned, with a `Ref` in the place of a tensor."""
-        return self._ref(leaf)
+    def result(self, output: Any) -> Any:
+        """Returns what ``forward`` returned, with a `Ref` in the place of each tensor."""
+        _check_output(output)
+        return mapped(output, self._ref)
 
     def _axis_of(self, func: Any, args: Any, kwargs: Any, result: Any) -> tuple[Axis, bool]:
         """Returns what the rows of a result are, and whether it is computed row by row."""
         axes = {self.axis(one) for one in rules.tensors((args, kwargs))}
         if axes <= {FIXED}:
             return FIXED, False
+        taken = self._taken_axis(func, args, kwargs)
+        if taken is not None:
+            return taken, True
         with_rows = {one for one in axes if not isinstance(one, Fixed)}
         if with_rows and all(isinstance(one, SeedIds) for one in with_rows):
             return (next(iter(with_rows)) if _selects(func) else WHOLE), False
@@ -274,6 +282,17 @@ class Recorder:
                 if kept and result.size(0) == int(self._count(axis)):
                     return axis, False
         return WHOLE, False
+
+    def _taken_axis(self, func: Any, args: Any, kwargs: Any) -> Axis | None:
+        """Returns the axis of rows of a small table that are taken by a number for each node, or
+        edge: of parameters, of a whole value, or of the seeds."""
+        if func is not Tensor.__getitem__ or kwargs or not isinstance(args[1], Tensor):
+            return None
+        table, index = self.axis(args[0]), args[1]
+        small = isinstance(table, (Fixed, Whole)) or (isinstance(table, Nodes) and table.hops == 0)
+        by_row = self.axis(index)
+        ids = index.dim() == 1 and index.dtype in (torch.int64, torch.int32)
+        return by_row if small and ids and isinstance(by_row, (Nodes, Edges)) else None
 
     def _cut(self, args: Any, axis: Axis) -> Axis | None:
         """Returns the axis of the first rows of a value, or None for any other part of it."""
@@ -391,7 +410,11 @@ class Recorder:
         axes = {self.axis(one) for one in rules.tensors((args, kwargs))} - {FIXED}
         nodes = [one for one in axes if isinstance(one, (Nodes, Edges))]
         if rule in ("row", "whole") and len(axes) == 1 and len(nodes) == 1:
-            axis, by_row = nodes[0], rule == "row"
+            flat_rows = any(
+                self.axis(one) == nodes[0] and one.dim() < 2 for one in rules.tensors((args, kwargs))
+            )
+            by_row = rule == "row" and (not flat_rows or rules.takes_vectors(module))
+            axis = nodes[0]
             if not by_row:
                 self._note = f"{_kind(module)} looks at all rows"
         elif rule == "conv":
@@ -499,6 +522,7 @@ class Recorder:
         numbers = [self._new(one, own) for one, own in zip(made_now, axes, strict=True)]
         made = Call(target, given, named, numbers, by_row, way, self._layer, _where(), note=self._note)
         self._note = ""
+        made.columns = tuple(result.shape[1:]) if isinstance(result, Tensor) else ()
         self.found.calls.append(made)
         return made
 
@@ -587,7 +611,7 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
         targets = (one.target for one in recorder.found.calls)
         recorder.found.writers = before.check({one.path for one in targets if isinstance(one, ModuleCall)})
     found = recorder.found
-    found.output = mapped(output, recorder.result)
+    found.output = recorder.result(output)
     return found, output
 
 
@@ -603,7 +627,19 @@ def _plain(tree: Any) -> Any:
     return mapped(tree, lambda leaf: int(leaf) if isinstance(leaf, Count) else leaf)
 
 
-def _share_memory(one: Tensor, other: Tensor) -> bool:
+def _check_output(tree: Any) -> None:
+    """Raises Refusal for an object that ``forward`` returned and that a graph cannot make again."""
+    if isinstance(tree, (tuple, list)) and (type(tree) in (tuple, list) or hasattr(tree, "_fields")):
+        for one in tree:
+            _check_output(one)
+    elif type(tree) in (dict, OrderedDict):
+        for one in tree.values():
+            _check_output(one)
+    elif not (isinstance(tree, (Tensor, Count)) or type(tree) in SCALARS):
+        raise Refusal(f"it returns a {type(tree).__name__}")
+
+
+def share_memory(one: Tensor, other: Tensor) -> bool:
     if one is other:
         return True
     memory = [each.untyped_storage() for each in (one, other) if each.layout is torch.strided]
@@ -636,6 +672,11 @@ def _selects(func: Any) -> bool:
 
 def _is_count(one: Any) -> bool:
     return isinstance(one, Count)
+
+
+def _is_inside(input: Tensor, dim: int, start: Any, length: Any) -> bool:
+    numbers = isinstance(start, int) and isinstance(length, int)
+    return numbers and int(start) >= 0 and int(start) + int(length) <= input.shape[dim]
 
 
 def _slice_of(input: Tensor, dim: int, start: Any, length: Any) -> tuple[Any, ...]:
@@ -687,10 +728,17 @@ def _is_checkpointed() -> bool:
     return any(frame.f_code.co_filename.endswith("torch/utils/checkpoint.py") for frame in _frames())
 
 
+_WRITING_OPERATORS = {
+    f"__i{name}__" for name in ("pow", "and", "or", "xor", "lshift", "rshift", "mod", "floordiv")
+}
+
+
 def _inplace(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
     """Returns the function, and its arguments, that makes a new tensor where this one writes to its
     first; None if it does not write."""
     name = _name(func)
+    if name in _WRITING_OPERATORS:
+        return getattr(Tensor, f"__{name[3:]}"), args, kwargs
     if name.endswith("_") and not name.endswith("__"):
         for home in (Tensor, torch, torch.nn.functional):
             same = getattr(home, name, None)

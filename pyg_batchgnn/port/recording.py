@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.port.values import Axis, Form
+from pyg_batchgnn.port.values import Axis, Count, Form
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Call:
             asked for its first rows: a native one, or another that is trimmed. None for all others.
         names: the names of the positional arguments of a convolution.
         names_of_results: the node types of the results of a `HeteroConv`, in their order.
+        columns: the sizes of the rows of its result.
         note: why it computes all rows, if it reads rows of nodes and does.
         layer: how many message passing layers were recorded before.
         where: the file and line of the user's code.
@@ -71,6 +72,7 @@ class Call:
     names: tuple[str, ...] = ()
     names_of_results: tuple[str, ...] = ()
     note: str = ""
+    columns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,24 @@ class Recording:
     def notes(self) -> dict[str, str]:
         """The reasons why calls compute all rows, by the place in the user's code."""
         return {one.where: one.note for one in self.calls if one.note}
+
+
+def differs(first: Recording, second: Recording) -> str | None:
+    """Returns where two recordings of one ``forward`` differ, or None.
+
+    They do where one batch left a number in it, or took another branch.
+    """
+    for one, other in zip(first.calls, second.calls, strict=False):
+        if _signature(one) != _signature(other):
+            return one.where
+    return None if len(first.calls) == len(second.calls) else "its end"
+
+
+def _signature(call: Call) -> Any:
+    def plain(leaf: Any) -> Any:
+        return ("count", leaf.form) if isinstance(leaf, Count) else leaf
+
+    return call.target, mapped((call.args, call.kwargs), plain), call.by_row, call.message_passing
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:

@@ -110,6 +110,8 @@ def is_by_row(
             rows are computed.
     """
     given = list(tensors(args)) + list(tensors(kwargs))
+    if not args or (function in (torch.where, Tensor.where) and len(given) < 2):
+        return False
     if function in _BY_ELEMENT:
         return _broadcasts(given, rows)
     if function is Tensor.__getitem__:
@@ -135,7 +137,8 @@ def is_by_row(
         if function is torch.embedding:
             index, table = table, index
         renormed = kwargs.get("max_norm") is not None or (len(args) > 3 and args[3] is not None)
-        return rows(index) and not rows(table) and not renormed
+        by_frequency = bool(kwargs.get("scale_grad_by_freq")) or (len(args) > 5 and bool(args[5]))
+        return rows(index) and not rows(table) and not renormed and not by_frequency
     return False
 
 
@@ -201,6 +204,8 @@ def _is_along_columns(
 ) -> bool:
     if name in ("max", "min") and len(args) > 1 and isinstance(args[1], Tensor):
         return _broadcasts(given, rows)
+    if name == "cosine_similarity" and len({one.dim() for one in given}) > 1:
+        return False
     every = name in ("cat", "concat", "concatenate", "stack", "cosine_similarity")
     if not (all(map(rows, given)) if every else rows(given[0]) and not any(map(rows, given[1:]))):
         return False
@@ -294,6 +299,11 @@ _KEEPING = (
 )
 
 
+def takes_vectors(module: torch.nn.Module) -> bool:
+    """Returns whether a module computes each entry of a vector by itself."""
+    return kind_of(module) in (*_BY_ELEMENT_MODULES, torch.nn.Embedding)
+
+
 def kind_of(module: torch.nn.Module) -> type[torch.nn.Module]:
     """Returns the class that the user wrote, of a module that may have been made native."""
     kind: type[torch.nn.Module] = getattr(module, "stands_for", type(module))
@@ -315,7 +325,7 @@ def module_rule(module: torch.nn.Module) -> str | None:
     if kind is torch_geometric.nn.LayerNorm and module.mode == "node":
         return "row"
     if kind in (torch.nn.Embedding,):
-        return "row" if module.max_norm is None else "whole"
+        return "row" if module.max_norm is None and not module.scale_grad_by_freq else "whole"
     if kind is torch_geometric.nn.MLP:
         norms: Any = module.norms
         return "row" if all(module_rule(part) == "row" for part in norms) else "whole"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import threading
 from collections.abc import Callable, Mapping
@@ -10,8 +11,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn.conv import HeteroConv
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
@@ -22,11 +25,11 @@ from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
-from pyg_batchgnn.port.module_state import ModuleState, calm, restored
+from pyg_batchgnn.port.module_state import SCALARS, ModuleState, calm, restored
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Program
-from pyg_batchgnn.port.record import Recorder, record
-from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, flat, mapped
+from pyg_batchgnn.port.record import Recorder, record, share_memory
+from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, differs, flat, mapped
 from pyg_batchgnn.port.report import AccelerationReport, forward_report, log_report, refused
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
 from pyg_batchgnn.port.structure import prefix
@@ -85,6 +88,7 @@ class Tracing:
         rows: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
         report: is told how ``forward`` is computed.
         uses_all_rows: True once a loss used other rows than the seeds'.
+        is_full: no further graphs are recorded.
         graphs: by the pattern of the arguments, several for other attributes; or the reason why
             there is none.
     """
@@ -93,6 +97,7 @@ class Tracing:
     rows: str | None = None
     report: Callable[[AccelerationReport], None] = log_report
     uses_all_rows: bool = False
+    is_full: bool = False
     graphs: dict[Any, list[Graph | str]] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: Any) -> Tracing:
@@ -237,6 +242,8 @@ def _with_seed_rows(graph: Graph, model: torch.nn.Module, tracing: Tracing, boun
     seeds = run_program(_program(graph, model, seeds=True), Frame(model, bound.structure, {}), _inputs(bound))
     with torch.no_grad():
         rows = every()
+    if any(isinstance(one, Tensor) and share_memory(one, rows) for one in _inputs(bound)):
+        rows = rows.clone()  # which is overwritten
     given = [one.value for one in _leaves(bound) if isinstance(one.value, Tensor)]
     leaves = [one for one in (*given, *model.parameters()) if one.requires_grad]
     if not leaves:
@@ -253,14 +260,23 @@ def _program(graph: Graph, model: torch.nn.Module, seeds: bool) -> Program:
 def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Graph | None, Any]:
     """Returns the graph of a call, None if there is none, and what ``forward`` returned if it was
     recorded just now."""
-    known = tracing.graphs.setdefault(_pattern(model, bound), [])
+    try:
+        pattern = _pattern(model, bound)
+    except Refusal:
+        return None, None
+    known = tracing.graphs.setdefault(pattern, [])
     for one in known:
         if isinstance(one, str):
             return None, None
         if one.fits(model):
             return one, None
     if sum(map(len, tracing.graphs.values())) >= _MOST_GRAPHS:
-        known.append(f"it was recorded {_MOST_GRAPHS} times for other arguments and attributes")
+        reason = f"it was recorded {_MOST_GRAPHS} times for other arguments and attributes"
+        if not tracing.is_full:
+            tracing.report(AccelerationReport(forward=refused(model, reason)))
+        tracing.is_full = True
+        if not known:
+            del tracing.graphs[pattern]
         return None, None
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
         return None, None  # the first plain call says how wide lazy modules are
@@ -272,7 +288,7 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
         known.append(refusal.reason)
         tracing.report(AccelerationReport(forward=refused(model, refusal.reason)))
         return None, None
-    graph = _graph_of(recording, model)
+    graph = graph_of(recording, model)
     known.append(graph)
     tracing.report(AccelerationReport(forward=forward_report(recording, model)))
     return graph, plain
@@ -283,7 +299,7 @@ def must_be_called(module: torch.nn.Module) -> bool:
     return nn.is_watched(module) or (isinstance(module, nn.NativeConv) and nn.as_made(module) is None)
 
 
-def _graph_of(recording: Recording, model: torch.nn.Module) -> Graph:
+def graph_of(recording: Recording, model: torch.nn.Module) -> Graph:
     targets = (one.target for one in recording.calls)
     called = dict.fromkeys(one.path for one in targets if isinstance(one, ModuleCall))
     states = {
@@ -326,11 +342,23 @@ def recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Re
 
 def _record_once(model: Any, recorder: Recorder, bound: Bound) -> tuple[Recording, Any]:
     arguments = {name: _registered(one, recorder) for name, one in bound.arguments.items()}
+    batches = [one for one in arguments.values() if isinstance(one, (Data, HeteroData))]
+    before = [one.to_dict() for one in batches]
     _recording.active = True
     try:
-        return record(recorder, functools.partial(model.stands_for.forward, model), (), arguments)
+        found = record(recorder, functools.partial(model.stands_for.forward, model), (), arguments)
+        if any(not _same_tree(one.to_dict(), was) for one, was in zip(batches, before, strict=True)):
+            raise Refusal("it writes to the batch")
+        return found
     finally:
         _recording.active = False
+
+
+def _same_tree(one: Any, other: Any) -> bool:
+    """Returns whether nested dicts hold the same objects."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same_tree(one[key], other[key]) for key in one)
+    return one is other or (not isinstance(one, Tensor) and type(one) is type(other) and bool(one == other))
 
 
 def _registered(tree: Any, recorder: Recorder) -> Any:
@@ -384,10 +412,10 @@ def _pattern(model: torch.nn.Module, bound: Bound) -> Any:
             return (leaf.axis, leaf.kind)
         if isinstance(leaf, Count):
             return ("count", leaf.form)
-        try:
-            hash(leaf)
-        except TypeError:
-            return id(leaf)
+        if isinstance(leaf, np.ndarray):
+            return (leaf.dtype, leaf.shape, leaf.tobytes())
+        if type(leaf) not in SCALARS and not callable(leaf) and not isinstance(leaf, enum.Enum):
+            raise Refusal(f"an argument is a {type(leaf).__name__}, whose contents may change")
         return (type(leaf), leaf)
 
     arguments = tuple((name, _hashable(mapped(_tree(one), place))) for name, one in bound.arguments.items())
@@ -427,8 +455,7 @@ def _cut(result: Any, bound: Bound, recording: Recording | None) -> Any:
         name = axis.name if isinstance(axis, Nodes) else key
         if not isinstance(leaf, Tensor) or leaf.dim() == 0 or name not in seeds:
             return leaf
-        hops = axis.hops if isinstance(axis, Nodes) else structure.hops
-        counts = prefix(structure, "nodes", name, hops), structure.counter(("nodes", name, 0))
+        counts = {prefix(structure, "nodes", name, hops) for hops in range(structure.hops + 1)}
         return leaf[: seeds[name]] if leaf.size(0) in counts and leaf.size(0) != seeds[name] else leaf
 
     if isinstance(result, dict) and set(result) <= set(seeds):  # by type
@@ -457,8 +484,13 @@ def _is_right(graph: Graph, model: Any, tracing: Tracing, bound: Bound, plain: A
         return True
     graph.sizes.append(sizes)
     try:
-        plain = recorded(model, tracing, bound)[1] if plain is None else plain
-        reason = _difference(graph, model, bound, plain)
+        place = None
+        if plain is None:
+            recording, plain = recorded(model, tracing, bound)
+            place = differs(graph.recording, recording)
+        reason = difference(graph, model, bound, plain)
+        if place is not None:
+            reason = f"it keeps a number of one batch, or a branch that one took ({place})"
     except Refusal as refusal:
         reason = refusal.reason
     except Exception as error:  # a graph of other sizes: the plain forward tells the user's own errors
@@ -471,7 +503,7 @@ def _is_right(graph: Graph, model: Any, tracing: Tracing, bound: Bound, plain: A
     return False
 
 
-def _difference(graph: Graph, model: Any, bound: Bound, plain: Any) -> str | None:
+def difference(graph: Graph, model: Any, bound: Bound, plain: Any) -> str | None:
     """Returns how the result of a graph differs from that of a plain call, or None."""
     program = _program(graph, model, bound.seeds is not None)
     with restored(model), ExitStack() as stack, torch.no_grad():

@@ -94,10 +94,10 @@ class Form:
     """
 
     terms: frozenset[tuple[Counter, int]]
-    constant: int = 0
+    constant: float = 0
 
     @classmethod
-    def of(cls, terms: Mapping[Counter, int], constant: int = 0) -> Form:
+    def of(cls, terms: Mapping[Counter, int], constant: float = 0) -> Form:
         return cls(frozenset((one, factor) for one, factor in terms.items() if factor), constant)
 
     @classmethod
@@ -111,7 +111,8 @@ class Form:
             found[one] = found.get(one, 0) + sign * factor
         return Form.of(found, self.constant + sign * other.constant)
 
-    def value(self, count: Callable[[Counter], int]) -> int:
+    def value(self, count: Callable[[Counter], int]) -> Any:
+        """Returns the sum, an integer unless the constant is none."""
         return self.constant + sum(factor * count(one) for one, factor in self.terms)
 
 
@@ -166,12 +167,12 @@ class Count(int):
     def __neg__(self) -> Any:
         return Count(0, Form(frozenset()))._sum(self, -1)
 
-    def _compared(self, other: Any, compare: Callable[[int, int], bool]) -> bool:
-        if not isinstance(other, int):
+    def _compared(self, other: Any, compare: Callable[[Any, Any], bool]) -> bool:
+        if not isinstance(other, (int, float)):
             return NotImplemented
         right = other.form if isinstance(other, Count) else Form(frozenset(), other)
         difference = None if self.form is None or right is None else self.form.plus(right, -1)
-        found = compare(int(self), int(other))
+        found = compare(int(self), int(other) if isinstance(other, Count) else other)
         if Count.recording is not None:
             Count.recording[0](difference, compare, found)
         return found
@@ -226,8 +227,21 @@ def _refused(name: str) -> Callable[..., Any]:
 
 for _name in ("mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "rmod", "pow", "rpow"):
     setattr(Count, f"__{_name}__", _refused(f"__{_name}__"))
-for _name in ("divmod", "float", "abs", "and", "or", "xor", "lshift", "rshift"):
+for _name in ("divmod", "float", "abs", "and", "or", "xor", "lshift", "rshift", "invert"):
     setattr(Count, f"__{_name}__", _refused(f"__{_name}__"))
+
+
+def _refused_while_recording(name: str) -> Callable[..., Any]:
+    plain = getattr(int, name)
+
+    def method(self: Count, *given: Any) -> Any:
+        return plain(int.__int__(self), *given) if Count.recording is None else _computed(name.strip("_"))
+
+    return method
+
+
+for _name in ("str", "format", "round", "ceil", "floor", "trunc"):
+    setattr(Count, f"__{_name}__", _refused_while_recording(f"__{_name}__"))
 
 
 def form_of(axis: Axis) -> Form | None:

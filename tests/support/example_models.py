@@ -1,0 +1,384 @@
+"""Models of the shapes that PyG's examples with neighbour loaders have, and graphs for them.
+
+A model here has the structure of the one in a script: the arguments, the layers, what is between
+them, and what is cut where.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric.data import HeteroData
+from torch_geometric.utils import trim_to_layer
+
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+
+Module = torch.nn.Module
+IN, HIDDEN, OUT = 6, 8, 4
+
+
+# Of one type ######################################################################################
+
+
+class Loop(Module):
+    """A loop over layers with something between them, but not after the last."""
+
+    def __init__(self, between: Callable[[Any, Tensor], Tensor], layers: int = 2) -> None:
+        super().__init__()
+        widths = [IN, *[HIDDEN] * (layers - 1), OUT]
+        self.convs = torch.nn.ModuleList(pyg.SAGEConv(a, b) for a, b in zip(widths, widths[1:], strict=False))
+        self.between = between
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for number, conv in enumerate(self.convs):
+            x = conv(x, edge_index)
+            if number < len(self.convs) - 1:
+                x = self.between(self, x)
+        return x
+
+
+def in_place(model: Module, x: Tensor) -> Tensor:
+    x.relu_()
+    return F.dropout(x, p=0.0, training=model.training)
+
+
+def by_method(model: Module, x: Tensor) -> Tensor:
+    return F.dropout(x.relu(), p=0.0, training=model.training)
+
+
+class Attention(Module):
+    """Attention layers, each with a linear skip connection beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList([
+            pyg.GATConv(IN, HIDDEN, heads=2), pyg.GATConv(2 * HIDDEN, OUT, heads=3, concat=False)
+        ])  # fmt: skip
+        self.skips = torch.nn.ModuleList([torch.nn.Linear(IN, 2 * HIDDEN), torch.nn.Linear(2 * HIDDEN, OUT)])
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for number, (conv, skip) in enumerate(zip(self.convs, self.skips, strict=True)):
+            x = conv(x, edge_index) + skip(x)
+            if number == 0:
+                x = F.dropout(F.elu(x), p=0.0, training=self.training)
+        return x
+
+
+class Encoder(Module):
+    """An encoder that cuts to the seeds itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList(pyg.SAGEConv(n, HIDDEN) for n in (IN, HIDDEN, HIDDEN))
+        self.activations = torch.nn.ModuleList(torch.nn.PReLU(HIDDEN) for _ in range(3))
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch_size: int) -> Tensor:
+        for conv, activation in zip(self.convs, self.activations, strict=True):
+            x = activation(conv(x, edge_index))
+        return x[:batch_size]
+
+
+def infomax() -> Module:
+    def corruption(x: Tensor, edge_index: Tensor, batch_size: int) -> Any:
+        return x[torch.randperm(x.size(0))], edge_index, batch_size
+
+    return pyg.DeepGraphInfomax(
+        HIDDEN, Encoder(), lambda rows, *_: torch.sigmoid(rows.mean(dim=0)), corruption
+    )
+
+
+class Concatenated(Module):
+    """All layers side by side, through a perceptron with batch norms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList(pyg.SAGEConv(n, HIDDEN) for n in (IN, HIDDEN, HIDDEN))
+        self.norms = torch.nn.ModuleList(pyg.BatchNorm(HIDDEN) for _ in range(3))
+        self.mlp = pyg.MLP(
+            in_channels=IN + 3 * HIDDEN, hidden_channels=HIDDEN, out_channels=OUT, num_layers=2,
+            norm="batch_norm", act="leaky_relu", dropout=0.0,
+        )  # fmt: skip
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = F.dropout(x, p=0.0, training=self.training)
+        every = [x]
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = F.dropout(norm(conv(x, edge_index)).relu(), p=0.0, training=self.training)
+            every.append(x)
+        return self.mlp(torch.cat(every, dim=-1))
+
+
+class Wrapped(Module):
+    """A task that calls its model."""
+
+    def __init__(self, gnn: Module) -> None:
+        super().__init__()
+        self.gnn = gnn
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.gnn(x, edge_index)
+
+
+def polynormer(attends: bool) -> Module:
+    model = pyg.Polynormer(IN, HIDDEN, OUT, local_layers=2, in_dropout=0.0, dropout=0.0, global_dropout=0.0)
+    model._global = attends
+    return model
+
+
+# Of several types #################################################################################
+
+USER, ITEM = "user", "item"
+TO, BACK, AMONG = (USER, "to", ITEM), (ITEM, "rev_to", USER), (ITEM, "to", ITEM)
+RELATIONS = (TO, BACK, AMONG)
+
+
+@cache
+def shop() -> HeteroData:
+    """Users and items, what users took, and which items go together; all with times."""
+    data, draw = HeteroData(), torch.Generator().manual_seed(2)
+    counts = {USER: 60, ITEM: 80}
+    for name, count in counts.items():
+        data[name].x = torch.randn(count, IN, generator=draw, dtype=torch.float64)
+        data[name].number = torch.arange(count)
+        data[name].time = torch.randint(50, (count,), generator=draw)
+    for source, name, target in RELATIONS:
+        ends = [torch.randint(counts[one], (500,), generator=draw) for one in (source, target)]
+        data[source, name, target].edge_index = torch.stack(ends)
+    return data
+
+
+def typed_batches(seeds: str = ITEM, **options: Any) -> list[Any]:
+    loader = MacrobatchNeighborLoader(
+        shop(), [4, 3], (seeds, torch.arange(24)), batch_size=9, seed=1, **options
+    )
+    return list(loader)
+
+
+def timed_batches() -> list[Any]:
+    """Every batch has the times of its seeds."""
+    return typed_batches(
+        input_time=torch.arange(50, 74), time_attr="time", disjoint=True, temporal_strategy="uniform"
+    )
+
+
+@cache
+def link_batches() -> list[Any]:
+    loader = MacrobatchLinkNeighborLoader(
+        shop(), [4, 3], edge_label_index=(TO, shop()[TO].edge_index[:, :30]), batch_size=12, seed=3,
+        neg_sampling="binary",
+    )  # fmt: skip
+    return list(loader)
+
+
+class Stack(Module):
+    """What is made typed: two convolutions with a ReLU between them."""
+
+    def __init__(self, last: bool = False) -> None:
+        super().__init__()
+        self.first, self.second = pyg.SAGEConv((-1, -1), HIDDEN), pyg.SAGEConv((-1, -1), HIDDEN)
+        self.drop, self.lin = torch.nn.Dropout(p=0.0), pyg.Linear(-1, OUT) if last else None
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.drop(self.first(x, edge_index).relu())
+        x = self.second(x, edge_index).relu()
+        return x if self.lin is None else self.lin(x)
+
+
+class Pair(Module):
+    """A decoder of two rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(2 * HIDDEN, HIDDEN), torch.nn.Linear(HIDDEN, 1)
+
+    def forward(self, source: Tensor, target: Tensor, edge_label_index: Tensor) -> Tensor:
+        row, col = edge_label_index
+        joined = torch.cat([source[row], target[col]], dim=-1)
+        return self.second(self.first(joined).relu()).view(-1)
+
+
+class Bipartite(Module):
+    """Encoders of different depth for users and items, of embeddings that are written into the dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.user_table, self.item_table = torch.nn.Embedding(60, IN), torch.nn.Embedding(80, IN)
+        self.items = torch.nn.ModuleList([pyg.SAGEConv(IN, HIDDEN), pyg.SAGEConv(HIDDEN, HIDDEN)])
+        self.users = torch.nn.ModuleList([
+            pyg.SAGEConv(IN, HIDDEN), pyg.SAGEConv((IN, IN), HIDDEN), pyg.SAGEConv((HIDDEN, HIDDEN), HIDDEN)
+        ])  # fmt: skip
+        self.lins = torch.nn.ModuleList([torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.Linear(HIDDEN, HIDDEN)])
+        self.decoder = Pair()
+
+    def forward(
+        self, number_dict: dict[str, Tensor], edge_index_dict: Any, edge_label_index: Tensor
+    ) -> Tensor:
+        found: dict[str, Tensor] = {}
+        number_dict[USER] = self.user_table(number_dict[USER])
+        number_dict[ITEM] = self.item_table(number_dict[ITEM])
+        user, item = number_dict[USER], number_dict[ITEM]
+        among, back = edge_index_dict[AMONG], edge_index_dict[BACK]
+        near = self.users[0](item, among).relu()
+        user = self.users[1]((item, user), back).relu()
+        found[USER] = self.lins[0](self.users[2]((near, user), back).relu())
+        for conv in self.items:
+            item = conv(item, among).relu()
+        found[ITEM] = self.lins[1](item)
+        return self.decoder(found[USER], found[ITEM], edge_label_index)
+
+
+class Recommender(Module):
+    """An encoder of all types, and inner products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = to_hetero(Stack())
+
+    def forward(self, x_dict: Any, edge_index_dict: Any, edge_label_index: Tensor) -> Tensor:
+        rows = self.encoder(x_dict, edge_index_dict)
+        source, target = rows[USER][edge_label_index[0]], rows[ITEM][edge_label_index[1]]
+        return (source * target).sum(dim=-1)
+
+
+class Temporal(Module):
+    """An encoder of all types, and a decoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = to_hetero(Stack()), Pair()
+
+    def forward(self, x_dict: Any, edge_index_dict: Any, edge_label_index: Tensor) -> Tensor:
+        rows = self.encoder(x_dict, edge_index_dict)
+        return self.decoder(rows[USER], rows[ITEM], edge_label_index)
+
+
+class Hierarchical(Module):
+    """A model that trims itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList(
+            pyg.HeteroConv({one: pyg.SAGEConv((-1, -1), HIDDEN) for one in RELATIONS}) for _ in range(2)
+        )
+        self.lin = torch.nn.Linear(HIDDEN, OUT)
+
+    def forward(
+        self, x_dict: Any, edge_index_dict: Any, num_sampled_edges_dict: Any, num_sampled_nodes_dict: Any
+    ) -> Tensor:
+        for layer, conv in enumerate(self.convs):
+            x_dict, edge_index_dict, _ = trim_to_layer(
+                layer, num_sampled_nodes_dict, num_sampled_edges_dict, x_dict, edge_index_dict
+            )
+            x_dict = {name: x.relu() for name, x in conv(x_dict, edge_index_dict).items()}
+        return self.lin(x_dict[ITEM])
+
+
+class Layer(Module):
+    """A layer of relations, with dropout and a batch norm of each type written into the dict."""
+
+    def __init__(self, relations: Any, columns: int, out: int, last: bool) -> None:
+        super().__init__()
+        self.conv = pyg.HeteroConv({one: pyg.SAGEConv(columns, out) for one in relations})
+        self.drop, self.last = torch.nn.Dropout(0.0), last
+        self.norms = torch.nn.ModuleDict({} if last else {name: pyg.BatchNorm(out) for name in (USER, ITEM)})
+
+    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
+        x_dict = self.conv(x_dict, edge_index_dict)
+        if not self.last:
+            for name, x in x_dict.items():
+                x_dict[name] = self.norms[name](self.drop(x.relu()))
+        return x_dict
+
+
+class Citations(Module):
+    """Layers of different relations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        first = [one for one in RELATIONS if one[0] == ITEM]
+        self.convs = torch.nn.ModuleList(
+            [Layer(first, IN, HIDDEN, last=False), Layer(RELATIONS, HIDDEN, OUT, last=True)]
+        )
+
+    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
+        for conv in self.convs:
+            x_dict = conv(x_dict, edge_index_dict)
+        return x_dict[ITEM]
+
+
+class Tabular(Module):
+    """Tables of rows by type with times beside them, cut by the times of the seeds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoders = torch.nn.ModuleDict({name: Columns() for name in (USER, ITEM)})
+        self.positions = torch.nn.ModuleDict({name: pyg.PositionalEncoding(HIDDEN) for name in (USER, ITEM)})
+        self.lins = torch.nn.ModuleDict({name: torch.nn.Linear(HIDDEN, HIDDEN) for name in (USER, ITEM)})
+        self.convs = torch.nn.ModuleList(
+            pyg.HeteroConv({one: pyg.SAGEConv((HIDDEN, HIDDEN), HIDDEN) for one in RELATIONS})
+            for _ in range(2)
+        )
+        self.norms = torch.nn.ModuleList(
+            torch.nn.ModuleDict({name: pyg.LayerNorm(HIDDEN, mode="node") for name in (USER, ITEM)})
+            for _ in range(2)
+        )
+        self.head = pyg.MLP(HIDDEN, out_channels=OUT, norm="batch_norm", num_layers=1)
+
+    def forward(self, batch: HeteroData, entity: str) -> Tensor:
+        seed_time = batch[entity].seed_time
+        x_dict = {name: self.encoders[name](table) for name, table in batch.tf_dict.items()}
+        for name, time in batch.time_dict.items():
+            since = (seed_time[batch[name].batch] - time) / 24
+            x_dict[name] = x_dict[name] + self.lins[name](self.positions[name](since))
+        for conv, norms in zip(self.convs, self.norms, strict=True):
+            x_dict = {name: norms[name](x).relu() for name, x in conv(x_dict, batch.edge_index_dict).items()}
+        return self.head(x_dict[entity][: seed_time.size(0)])
+
+
+class Columns(Module):
+    """The encoder of a table that is no tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.norm = torch.nn.Linear(IN, HIDDEN), torch.nn.LayerNorm(HIDDEN)
+
+    def forward(self, table: Any) -> Tensor:
+        return self.norm(self.lin(table.numbers))
+
+
+def with_tables() -> list[Any]:
+    found = timed_batches()
+    for batch in found:
+        for name in (USER, ITEM):
+            batch[name].tf = SimpleNamespace(numbers=batch[name].x)
+    return found
+
+
+def to_hetero(model: Module) -> Module:
+    data = shop()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pyg.to_hetero(model, data.metadata())
+
+
+def sequential() -> Module:
+    layers = [
+        (pyg.SAGEConv((-1, -1), HIDDEN), "x, edge_index -> x"),
+        torch.nn.ReLU(inplace=True),
+        (pyg.SAGEConv((-1, -1), HIDDEN), "x, edge_index -> x"),
+        torch.nn.ReLU(inplace=True),
+        (pyg.Linear(-1, OUT), "x -> x"),
+    ]
+    # PyG imports the module that makes a `Sequential` by the name of its file.
+    with mock.patch.dict(sys.modules, {"example_models": sys.modules[__name__]}):
+        return to_hetero(pyg.Sequential("x, edge_index", layers))
