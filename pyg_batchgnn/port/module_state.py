@@ -4,6 +4,7 @@ as it was."""
 from __future__ import annotations
 
 import copy
+import enum
 import operator
 import random
 from collections import deque
@@ -240,6 +241,30 @@ def _attributes(value: Any) -> dict[str, Any] | None:
         return None
     inside = getattr(value, "__dict__", None)
     return inside if inside and isinstance(inside, dict) else None
+
+
+def contents(value: Any, depth: int = 0) -> Any:
+    """Returns what an argument holds, in a form that has a hash; tensors in it stand for any.
+
+    Raises:
+        Refusal: it cannot be told.
+    """
+    if type(value) in SCALARS or callable(value) or isinstance(value, enum.Enum):
+        return type(value), value
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tobytes()
+    if isinstance(value, Tensor):
+        return Tensor
+    if depth <= _DEEPEST and isinstance(value, (list, tuple, deque)):
+        return type(value), tuple(contents(one, depth + 1) for one in value)
+    if depth <= _DEEPEST and isinstance(value, (set, frozenset)):
+        return type(value), frozenset(contents(one, depth + 1) for one in value)
+    if depth <= _DEEPEST and isinstance(value, Mapping):
+        return type(value), tuple((name, contents(one, depth + 1)) for name, one in value.items())
+    inside = _attributes(value)
+    if inside is None or depth > _DEEPEST:
+        raise Refusal(f"an argument is a {type(value).__name__}, whose contents may change")
+    return type(value), contents(inside, depth + 1)
 
 
 class _Same:
