@@ -120,14 +120,26 @@ def differs(first: Recording, second: Recording) -> str | None:
 
     They do where one batch left a number in it, or took another branch.
     """
+    names = [_names(one) for one in (first, second)]
     for one, other in zip(first.calls, second.calls, strict=False):
-        if _signature(one) != _signature(other):
+        if _signature(one, names[0]) != _signature(other, names[1]):
             return one.where
     return None if len(first.calls) == len(second.calls) else "its end"
 
 
-def _signature(call: Call) -> Any:
+def _names(recording: Recording) -> dict[int, Any]:
+    """Returns what the values of a recording are, whatever their numbers."""
+    found: dict[int, Any] = dict(recording.parameters)
+    found.update((number, ("input", place)) for place, number in enumerate(recording.inputs))
+    for place, call in enumerate(recording.calls):
+        found.update((number, ("call", place, which)) for which, number in enumerate(call.results))
+    return found
+
+
+def _signature(call: Call, names: Mapping[int, Any]) -> Any:
     def plain(leaf: Any) -> Any:
+        if isinstance(leaf, Ref):
+            return names.get(leaf.number)
         return ("count", leaf.form) if isinstance(leaf, Count) else leaf
 
     return call.target, mapped((call.args, call.kwargs), plain), call.by_row, call.message_passing
