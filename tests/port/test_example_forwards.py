@@ -17,13 +17,36 @@ from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from tests.support.example_models import (
-    HIDDEN, IN, ITEM, OUT, TO, Attention, Bipartite, Citations, Concatenated, Encoder, Hierarchical, Loop, Module,
-    Recommender, Stack, Tabular, Temporal, Wrapped, by_method, in_place, infomax, link_batches, polynormer,
-    sequential, to_hetero, typed_batches, with_tables,
+    HIDDEN,
+    IN,
+    ITEM,
+    OUT,
+    TO,
+    Attention,
+    Bipartite,
+    Citations,
+    Concatenated,
+    Encoder,
+    Hierarchical,
+    Loop,
+    Module,
+    Recommender,
+    Stack,
+    Tabular,
+    Temporal,
+    Wrapped,
+    by_method,
+    in_place,
+    infomax,
+    link_batches,
+    polynormer,
+    sequential,
+    to_hetero,
+    typed_batches,
+    with_tables,
 )
 from tests.support.ported_models import GRAPH
 from tests.support.recorded_models import assert_close, batches, cut, found_in, gradients, pair
-
 
 # The list #########################################################################################
 
@@ -39,8 +62,8 @@ class Example:
         rows: picks and cuts what the script uses; of the plain model's result.
         picks: picks the same of the accelerated one's.
         given: the batches.
-        whole: why something computes all rows; None where nothing does, empty where ``forward`` does
-            not say what it takes.
+        whole: why something computes all rows; None where nothing does, empty where nothing is
+            recorded.
         dtype: of the features and parameters.
     """
 
@@ -89,7 +112,12 @@ def self_trimming(model: Any, batch: Any) -> Any:
 
 def homogeneous_links() -> list[Any]:
     loader = MacrobatchLinkNeighborLoader(
-        GRAPH, [4, 3], edge_label_index=GRAPH.edge_index[:, 5:35], batch_size=12, seed=3, neg_sampling="binary"
+        GRAPH,
+        [4, 3],
+        edge_label_index=GRAPH.edge_index[:, 5:35],
+        batch_size=12,
+        seed=3,
+        neg_sampling="binary",
     )
     return list(loader)
 
@@ -159,10 +187,11 @@ EXAMPLES: dict[str, Example] = {
     "infomax_inductive, whole": Example(
         infomax, lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size),
         lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size),
-        rows=lambda found, batch: found[0], picks=lambda found: found[0], whole="",
+        rows=lambda found, _: found[0], picks=lambda found: found[0], whole="",
     ),
     "ogbn_train, Polynormer, global": Example(
-        lambda: polynormer(True), with_batch, given=disjoint, whole="takes the length|makes a tensor|reads values"
+        lambda: polynormer(True), with_batch, given=disjoint,
+        whole="takes the length|makes a tensor|reads values",
     ),
 }  # fmt: skip
 

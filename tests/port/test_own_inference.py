@@ -18,9 +18,9 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.port import accelerate
 from pyg_batchgnn.port.inference import inference
-from tests.port.test_own_models import FORMS, TYPED, TypedModel, TypedPlan, data_of, typed_plans
 from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH, Plan, RandomModel, plans
+from tests.support.random_typed_models import FORMS, TYPED, TypedModel, TypedPlan, data_of, typed_plans
 from tests.support.recorded_models import assert_close, pair
 from tests.support.tiers import examples
 from tests.support.typed_graphs import TypedCase, typed_cases
@@ -90,7 +90,9 @@ def test_skips_and_several_outputs(conv: Any, budget: int | None) -> None:
 
 @examples()
 @given(st.data(), typed_cases(), typed_plans(), st.sampled_from(BUDGETS))
-def test_random_typed_models(data: st.DataObject, case: TypedCase, plan: TypedPlan, budget: int | None) -> None:
+def test_random_typed_models(
+    data: st.DataObject, case: TypedCase, plan: TypedPlan, budget: int | None
+) -> None:
     relations = [one for one in case.schema.relations if case.schema.num_types > 1]
     assume(relations)
     graph, seeds = data_of(case), data.draw(st.sampled_from([one[2] for one in relations]))
@@ -177,7 +179,11 @@ def test_an_inference_of_ones_own_is_not_replaced() -> None:
 def test_weights_and_attributes_of_now() -> None:
     """What changed since the last call acts, and what a batch recorded does not matter."""
     ours, plain = pair(Skips(pyg.SAGEConv).eval())
-    for change in (lambda one: None, lambda one: one.table.mul_(3), lambda one: setattr(one, "norm", torch.nn.Tanh())):
+    for change in (
+        lambda _: None,
+        lambda one: one.table.mul_(3),
+        lambda one: setattr(one, "norm", torch.nn.Tanh()),
+    ):
         for model in (ours, plain):
             change(model)
         wanted = plain(GRAPH.x, GRAPH.edge_index)

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -36,7 +37,7 @@ class Loop(Module):
     def __init__(self, between: Callable[[Any, Tensor], Tensor], layers: int = 2) -> None:
         super().__init__()
         widths = [IN, *[HIDDEN] * (layers - 1), OUT]
-        self.convs = torch.nn.ModuleList(pyg.SAGEConv(a, b) for a, b in zip(widths, widths[1:], strict=False))
+        self.convs = torch.nn.ModuleList(pyg.SAGEConv(a, b) for a, b in pairwise(widths))
         self.between = between
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -158,7 +159,9 @@ def shop() -> HeteroData:
 
 
 def typed_batches(seeds: str = ITEM, **options: Any) -> list[Any]:
-    loader = MacrobatchNeighborLoader(shop(), [4, 3], (seeds, torch.arange(24)), batch_size=9, seed=1, **options)
+    loader = MacrobatchNeighborLoader(
+        shop(), [4, 3], (seeds, torch.arange(24)), batch_size=9, seed=1, **options
+    )
     return list(loader)
 
 
@@ -206,7 +209,7 @@ class Pair(Module):
 
 
 class Bipartite(Module):
-    """Encoders of different depth for users and items, of embeddings that are written into the dict."""
+    """Encoders of different depth for users and items, of rows that are written into the dict."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -323,7 +326,8 @@ class Tabular(Module):
         self.positions = torch.nn.ModuleDict({name: pyg.PositionalEncoding(HIDDEN) for name in (USER, ITEM)})
         self.lins = torch.nn.ModuleDict({name: torch.nn.Linear(HIDDEN, HIDDEN) for name in (USER, ITEM)})
         self.convs = torch.nn.ModuleList(
-            pyg.HeteroConv({one: pyg.SAGEConv((HIDDEN, HIDDEN), HIDDEN) for one in RELATIONS}) for _ in range(2)
+            pyg.HeteroConv({one: pyg.SAGEConv((HIDDEN, HIDDEN), HIDDEN) for one in RELATIONS})
+            for _ in range(2)
         )
         self.norms = torch.nn.ModuleList(
             torch.nn.ModuleDict({name: pyg.LayerNorm(HIDDEN, mode="node") for name in (USER, ITEM)})

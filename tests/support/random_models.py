@@ -119,7 +119,7 @@ class Plan:
     def looks_at_all_rows(self) -> bool:
         """Whether something may not be trimmed."""
         norms = {layer.norm for layer in self.layers}
-        return "arma" in self.convs or bool(norms & {"graph", "pair"}) or "jumping lstm" == self.output
+        return "arma" in self.convs or bool(norms & {"graph", "pair"}) or self.output == "jumping lstm"
 
     @property
     def has_statistics(self) -> bool:
@@ -200,7 +200,12 @@ class RandomModel(torch.nn.Module):
         return rows
 
     def _layer(
-        self, number: int, layer: Layer, values: Sequence[Tensor], edge_index: Tensor, edges: Mapping[str, Any]
+        self,
+        number: int,
+        layer: Layer,
+        values: Sequence[Tensor],
+        edge_index: Tensor,
+        edges: Mapping[str, Any],
     ) -> Tensor:
         part: Any = self.parts[number]
         kind, shared = layer.conv, part
