@@ -191,7 +191,7 @@ class _Layers:
     def _check(self, step: Step) -> None:
         for part in step.parts or [step]:
             call = part.call
-            if _counts((call.args, call.kwargs)) and not rules.is_reshape(call.target):
+            if _counts((call.args, call.kwargs)) and not _reshapes(call):
                 raise ValueError(_USES_SIZES.format(f" ({call.where})"))
             if call.by_row or call.message_passing is not None:
                 continue
@@ -366,6 +366,10 @@ _USES_SIZES = (
     "inference computes nodes in pieces, but forward uses numbers of nodes or edges{}; call the model on "
     "the whole graph"
 )
+
+
+def _reshapes(call: Call) -> bool:
+    return not isinstance(call.target, ModuleCall) and rules.is_reshape(call.target)
 
 
 def _counts(tree: Any) -> bool:

@@ -382,8 +382,10 @@ class Recorder:
         return WHOLE, False
 
     def _taken_axis(self, func: Any, args: Any, kwargs: Any) -> Axis | None:
-        """Returns the axis of rows of a small table that are taken by a number for each node, or edge:
-        of parameters, of a whole value, or of the seeds."""
+        """Returns the axis of rows that are taken from a small table by a number for each node or edge.
+
+        The table is a parameter, a whole value, or one of the seeds.
+        """
         if func is not Tensor.__getitem__ or kwargs or not isinstance(args[1], Tensor):
             return None
         table, index = self._axis(args[0]), args[1]
@@ -697,8 +699,8 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
 
     with _recording, restored(recorder.model) as before:
         torch.nn.Module.__call__ = call  # type: ignore[method-assign]
-        torch.nn.Module.__setattr__ = write  # type: ignore[method-assign]
-        torch.nn.Module.__getattribute__ = read  # type: ignore[method-assign]
+        torch.nn.Module.__setattr__ = write  # type: ignore[method-assign, assignment]
+        torch.nn.Module.__getattribute__ = read  # type: ignore[method-assign, assignment]
         Count.on_compare, Count.place = recorder.on_compare, _at
         recorder.accepting = before.accepting
         try:
@@ -735,7 +737,8 @@ class _Before:
     @contextmanager
     def accepting(self, module: torch.nn.Module) -> Iterator[None]:
         """Accepts what a module, called as one step, writes to itself: it does so in every call."""
-        ours = [(one, state, _full_state(one)) for _, one, state in self._states if one in set(module.modules())]
+        inside = set(module.modules())
+        ours = [(one, state, _full_state(one)) for _, one, state in self._states if one in inside]
         yield
         for one, state, before in ours:
             after = _full_state(one)
@@ -769,7 +772,8 @@ class _Before:
 def _full_state(module: torch.nn.Module) -> dict[str, Any]:
     """Returns `plain_state`, and which tensors are parameters and buffers."""
     own = vars(module)
-    tensors = {name: _Identity(one) for kind in ("_parameters", "_buffers") for name, one in own[kind].items()}
+    places = {**own["_parameters"], **own["_buffers"]}
+    tensors = {name: _Identity(one) for name, one in places.items()}
     return {**plain_state(module), **tensors}
 
 
@@ -854,9 +858,13 @@ _SKIPPED = {
 
 
 def plain_state(module: torch.nn.Module, names: Collection[str] | None = None) -> dict[str, Any]:
-    """Returns attributes of a module in a form that compares: those with some names, or all of its own.
+    """Returns attributes of a module in a form that compares.
 
     Modules, parameters and buffers stand for themselves; other objects for what they hold.
+
+    Args:
+        names: of the attributes, which may be missing or those of the class; all of its own where
+            None.
     """
     own = vars(module)
     seen: set[int] = set()
@@ -906,7 +914,7 @@ class _Identity:
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:
-    """Returns the attributes of an object that holds values; None of modules, tensors and functions."""
+    """Returns the attributes of an object that holds values; None of modules and functions."""
     if isinstance(value, (type, Tensor, torch.nn.Module)) or callable(value):
         return None
     inside = getattr(value, "__dict__", None)

@@ -203,7 +203,7 @@ def _is_along_columns(
 
 
 def counts_rows(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Returns whether a function returns a tensor for each row of its first argument, or for a few."""
+    """Returns whether a function takes its first argument apart by rows."""
     name = _BY_DIM.get(function)
     if name not in ("unbind", "split", "chunk"):
         return False

@@ -58,8 +58,8 @@ class Graph:
     """A recorded ``forward`` for one pattern of arguments.
 
     Attributes:
-        states: the attributes that were read of the modules whose ``forward`` was recorded, by path.
-        parts: the modules that are called as one step, by path, each with what its rule follows from.
+        states: the attributes that were read of the modules that are recorded, by path.
+        parts: the modules that are called as one step, by path, with what their rule follows from.
         programs: by whether the seeds' rows alone are wanted.
         sizes: the sizes of the batches whose results were compared.
     """
@@ -94,7 +94,8 @@ def _options(module: torch.nn.Module) -> Any:
     """Returns what the rows that a module reads follow from."""
     if isinstance(module, HeteroConv):
         return [(relation, type(one), _options(one)) for relation, one in module.convs.items()]
-    if isinstance(module, MessagePassing) and (not isinstance(module, nn.NativeConv) or isinstance(module, nn.GINConv)):
+    of_any_parts = not isinstance(module, nn.NativeConv) or isinstance(module, nn.GINConv)
+    if isinstance(module, MessagePassing) and of_any_parts:
         return foreign.whole_reason(module)
     return rules.module_rule(module)
 

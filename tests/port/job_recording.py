@@ -29,7 +29,7 @@ class Net(torch.nn.Module):
 
 
 def gradients_are_means() -> None:
-    """With the hook of a communicator each seed of all ranks weighs the same."""
+    """The hook of a communicator has each seed of all ranks weigh the same."""
     torch.manual_seed(0)
     plain = Net().double()
     ours = accelerate(copy.deepcopy(plain))

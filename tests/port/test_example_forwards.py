@@ -223,7 +223,7 @@ def test_models_of_the_shapes_in_pygs_examples(name: str) -> None:
 
 
 def is_trimmed(model: Any) -> bool:
-    """Whether nothing computed all rows, and some convolution those of the seeds alone."""
+    """Returns whether nothing computed all rows, and some convolution those of the seeds alone."""
     found = found_in(model)
     return not found.reasons and not found.notes and any(0 in hops for hops in found.hops)
 

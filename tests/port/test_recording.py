@@ -1,4 +1,4 @@
-"""What a graph computes, and for which rows: operations, dropout, and parts of a model."""
+"""A graph computes what the plain model does, for the seeds' rows: operations, dropout, parts."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _near(share: float, expected: float) -> bool:
 
 
 def dropped(ours: torch.nn.Module) -> Any:
-    """What comes out for all seeds."""
+    """Returns what comes out for all seeds."""
     found = [ours(batch) for batch in batches(dtype=torch.float32)]
     if isinstance(found[0], Tensor):
         return torch.cat(found)

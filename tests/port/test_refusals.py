@@ -1,4 +1,4 @@
-"""What does not hold for other batches is refused, and nothing else differs from plain calls."""
+"""A forward that does not hold for other batches is refused, and changes nothing."""
 
 from __future__ import annotations
 

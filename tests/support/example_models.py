@@ -58,7 +58,7 @@ def by_method(model: Module, x: Tensor) -> Tensor:
 
 
 class Attention(Module):
-    """Attention layers, each with a linear skip connection beside it."""
+    """The attention layers, each with a linear skip connection beside it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ def link_batches() -> list[Any]:
 
 
 class Stack(Module):
-    """What is made typed: two convolutions with a ReLU between them."""
+    """A model that is made typed: two convolutions with a ReLU between them."""
 
     def __init__(self, last: bool = False) -> None:
         super().__init__()

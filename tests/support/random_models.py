@@ -117,7 +117,7 @@ class Plan:
 
     @property
     def looks_at_all_rows(self) -> bool:
-        """Whether something may not be trimmed."""
+        """True if something may not be trimmed."""
         norms = {layer.norm for layer in self.layers}
         return "arma" in self.convs or bool(norms & {"graph", "pair"}) or self.output == "jumping lstm"
 

@@ -151,7 +151,7 @@ def typed_batches(export: str = "pyg", fanouts: Sequence[int] = (4, 3), seeds: s
 
 
 class Gnn(torch.nn.Module):
-    """What `to_hetero` transforms."""
+    """A model that `to_hetero` transforms."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -133,7 +133,7 @@ def compare_plain_calls(ours: torch.nn.Module, plain: torch.nn.Module, tolerance
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of the calls of an accelerated model.
+    """The knowledge about the calls of an accelerated model.
 
     Attributes:
         graphs: the graphs that were recorded.
@@ -145,12 +145,12 @@ class Found:
 
     @property
     def notes(self) -> list[str]:
-        """Why something computes all rows."""
+        """The reasons why something computes all rows."""
         return [note for one in self.graphs for note in one.recording.notes.values()]
 
     @property
     def hops(self) -> list[list[int]]:
-        """Of each program, the hops of the rows that each convolution computes."""
+        """The hops of the rows that each convolution computes, of each program."""
         return [
             [part.hops for step in program.steps if is_convolution(step) for part in step.parts or [step]
              if part.call.message_passing is not None]
@@ -166,7 +166,11 @@ def found_in(model: Any) -> Found:
 
 
 def assert_recorded(model: torch.nn.Module, graphs: int = 1) -> None:
-    """Fails unless all calls so far ran by graphs, and by so many."""
+    """Fails unless all calls so far ran by graphs.
+
+    Args:
+        graphs: their number.
+    """
     found = found_in(model)
     assert found.reasons == [] and len(found.graphs) == graphs, found.reasons or len(found.graphs)
 
