@@ -10,9 +10,8 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from pyg_batchgnn.comm import Communicator, MessageKind, gradient_hook
+from pyg_batchgnn.comm import Communicator, Header, MessageKind, gradient_hook
 from pyg_batchgnn.port import accelerate
-from pyg_batchgnn.comm import Header
 from tests.support.recorded_models import assert_trimmed, batches
 
 
@@ -30,7 +29,7 @@ class Net(torch.nn.Module):
 
 
 def gradients_are_means() -> None:
-    """The hook of a communicator makes gradients in which all seeds of all ranks weigh the same."""
+    """The hook of a communicator has each seed of all ranks weigh the same."""
     torch.manual_seed(0)
     plain = Net().double()
     ours = accelerate(copy.deepcopy(plain))

@@ -48,7 +48,6 @@ from tests.support.example_models import (
 from tests.support.ported_models import GRAPH
 from tests.support.recorded_models import assert_close, batches, cut, found_in, gradients, pair
 
-
 # The list #########################################################################################
 
 
@@ -63,8 +62,8 @@ class Example:
         rows: picks and cuts what the script uses; of the plain model's result.
         picks: picks the same of the accelerated one's.
         given: the batches.
-        whole: why something computes all rows; None where nothing does, empty where ``forward`` does
-            not say what it takes.
+        whole: why something computes all rows; None where nothing does, empty where nothing is
+            recorded.
         dtype: of the features and parameters.
     """
 
@@ -188,10 +187,11 @@ EXAMPLES: dict[str, Example] = {
     "infomax_inductive, whole": Example(
         infomax, lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size),
         lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size),
-        rows=lambda found, batch: found[0], picks=lambda found: found[0], whole="",
+        rows=lambda found, _: found[0], picks=lambda found: found[0], whole="",
     ),
     "ogbn_train, Polynormer, global": Example(
-        lambda: polynormer(True), with_batch, given=disjoint, whole="takes the length|makes a tensor|reads values"
+        lambda: polynormer(True), with_batch, given=disjoint,
+        whole="takes the length|makes a tensor|reads values",
     ),
 }  # fmt: skip
 
@@ -223,7 +223,7 @@ def test_models_of_the_shapes_in_pygs_examples(name: str) -> None:
 
 
 def is_trimmed(model: Any) -> bool:
-    """Whether nothing computed all rows, and some convolution those of the seeds alone."""
+    """Returns whether nothing computed all rows, and some convolution those of the seeds alone."""
     found = found_in(model)
     return not found.reasons and not found.notes and any(0 in hops for hops in found.hops)
 

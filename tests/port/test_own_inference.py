@@ -18,9 +18,9 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.port import accelerate
 from pyg_batchgnn.port.layerwise import inference
-from tests.port.test_own_models import FORMS, TYPED, TypedModel, TypedPlan, data_of, typed_plans
 from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH, Plan, RandomModel, plans
+from tests.support.random_typed_models import FORMS, TYPED, TypedModel, TypedPlan, data_of, typed_plans
 from tests.support.recorded_models import assert_close, pair
 from tests.support.tiers import examples
 from tests.support.typed_graphs import TypedCase, typed_cases
@@ -180,7 +180,7 @@ def test_weights_and_attributes_of_now() -> None:
     """What changed since the last call acts, and what a batch recorded does not matter."""
     ours, plain = pair(Skips(pyg.SAGEConv).eval())
     for change in (
-        lambda one: None,
+        lambda _: None,
         lambda one: one.table.mul_(3),
         lambda one: setattr(one, "norm", torch.nn.Tanh()),
     ):

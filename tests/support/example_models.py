@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -36,7 +37,7 @@ class Loop(Module):
     def __init__(self, between: Callable[[Any, Tensor], Tensor], layers: int = 2) -> None:
         super().__init__()
         widths = [IN, *[HIDDEN] * (layers - 1), OUT]
-        self.convs = torch.nn.ModuleList(pyg.SAGEConv(a, b) for a, b in zip(widths, widths[1:], strict=False))
+        self.convs = torch.nn.ModuleList(pyg.SAGEConv(a, b) for a, b in pairwise(widths))
         self.between = between
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -57,7 +58,7 @@ def by_method(model: Module, x: Tensor) -> Tensor:
 
 
 class Attention(Module):
-    """Attention layers, each with a linear skip connection beside it."""
+    """The attention layers, each with a linear skip connection beside it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,7 +182,7 @@ def link_batches() -> list[Any]:
 
 
 class Stack(Module):
-    """What is made typed: two convolutions with a ReLU between them."""
+    """A model that is made typed: two convolutions with a ReLU between them."""
 
     def __init__(self, last: bool = False) -> None:
         super().__init__()
@@ -208,7 +209,7 @@ class Pair(Module):
 
 
 class Bipartite(Module):
-    """Encoders of different depth for users and items, of embeddings that are written into the dict."""
+    """Encoders of different depth for users and items, of rows that are written into the dict."""
 
     def __init__(self) -> None:
         super().__init__()

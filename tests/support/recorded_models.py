@@ -6,9 +6,11 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -16,10 +18,9 @@ from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.port import accelerate
 from pyg_batchgnn.port.program import is_convolution
 from pyg_batchgnn.port.traced import Graph
-from tests.support.ported_models import GRAPH, stirred
+from tests.support.ported_models import CLASSES, FEATURES, GRAPH, stirred
 
-#: Seeds of the batches of `batches`: duplicates and isolated nodes are among them, and the last
-#: batch is smaller.
+#: Seeds with duplicates and isolated nodes. The last batch is smaller.
 SEEDS = torch.tensor([*range(0, 60, 3), 3, 3, 185, 9, 190, 12, 199, 14, 17, 19, 21])
 BATCH_SIZE = 12
 
@@ -119,7 +120,7 @@ def compare(
 
 
 def compare_plain_calls(ours: torch.nn.Module, plain: torch.nn.Module, tolerance: float = 1e-10) -> None:
-    """Fails unless ``ours(x, edge_index)`` gives all rows, with all gradients."""
+    """Fails unless ``ours(x, edge_index)`` gives all rows, with gradients of seeds and of all."""
     for batch in batches():
         for rows in (batch.batch_size, batch.num_nodes):
             found, wanted = (cut(model(batch.x, batch.edge_index), rows) for model in (ours, plain))
@@ -132,7 +133,7 @@ def compare_plain_calls(ours: torch.nn.Module, plain: torch.nn.Module, tolerance
 
 @dataclass(frozen=True)
 class Found:
-    """The graphs of an accelerated model.
+    """The knowledge about the calls of an accelerated model.
 
     Attributes:
         graphs: the graphs that were recorded.
@@ -149,7 +150,7 @@ class Found:
 
     @property
     def hops(self) -> list[list[int]]:
-        """The hops of the rows that each convolution computes, for each program."""
+        """The hops of the rows that each convolution computes, of each program."""
         return [
             [part.hops for step in program.steps if is_convolution(step) for part in step.parts or [step]
              if part.call.message_passing is not None]
@@ -165,7 +166,11 @@ def found_in(model: Any) -> Found:
 
 
 def assert_recorded(model: torch.nn.Module, graphs: int = 1) -> None:
-    """Fails unless all calls so far ran by ``graphs`` graphs."""
+    """Fails unless all calls so far ran by graphs.
+
+    Args:
+        graphs: their number.
+    """
     found = found_in(model)
     assert found.reasons == [] and len(found.graphs) == graphs, found.reasons or len(found.graphs)
 
@@ -189,3 +194,50 @@ def as_data(x: Tensor, edge_index: Tensor, nodes: list[int], edges: list[int], *
         batch_size=nodes[0],
         **values,
     )
+
+
+# Models ###########################################################################################
+
+#: What a model does with the rows between its convolutions: of the model, the input and the rows.
+Middle = Callable[[Any, Tensor, Tensor], Tensor]
+HIDDEN = 8
+
+
+class Net(torch.nn.Module):
+    """Two convolutions with something between them."""
+
+    def __init__(self, middle: Middle) -> None:
+        super().__init__()
+        self.first = pyg.SAGEConv(FEATURES, HIDDEN)
+        self.second = pyg.SAGEConv(HIDDEN, CLASSES)
+        self.register_buffer("table", torch.linspace(0, 1, HIDDEN))
+        self.register_buffer("average", torch.zeros(HIDDEN))
+        self.alpha, self.held, self.seen = 0.5, {"rate": 0.5}, []
+        self.middle = middle
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.first(x, edge_index)
+        h = self.middle(self, x, h)
+        return self.second(h, edge_index)
+
+
+class Options(torch.nn.Module):
+    """A model whose ``forward`` looks at attributes and arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList([pyg.GCNConv(FEATURES, HIDDEN), pyg.GCNConv(HIDDEN, CLASSES)])
+        self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(HIDDEN)])
+        self.alpha, self.act, self.rates, self.option = 0.5, "relu", [0.5, 2.0], SimpleNamespace(scale=1.0)
+        self.uses_norm, self.head = True, None
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, power: int = 1
+    ) -> Tensor:
+        x = x**power
+        for number, conv in enumerate(self.convs):
+            x = conv(x, edge_index, edge_weight) if edge_weight is not None else conv(x, edge_index)
+            if number < len(self.convs) - 1:
+                x = self.norms[number](x) if self.uses_norm else x
+                x = getattr(x, self.act)() * self.alpha * self.rates[1] * self.option.scale
+        return x if self.head is None else self.head(x)
