@@ -4,12 +4,12 @@ reason beside it."""
 BOUNDS = {
     "package: Python files": 270,
     # aim: 55,000. Any model: recording, demand, execution, report and layerwise inference of users'
-    # models (4,600 lines of `port`); TransformerConv (340).
-    "package: Python lines": 63_200,
+    # models (4,800 lines of `port`); TransformerConv (340).
+    "package: Python lines": 63_500,
     "C++: files": 170,
     "C++: lines": 19_000,  # aim: 18,000. Layer normalisation (500), attention with weights by target (250)
-    # aim: 40,000. What is recorded and refused, random models, every layer of PyG (3,600).
-    "tests: lines": 53_500,
+    # aim: 40,000. What is recorded and refused, random models, every layer of PyG (4,200).
+    "tests: lines": 54_000,
     "benchmark: lines": 10_350,  # Own models beside PyG's (310)
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
