@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -78,6 +79,7 @@ def _functions(names: Sequence[str], homes: Sequence[Any] = (torch, Tensor)) -> 
 
 _READS_VALUES, _READS_LENGTH = _functions(_VALUES), _functions(_LENGTHS, (Tensor,))
 _WRITES, _READS_METADATA = _functions(_CHANGES), _functions(_METADATA)
+_DIFFERENTIATES = {torch.autograd.grad, torch.autograd.backward}
 _NUMELS = {Tensor.numel, torch.numel, Tensor.nelement}
 _READS_METADATA |= {getattr(Tensor, name).__get__ for name in _PROPERTIES if hasattr(Tensor, name)}
 _READS_METADATA |= {torch.is_tensor, torch.is_floating_point, torch.is_grad_enabled, torch.get_default_dtype,
@@ -101,6 +103,12 @@ class _Mode(TorchFunctionMode):
         return self._recorder.on_function(func, args, dict(kwargs or {}))
 
 
+def _nothing_saved() -> Any:
+    """Keeps nothing for a backward pass, which never comes: rows of a large batch would not fit."""
+    nothing: Any = lambda _: None  # noqa: E731
+    return torch.autograd.graph.saved_tensors_hooks(nothing, nothing)
+
+
 class Recorder:
     """Records a plain call of a model.
 
@@ -122,8 +130,8 @@ class Recorder:
         self._judge, self._counter, self._leaves = judge, counter, set(leaves)
         self._paths = {id(one): path for path, one in model.named_modules()}
         self._numbers: dict[int, int] = {}
-        #: Keeps the tensors alive, so that their ids stay theirs.
-        self._held_by_number: list[Any] = []
+        #: The tensors by number, as long as somebody holds them.
+        self._tensors: list[weakref.ref[Tensor] | None] = []
         self._poisoned: dict[int, str] = {}
         self._layer, self.is_suspended = 0, False
         #: Why the module that is being recorded computes all rows.
@@ -141,9 +149,19 @@ class Recorder:
     def _new(self, value: Any, axis: Axis) -> int:
         number = len(self.found.axes)
         self.found.axes.append(axis)
-        self._numbers[id(value)] = number
-        self._held_by_number.append(value)
+        key = id(value)
+        self._numbers[key] = number
+        # A value is not kept alive: the ones of a large batch would not fit. Its id is then free.
+        self._tensors.append(weakref.ref(value, lambda _: self._forget(key, number)))
         return number
+
+    def _forget(self, key: int, number: int) -> None:
+        if self._numbers.get(key) == number:
+            del self._numbers[key]
+
+    def _tensor(self, number: int) -> Tensor | None:
+        known = self._tensors[number]
+        return None if known is None else known()
 
     def add_input(self, value: Tensor, axis: Axis) -> Tensor:
         """Registers a tensor as the next input.
@@ -231,14 +249,14 @@ class Recorder:
 
     def _check_written(self, written: Tensor) -> None:
         """Refuses a call that would write to an input or a parameter, before it does."""
-        outer = (self._held_by_number[one] for one in (*self.found.inputs, *self.found.parameters))
-        if any(share_memory(one, written) for one in outer):
+        outer = map(self._tensor, (*self.found.inputs, *self.found.parameters))
+        if any(one is not None and share_memory(one, written) for one in outer):
             raise Refusal(f"it writes to an input or a parameter{_at()}", is_final=True)
 
     def _poison(self, written: Tensor, number: int) -> None:
         """Marks the values that share memory with a tensor that was written to."""
         what = f"it writes to a tensor that shares memory with another one{_at()}"
-        for other, held in enumerate(self._held_by_number):
+        for other, held in enumerate(map(self._tensor, range(len(self._tensors)))):
             if held is not written and other != number and held is not None and share_memory(held, written):
                 self._poisoned[other] = what
 
@@ -325,7 +343,7 @@ class Recorder:
             for dim, size in enumerate(shape):
                 number = len(self.found.axes)
                 self.found.axes.append(WHOLE)
-                self._held_by_number.append(None)
+                self._tensors.append(None)
                 self.found.calls.append(
                     Call(Tensor.size, (ref, dim), {}, [number], False, None, self._layer, "")
                 )
@@ -350,6 +368,8 @@ class Recorder:
             raise Refusal(f"it takes the length of a tensor{_at()}; use size(0)")
         if func in _WRITES or kwargs.get("out") is not None:
             raise Refusal(f"{name} writes to a tensor{_at()}")
+        if func in _DIFFERENTIATES:
+            raise Refusal(f"it computes gradients{_at()}")
         if func in _MAKES:
             raise Refusal(f"{name} makes a tensor that is no input{_at()}")
         if func in _GRAD_MODE and bool(args[0]) != self._grad:
@@ -598,7 +618,7 @@ def record(recorder: Recorder, forward: Callable[..., Any], args: Any, kwargs: A
         torch.nn.Module.__getattribute__ = read  # type: ignore[method-assign, assignment]
         outer, Count.recording = Count.recording, (recorder.on_compare, _at)
         try:
-            with torch._C._EnableTorchFunction(), _Mode(recorder):
+            with torch._C._EnableTorchFunction(), _nothing_saved(), _Mode(recorder):
                 output = forward(*args, **kwargs)
         finally:
             torch.nn.Module.__call__ = original  # type: ignore[method-assign]

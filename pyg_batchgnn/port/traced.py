@@ -520,7 +520,7 @@ def _is_close(expected: Tensor, found: Tensor) -> bool:
     wide = expected.double()
     scale = float(wide.abs().nan_to_num().amax()) if wide.numel() else 0.0
     rough = expected.dtype in (torch.bfloat16, torch.float16) or torch.is_autocast_enabled("cpu")
-    tolerance = 0.1 if rough else 1e-3
+    tolerance = 0.1 if rough else 1e-7 if expected.dtype == torch.float64 else 1e-3
     return torch.allclose(
         found.double(), wide, rtol=tolerance, atol=tolerance * scale + 1e-12, equal_nan=True
     )

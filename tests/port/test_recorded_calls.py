@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
@@ -51,6 +52,48 @@ def test_batches_of_worker_processes() -> None:
     ours, plain = pair(Options())
     compare(ours, plain, batches(num_workers=1))
     assert_trimmed(ours, [1, 0])
+
+
+class Watched(torch.nn.Module):
+    """A model that notes whether its first rows are gone once nobody reads them."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.convs = torch.nn.ModuleList([pyg.SAGEConv(columns, 8), pyg.SAGEConv(8, 4)])
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.convs[0](x, edge_index)
+        first = weakref.ref(h)
+        h = h.relu()
+        SEEN.append(first() is None)
+        return self.convs[1](h, edge_index)
+
+
+SEEN: list[Any] = []
+
+
+def test_a_recording_keeps_no_rows() -> None:
+    """Rows of all hops of a large batch would not fit beside each other."""
+    SEEN.clear()
+    batch = batches()[0]
+    ours = accelerate(Watched(batch.x.size(1)).double())
+    ours(batch).sum().backward()
+    assert SEEN == [True]  # forward ran once, while it was recorded
+
+
+def test_gradients_inside_a_forward_are_refused() -> None:
+    class Forces(torch.nn.Module):
+        def __init__(self, columns: int) -> None:
+            super().__init__()
+            self.conv = pyg.SAGEConv(columns, 4)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            x = x.detach().clone().requires_grad_()
+            return torch.autograd.grad(self.conv(x, edge_index).square().sum(), x)[0]
+
+    batch = batches()[0]
+    ours, plain = pair(Forces(batch.x.size(1)))
+    assert_close(ours(batch), plain(batch.x, batch.edge_index)[: batch.batch_size])
 
 
 def _batch(seeds: list[int], fanouts: Sequence[int] = (4, 3)) -> Any:
