@@ -185,9 +185,10 @@ def _ending(program: Program, frame: Frame, step: ProgramStep, shape: Sequence[i
         call, place = step.dropout
         drop = rate_of(call, frame.model)
         if drop > 0.0:
-            key, node = ops.drawn_key(), None
             if isinstance(axis, Nodes):
                 key, node = frame.structure.dropout(axis.name, call.layer, place, shape[0])
+            else:
+                key = ops.drawn_key()
     return Ending(step.relu, drop, key, node if len(shape) == 2 else None)
 
 
