@@ -3,6 +3,7 @@ type in as few passes as possible."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,16 +24,16 @@ from pyg_batchgnn.nn.terms import Terms, Update, total, update_arguments
 from pyg_batchgnn.types import NodePiece, Relation, SampledMinibatch
 
 
-class TypedEdges:
+class TypedEdges(ABC):
     """The edges of a layer by relation, and its rows by node type."""
 
+    @abstractmethod
     def graph(self, relation: Relation) -> LayerGraph | None:
         """Returns the edges of a relation, or None if there is no such relation."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self, name: str) -> LayerRows:
         """Returns the nodes of a type."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def call_trimmed(
     edge_values: Mapping[str, Any] | None = None,
     node_values: Mapping[str, Any] | None = None,
 ) -> Tensor:
-    """Returns the first rows of what a layer computes, from a prefix of nodes and edges.
+    """Returns the first rows of a layer's result, from a prefix of nodes and edges.
 
     Layers that take a pair, for sources and targets, are called with one, so that all that they do
     for targets is done for ``num_targets`` rows. Others compute a row for each source, of which the
