@@ -84,7 +84,7 @@ def _attribute(row: Tensor) -> None:
 
 def _format(call: str, **arrays: Tensor) -> None:
     tables = RowBlock({"x": torch.ones(N, 4)}, torch.arange(N))
-    form = RowFormat(tables, 1)
+    form = RowFormat(tables)
     if call == "gather":
         form.gather(form.empty(N), tables, arrays["index"])
     else:
@@ -102,9 +102,9 @@ def _rows(group: Group, **columns: Tensor) -> None:
         part = partition(_data(), comm=comm)
         shard, name = shard_of(part, None), "x" if group.is_node else "w"
         wanted, given = Columns((name,)), RowRequest(**columns)
-        form, block = RowFormat(shard.block(group, wanted), 1), shard.block(group, wanted)
+        form, block = RowFormat(shard.block(group, wanted)), shard.block(group, wanted)
         form.gather(form.empty(len(given)), block, shard.find(group, given))
-        reader = RowReader(part, comm, {0: shard}, {group: wanted}, 1)
+        reader = RowReader(part, comm, {0: shard}, {group: wanted})
         reader.read({group: given}, Header(MessageKind.FEATURES))
 
 
@@ -150,7 +150,7 @@ def _layouts() -> list[Callable[[], Any]]:
     """Calls with packed rows that do not fit."""
     layout = RowLayout({"x": Field(torch.float32, (4,)), "y": Field(torch.int64)})
     packed = layout.empty(N)
-    form, tables = RowFormat(RowBlock({"x": torch.ones(N, 4)}), 1), RowBlock({"x": torch.ones(N, 4)})
+    form, tables = RowFormat(RowBlock({"x": torch.ones(N, 4)})), RowBlock({"x": torch.ones(N, 4)})
     return [
         lambda: layout.views(packed[:, :8]),
         lambda: layout.views(packed.float()),

@@ -272,13 +272,14 @@ class _Pass:
         scale = own_scale(own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
         out = self._graph.allocate((own.node.numel(), features.size(1)), dtype)
         rows = out[self._graph.rank]
-        reduce = aggregator(kind, own, features, scale, self._threads)
+        reduce = aggregator(kind, own, features, scale)
         tables = {FEATURES: self._readable}
         if scale is not None:
             tables[SCALE] = self._graph.shared(scale)
         edges = 0
         for piece in self._pieces(tables, f"aggregating features ({kind.value})"):
-            rows[piece.rows.start : piece.rows.stop] = reduce(piece)
+            with ops.thread_limit(self._threads):
+                rows[piece.rows.start : piece.rows.stop] = reduce(piece)
             edges += digest_edges(own, piece)
             del piece
         # This is collective: all ranks have written their rows then.

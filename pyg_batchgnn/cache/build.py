@@ -122,7 +122,7 @@ def row_blocks(count: int) -> Iterator[range]:
 
 
 def aggregator(
-    kind: Aggregation, own: OwnedEdges, table: Tensor, scale: Tensor | None, threads: int | None
+    kind: Aggregation, own: OwnedEdges, table: Tensor, scale: Tensor | None
 ) -> Callable[[RelationPiece], Tensor]:
     """Returns a function that computes the aggregates of a piece's nodes, [rows, F].
 
@@ -138,7 +138,6 @@ def aggregator(
             piece.indices,
             reduce=kind.value,
             out_dtype=wide,
-            threads=threads,
         )
 
     def symmetric(piece: RelationPiece) -> Tensor:
@@ -154,7 +153,6 @@ def aggregator(
             source_scale=piece.tables[SCALE],
             target_scale=scale[at],
             out_dtype=wide,
-            threads=threads,
         )
         loop = scale[at].square().view(-1, 1)
         return out.addcmul_(table[at].to(wide), loop)

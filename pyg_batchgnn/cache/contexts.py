@@ -271,7 +271,7 @@ class DistributedContext(GraphContext):
             for rank, shard in self._store.readable.items()
         }
         columns = {group: Columns(list(names), original_ids) for group, names in groups.items()}
-        return RowReader(self._part, self._comm, shards, columns, self._threads)
+        return RowReader(self._part, self._comm, shards, columns)
 
     def _fetched(
         self, reader: RowReader, kinds: Sequence[int], cut: Cut, reads: PassReads, header: Header
@@ -296,7 +296,8 @@ class DistributedContext(GraphContext):
                 ids, places = ops.unique_nodes(sources, self._part.book.num_nodes)
             wanted[schema.node_groups[kind]] = RowRequest(ids)
             indices.update(zip(read, places, strict=True))
-        blocks = reader.read(wanted, header).blocks
+        with ops.thread_limit(self._threads):
+            blocks = reader.read(wanted, header).blocks
         nodes = {}
         for kind in kinds:
             group, order = schema.node_groups[kind], orders.get(kind)

@@ -34,7 +34,6 @@ class RemoteFetcher:
         internal: for each node type, [N_t] internal ids by original id, if minibatches hold
             original ids (topology on every rank); None if they hold internal ids, which then become
             original ones.
-        threads: at most this many threads copy rows.
 
     Attributes:
         cache: remote rows that stay here, if `make_cache` was called.
@@ -45,7 +44,6 @@ class RemoteFetcher:
         store: DistFeatureStore,
         names: Mapping[Group, Sequence[str]],
         internal: Sequence[Tensor] | None = None,
-        threads: int | None = None,
     ) -> None:
         schema = store.part.schema
         nodes = {
@@ -54,9 +52,9 @@ class RemoteFetcher:
         }
         self._relations = [at for at, group in enumerate(schema.edge_groups) if names.get(group)]
         edges = {schema.edge_groups[at]: Columns(names[schema.edge_groups[at]]) for at in self._relations}
-        self._store, self._schema, self._internal, self._threads = store, schema, internal, threads
-        self._nodes_only = store.reader(nodes, threads)
-        self._reader = store.reader({**nodes, **edges}, threads) if edges else self._nodes_only
+        self._store, self._schema, self._internal = store, schema, internal
+        self._nodes_only = store.reader(nodes)
+        self._reader = store.reader({**nodes, **edges}) if edges else self._nodes_only
         #: Types without any column are not asked for.
         self._asked = [group for group in schema.node_groups if internal is None or names.get(group)]
         self.cache: FeatureCache | None = None
@@ -111,7 +109,7 @@ class RemoteFetcher:
         if self._internal is None:
             return nodes
         table = self._internal[number]
-        return [ops.gather_rows(table, node, self._threads).to(torch.int64) for node in nodes]
+        return [ops.gather_rows(table, node).to(torch.int64) for node in nodes]
 
     def _distinct_edges(
         self, number: int, minibatches: Sequence[SampledMinibatch], ids: _NodeIds
@@ -149,7 +147,7 @@ class RemoteFetcher:
         """Returns the rows of each minibatch's nodes in the block of their type."""
         if split is None:
             return nodes.places
-        return [ops.gather_rows(split.place, place, self._threads) for place in nodes.places]
+        return [ops.gather_rows(split.place, place) for place in nodes.places]
 
     def _minibatches(
         self,
@@ -171,7 +169,7 @@ class RemoteFetcher:
                 group = self._schema.edge_groups[number]
                 attributes[group] = self._edge_rows(blocks[group], one.places[at])
             ids = [
-                ops.gather_rows(table, row, self._threads)
+                ops.gather_rows(table, row)
                 for table, row in zip(original, own, strict=True)
                 if table is not None
             ]
@@ -180,7 +178,7 @@ class RemoteFetcher:
 
     def _edge_rows(self, block: RowBlock, place: Tensor) -> AttributeRows:
         """Copies the rows of a minibatch's edges, which lie at ``place`` in the block."""
-        own = {name: ops.gather_rows(table, place, self._threads) for name, table in block.attributes.items()}
+        own = {name: ops.gather_rows(table, place) for name, table in block.attributes.items()}
         return AttributeRows(own, None, Placement.MINIBATCH)
 
     def _copied(self, ready: Sequence[Minibatch], blocks: Mapping[Group, RowBlock]) -> int:

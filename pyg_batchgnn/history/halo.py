@@ -222,11 +222,10 @@ class HaloSampler:
             for number, (node_of, edges) in enumerate([(node, halo.in_edges), (outside, no_edges)])
         ]
 
-    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
+    def sample_macrobatch(self, seeds: MacrobatchSeeds) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seeds. ``node`` holds local ids."""
         if seeds.internal is None:
             raise ValueError("a partitioned graph is sampled by internal ids; give the seeds' internal ids")
-        threads = threads or self.threads or torch.get_num_threads()
         named = [_seeds(nodes, ops.minibatch_key(nodes)) for nodes in seeds.nodes]
         local = [
             _seeds(self._local(number, internal), one.key)
@@ -234,18 +233,17 @@ class HaloSampler:
         ]
         own, _ = self._sides
         relay = own.begin(local, self.seed, seeds.epoch)
-        for hop in range(own.relays):
-            asked = relay.ask(threads)
-            words, counts = self._answer(1, asked.words, [asked.words.numel(), 0], hop, threads)
-            answer, _ = self._answer(0, asked.own, [asked.own.numel()], hop, threads)
-            fault = relay.merge(answer, words, counts[::-1], threads)
-            assert fault is None, fault
+        with ops.thread_limit(self.threads):
+            for hop in range(own.relays):
+                asked = relay.ask()
+                words, counts = self._answer(1, asked.words, [asked.words.numel(), 0], hop)
+                answer, _ = self._answer(0, asked.own, [asked.own.numel()], hop)
+                fault = relay.merge(answer, words, counts[::-1])
+                assert fault is None, fault
         return own.finish(relay, named, self.seed, seeds.epoch)
 
-    def _answer(
-        self, side: int, words: Tensor, counts: Sequence[int], hop: int, threads: int
-    ) -> tuple[Tensor, list[int]]:
-        answers = self._sides[side].answer(words, counts, hop, threads)
+    def _answer(self, side: int, words: Tensor, counts: Sequence[int], hop: int) -> tuple[Tensor, list[int]]:
+        answers = self._sides[side].answer(words, counts, hop)
         assert isinstance(answers, RelayAnswers), answers
         return answers.words, answers.counts
 

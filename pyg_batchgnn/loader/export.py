@@ -67,11 +67,10 @@ class GatheringExporter:
         form: PygForm,
         info: SampleInfo,
         transform_sampler_output: SamplerHook | None,
-        threads: int | None,
     ) -> None:
         self.form = form
         self._source, self._info = source, info
-        self._hook, self._threads = transform_sampler_output, threads
+        self._hook = transform_sampler_output
 
     def export(self, minibatch: SampledMinibatch) -> Exported:
         exported = self.from_output(self.form.output(minibatch))
@@ -88,7 +87,7 @@ class GatheringExporter:
 
     def _gathered(self, out: PygOutput) -> Exported:
         begin = time.perf_counter()
-        gather = Gatherer(self._threads)
+        gather = Gatherer()
         batch = self._source.batch(out, gather)
         fetched = time.perf_counter()
         self._info.add(batch, out)
@@ -122,14 +121,14 @@ class BlockExporter:
         custom_cls: the class of the batches; ``Data`` or ``HeteroData`` if None.
     """
 
-    def __init__(self, form: PygForm, info: SampleInfo, custom_cls: Any, threads: int | None) -> None:
-        self._form, self._info, self._threads = form, info, threads
+    def __init__(self, form: PygForm, info: SampleInfo, custom_cls: Any) -> None:
+        self._form, self._info = form, info
         self._typed = form.names is Names.TYPES
         self._make = custom_cls or (HeteroData if self._typed else Data)
 
     def export(self, minibatch: Minibatch) -> Exported:
         begin = time.perf_counter()
-        gather = Gatherer(self._threads)
+        gather = Gatherer()
         out = self._form.output(minibatch)
         batch = self._make()
         for group, nodes in zip(minibatch.schema.node_groups, minibatch.nodes, strict=True):

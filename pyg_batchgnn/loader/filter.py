@@ -217,10 +217,9 @@ def read_store(
 
 
 class Gatherer:
-    """Selects rows, and counts the bytes that it copied. A worker process uses one thread."""
+    """Selects rows, and counts the bytes that it copied."""
 
-    def __init__(self, threads: int | None) -> None:
-        self.threads = threads if get_worker_info() is None else 1
+    def __init__(self) -> None:
         self.bytes_gathered = 0
         self._known: list[tuple[Tensor, int]] = []  # indices met so far, and the rows that each needs
 
@@ -236,7 +235,7 @@ class Gatherer:
             if not index.numel():
                 return value.new_empty((0, *value.shape[1:]))
             self._check(value, index)
-            out = ops.gather_rows(value, index, self.threads)
+            out = ops.gather_rows(value, index)
         else:
             out = _select(value, index, dim)
         self.count(out)
@@ -254,7 +253,7 @@ class Gatherer:
         """
         needed = next((rows for known, rows in self._known if known is index), None)
         if needed is None:
-            low, high = ops.extent(index, self.threads)
+            low, high = ops.extent(index)
             if low < 0:
                 raise IndexError(
                     f"a sample holds the id {low}, which is below 0: check what transform_sampler_output does"

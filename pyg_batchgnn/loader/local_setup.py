@@ -89,7 +89,7 @@ class LocalSetup:
     def compose(self, loader: NodeLoader) -> Composition:
         order, graph = order_of(loader), self._graph
         sampler = self._macrobatch_sampler(loader.data)
-        fetcher, exporter = self._reading(sampler, loader)
+        fetcher, exporter = self._reading(loader)
         pipeline = Pipeline(self._inputs, sampler, fetcher, exporter, graph.num_nodes)
         native = self._options.export is Export.NATIVE
         rules = rules_of(self.choice, self.direction)
@@ -115,7 +115,7 @@ class LocalSetup:
             raise AttributeError(
                 "the aggregation cache is of the data that the loader was made with; make another loader"
             )
-        pipeline.fetcher, pipeline.exporter = self._reading(pipeline.sampler, loader)
+        pipeline.fetcher, pipeline.exporter = self._reading(loader)
 
     def _macrobatch_sampler(self, data: Any) -> MacrobatchSampler:
         """Makes a sampler of 32-bit CSC, with edge ids only if an edge attribute needs them."""
@@ -127,15 +127,15 @@ class LocalSetup:
             plan = without_cached_hop(plan, self._graph.schema)
         return made.with_plan(plan, Layout.CSC)
 
-    def _reading(self, sampler: Any, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
+    def _reading(self, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
         """Makes the fetcher and the exporter that read attributes from ``loader.data``."""
         source, graph = self._source(loader), self._graph
         if self._options.export is Export.PYG:
             hook, info = loader.transform_sampler_output, self._inputs.info
-            return None, GatheringExporter(source, self.node_sampler.form, info, hook, sampler.threads)
+            return None, GatheringExporter(source, self.node_sampler.form, info, hook)
         num_nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
         source.tables(num_nodes)  # refuses what cannot be read before anything is sampled
-        return SourceFetcher(source, num_nodes, sampler.threads), NativeExporter()
+        return SourceFetcher(source, num_nodes), NativeExporter()
 
     def _source(self, loader: NodeLoader) -> Source:
         cache, reading = self._options.aggregation_cache, self._options.reading

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -19,6 +20,7 @@ from torch.utils.data import get_worker_info
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler.base import SubgraphType
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import MeasureCost
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
@@ -109,8 +111,8 @@ class Pipeline:
             [one.seeds for one in inputs],
             internal if len(internal) == len(inputs) else None,
         )
-        # There are as many workers as the user wants to be busy: each of them uses one thread.
-        sampled = self.sampler.sample_macrobatch(seeds, None if get_worker_info() is None else 1)
+        with self._limit():
+            sampled = self.sampler.sample_macrobatch(seeds)
         return [
             dataclasses.replace(minibatch, input_id=one.input_id, seed_time=one.time, links=one.links)
             for minibatch, one in zip(sampled, inputs, strict=True)
@@ -153,20 +155,30 @@ class Pipeline:
     def from_output(self, out: PygOutput) -> Any:
         """Makes the batch of a sample in PyG's form, before the user's transform."""
         assert isinstance(self.exporter, GatheringExporter)
-        return self.counted(self.exporter.from_output(out))
+        with self._limit():
+            return self.counted(self.exporter.from_output(out))
 
     def counted(self, exported: Exported) -> Any:
         if exported.counters is not None:
             self.book.add(exported.counters)
         return exported.batch
 
+    def _limit(self) -> AbstractContextManager[None]:
+        """Bounds the threads of operators.
+
+        There are as many workers as the user wants to be busy: each of them uses one thread.
+        """
+        return ops.thread_limit(self.sampler.threads if get_worker_info() is None else 1)
+
     def _export(self, minibatch: SampledMinibatch) -> Any:
-        return self.counted(self.exporter.export(minibatch))
+        with self._limit():
+            return self.counted(self.exporter.export(minibatch))
 
     def _fetch(self, group: FetchGroup) -> list[Minibatch]:
         assert self.fetcher is not None
         begin = time.perf_counter()
-        fetched = self.fetcher.fetch(group)
+        with self._limit():
+            fetched = self.fetcher.fetch(group)
         self.book.add(
             LoaderCounters(
                 bytes_gathered=fetched.bytes,

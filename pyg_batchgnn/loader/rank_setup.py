@@ -212,7 +212,7 @@ class RankSetup:
             names[nodes] = [*names[nodes], cache.attribute]
         topology = self._graph.topology
         internal = None if topology is None else topology.internal
-        return RemoteFetcher(features, names, internal, self._options.threads)
+        return RemoteFetcher(features, names, internal)
 
     def _attributes(self) -> dict[Group, list[str]]:
         """Returns the names of the attributes that batches carry, by group.
@@ -244,7 +244,7 @@ class RankSetup:
         if self._options.export is Export.NATIVE:
             return NativeExporter()
         form = PygForm(self._names, self.choice.subgraph)
-        return BlockExporter(form, self._inputs.info, custom_cls, self._options.threads)
+        return BlockExporter(form, self._inputs.info, custom_cls)
 
     def _share(self, loader: NodeLoader, trained: TrainedSeeds) -> SeedShare:
         """Returns the share of this rank's nodes that are seeds."""

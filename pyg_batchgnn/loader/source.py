@@ -80,8 +80,8 @@ class Source(Protocol):
 class SourceFetcher:
     """Reads attributes in place where it can, and copies the others."""
 
-    def __init__(self, source: Source, num_nodes: Mapping[Group, int], threads: int | None) -> None:
-        self._source, self._num_nodes, self._threads = source, num_nodes, threads
+    def __init__(self, source: Source, num_nodes: Mapping[Group, int]) -> None:
+        self._source, self._num_nodes = source, num_nodes
         self._counts: Sequence[int] = list(num_nodes.values())
         self._last: tuple[Tables, bool, InPlaceFetcher] | None = None
 
@@ -116,7 +116,7 @@ class SourceFetcher:
         return _joined(BlockFetcher(read, self._counts).fetch(group), _split(found, edges))
 
     def _read(self, ids: Mapping[Group, Tensor]) -> dict[Group, dict[str, Tensor]]:
-        return self._source.block(ids, Gatherer(self._threads))
+        return self._source.block(ids, Gatherer())
 
 
 def _edge_ids(group: FetchGroup) -> _EdgeIds:

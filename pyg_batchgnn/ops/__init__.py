@@ -4,7 +4,7 @@ Kernels trust their arguments. A wrong shape, dtype, stride or range could make 
 write out of bounds, so all of these are checked here. The entries of an array are read once: what
 was found is remembered until torch writes to the array, and arrays that kernels made are known.
 
-``threads`` is everywhere the largest number of threads; torch's own number where None.
+Operators use torch's number of threads, or fewer within `thread_limit`.
 """
 
 from pyg_batchgnn.ops.aggregate import BySource, aggregate, aggregate_with_targets, first_rows, transpose
@@ -120,6 +120,7 @@ from pyg_batchgnn.ops.sample import (
     sample,
     sample_by_budgets,
 )
+from pyg_batchgnn.ops.threads import thread_count, thread_limit
 
 __all__ = [
     "FLOATS",
@@ -235,6 +236,8 @@ __all__ = [
     "simd_level",
     "solve_partition",
     "sum_lists",
+    "thread_count",
+    "thread_limit",
     "to_signed",
     "too_many_nodes",
     "transpose",

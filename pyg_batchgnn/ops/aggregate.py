@@ -20,6 +20,7 @@ from pyg_batchgnn.ops.checks import (
 )
 from pyg_batchgnn.ops.library import fake, first_order, gradient, kernels
 from pyg_batchgnn.ops.memory import empty
+from pyg_batchgnn.ops.threads import thread_count
 
 
 def aggregate(
@@ -37,7 +38,6 @@ def aggregate(
     by_source: Sequence[Tensor] = (),
     reduce: str = "sum",
     out_dtype: torch.dtype | None = None,
-    threads: int | None = None,
 ) -> Tensor:
     """Reduces the rows of the in-edges of every target.
 
@@ -74,7 +74,6 @@ def aggregate(
         [D, F].
     """
     dtype = out_dtype or (torch.float32 if x.dtype == torch.float16 else x.dtype)
-    threads = threads or torch.get_num_threads()
     check_graph(x, indptr, indices, row, reduce, dtype)
     sizes = (indices.numel(), x.size(0) if row is None else row.numel(), indptr.numel() - 1)
     scales = {
@@ -91,7 +90,7 @@ def aggregate(
     if by_source:
         check_by_source(by_source, x.size(0), indptr, indices)
     elif torch.is_grad_enabled() and x.requires_grad:
-        by_source = transposed(indptr, indices, x.size(0), threads)
+        by_source = transposed(indptr, indices, x.size(0))
     return _launch(
         x if x.stride(-1) == 1 else x.contiguous(),
         indptr,
@@ -102,7 +101,6 @@ def aggregate(
         by_source=by_source,
         reduce=reduce,
         out_dtype=dtype,
-        threads=threads,
         **scales,
     )
 
@@ -122,7 +120,6 @@ def _launch(
     by_source: Sequence[Tensor] = (),
     reduce: str = "sum",
     out_dtype: torch.dtype,
-    threads: int,
 ) -> Tensor:
     # Trusts its arguments: `aggregate` has checked them, or kernels made them.
     wide = torch.float64 if out_dtype == torch.float64 else torch.float32
@@ -145,7 +142,7 @@ def _launch(
         indptr.numel() - 1,
         reduce,
         out_dtype,
-        threads,
+        thread_count(),
     )
 
 
@@ -175,13 +172,12 @@ class _AggregateWithTargets(torch.autograd.Function):
         reduce: str,
         out_dtype: torch.dtype,
         targets: int,
-        threads: int,
     ) -> tuple[Tensor, Tensor]:
-        ctx.rows, ctx.x_dtype, ctx.reduce, ctx.threads = x.size(0), x.dtype, reduce, threads
+        ctx.rows, ctx.x_dtype, ctx.reduce = x.size(0), x.dtype, reduce
         ctx.save_for_backward(indptr, *by_source)
         ctx.set_materialize_grads(False)
         rows = x if x.stride(-1) == 1 else x.contiguous()
-        out = _launch(rows, indptr, indices, reduce=reduce, out_dtype=out_dtype, threads=threads)
+        out = _launch(rows, indptr, indices, reduce=reduce, out_dtype=out_dtype)
         return out, x[:targets]
 
     @staticmethod
@@ -191,7 +187,7 @@ class _AggregateWithTargets(torch.autograd.Function):
         if grad is None or by_source[1].numel() == 0:
             if grad is not None and grad_own is None:
                 grad_own = grad.new_zeros(0, grad.size(1))
-            return (None if grad_own is None else padded(grad_own, ctx.rows), *[None] * 7)
+            return (None if grad_own is None else padded(grad_own, ctx.rows), *[None] * 6)
         own = None if grad_own is None else grad_own.to(grad.dtype).contiguous()
         result = source_gradient(
             grad.contiguous(),
@@ -200,9 +196,8 @@ class _AggregateWithTargets(torch.autograd.Function):
             ctx.x_dtype,
             self_input=own,
             mean=ctx.reduce == "mean",
-            threads=ctx.threads,
         )
-        return (result, *[None] * 7)
+        return (result, *[None] * 6)
 
 
 def aggregate_with_targets(
@@ -214,7 +209,6 @@ def aggregate_with_targets(
     reduce: str = "sum",
     out_dtype: torch.dtype | None = None,
     targets: int | None = None,
-    threads: int | None = None,
 ) -> WithTargets:
     """Computes `aggregate` of the in-edges and returns the first rows ``x[:T]`` with it.
 
@@ -230,19 +224,16 @@ def aggregate_with_targets(
     dtype = out_dtype or x.dtype
     if targets > x.size(0):
         raise ValueError(f"x has {x.size(0)} rows, but there are {targets} targets")
-    threads = threads or torch.get_num_threads()
     if reduce == "max" or not (torch.is_grad_enabled() and x.requires_grad):
-        out = aggregate(
-            x, indptr, indices, by_source=by_source, reduce=reduce, out_dtype=dtype, threads=threads
-        )
+        out = aggregate(x, indptr, indices, by_source=by_source, reduce=reduce, out_dtype=dtype)
         return WithTargets(out, x if targets == x.size(0) else x[:targets])
     check_graph(x, indptr, indices, None, reduce, dtype)
     if by_source:
         check_by_source(by_source, x.size(0), indptr, indices)
     else:
-        by_source = transposed(indptr, indices, x.size(0), threads)
+        by_source = transposed(indptr, indices, x.size(0))
     return WithTargets(
-        *_AggregateWithTargets.apply(x, indptr, indices, tuple(by_source), reduce, dtype, targets, threads)
+        *_AggregateWithTargets.apply(x, indptr, indices, tuple(by_source), reduce, dtype, targets)
     )
 
 
@@ -294,7 +285,7 @@ class BySource(NamedTuple):
     edge: Tensor
 
 
-def transpose(indptr: Tensor, indices: Tensor, num_sources: int, threads: int | None = None) -> BySource:
+def transpose(indptr: Tensor, indices: Tensor, num_sources: int) -> BySource:
     """Sorts the edges of a CSC graph by source.
 
     Args:
@@ -303,13 +294,13 @@ def transpose(indptr: Tensor, indices: Tensor, num_sources: int, threads: int | 
     """
     check_indptr("indptr", indptr, indices.numel())
     check_ids("indices", indices, num_sources, "sources")
-    return transposed(indptr, indices, num_sources, threads or torch.get_num_threads())
+    return transposed(indptr, indices, num_sources)
 
 
-def transposed(indptr: Tensor, indices: Tensor, num_sources: int, threads: int) -> BySource:
+def transposed(indptr: Tensor, indices: Tensor, num_sources: int) -> BySource:
     """Does what `transpose` does, for arrays that are checked."""
     targets = indptr.numel() - 1
-    found = BySource(*kernels.transpose(indptr, indices, targets, num_sources, threads))
+    found = BySource(*kernels.transpose(indptr, indices, targets, num_sources, thread_count()))
     remember(found.ptr, indices.numel() + 1, ascends=True)
     remember(found.targets, targets)
     remember(found.edge, indices.numel())
@@ -433,7 +424,6 @@ def source_gradient(
     self_input: Tensor | None = None,
     self_scale: Tensor | None = None,
     mean: bool = False,
-    threads: int,
 ) -> Tensor:
     """Returns the gradient of x, [N, F]; every row is written once.
 
@@ -457,7 +447,6 @@ def source_gradient(
         self_input=self_input,
         self_scale=self_scale,
         out_dtype=torch.float32 if out_dtype == torch.float16 else _result(grad.dtype, out_dtype),
-        threads=threads,
     )
     return result if result.dtype == out_dtype else result.to(out_dtype)
 
@@ -472,7 +461,7 @@ def _result(grad: torch.dtype, wanted: torch.dtype) -> torch.dtype:
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, indptr, indices, row, edge_weight, edge, source_scale, target_scale, _, self_scale = inputs[:10]
-    by_source, _, ctx.reduce, _, ctx.threads = inputs[10:]
+    by_source, _, ctx.reduce, _, _ = inputs[10:]
     ctx.x_dtype, ctx.sources = x.dtype, x.size(0)
     weights = edge_weight is not None and edge_weight.requires_grad
     selves = self_scale is not None and self_scale.requires_grad
@@ -495,11 +484,11 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     grad_x = grad_edge = grad_self = None
     if ctx.needs_input_grad[0]:
         by_source = by_source or kernels.transpose(
-            indptr, indices, indptr.numel() - 1, ctx.sources, ctx.threads
+            indptr, indices, indptr.numel() - 1, ctx.sources, thread_count()
         )
         if ctx.reduce == "max":
             grad_x = kernels.aggregate_max_grads(
-                grad, out, x, indptr, indices, by_source[0], by_source[1], ctx.threads
+                grad, out, x, indptr, indices, by_source[0], by_source[1], thread_count()
             )
         else:
             grad_x = source_gradient(
@@ -513,13 +502,12 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
                 target_scale=target_scale,
                 self_scale=self_scale,
                 mean=ctx.reduce == "mean",
-                threads=ctx.threads,
             )
     if any(ctx.need_weights):
         need_edge, need_self = ctx.need_weights
         grad_edge, grad_self = kernels.aggregate_weight_grads(
             grad, x, indptr, indices, row, source_scale, target_scale, ctx.reduce == "mean", need_edge,
-            self_scale.numel() if need_self else 0, ctx.threads,
+            self_scale.numel() if need_self else 0, thread_count(),
         )  # fmt: skip
         if need_edge and edge is not None:
             grad_edge = torch.zeros_like(edge_weight).index_add_(0, edge, grad_edge)

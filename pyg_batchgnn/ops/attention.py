@@ -13,6 +13,7 @@ from pyg_batchgnn.ops.checks import check_dense, check_indptr, check_vector
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import fake, gradient, kernels
 from pyg_batchgnn.ops.norm import check_drop, dropout_scale
+from pyg_batchgnn.ops.threads import thread_count
 
 
 class Attention(NamedTuple):
@@ -50,7 +51,6 @@ def attention(
     drop: float = 0.0,
     key: int = 0,
     out_dtype: torch.dtype | None = None,
-    threads: int | None = None,
 ) -> Attention:
     """Computes the attention of every target over its in-edges.
 
@@ -145,7 +145,7 @@ def attention(
             drop,
             key,
             dtype,
-            threads or torch.get_num_threads(),
+            thread_count(),
         )
     )
 

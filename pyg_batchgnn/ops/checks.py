@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.threads import thread_count
 
 INTEGERS = (torch.int32, torch.int64)
 #: The most nodes that a node type may have.
@@ -151,10 +152,10 @@ def check_indptr(name: str, indptr: Tensor, entries: int) -> None:
     remember(indptr, entries + 1, ascends=True)
 
 
-def extent(values: Tensor, threads: int | None = None) -> tuple[int, int]:
+def extent(values: Tensor) -> tuple[int, int]:
     """Returns the smallest and the largest entry of an integer vector, (0, -1) if it is empty."""
     check_vector("values", values)
-    return kernels.extent(values, threads or torch.get_num_threads())
+    return kernels.extent(values, thread_count())
 
 
 def is_ascending(values: Tensor) -> bool:

@@ -13,6 +13,7 @@ from torch.autograd.graph import increment_version
 from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector, extent
 from pyg_batchgnn.ops.library import kernels, to_signed
 from pyg_batchgnn.ops.memory import empty
+from pyg_batchgnn.ops.threads import thread_count
 
 #: The element types that rows may have.
 ROW_DTYPES = (torch.float32, torch.float64)
@@ -92,7 +93,7 @@ class RowGradients:
     rank: int
 
 
-def fill_uniform(rows: Tensor, node: Tensor, key: int, bound: float, threads: int | None = None) -> None:
+def fill_uniform(rows: Tensor, node: Tensor, key: int, bound: float) -> None:
     """Writes keyed numbers in [-bound, bound), a function of (key, node, column) each.
 
     Args:
@@ -104,10 +105,10 @@ def fill_uniform(rows: Tensor, node: Tensor, key: int, bound: float, threads: in
     if len(rows) != node.numel():
         raise ValueError(f"{node.numel()} nodes cannot fill {len(rows)} rows; give one node per row")
     increment_version(rows)
-    kernels.fill_uniform_(rows, node, to_signed(key), bound, threads or torch.get_num_threads())
+    kernels.fill_uniform_(rows, node, to_signed(key), bound, thread_count())
 
 
-def gather_either(near: Tensor, far: Tensor, source: Tensor, threads: int | None = None) -> Tensor:
+def gather_either(near: Tensor, far: Tensor, source: Tensor) -> Tensor:
     """Returns rows of two tables, in memory that is reused.
 
     Args:
@@ -122,13 +123,11 @@ def gather_either(near: Tensor, far: Tensor, source: Tensor, threads: int | None
     _check_like("far", far, near)
     _check_sources(source, len(near), len(far))
     out = empty((source.numel(), near.size(1)), near.dtype)
-    kernels.gather_either(near.detach(), far.detach(), source, out, threads or torch.get_num_threads())
+    kernels.gather_either(near.detach(), far.detach(), source, out, thread_count())
     return out
 
 
-def update_rows(
-    table: RowTable, changes: RowChanges, gradients: RowGradients, step: RowStep, threads: int | None = None
-) -> None:
+def update_rows(table: RowTable, changes: RowChanges, gradients: RowGradients, step: RowStep) -> None:
     """Updates rows and the state that lies with them. The same bits on any number of threads.
 
     A row stays as it is if all its gradients are left out.
@@ -162,7 +161,7 @@ def update_rows(
         torch.tensor(gradients.share, dtype=torch.float64),
         *(gradients.rank, int(step.rule)),
         torch.tensor([step.rate, step.eps, step.first, step.second], dtype=torch.float64),
-        threads or torch.get_num_threads(),
+        thread_count(),
     )
 
 

@@ -27,6 +27,7 @@ from pyg_batchgnn.ops.checks import (
 )
 from pyg_batchgnn.ops.in_edges import InEdges
 from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.threads import thread_count
 
 
 def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None) -> InEdges:
@@ -80,7 +81,7 @@ def _check_sizes(edge_index: Tensor, sizes: tuple[int, int]) -> None:
     )
 
 
-def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Tensor:
+def gather_rows(table: Tensor, index: Tensor) -> Tensor:
     """Returns ``table[index]`` for a vector of row numbers, in memory that is reused.
 
     Args:
@@ -99,10 +100,10 @@ def gather_rows(table: Tensor, index: Tensor, threads: int | None = None) -> Ten
         return table.new_empty((0, *table.shape[1:]))
     if not table[0].is_contiguous():
         table = table.contiguous()
-    return kernels.gather_rows(table, index, threads or torch.get_num_threads())
+    return kernels.gather_rows(table, index, thread_count())
 
 
-def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: int | None = None) -> None:
+def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None) -> None:
     """Sets ``out[i] = table[index[i]]``, or ``out[i] = table[i]`` without an index.
 
     ``out`` may be a part of a block or a column of packed rows.
@@ -134,7 +135,7 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None, threads: i
         if not tensor.is_contiguous() and not tensor[0].is_contiguous():
             raise ValueError(f"{name}'s rows must be contiguous; call .contiguous()")
     increment_version(out)
-    kernels.put_rows(table.detach(), index, out, threads or torch.get_num_threads())
+    kernels.put_rows(table.detach(), index, out, thread_count())
 
 
 def sum_lists(indptr: Tensor, values: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch.autograd.graph import increment_version
 from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector, remember
 from pyg_batchgnn.ops.in_edges import InEdges
 from pyg_batchgnn.ops.library import kernels
+from pyg_batchgnn.ops.threads import thread_count
 
 #: The line of a node that has none.
 NO_LINE = -1
@@ -43,7 +44,7 @@ class LineTable:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self._arrays)
 
-    def search(self, node: Tensor, since: int, threads: int | None = None) -> Tensor:
+    def search(self, node: Tensor, since: int) -> Tensor:
         """Returns the line of each node, [n] int32.
 
         It is `NO_LINE` for a node that has no line or was stored before the step ``since``.
@@ -52,7 +53,7 @@ class LineTable:
             node: [n] int64.
         """
         check_vector("node", node, (torch.int64,))
-        return kernels.history_search(*self._arrays, node, since, threads or torch.get_num_threads())
+        return kernels.history_search(*self._arrays, node, since, thread_count())
 
     def store(self, node: Tensor, step: Tensor) -> Tensor:
         """Gives lines to nodes, one after the other.
@@ -86,7 +87,7 @@ class LineTable:
         return self._arrays[1][1][line.long()]
 
 
-def put_lines(table: Tensor, line: Tensor, rows: Tensor, threads: int | None = None) -> None:
+def put_lines(table: Tensor, line: Tensor, rows: Tensor) -> None:
     """Sets ``table[line[i]] = rows[i]``; rows of `NO_LINE` are left out.
 
     Args:
@@ -108,12 +109,10 @@ def put_lines(table: Tensor, line: Tensor, rows: Tensor, threads: int | None = N
     if line.numel() and not NO_LINE <= int(line.min()) <= int(line.max()) < table.size(0):
         raise IndexError(f"line holds {int(line.max())}, but the table has {table.size(0)} lines")
     increment_version(table)
-    kernels.history_put_(table, line, rows.detach(), threads or torch.get_num_threads())
+    kernels.history_put_(table, line, rows.detach(), thread_count())
 
 
-def halo_layer(
-    edges: InEdges, targets: int, own_nodes: int, own_rows: int, cached: Tensor, threads: int | None = None
-) -> InEdges:
+def halo_layer(edges: InEdges, targets: int, own_nodes: int, own_rows: int, cached: Tensor) -> InEdges:
     """Returns the edges of a layer whose sources have a row.
 
     Args:
@@ -141,7 +140,7 @@ def halo_layer(
         raise ValueError(f"{own_rows} of {own_nodes} own nodes cannot be inputs of a layer")
     indptr, source, place = kernels.history_layer(
         *(edges.indptr, edges.indices, cached, targets, own_nodes, own_rows),
-        threads or torch.get_num_threads(),
+        thread_count(),
     )
     if not indptr.numel():
         raise IndexError(
@@ -194,9 +193,7 @@ class PushedNodes:
     candidates: list[int]
 
 
-def choose_pushed(
-    halo: HaloPeers, row: Tensor, name: Tensor, most: int | None, key: int, threads: int | None = None
-) -> PushedNodes:
+def choose_pushed(halo: HaloPeers, row: Tensor, name: Tensor, most: int | None, key: int) -> PushedNodes:
     """Chooses, among some nodes of a part, the nodes in each peer's halo.
 
     Where there are more than ``most``, they are drawn without replacement in proportion to degree.
@@ -218,7 +215,7 @@ def choose_pushed(
         raise ValueError(f"at most {most} nodes cannot be pushed; give 0 or more, or None for all")
     place, counts, candidates = kernels.history_choose(
         *(halo.ptr, halo.peer, halo.degree, row, name, halo.peers),
-        *(-1 if most is None else most, key, threads or torch.get_num_threads()),
+        *(-1 if most is None else most, key, thread_count()),
     )
     remember(place, row.numel())
     return PushedNodes(place, list(counts), list(candidates))

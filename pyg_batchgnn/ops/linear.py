@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_ids, check_on_cpu, check_vector
 from pyg_batchgnn.ops.library import fake, gradient, kernels
 from pyg_batchgnn.ops.norm import activate, check_drop, dropout_scale
+from pyg_batchgnn.ops.threads import thread_count
 
 
 class RowsOfTable(Protocol):
@@ -39,7 +40,6 @@ def linear(
     node: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
     after_relu: bool = False,
-    threads: int | None = None,
 ) -> Tensor:
     """Computes ``dropout(relu(sum(x @ w.t() for x, w in zip(inputs, weights)) + bias))`` in one
     pass.
@@ -89,12 +89,17 @@ def linear(
         if node.numel() < num_rows:
             raise ValueError(f"node has {node.numel()} ids for {num_rows} rows")
     arguments = (num_rows, groups, dtype, relu, drop, key, node)
-    threads = threads or torch.get_num_threads()
     if current_products() == "torch":
-        return linear_by_torch(checked, rows, weights, bias, *arguments, threads)
+        return linear_by_torch(checked, rows, weights, bias, *arguments)
     own = [weight.contiguous() for weight in weights]
     y, _ = kernels.linear(
-        checked, rows, own, None if bias is None else bias.contiguous(), *arguments, after_relu, threads
+        checked,
+        rows,
+        own,
+        None if bias is None else bias.contiguous(),
+        *arguments,
+        after_relu,
+        thread_count(),
     )
     return y
 
@@ -220,7 +225,6 @@ def linear_by_torch(
     drop: float,
     key: int,
     node: Tensor | None,
-    threads: int,
 ) -> Tensor:
     """Computes `ops.linear` from checked arguments with torch, in blocks of `BLOCK_ROWS` rows."""
     with torch.autocast("cpu", enabled=False):
@@ -232,7 +236,7 @@ def linear_by_torch(
             y = y + bias.to(dtype)
     if not relu and drop == 0:
         return y
-    return activate(y, relu=relu, drop=drop, key=key, node=node, threads=threads)
+    return activate(y, relu=relu, drop=drop, key=key, node=node)
 
 
 def _pieces(table: Tensor, row: Tensor | None, num_rows: int) -> Sequence[Tensor]:

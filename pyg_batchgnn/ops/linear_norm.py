@@ -10,6 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_dense, check_float
 from pyg_batchgnn.ops.library import fake, first_order, kernels
 from pyg_batchgnn.ops.linear import compute_dtype
+from pyg_batchgnn.ops.threads import thread_count
 
 
 class LinearNorm(NamedTuple):
@@ -37,7 +38,6 @@ def linear_norm(
     relu: bool = False,
     after_relu: bool = False,
     out_dtype: torch.dtype | None = None,
-    threads: int | None = None,
 ) -> LinearNorm:
     """Computes ``batch_norm(x @ weight.t() + bias)`` with the statistics of the product, or its
     ReLU.
@@ -60,12 +60,9 @@ def linear_norm(
     _check(x, weight, dtype)
     bias, scale, shift = _columns(weight, bias, scale, shift)
     rows = x if x.stride(1) == 1 else x.contiguous()
-    count = threads or torch.get_num_threads()
     if not x.requires_grad and 2 * weight.size(1) <= weight.size(0):
-        return LinearNorm(*_FoldedNorm.apply(rows, weight, bias, scale, shift, eps, relu, dtype, count))
-    return LinearNorm(
-        *_NormedLinear.apply(rows, weight, bias, scale, shift, eps, relu, after_relu, dtype, count)
-    )
+        return LinearNorm(*_FoldedNorm.apply(rows, weight, bias, scale, shift, eps, relu, dtype))
+    return LinearNorm(*_NormedLinear.apply(rows, weight, bias, scale, shift, eps, relu, after_relu, dtype))
 
 
 def _columns(
@@ -122,14 +119,15 @@ class _NormedLinear(torch.autograd.Function):
         relu: bool,
         after_relu: bool,
         dtype: torch.dtype,
-        threads: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
         own = weight.contiguous()
-        product, mean, variance = _product(x, own, bias, dtype, after_relu, threads)
-        y, mean, variance = kernels.batch_norm(product, scale, shift, mean, variance, eps, relu, threads)
+        product, mean, variance = _product(x, own, bias, dtype, after_relu)
+        y, mean, variance = kernels.batch_norm(
+            product, scale, shift, mean, variance, eps, relu, thread_count()
+        )
         ctx.save_for_backward(x, own, product, scale, shift, mean, variance)
         ctx.bias = None if bias is None else bias.dtype
-        ctx.eps, ctx.relu, ctx.after_relu, ctx.threads = eps, relu, after_relu, threads
+        ctx.eps, ctx.relu, ctx.after_relu = eps, relu, after_relu
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(mean, variance)
         return y, mean, variance
@@ -138,19 +136,19 @@ class _NormedLinear(torch.autograd.Function):
     @first_order
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         if grads[0] is None:
-            return (None,) * 10
-        return *_gradients(ctx, grads[0].contiguous()), *[None] * 5
+            return (None,) * 9
+        return *_gradients(ctx, grads[0].contiguous()), *[None] * 4
 
 
 def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, weight, product, scale, shift, mean, variance = ctx.saved_tensors
     # `GradientColumns` in csrc/kernels/nn/norm.h, and the gradients of scale and shift.
     columns, d_scale, d_shift = kernels.batch_norm_grad_columns(
-        grad, product, scale, shift, mean, variance, ctx.eps, ctx.relu, ctx.threads
+        grad, product, scale, shift, mean, variance, ctx.eps, ctx.relu, thread_count()
     )
     need_input = ctx.needs_input_grad[0]
     d_x, d_weight = kernels.linear_grads_normed(
-        grad, product, columns, ctx.relu, x, weight, ctx.after_relu, need_input, ctx.threads
+        grad, product, columns, ctx.relu, x, weight, ctx.after_relu, need_input, thread_count()
     )
     return (
         d_x if need_input else None,
@@ -162,14 +160,14 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _product(
-    x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, after_relu: bool, threads: int
+    x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, after_relu: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Returns the product with the mean and the variance of its columns; without them if the
     product is rounded."""
     if dtype is not torch.bfloat16:
-        return kernels.linear_moments(x, weight, bias, dtype, threads)
+        return kernels.linear_moments(x, weight, bias, dtype, thread_count())
     product, _ = kernels.linear(
-        [x], [None], [weight], bias, x.size(0), 1, dtype, False, 0.0, 0, None, after_relu, threads
+        [x], [None], [weight], bias, x.size(0), 1, dtype, False, 0.0, 0, None, after_relu, thread_count()
     )
     return product, None, None
 
@@ -197,19 +195,18 @@ class _FoldedNorm(torch.autograd.Function):
         eps: float,
         relu: bool,
         dtype: torch.dtype,
-        threads: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
         own = weight.contiguous()
         # The folded weight and bias, the mean (without the bias) and variance of the product, the
         # mean of the columns of x, and the weight times their covariance.
         folded, constant, mean, variance, center, spread = kernels.fold_norm(
-            x, own, scale, shift, eps, dtype, threads
+            x, own, scale, shift, eps, dtype, thread_count()
         )
         y, mask = kernels.linear(
-            [x], [None], [folded], constant, x.size(0), 1, dtype, relu, 0.0, 0, None, False, threads
+            [x], [None], [folded], constant, x.size(0), 1, dtype, relu, 0.0, 0, None, False, thread_count()
         )
         ctx.save_for_backward(x, own, scale, mask, variance, center, spread)
-        ctx.eps, ctx.threads = eps, threads
+        ctx.eps = eps
         ctx.bias = None if bias is None else bias.dtype
         ctx.shift = None if shift is None else shift.dtype
         mean = mean if bias is None else mean + bias.double()
@@ -222,11 +219,11 @@ class _FoldedNorm(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad = grads[0]
         if grad is None:
-            return (None,) * 9
+            return (None,) * 8
         x, weight, scale, mask, variance, center, spread = ctx.saved_tensors
         _, (d_folded,), d_shift = kernels.linear_grads(
             grad.contiguous(), mask, 1.0, [x], [None], [weight], center,
-            1, False, [False], True, True, ctx.threads,
+            1, False, [False], True, True, thread_count(),
         )  # fmt: skip
         d_weight, d_scale = kernels.fold_norm_grads(d_folded, weight, scale, variance, spread, ctx.eps)
         return (
@@ -235,7 +232,7 @@ class _FoldedNorm(torch.autograd.Function):
             None if ctx.bias is None else torch.zeros(weight.size(0), dtype=ctx.bias),
             None if scale is None else d_scale.to(scale.dtype),
             None if ctx.shift is None else d_shift.to(ctx.shift),
-            *[None] * 4,
+            *[None] * 3,
         )
 
 

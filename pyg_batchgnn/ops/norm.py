@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_dense, check_float, check_matrix, check_vector
 from pyg_batchgnn.ops.library import fake, gradient, kernels
+from pyg_batchgnn.ops.threads import thread_count
 
 
 class BatchNormResult(NamedTuple):
@@ -33,7 +34,6 @@ def batch_norm(
     variance: Tensor | None = None,
     eps: float = 1e-5,
     relu: bool = False,
-    threads: int | None = None,
 ) -> BatchNormResult:
     """Computes ``(x - mean) / sqrt(variance + eps) * weight + bias``, or its ReLU.
 
@@ -51,7 +51,7 @@ def batch_norm(
         variance: [C], biased.
     """
     check_matrix("x", x)
-    count = threads or torch.get_num_threads()  # before any operator, where torch.compile can break
+    count = thread_count()  # before any operator, where torch.compile can break
     weight, bias = _column("weight", weight, x.size(1)), _column("bias", bias, x.size(1))
     mean, variance = _column("mean", mean, x.size(1)), _column("variance", variance, x.size(1))
     if (mean is None) != (variance is None):
@@ -148,7 +148,6 @@ def activate(
     drop: float = 0.0,
     key: int = 0,
     node: Tensor | None = None,
-    threads: int | None = None,
 ) -> Tensor:
     """Computes ``dropout(relu(x))`` in the memory of x.
 
@@ -175,29 +174,27 @@ def activate(
     if x.numel() == 0:
         return x
     own = x if x.is_contiguous() else x.contiguous()
-    result: Tensor = _Activate.apply(own, relu, drop, key, node, threads or torch.get_num_threads())
+    result: Tensor = _Activate.apply(own, relu, drop, key, node)
     return result
 
 
 class _Activate(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, relu: bool, drop: float, key: int, node: Tensor | None, threads: int
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, relu: bool, drop: float, key: int, node: Tensor | None) -> Tensor:
         matrix = x.detach().view(-1, x.size(-1) if x.dim() else 1)
-        mask = kernels.activate_(matrix, relu, drop, key, node, threads)
+        mask = kernels.activate_(matrix, relu, drop, key, node, thread_count())
         ctx.mark_dirty(x)
         ctx.save_for_backward(mask)
-        ctx.scale, ctx.threads = dropout_scale(drop), threads
+        ctx.scale = dropout_scale(drop)
         return x
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (mask,) = ctx.saved_tensors
-        return mask_grad(grads[0], mask, ctx.scale, ctx.threads), None, None, None, None, None
+        return mask_grad(grads[0], mask, ctx.scale), None, None, None, None
 
 
-def mask_grad(grad: Tensor, mask: Tensor, scale: float, threads: int | None = None) -> Tensor:
+def mask_grad(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Returns ``grad * scale`` where the mask has a bit, and zero elsewhere.
 
     Args:
@@ -215,7 +212,7 @@ def mask_grad(grad: Tensor, mask: Tensor, scale: float, threads: int | None = No
             f"{mask.dtype} of {list(mask.shape)}"
         )
     matrix = grad.contiguous().view(-1, grad.size(-1) if grad.dim() else 1)
-    return kernels.mask_grad(matrix, mask, scale, threads or torch.get_num_threads()).view(grad.shape)
+    return kernels.mask_grad(matrix, mask, scale, thread_count()).view(grad.shape)
 
 
 @fake("activate_")
@@ -229,14 +226,14 @@ def _fake_grad(grad: Tensor, *_: Any) -> Tensor:
 
 
 def _save_mask(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001 (torch passes it by name)
-    _, mask, ctx.scale, ctx.threads = inputs
+    _, mask, ctx.scale, _ = inputs
     ctx.save_for_backward(mask)
 
 
 @gradient("mask_grad", _save_mask)
 def _second(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     (mask,) = ctx.saved_tensors
-    return mask_grad(grad, mask, ctx.scale, ctx.threads), None, None, None
+    return mask_grad(grad, mask, ctx.scale), None, None, None
 
 
 # Layer normalisation ##############################################################################
@@ -252,7 +249,6 @@ def layer_norm(
     drop: float = 0.0,
     key: int = 0,
     node: Tensor | None = None,
-    threads: int | None = None,
 ) -> Tensor:
     """Computes ``dropout(relu((x - mean) / sqrt(variance + eps) * weight + bias))`` in one pass,
     with the mean and the biased variance of each row.
@@ -275,7 +271,7 @@ def layer_norm(
     check_matrix("x", x)
     check_drop(drop)
     _check_nodes(node, x.size(0))
-    count = threads or torch.get_num_threads()
+    count = thread_count()
     weight, bias = _column("weight", weight, x.size(1)), _column("bias", bias, x.size(1))
     y, _, _ = kernels.layer_norm(x.contiguous(), weight, bias, eps, relu, drop, key, node, count)
     return y

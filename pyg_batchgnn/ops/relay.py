@@ -16,6 +16,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_range, check_vector
 from pyg_batchgnn.ops.library import kernels, to_signed
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, check_details, check_rules
+from pyg_batchgnn.ops.threads import thread_count
 
 
 @dataclass(frozen=True)
@@ -238,11 +239,11 @@ class Relay:
             *(to_signed(seed), to_signed(epoch)),
         )
 
-    def ask(self, threads: int) -> RelayQuestions:
+    def ask(self) -> RelayQuestions:
         """Returns the questions of the next hop."""
-        return RelayQuestions(*kernels.relay_ask(self._state, threads))
+        return RelayQuestions(*kernels.relay_ask(self._state, thread_count()))
 
-    def merge(self, own: Tensor, words: Tensor, counts: Sequence[int], threads: int) -> RelayFault | None:
+    def merge(self, own: Tensor, words: Tensor, counts: Sequence[int]) -> RelayFault | None:
         """Adds the answers to the minibatches.
 
         Args:
@@ -254,7 +255,7 @@ class Relay:
         """
         check_vector("own", own, (torch.int64,))
         _check_words(words, counts, torch.int64)
-        return _fault(kernels.relay_merge(self._state, own, words, list(counts), threads))
+        return _fault(kernels.relay_merge(self._state, own, words, list(counts), thread_count()))
 
     def take(self) -> tuple[list[Tensor], Tensor]:
         """Returns the minibatches, as `sample` does; their node ids are internal ones."""
@@ -283,7 +284,6 @@ def relay_answer(
     rules: SamplingRules,
     form: QuestionForm,
     hop: int,
-    threads: int,
 ) -> RelayAnswers | RelayFault:
     """Answers the questions of one hop.
 
@@ -308,6 +308,6 @@ def relay_answer(
     answers, to, picks, fault = kernels.relay_answer(
         *(owned.held(), owned.node, owned.first, owned.all_nodes, owned.num_edges),
         *(words, list(counts), form.disjoint, form.timed, form.excluding),
-        *(hop, *rules.arguments(), threads),
+        *(hop, *rules.arguments(), thread_count()),
     )
     return _fault(fault) or RelayAnswers(answers, to, picks)

@@ -22,6 +22,7 @@ from pyg_batchgnn.ops.checks import (
     writes,
 )
 from pyg_batchgnn.ops.library import kernels, memory_errors, to_signed
+from pyg_batchgnn.ops.threads import thread_count
 
 
 class _Held(NamedTuple):
@@ -150,7 +151,7 @@ class SamplingRules:
 
 
 def sample(
-    graph: SampledGraph, seeds: SampledSeeds, rules: SamplingRules, seed: int, epoch: int, threads: int
+    graph: SampledGraph, seeds: SampledSeeds, rules: SamplingRules, seed: int, epoch: int
 ) -> tuple[Sequence[Tensor], Tensor]:
     """Samples one minibatch for each list of seeds.
 
@@ -172,7 +173,7 @@ def sample(
     ):
         return kernels.sample(
             *(held, seeds.node, seeds.ptr, seeds.keys, *details),
-            *(*rules.arguments(), rules.coo, to_signed(seed), to_signed(epoch), threads),
+            *(*rules.arguments(), rules.coo, to_signed(seed), to_signed(epoch), thread_count()),
         )
 
 
@@ -202,7 +203,7 @@ class BudgetRules:
 
 
 def sample_by_budgets(
-    graph: SampledGraph, seeds: SampledSeeds, rules: BudgetRules, seed: int, epoch: int, threads: int
+    graph: SampledGraph, seeds: SampledSeeds, rules: BudgetRules, seed: int, epoch: int
 ) -> tuple[Sequence[Tensor], Tensor]:
     """Samples one minibatch for each list of seeds; see `sample` for what is returned.
 
@@ -226,7 +227,7 @@ def sample_by_budgets(
         return kernels.sample_hgt(
             *(held, seeds.node, seeds.ptr, seeds.keys),
             *(rules.hops, rules.samples, rules.type_digest, rules.cap, rules.return_edge, rules.coo),
-            *(to_signed(seed), to_signed(epoch), threads),
+            *(to_signed(seed), to_signed(epoch), thread_count()),
         )
 
 

@@ -322,8 +322,9 @@ def _row_rates(width: int) -> tuple[float, float]:
     table = torch.ones(rows, max(width // 4, 1))
     index = torch.randperm(rows)[: max(1, rows // 2)]
     out = torch.empty(index.numel(), table.size(1))
-    gathered = _shortest(lambda: ops.put_rows(out, table, index, 1))
-    copied = _shortest(lambda: ops.put_rows(out, table, None, 1))
+    with ops.thread_limit(1):
+        gathered = _shortest(lambda: ops.put_rows(out, table, index))
+        copied = _shortest(lambda: ops.put_rows(out, table, None))
     return gathered / out.nbytes, copied / out.nbytes
 
 

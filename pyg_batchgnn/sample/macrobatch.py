@@ -128,7 +128,7 @@ class Sampler(Protocol):
     @property
     def plan(self) -> MinibatchPlan: ...
 
-    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
+    def sample_macrobatch(self, seeds: MacrobatchSeeds) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seed nodes."""
 
 
@@ -228,15 +228,12 @@ class _GraphSampler(ABC):
         self._rules = plan.rules(schema, layout is Layout.COO)
         self._unpacker = Unpacker(schema, plan, layout, self._disjoint)
 
-    def sample(
-        self, seed_lists: Sequence[Tensor | Seeds], epoch: int, threads: int | None = None
-    ) -> list[SampledMinibatch]:
+    def sample(self, seed_lists: Sequence[Tensor | Seeds], epoch: int) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seeds.
 
         Args:
             seed_lists: the seeds of each minibatch; in a graph of one node type [S_b] int64 node
                 ids do. Duplicates and empty lists are allowed.
-            threads: overrides the sampler's own number for this call.
 
         Raises:
             TypeError, ValueError, IndexError: seeds of another dtype or shape, or outside the
@@ -246,15 +243,15 @@ class _GraphSampler(ABC):
         if not seeds:
             return []
         gathered = gather_seeds(seeds, self._disjoint, self._timed)
-        threads = threads or self.threads or torch.get_num_threads()
-        arrays, counts = self._sample(gathered, epoch, threads)
+        with ops.thread_limit(self.threads):
+            arrays, counts = self._sample(gathered, epoch)
         return self._unpacker.minibatches(arrays, counts, seeds, self.seed, epoch)
 
-    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
-        return self.sample(seeds.original, seeds.epoch, threads)
+    def sample_macrobatch(self, seeds: MacrobatchSeeds) -> list[SampledMinibatch]:
+        return self.sample(seeds.original, seeds.epoch)
 
     @abstractmethod
-    def _sample(self, seeds: ops.SampledSeeds, epoch: int, threads: int) -> tuple[Sequence[Tensor], Tensor]:
+    def _sample(self, seeds: ops.SampledSeeds, epoch: int) -> tuple[Sequence[Tensor], Tensor]:
         """Returns what a kernel samples: its arrays, and their counts for each minibatch."""
 
 
@@ -298,8 +295,8 @@ class MacrobatchSampler(_GraphSampler):
             self.graph, plan, self.seed, self.threads, layout, times=self.times, weights=self.weights
         )
 
-    def _sample(self, seeds: ops.SampledSeeds, epoch: int, threads: int) -> tuple[Sequence[Tensor], Tensor]:
-        return ops.sample(self._arrays, seeds, self._rules, self.seed, epoch, threads)
+    def _sample(self, seeds: ops.SampledSeeds, epoch: int) -> tuple[Sequence[Tensor], Tensor]:
+        return ops.sample(self._arrays, seeds, self._rules, self.seed, epoch)
 
 
 class HGTSampler(_GraphSampler):
@@ -336,7 +333,7 @@ class HGTSampler(_GraphSampler):
         """Returns a sampler of the same graph with another plan and layout."""
         return HGTSampler(self.graph, plan, self.seed, self.threads, layout)
 
-    def _sample(self, seeds: ops.SampledSeeds, epoch: int, threads: int) -> tuple[Sequence[Tensor], Tensor]:
+    def _sample(self, seeds: ops.SampledSeeds, epoch: int) -> tuple[Sequence[Tensor], Tensor]:
         if seeds.excluded is not None:
             raise ValueError("sampling by budgets does not exclude pairs of nodes; use MacrobatchSampler")
-        return ops.sample_by_budgets(self._arrays, seeds, self._rules, self.seed, epoch, threads)
+        return ops.sample_by_budgets(self._arrays, seeds, self._rules, self.seed, epoch)

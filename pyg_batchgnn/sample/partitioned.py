@@ -74,10 +74,8 @@ class RelayPart:
         gathered = gather_seeds(seeds, self.form.disjoint, self.form.timed)
         return Relay(gathered, self._book, self._rules, self.form, seed, epoch)
 
-    def answer(
-        self, words: Tensor, counts: Sequence[int], hop: int, threads: int
-    ) -> RelayAnswers | RelayFault:
-        return relay_answer(self._owned, words, counts, self._rules, self.form, hop, threads)
+    def answer(self, words: Tensor, counts: Sequence[int], hop: int) -> RelayAnswers | RelayFault:
+        return relay_answer(self._owned, words, counts, self._rules, self.form, hop)
 
     def finish(self, relay: Relay, seeds: Sequence[Seeds], seed: int, epoch: int) -> list[SampledMinibatch]:
         """Returns the minibatches, whose ``node`` holds internal ids. ``seeds``: by original id."""
@@ -168,7 +166,6 @@ class PartitionedSampler:
         seed_lists: Sequence[Tensor | Seeds],
         epoch: int,
         macrobatch: int,
-        threads: int | None = None,
     ) -> list[SampledMinibatch]:
         """Samples one minibatch for each list of seeds; collective.
 
@@ -180,7 +177,6 @@ class PartitionedSampler:
                 numbers of lists. The ends of excluded pairs must be seeds.
             epoch: any integer, taken modulo 2**64; the same on every rank.
             macrobatch: the macrobatch's number in the epoch, for the header of the exchanges.
-            threads: overrides the sampler's own number for this call.
 
         Returns:
             The minibatches. Their ``node`` holds internal ids. Fetching the nodes' attributes turns
@@ -198,16 +194,16 @@ class PartitionedSampler:
         seeds = [
             self._checked(number, *pair) for number, pair in enumerate(zip(named, internal, strict=True))
         ]
-        threads = threads or self.threads or torch.get_num_threads()
         relay = self._relays.begin(seeds, self.seed, epoch)
-        for hop in range(self._relays.relays):
-            self._hop(relay, Header(MessageKind.TOPOLOGY, ops.to_signed(epoch), macrobatch, hop), threads)
+        with ops.thread_limit(self.threads):
+            for hop in range(self._relays.relays):
+                self._hop(relay, Header(MessageKind.TOPOLOGY, ops.to_signed(epoch), macrobatch, hop))
         return self._relays.finish(relay, named, self.seed, epoch)
 
-    def sample_macrobatch(self, seeds: MacrobatchSeeds, threads: int | None = None) -> list[SampledMinibatch]:
+    def sample_macrobatch(self, seeds: MacrobatchSeeds) -> list[SampledMinibatch]:
         if seeds.internal is None:
             raise ValueError("a partitioned graph is sampled by internal ids; give the seeds' internal ids")
-        return self.sample(seeds.internal, seeds.original, seeds.epoch, seeds.number, threads)
+        return self.sample(seeds.internal, seeds.original, seeds.epoch, seeds.number)
 
     def of_any_seeds(self) -> PartitionedSampler:
         """Returns the same sampler for seeds that need not be nodes of the rank's own part."""
@@ -215,30 +211,30 @@ class PartitionedSampler:
         other.seeds_are_own = False
         return other
 
-    def _hop(self, relay: Relay, header: Header, threads: int) -> None:
-        asked = relay.ask(threads)
+    def _hop(self, relay: Relay, header: Header) -> None:
+        asked = relay.ask()
         if self.comm.size == 1 or (header.hop == 0 and self.seeds_are_own):
-            own = self._answer(asked.own, [asked.own.numel()], header.hop, threads)
+            own = self._answer(asked.own, [asked.own.numel()], header.hop)
             words, counts = own.words[:0], [0] * self.comm.size
         else:
-            own, (words, counts) = self._over_ranks(asked, header, threads)
-        fault = relay.merge(own.words, words, counts, threads)
+            own, (words, counts) = self._over_ranks(asked, header)
+        fault = relay.merge(own.words, words, counts)
         if fault is not None:
             raise self._error(fault)
 
     def _over_ranks(
-        self, asked: RelayQuestions, header: Header, threads: int
+        self, asked: RelayQuestions, header: Header
     ) -> tuple[RelayAnswers, tuple[Tensor, list[int]]]:
         """Makes one relay. While the questions travel, this rank answers its own."""
         under_way = self.comm.start_exchange(asked.words, asked.counts, header, ops.empty, asked.nodes)
-        own = self._answer(asked.own, [asked.own.numel()], header.hop, threads)
+        own = self._answer(asked.own, [asked.own.numel()], header.hop)
         questions = under_way.wait()
-        answers = self._answer(questions.rows, questions.counts, header.hop, threads)
+        answers = self._answer(questions.rows, questions.counts, header.hop)
         received = self.comm.exchange(answers.words, answers.counts, header, ops.empty, answers.picks)
         return own, (received.rows, received.counts)
 
-    def _answer(self, words: Tensor, counts: list[int], hop: int, threads: int) -> RelayAnswers:
-        answers = self._relays.answer(words, counts, hop, threads)
+    def _answer(self, words: Tensor, counts: list[int], hop: int) -> RelayAnswers:
+        answers = self._relays.answer(words, counts, hop)
         if isinstance(answers, RelayFault):
             raise self._error(answers)
         return answers

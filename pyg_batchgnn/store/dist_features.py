@@ -99,9 +99,9 @@ class DistFeatureStore(FeatureStore):
         """The element type and the shape of every attribute, by group and name."""
         return {group: _fields(tables) for group, tables in self.own.attributes.items()}
 
-    def reader(self, columns: Mapping[Group, Columns], threads: int | None = None) -> RowReader:
+    def reader(self, columns: Mapping[Group, Columns]) -> RowReader:
         """Makes a reader of rows by internal id, of the same attributes on every rank."""
-        return RowReader(self.part, self.comm, self.readable, columns, threads)
+        return RowReader(self.part, self.comm, self.readable, columns)
 
     def with_attribute(self, group: Group, name: str, rows: Mapping[int, Tensor]) -> DistFeatureStore:
         """Makes a store with one more attribute, which is not copied.

@@ -45,7 +45,6 @@ class RowReader:
 
     Args:
         shards: the shards that can be read here, by rank; this rank's own among them.
-        threads: at most this many threads copy; torch's own number where None.
 
     Raises:
         KeyError: the graph has no such group.
@@ -57,7 +56,6 @@ class RowReader:
         comm: Communicator,
         shards: Mapping[int, LocalShard],
         columns: Mapping[Group, Columns],
-        threads: int | None = None,
     ) -> None:
         self.book, self.comm, self._shards = part.book, comm, shards
         self._types = {group: part.schema.type_of_rows(group) for group in columns}
@@ -71,7 +69,7 @@ class RowReader:
             rank: [shard.block(group, columns[group]) for group in self._groups]
             for rank, shard in shards.items()
         }
-        self._formats = [RowFormat(tables, threads) for tables in self._tables[comm.rank]]
+        self._formats = [RowFormat(tables) for tables in self._tables[comm.rank]]
         edges = zip(part.schema.edge_groups, part.edge_counts, strict=True)
         most = max((count for group, count in edges if group in columns), default=0)
         self._wire = ops.id_dtype(max(int(self.book.sizes.max()), most))

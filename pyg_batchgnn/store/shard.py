@@ -309,15 +309,14 @@ class RowFormat:
 
     Args:
         tables: some rows with the columns that are read; only their types and shapes matter.
-        threads: at most this many threads copy; torch's own number where None.
 
     Attributes:
         wire_bytes: bytes of a row on the wire, padding included.
         row_bytes: bytes of a row in a block.
     """
 
-    def __init__(self, tables: RowBlock, threads: int | None = None) -> None:
-        columns, self._threads = tables.columns, threads
+    def __init__(self, tables: RowBlock) -> None:
+        columns = tables.columns
         self._layout = RowLayout.of(columns) if columns else None
         fields = self._layout.fields if self._layout is not None else {}
         self.wire_bytes = self._layout.row_bytes if self._layout is not None else 0
@@ -333,13 +332,13 @@ class RowFormat:
         """Copies the rows ``index`` [n] of ``tables`` to ``out``."""
         columns = tables.columns
         for name, column in out.columns.items():
-            ops.put_rows(column, columns[name], index, self._threads)
+            ops.put_rows(column, columns[name], index)
 
     def pack(self, tables: RowBlock, index: Tensor, out: Tensor) -> None:
         """Writes the rows ``index`` [n] of ``tables`` as bytes. ``out``: [n * wire_bytes] uint8."""
         columns = tables.columns
         for name, column in self._columns(out).items():
-            ops.put_rows(column, _bytes_of(columns[name]), index, self._threads)
+            ops.put_rows(column, _bytes_of(columns[name]), index)
         if self.row_bytes < self.wire_bytes:
             out.view(-1, self.wire_bytes)[:, self.row_bytes :] = 0
 
@@ -347,7 +346,7 @@ class RowFormat:
         """Reads rows that `pack` wrote, one for each row of ``out``."""
         columns = out.columns
         for name, column in self._columns(packed).items():
-            ops.put_rows(_bytes_of(columns[name]), column, None, self._threads)
+            ops.put_rows(_bytes_of(columns[name]), column)
 
     def _columns(self, packed: Tensor) -> dict[str, Tensor]:
         """Returns the bytes of each column of packed rows, [n, bytes] strided."""

@@ -51,7 +51,7 @@ def _group(comm: Communicator, case: Case, share: bool, edges: tuple[str, ...], 
     if not hybrid:
         given = [one.with_ids([ids[one.node]]) for one in given]
     names = {NODES: ["x", "train_mask"], EDGES: edges}
-    fetch = RemoteFetcher(store, names, [ids] if hybrid else None, threads=1)
+    fetch = RemoteFetcher(store, names, [ids] if hybrid else None)
     before = comm.counters.snapshot()
     fetched = fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))
     counts = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
@@ -102,7 +102,7 @@ def steady() -> list[int]:
         case = Case("larger", nodes=20_000, edges=200_000)
         store = DistFeatureStore(part_of(case, comm.size, comm.rank, edge_attributes=False), comm)
         ids = internal_ids(owners(case, comm.size))
-        fetch = RemoteFetcher(store, {NODES: ["x", "y"]}, threads=1)
+        fetch = RemoteFetcher(store, {NODES: ["x", "y"]})
         calls = []
         for _ in range(16):
             draw = torch.Generator().manual_seed(comm.rank)

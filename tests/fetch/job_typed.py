@@ -62,7 +62,7 @@ def _group(comm: Communicator, dataset: Dataset, share: bool, hybrid: bool, edge
     per_rank = [sampled(dataset, rank, list(Layout)[share]) for rank in range(comm.size)]
     given = _given(per_rank[comm.rank], None if hybrid else ids)
     names = {one.group: list(one.tables) for one in dataset.sets if one.group.is_node or edges}
-    fetch = RemoteFetcher(store, names, ids if hybrid else None, threads=1)
+    fetch = RemoteFetcher(store, names, ids if hybrid else None)
     before = comm.counters.snapshot()
     fetched = fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))
     counts = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
@@ -165,7 +165,7 @@ def _cached(comm: Communicator, dataset: Dataset, own: bool, plan: SamplingPlan,
     part = split_dataset(dataset, owner, comm.size, comm.rank)
     ids = internal_ids_by_type(owner, part.book)
     store = DistFeatureStore(part, comm, share=False)
-    fetch = RemoteFetcher(store, {one.group: list(one.tables) for one in dataset.node_sets}, threads=1)
+    fetch = RemoteFetcher(store, {one.group: list(one.tables) for one in dataset.node_sets})
     seeds = [torch.arange(nodes.num_nodes) % 3 == 0 for nodes in dataset.node_sets]
     row = torch.cat([of_type[part.original_ids(at)] for at, of_type in enumerate(seeds)]).nonzero().view(-1)
     trainer = torch.full_like(row, comm.rank) if own else None

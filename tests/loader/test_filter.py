@@ -216,7 +216,7 @@ def test_ids_that_a_hook_made_up_are_an_error() -> None:
 
 
 def test_bytes_are_counted() -> None:
-    gather = Gatherer(threads=1)
+    gather = Gatherer()
     index = torch.tensor([0, 2])
     gather(torch.zeros(3, 4), index)
     gather(np.zeros((3, 2)), index)

@@ -209,7 +209,7 @@ def test_the_same_as_pygs_filter(edges: bool) -> None:
     for _ in range(20):
         out = random_sample(data, generator, edges)
         theirs = pygs_filter(data, out.node, out.row, out.col, out.edge)
-        assert_same([filter_hetero_data(data, out, Gatherer(1))], [theirs])
+        assert_same([filter_hetero_data(data, out, Gatherer())], [theirs])
 
 
 def test_types_that_a_hook_left_out_are_empty() -> None:
@@ -217,7 +217,7 @@ def test_types_that_a_hook_left_out_are_empty() -> None:
     out = random_sample(data, torch.Generator().manual_seed(2))
     for part in (out.row, out.col, out.edge):
         del part[CITES]
-    batch = filter_hetero_data(data, out, Gatherer(1))
+    batch = filter_hetero_data(data, out, Gatherer())
     assert batch[CITES].edge_index.shape == (2, 0) and batch[CITES].edge_attr.shape == (0, 2)
 
 
@@ -233,7 +233,7 @@ def test_adj_t_between_two_types() -> None:
         {key: torch.tensor([0, 0])},
         {key: torch.tensor([2, 1])},
     )
-    sampled = filter_hetero_data(data, out, Gatherer(1))[key].adj_t
+    sampled = filter_hetero_data(data, out, Gatherer())[key].adj_t
     assert sampled.shape == (1, 2) and sampled.to_dense().tolist() == [[2.0, 1.0]]
 
 

@@ -105,7 +105,8 @@ def test_the_same_bits_on_any_number_of_threads(dtype: torch.dtype) -> None:
     start, node = torch.randn(3000, 100).to(dtype), torch.randint(10**9, (3000,))
 
     def run(threads: int) -> Tensor:
-        return ops.activate(start.clone(), relu=True, drop=0.4, key=5, node=node, threads=threads)
+        with ops.thread_limit(threads):
+            return ops.activate(start.clone(), relu=True, drop=0.4, key=5, node=node)
 
     assert all(torch.equal(run(1), run(threads)) for threads in (2, 3, 4, 8, 16))
 

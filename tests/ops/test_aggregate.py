@@ -165,8 +165,9 @@ def test_the_same_bits_on_any_number_of_threads(reduce: str) -> None:
         weights = {name: value.requires_grad_() for name, value in weights.items()}
     results = []
     for threads in (1, 2, 3, 4, 8, 16):
-        out = ops.aggregate(x, indptr, indices, reduce=reduce, threads=threads, **weights)
-        results.append([out, *torch.autograd.grad(out.square().sum(), [x, *weights.values()])])
+        with ops.thread_limit(threads):
+            out = ops.aggregate(x, indptr, indices, reduce=reduce, **weights)
+            results.append([out, *torch.autograd.grad(out.square().sum(), [x, *weights.values()])])
     assert all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
 
 
@@ -284,7 +285,8 @@ def test_refused(call: Callable[[], Tensor], error: type[Exception], words: str)
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_transpose_is_a_stable_sort_by_source(degree: int, threads: int) -> None:
     indptr, indices = graph(9000 if degree else 5, 700, degree)
-    by_source = ops.transpose(indptr, indices, 700, threads)
+    with ops.thread_limit(threads):
+        by_source = ops.transpose(indptr, indices, 700)
     target = torch.repeat_interleave(torch.arange(indptr.numel() - 1), indptr.diff())
     order = indices.long().argsort(stable=True)
     assert torch.equal(by_source.edge.long(), order) and torch.equal(by_source.targets.long(), target[order])

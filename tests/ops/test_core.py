@@ -48,7 +48,8 @@ def test_gather_rows_of_every_dtype(dtype: torch.dtype, index_dtype: torch.dtype
 def test_gather_rows_of_every_width(width: int, threads: int | None) -> None:
     table = torch.randn(300, width)
     index = torch.randint(300, (max(8, 2_000_000 // (4 * width)),))
-    assert torch.equal(ops.gather_rows(table, index, threads), table[index])
+    with ops.thread_limit(threads):
+        assert torch.equal(ops.gather_rows(table, index), table[index])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,8 @@ def test_put_rows_into_columns_of_bytes(width: int, index_dtype: torch.dtype | N
     table = torch.randint(256, (60, width), dtype=torch.uint8)
     index = None if index_dtype is None else torch.randint(60, (41,), dtype=index_dtype)
     packed = torch.full((41, width + 8), 7, dtype=torch.uint8)
-    ops.put_rows(packed[:, 3 : 3 + width], table, index, threads=3)
+    with ops.thread_limit(3):
+        ops.put_rows(packed[:, 3 : 3 + width], table, index)
     wanted = table[:41] if index is None else table[index.long()]
     assert torch.equal(packed[:, 3 : 3 + width], wanted)
     assert (packed[:, :3] == 7).all() and (packed[:, 3 + width :] == 7).all()
@@ -151,8 +153,9 @@ def test_unique_nodes_starts_afresh() -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_extent_and_is_ascending(dtype: torch.dtype, threads: int) -> None:
     values = torch.randint(-1000, 1000, (200_000,), dtype=dtype)
-    assert ops.extent(values, threads) == (int(values.min()), int(values.max()))
-    assert ops.extent(values[:0], threads) == (0, -1)
+    with ops.thread_limit(threads):
+        assert ops.extent(values) == (int(values.min()), int(values.max()))
+        assert ops.extent(values[:0]) == (0, -1)
     assert not ops.is_ascending(values)
     assert ops.is_ascending(values.sort().values) and ops.is_ascending(values[:0])
     broken = values.sort().values

@@ -38,7 +38,8 @@ def test_initial_rows_are_uniform_and_the_same_on_any_number_of_threads() -> Non
     node = torch.arange(4000)
     rows = [torch.empty(4000, 33) for _ in range(3)]
     for threads, own in zip((1, 2, 5), rows, strict=True):
-        ops.fill_uniform(own, node, 3, 2.0, threads)
+        with ops.thread_limit(threads):
+            ops.fill_uniform(own, node, 3, 2.0)
     assert torch.equal(rows[0], rows[1]) and torch.equal(rows[0], rows[2])
     assert float(rows[0].abs().max()) <= 2.0
     counts = torch.histc(rows[0], 16, -2, 2)
@@ -52,7 +53,8 @@ def test_rows_of_two_tables_are_gathered(columns: int) -> None:
     source = torch.randint(-30, 50, (200,))
     wanted = torch.where((source >= 0)[:, None], near[source.clamp(min=0)], far[(~source).clamp(min=0)])
     for threads in (1, 3):
-        assert torch.equal(ops.gather_either(near, far, source, threads), wanted)
+        with ops.thread_limit(threads):
+            assert torch.equal(ops.gather_either(near, far, source), wanted)
     empty = ops.gather_either(near, far[:0], source[:0])
     assert empty.shape == (0, columns)
 
@@ -118,7 +120,8 @@ def test_rows_are_updated_by_the_formulas(dtype: torch.dtype, columns: int, rule
             frozen = torch.arange(40) % 5 == 0 if threads == 7 else None
             table = RowTable(table.weight, table.state, frozen)
             wanted = updated(table, changes, given, step)
-            ops.update_rows(table, changes, given, step, threads)
+            with ops.thread_limit(threads):
+                ops.update_rows(table, changes, given, step)
             for found, each in zip((table.weight, *table.state), wanted, strict=True):
                 assert torch.allclose(found.double(), each, rtol=tolerance, atol=tolerance)
             results.append(table)

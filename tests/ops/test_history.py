@@ -20,6 +20,7 @@ from pyg_batchgnn.ops import (
     choose_pushed,
     halo_layer,
     put_lines,
+    thread_limit,
 )
 from tests.support.chi_square import assert_uniform, p_of_cells
 from tests.support.tiers import examples
@@ -71,7 +72,8 @@ def test_lines_are_those_of_a_dict(case: tuple[int, list[list[int]]], life_span:
             reference.store(node, step, row)
         asked = sorted({0, 7, *nodes})
         for threads in THREADS:
-            found = table.search(torch.tensor(asked), max(0, step - life_span), threads)
+            with thread_limit(threads):
+                found = table.search(torch.tensor(asked), max(0, step - life_span))
             wanted = [reference.find(node, max(0, step - life_span)) for node in asked]
             assert [None if at < 0 else float(rows[at, 0]) for at in found.tolist()] == wanted
     in_use = table.in_use()
@@ -89,7 +91,7 @@ def test_many_nodes_of_a_large_table() -> None:
             reference.store(one, step, 0.0)
     in_use = table.in_use()
     assert table.node_of(in_use).tolist() == list(reference.rows)
-    assert torch.equal(table.search(table.node_of(in_use), 0, 3), in_use)
+    assert torch.equal(table.search(table.node_of(in_use), 0), in_use)
 
 
 def reference_layer(
@@ -120,7 +122,8 @@ def test_a_layer_has_the_edges_whose_source_has_a_row(seed: int, targets: int, o
     cached = torch.where(is_found, is_found.cumsum(0) - 1, -1).to(torch.int32)
     edges = InEdges(indptr, indices)
     for threads in THREADS:
-        found = halo_layer(edges, targets, own, own_rows, cached, threads)
+        with thread_limit(threads):
+            found = halo_layer(edges, targets, own, own_rows, cached)
         assert found.edge_ids is not None
         assert (found.indptr.tolist(), found.indices.tolist(), found.edge_ids.tolist()) == reference_layer(
             edges, targets, own, own_rows, cached.tolist()
@@ -154,7 +157,10 @@ def test_what_is_pushed_is_in_the_halo(lists: list[dict[int, int]], seed: int, m
     row = torch.randperm(len(lists), generator=draw)[: len(lists) - 1]
     row[::5] = -1
     name = row * 7 + 3
-    found = [choose_pushed(peers_of(lists, 4), row, name, most, 5, threads) for threads in THREADS]
+    found = []
+    for threads in THREADS:
+        with thread_limit(threads):
+            found.append(choose_pushed(peers_of(lists, 4), row, name, most, 5))
     assert torch.equal(found[0].place, found[1].place) and found[0].counts == found[1].counts
     for peer, places in enumerate(found[0].place.split(found[0].counts)):
         wanted = [at for at, node in enumerate(row.tolist()) if node >= 0 and peer in lists[node]]
@@ -188,7 +194,7 @@ def test_nodes_are_drawn_in_proportion_to_degree() -> None:
             expected[pair] = expected.get(pair, 0.0) + chance
     seen = dict.fromkeys(expected, 0)
     for key in range(times):
-        one, other = choose_pushed(halo, row, row + 10, 2, key, 1).place.tolist()
+        one, other = choose_pushed(halo, row, row + 10, 2, key).place.tolist()
         seen[one, other] += 1
     counts = np.array([seen[pair] for pair in expected], dtype=np.int64)
     assert_uniform(p_of_cells(counts, np.array(list(expected.values()))))

@@ -171,8 +171,9 @@ def test_the_same_bits_on_any_number_of_threads(dtype: torch.dtype) -> None:
 
     def run(threads: int) -> list[Tensor]:
         leaves = [one.clone().requires_grad_() for one in (x, weight, bias)]
-        out = ops.layer_norm(*leaves, relu=True, drop=0.3, key=4, threads=threads)
-        out.backward(grad)
+        with ops.thread_limit(threads):
+            out = ops.layer_norm(*leaves, relu=True, drop=0.3, key=4)
+            out.backward(grad)
         return [out, *(one.grad for one in leaves if one.grad is not None)]
 
     once = run(1)

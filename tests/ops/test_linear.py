@@ -25,7 +25,8 @@ from tests.support.tiers import examples
 @examples(40)
 def test_equals_torch(dtype: torch.dtype, shape: dict[str, Any], relu: bool, threads: int) -> None:
     case = make_case(dtype=dtype, **shape)
-    y = case.run(relu=relu, threads=threads)
+    with ops.thread_limit(threads):
+        y = case.run(relu=relu)
     wanted = case.reference()
     # ReLU as the layer decided: near zero the two may round to different sides.
     wanted = torch.where(y > 0, wanted, 0 * wanted) if relu else wanted
@@ -63,8 +64,9 @@ def test_same_bits_on_any_number_of_threads(dtype: torch.dtype) -> None:
     case = make_case(5000, 65, (20, 33), dtype=dtype)
 
     def answers(threads: int) -> list[Tensor]:
-        y = case.run(relu=True, drop=0.4, key=3, threads=threads)
-        return [y, *gradients(y, case.leaves())]
+        with ops.thread_limit(threads):
+            y = case.run(relu=True, drop=0.4, key=3)
+            return [y, *gradients(y, case.leaves())]
 
     first = answers(1)
     for threads in (2, 3, 4, 8, 16):
@@ -166,7 +168,8 @@ def test_memory_is_used_again(dtype: torch.dtype, threads: int) -> None:
     case = make_case(20000, 64, (32, 33), dtype=dtype, table_dtype=torch.float16)
 
     def step() -> None:
-        case.run(relu=True, drop=0.5, threads=threads).sum().backward()
+        with ops.thread_limit(threads):
+            case.run(relu=True, drop=0.5).sum().backward()
 
     ops.empty_cache()  # blocks that other tests left may be given back meanwhile
     for _ in range(3):
@@ -426,7 +429,7 @@ def filled(x: Tensor, weight: Tensor, groups: int) -> tuple[Tensor, Tensor]:
 
 
 def run(
-    inputs: list[Tensor], weights: list[Tensor], groups: int, **options: Any
+    inputs: list[Tensor], weights: list[Tensor], groups: int, threads: int | None = None, **options: Any
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """The result, and the gradients of the first input and of all weights.
 
@@ -436,9 +439,11 @@ def run(
     own = [weight.clone().requires_grad_() for weight in weights]
     rows = inputs[0].size(0)
     given = [first, *(View(x.flip(0).contiguous(), torch.arange(rows).flip(0)) for x in inputs[1:])]
-    y = ops.linear(given, own, groups=groups, **options)
+    with ops.thread_limit(threads):
+        y = ops.linear(given, own, groups=groups, **options)
     grad = 1 + torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    d_first, *d_weights = torch.autograd.grad(y, [first, *own], grad.to(y.dtype))
+    with ops.thread_limit(threads):
+        d_first, *d_weights = torch.autograd.grad(y, [first, *own], grad.to(y.dtype))
     return y.detach(), [d_first], d_weights
 
 
@@ -501,9 +506,9 @@ def test_rows_two_by_two(rows: int, outputs: int, dtype: torch.dtype) -> None:
     x[1::6] = x[4::12] = x[5::12] = 0
     x[2::6, ::2] = x[3::6, 1::2] = 0
     weight = torch.randn(outputs, 130, generator=generator, dtype=torch.float64).to(dtype)
-    y = ops.linear([x], [weight], threads=1)
+    y, *others = (run([x], [weight], 1, threads)[0] for threads in (1, 2, 3, 4))
     assert distance(y, x.double() @ weight.double().t()) < TOLERANCE[dtype]
-    assert all(torch.equal(y, ops.linear([x], [weight], threads=threads)) for threads in (2, 3, 4))
+    assert all(torch.equal(y, other) for other in others)
 
 
 @pytest.mark.parametrize("columns", [1, 64, 65, 130, 256])

@@ -34,12 +34,15 @@ def example(
     return x.to(dtype), [one.to(dtype) for one in parameters], normal(rows, outputs).to(dtype)
 
 
-def results(x: Tensor, parameters: list[Tensor], grad: Tensor, **options: Any) -> list[Tensor]:
+def results(
+    x: Tensor, parameters: list[Tensor], grad: Tensor, threads: int | None = None, **options: Any
+) -> list[Tensor]:
     """Returns output, mean, variance, and the gradients of all parameters and maybe of x."""
     leaves = [one.clone().requires_grad_() for one in parameters]
-    y, mean, variance = ops.linear_norm(x, *leaves, **options)
     wanted = [*leaves, x] if x.requires_grad else leaves
-    return [y.detach(), mean, variance, *torch.autograd.grad(y, wanted, grad)]
+    with ops.thread_limit(threads):
+        y, mean, variance = ops.linear_norm(x, *leaves, **options)
+        return [y.detach(), mean, variance, *torch.autograd.grad(y, wanted, grad)]
 
 
 def reference(x: Tensor, parameters: list[Tensor], grad: Tensor, mask: Tensor | None) -> list[Tensor]:

@@ -126,8 +126,9 @@ def test_the_same_bits_on_any_number_of_threads(dtype: torch.dtype) -> None:
 
     def run(threads: int) -> list[Tensor]:
         leaves = [one.clone().requires_grad_() for one in (x, weight, bias)]
-        out = ops.batch_norm(*leaves, relu=True, threads=threads)
-        out[0].backward(grad)
+        with ops.thread_limit(threads):
+            out = ops.batch_norm(*leaves, relu=True)
+            out[0].backward(grad)
         return [*out, *(one.grad for one in leaves if one.grad is not None)]
 
     once = run(1)

@@ -26,7 +26,8 @@ X, WEIGHT = torch.randn(3000, 40), torch.randn(24, 40)
 
 
 def product(threads: int) -> Tensor:
-    return ops.linear([X], [WEIGHT], threads=threads)
+    with ops.thread_limit(threads):
+        return ops.linear([X], [WEIGHT])
 
 
 # Torch's threads stay when an operator has ended, ours do not; but the system lists them a little
@@ -40,7 +41,7 @@ torch.set_num_threads(2)
 x, weight = torch.ones(300, 40), torch.ones(24, 40)  # too small for torch to start threads itself
 count = lambda: len(os.listdir("/proc/self/task"))
 before = count()
-work = threading.Thread(target=lambda: ops.linear([x], [weight], threads=2))
+work = threading.Thread(target=lambda: ops.linear([x], [weight]))
 caller, stay = sys.argv[1], int(sys.argv[2])
 if caller == "main":
     work.run()
@@ -120,7 +121,7 @@ x, weight = torch.ones(3000, 40), torch.ones(24, 40)  # starts the pool
 if os.fork() == 0:
     from pyg_batchgnn import ops
 
-    os._exit(0 if ops.linear([x], [weight], threads=2)[-1].tolist() == [40.0] * 24 else 1)
+    os._exit(0 if ops.linear([x], [weight])[-1].tolist() == [40.0] * 24 else 1)
 os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
 

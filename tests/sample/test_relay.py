@@ -233,7 +233,7 @@ def rules(fanout: int, **others: bool) -> SamplingRules:
 def answered(
     words: list[int], counts: list[int], fanout: int = 4, form: QuestionForm = PLAIN
 ) -> RelayAnswers | RelayFault:
-    return relay_answer(owned(), torch.tensor(words, dtype=torch.int32), counts, rules(fanout), form, 0, 2)
+    return relay_answer(owned(), torch.tensor(words, dtype=torch.int32), counts, rules(fanout), form, 0)
 
 
 def seeds_of(node: Tensor, original: Tensor, ptr: list[int]) -> SampledSeeds:
@@ -251,11 +251,11 @@ def begun(fanout: int = 4, seeds: tuple[int, ...] = (100, 149, 120)) -> tuple[Re
     node = torch.tensor(seeds)
     given = seeds_of(node, (node - FIRST) * 3, [0, len(seeds)])
     relay = Relay(given, book([0, 100, 150, 200], 0, 2000), rules(fanout), PLAIN, seed=1, epoch=2)
-    return relay, relay.ask(1)
+    return relay, relay.ask()
 
 
 def merged(relay: Relay, words: Tensor, counts: list[int]) -> RelayFault | None:
-    return relay.merge(torch.empty(0, dtype=torch.int64), words, counts, 1)
+    return relay.merge(torch.empty(0, dtype=torch.int64), words, counts)
 
 
 def test_a_question_and_its_answer() -> None:
@@ -400,7 +400,7 @@ def test_no_minibatches_and_no_seeds() -> None:
         given = seeds_of(empty, empty, pointer)
         with_replacement = rules(2, replace=True, return_edge=False, coo=True)
         relay = Relay(given, book([0, 0, 0], 1, 0, wide=True), with_replacement, PLAIN, seed=0, epoch=0)
-        asked = relay.ask(3)
+        asked = relay.ask()
         assert asked.words.dtype == torch.int64 and asked.counts == [0, 0]
         assert merged(relay, empty, [0, 0]) is None
         arrays, counts = relay.take()

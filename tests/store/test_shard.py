@@ -148,7 +148,7 @@ def assert_equal(found: RowBlock, expected: dict[str, torch.Tensor]) -> None:
 def test_rows_survive_bytes(tables: RowBlock, data: st.DataObject) -> None:
     rows = max((len(column) for column in tables.columns.values()), default=1)
     index = torch.tensor(data.draw(st.lists(st.integers(0, rows - 1))), dtype=torch.int64)
-    form = RowFormat(tables, 1)
+    form = RowFormat(tables)
     packed = torch.full((form.wire_bytes * len(index),), 255, dtype=torch.uint8)
     form.pack(tables, index, packed)
     unpacked, gathered = form.empty(len(index)), form.empty(len(index))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.ops import Relay, RelayAnswers, RelayQuestions
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.sample import ExcludedPairs, Layout, RelayPart, SampledMinibatch, SamplingPlan, Seeds
@@ -59,7 +60,8 @@ class RelayedSampler:
         for side, own in zip(sides, seeds, strict=True):
             relays.append(side.begin([self._internal(one) for one in own], seed, EPOCH))
         for hop in range(sides[0].relays):
-            self._hop(sides, relays, hop, threads)
+            with ops.thread_limit(threads):
+                self._hop(sides, relays, hop)
         return [
             [self._original(one) for one in side.finish(relay, own, seed, EPOCH)]
             for side, relay, own in zip(sides, relays, seeds, strict=True)
@@ -86,23 +88,21 @@ class RelayedSampler:
         node = torch.cat([part.node for part in self.parts])
         return batch.with_ids([node[one.node] for one in batch.nodes])
 
-    def _hop(self, sides: Sequence[RelayPart], relays: Sequence[Relay], hop: int, threads: int) -> None:
-        asked = [relay.ask(threads) for relay in relays]
-        answered = [self._answer(side, asked, owner, hop, threads) for owner, side in enumerate(sides)]
+    def _hop(self, sides: Sequence[RelayPart], relays: Sequence[Relay], hop: int) -> None:
+        asked = [relay.ask() for relay in relays]
+        answered = [self._answer(side, asked, owner, hop) for owner, side in enumerate(sides)]
         for rank, (side, relay) in enumerate(zip(sides, relays, strict=True)):
-            own = side.answer(asked[rank].own, [asked[rank].own.numel()], hop, threads)
+            own = side.answer(asked[rank].own, [asked[rank].own.numel()], hop)
             assert isinstance(own, RelayAnswers)
             words = torch.cat([answers.words.split(answers.counts)[rank] for answers in answered])
             counts = [answers.counts[rank] for answers in answered]
-            assert relay.merge(own.words, words, counts, threads) is None
+            assert relay.merge(own.words, words, counts) is None
             self.traffic.nodes += sum(asked[rank].nodes)
         self.traffic.picks += sum(sum(answers.picks) for answers in answered)
 
-    def _answer(
-        self, side: RelayPart, asked: Sequence[RelayQuestions], owner: int, hop: int, threads: int
-    ) -> RelayAnswers:
+    def _answer(self, side: RelayPart, asked: Sequence[RelayQuestions], owner: int, hop: int) -> RelayAnswers:
         words = [one.words.split(one.counts)[owner] for one in asked]
-        answers = side.answer(torch.cat(words), [one.numel() for one in words], hop, threads)
+        answers = side.answer(torch.cat(words), [one.numel() for one in words], hop)
         assert isinstance(answers, RelayAnswers)
         return answers
 
