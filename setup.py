@@ -24,8 +24,8 @@ WARNINGS = ["-Wall", "-Wextra"]
 # Torch's headers are included as system headers, so that only our code is checked for warnings.
 STRICT = ["-Werror"] if os.environ.get("PYG_BATCHGNN_WERROR") == "1" else []
 NATIVE = ["-march=native"] if os.environ.get("PYG_BATCHGNN_NATIVE") == "1" else []
-# On aarch64 compilers join a product and a sum into one rounding by default. x86-64's baseline cannot,
-# and equal bits on both need two.
+# On aarch64 compilers join a product and a sum into one rounding by default. The baseline of x86-64
+# cannot, and equal bits on both need two.
 PORTABLE = [] if platform.machine() == "x86_64" else ["-ffp-contract=off"]
 
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import ops
+from pyg_batchgnn import machine, ops
 from pyg_batchgnn.data import SPLITS, Dataset, NodeSet
 from pyg_batchgnn.fetch import is_mapped
 from pyg_batchgnn.train.config import CacheKind, Precision, RemoteKind, TaskKind, TrainConfig, refuse_given
@@ -183,7 +182,7 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
         table = x.contiguous()
         ops.advise_huge_pages(table)
         return table
-    memory, size = psutil.virtual_memory(), x.numel() * dtype.itemsize
+    memory, size = machine.memory(), x.numel() * dtype.itemsize
     changes = dtype is not x.dtype
     if size <= _SHARE * (memory.total if changes else memory.available):
         if changes and size > memory.available:

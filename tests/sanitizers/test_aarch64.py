@@ -33,7 +33,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def digests(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]:
-    """What each program prints, by processor and program."""
+    """Returns the output of each program, by processor and program."""
     environment = {**os.environ, "PYG_BATCHGNN_SIMD": "baseline"}
     folder = {kind: tmp_path_factory.mktemp(kind) for kind in PROCESSORS}
     for kind in PROCESSORS:
@@ -59,7 +59,16 @@ def test_equal_results(digests: dict[tuple[str, str], str], program: str) -> Non
 
 def test_bindings_compile() -> None:
     folders = [str(ROOT / "csrc"), *cpp_extension.include_paths(), sysconfig.get_path("include")]
-    options = ["-std=c++20", "-fsyntax-only", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-I", folders[0]]
+    options = [
+        "-std=c++20",
+        "-fsyntax-only",
+        "-fvisibility=hidden",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-I",
+        folders[0],
+    ]
     options += [flag for folder in folders[1:] for flag in ("-isystem", folder)]
     options += ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DPy_LIMITED_API=0x030a0000"]
 
