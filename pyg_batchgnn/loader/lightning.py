@@ -157,8 +157,8 @@ def _prepare(
     for name in ("loader", "node_sampler", "link_sampler"):
         if name in options:
             raise TypeError(
-                f"{name} does not go with {type(module).__name__}, whose loaders are this package's; leave it "
-                "out, or take torch_geometric's data module"
+                f"{name} does not go with {type(module).__name__}, whose loaders are this package's; "
+                "leave it out, or take torch_geometric's data module"
             )
     options.setdefault("pin_memory", torch.cuda.is_available())
     LightningDataModule.__init__(module, has_val=val is not None, has_test=test is not None, **options)

@@ -142,6 +142,14 @@ class Malloc(str, Enum):
     DEFAULT = "default"
 
 
+class LogKind(str, Enum):
+    """A program that receives the figures of a run, beside the file metrics.jsonl."""
+
+    TENSORBOARD = "tensorboard"
+    MLFLOW = "mlflow"
+    WANDB = "wandb"
+
+
 class RemoteKind(str, Enum):
     """The way in which layers get the rows of nodes that other ranks own. Ignored with one rank."""
 

@@ -24,6 +24,7 @@ from pyg_batchgnn.train.config.choices import (
     EmbeddingRule,
     EvaluationKind,
     LastMinibatch,
+    LogKind,
     Malloc,
     MatrixProduct,
     Metric,
@@ -391,6 +392,12 @@ class RunConfig:
         help="Matrix product of native layers: native, torch, or probe: the faster one, which takes a second "
         "to find out. The two round differently, so of two runs with probe one may choose the other and end "
         "with other weights. Default: native on processors with AVX2 or AVX-512, else torch.",
+    )
+    log: LogKind | None = _field(
+        None,
+        resuming=Resuming.MAY_CHANGE,
+        help="Program that receives each epoch's figures, beside metrics.jsonl: tensorboard, mlflow or "
+        "wandb, where it is installed. Default: none.",
     )
     malloc: Malloc = _field(
         Malloc.KEEP,
