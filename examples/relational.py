@@ -2,8 +2,8 @@
 
 A database of customers, products and reviews is made here. One task asks whether a customer will
 write no review in the next 60 days, another which products a customer will review. RelBench's own
-data sets (`relbench.datasets.get_dataset`, `relbench.tasks.get_task`) take the same way. Needs
-`pip install relbench pytorch-frame pandas`, and no pyg-lib. It takes about a minute.
+data sets (`relbench.load_dataset`) take the same way. Needs `pip install relbench pytorch-frame
+pandas`, and no pyg-lib. It takes about a minute.
 """
 
 from __future__ import annotations

@@ -79,20 +79,19 @@ def test_links_whose_task_is_no_relation(tables: HeteroData) -> None:
     earlier = tables["product"].time[None, :] <= times[:, None]
     product = torch.where(earlier.any(1), torch.multinomial(earlier.double() + 1e-12, 1).view(-1), 0)
     pairs = torch.stack([torch.randint(CUSTOMERS, (3_000,), generator=draw), product])
-    loader = MacrobatchLinkNeighborLoader(
-        tables,
-        num_neighbors=[20, 10],
-        edge_label_index=(("customer", "reviews", "product"), pairs),
-        edge_label_time=times,
-        time_attr="time",
-        neg_sampling="triplet",
-        batch_size=256,
-        seed=0,
-    )
     with pytest.warns(UserWarning, match="links are earlier than every node"):
-        batches = list(loader)
+        loader = MacrobatchLinkNeighborLoader(
+            tables,
+            num_neighbors=[20, 10],
+            edge_label_index=(("customer", "reviews", "product"), pairs),
+            edge_label_time=times,
+            time_attr="time",
+            neg_sampling="triplet",
+            batch_size=256,
+            seed=0,
+        )
     alone = sampled = 0
-    for batch in batches:
+    for batch in loader:
         seed_time = batch["product"].seed_time
         late = late_by_type(batch, seed_time)
         assert not late["review"].any()
