@@ -102,7 +102,7 @@ def test_links_whose_task_is_no_relation(tables: HeteroData) -> None:
         assert bool((where < 2 * len(seed_time)).all())
         alone += len(where)
         sampled += sum(batch.num_nodes_dict.values())
-    assert loader.stats().late_negatives * 2 == alone > 0 and sampled > 100_000
+    assert loader.stats().total.late_negatives * 2 == alone > 0 and sampled > 100_000
 
 
 @all_only
