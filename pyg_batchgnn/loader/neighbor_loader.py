@@ -331,7 +331,8 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             links are visited as one list, in the order of the dict.
         edge_label: a label for each link; a dict by edge type for several.
         edge_label_time: [n] int64, the time of each link; likewise.
-        neg_sampling: PyG's `NegativeSampling` in any of its forms, or a dict of such by edge type.
+        neg_sampling: PyG's `NegativeSampling` in any of its forms, or [n, k] node ids: the targets
+            that each link is to be told from, as triplets. A dict of such by edge type for several.
         neg_sampling_ratio: binary negatives per link.
         neighbor_sampler: a `PygNeighborSampler`, whose graph, plan and seed are then used, and of a
             `PygLinkSampler` also its ``exclude_existing`` and ``exclude_seed_edges``.

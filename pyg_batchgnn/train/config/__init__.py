@@ -17,6 +17,7 @@ from pyg_batchgnn.train.config.choices import (
     ScheduleKind,
     TaskKind,
     TaskLoss,
+    TemporalStrategy,
 )
 from pyg_batchgnn.train.config.table import (
     FIELDS,
@@ -75,6 +76,7 @@ __all__ = [
     "TaskConfig",
     "TaskKind",
     "TaskLoss",
+    "TemporalStrategy",
     "TrainConfig",
     "agreed_fields",
     "assign",
