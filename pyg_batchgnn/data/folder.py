@@ -26,6 +26,7 @@ from pyg_batchgnn.data.dataset import (
 )
 from pyg_batchgnn.data.errors import DatasetNotFoundError, broken, missing
 from pyg_batchgnn.data.files import META_FILE, as_tensor, map_tensor, open_npy, verify_tensor
+from pyg_batchgnn.data.keys import KEYS_FOLDER
 from pyg_batchgnn.data.meta import (
     FOLDERS,
     LINKS_FOLDER,
@@ -202,8 +203,6 @@ _INDICES = tuple(f"{name}_idx" for name in SPLITS)
 #: The arrays that may lie in the folder itself, and the folders of the others.
 _USUAL = ("edge_index", "src", "dst", *_CONVENTIONS, *_MASKS, *_INDICES)
 _FOLDERS = ("edge_index", *FOLDERS.values(), SPLITS_FOLDER, LINKS_FOLDER)
-#: The folder of the keys of nodes, which `batchgnn predict` reads.
-KEYS_FOLDER = "keys"
 #: The endings of files that hold data.
 _DATA = {
     ".npy",

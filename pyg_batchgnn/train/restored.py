@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -144,8 +144,13 @@ class RestoredLinkRun(RestoredRun):
         return not self.config.is_timed
 
 
-def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredNodeRun | RestoredLinkRun:
+def restore_run(
+    request: RestoreRequest, ranks: Ranks, *, for_all_nodes: bool = False
+) -> RestoredNodeRun | RestoredLinkRun:
     """Restores a run; collective.
+
+    Args:
+        for_all_nodes: True to compute nodes from all neighbours, unless the run looks at times.
 
     Raises:
         TrainError: the run folder, the request or the data set cannot be used.
@@ -154,6 +159,8 @@ def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredNodeRun | Rest
     """
     path = RunFolder(request.run).checkpoint
     checkpoint = _checkpoint(request.run, ranks)
+    if for_all_nodes and not checkpoint.config.is_timed:
+        request = replace(request, evaluation=EvaluationKind.EXACT)
     with ranks.one_error():
         config = request.config(checkpoint.config)
     configure_malloc(config.run.malloc)
