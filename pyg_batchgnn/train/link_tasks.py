@@ -284,7 +284,7 @@ class DrawnTargets:
         steps_per_link = -(-self.per_link // _WORDS)
         words = np.random.Philox(key=zlib.crc32(self.split.encode()), counter=piece.start * steps_per_link)
         drawn = words.random_raw(len(own) * steps_per_link * _WORDS)
-        drawn = drawn.reshape(len(own), -1)[:, : self.per_link]
+        drawn = drawn.reshape(len(own), steps_per_link * _WORDS)[:, : self.per_link]
         if self.existing is not None:
             return self.existing.others(own, piece, drawn)
         steps = torch.from_numpy((drawn % np.uint64(self.num_targets - 1)).astype(np.int64))

@@ -27,7 +27,7 @@ from pyg_batchgnn.train.config import (
     RanksConfig,
     RemoteKind,
     TaskKind,
-    TemporalStrategy,
+    TimeStrategy,
     TrainConfig,
 )
 from pyg_batchgnn.train.network import ModelInputs
@@ -259,7 +259,7 @@ def _times_line(config: TrainConfig) -> list[str]:
     """Returns the line about times, in a run that looks at them."""
     if not config.is_timed:
         return []
-    is_last = config.sampling.temporal_strategy is TemporalStrategy.LAST
+    is_last = config.sampling.temporal_strategy is TimeStrategy.LAST
     which = "the latest that are" if is_last else "those that are"
     return [f"        of neighbours {which} not later than their seed, by {config.sampling.time_attr!r}"]
 

@@ -178,7 +178,7 @@ def _of_links(
     if pairs is not None:
         raise TrainError("--pairs and --top are given; give one of them")
     if nodes in ("all", "train", "val", "test"):
-        raise TrainError(f"--top {top} with --nodes {nodes}; give --nodes a file of node ids or keys")
+        raise TrainError(f"--top {top} with --nodes {nodes}; give a file of node ids or keys with --nodes")
     return LinkPredictRequest(restore, out, Path(nodes), top, at)
 
 

@@ -17,7 +17,7 @@ from pyg_batchgnn.train.config.choices import (
     ScheduleKind,
     TaskKind,
     TaskLoss,
-    TemporalStrategy,
+    TimeStrategy,
 )
 from pyg_batchgnn.train.config.table import (
     FIELDS,
@@ -76,7 +76,7 @@ __all__ = [
     "TaskConfig",
     "TaskKind",
     "TaskLoss",
-    "TemporalStrategy",
+    "TimeStrategy",
     "TrainConfig",
     "agreed_fields",
     "assign",

@@ -128,7 +128,7 @@ class ReplacementKind(str, Enum):
     WITH = "with"
 
 
-class TemporalStrategy(str, Enum):
+class TimeStrategy(str, Enum):
     """The drawing of neighbours among those that the time of a seed allows."""
 
     UNIFORM = "uniform"

@@ -34,7 +34,7 @@ from pyg_batchgnn.train.config.choices import (
     ScheduleKind,
     TaskKind,
     TaskLoss,
-    TemporalStrategy,
+    TimeStrategy,
 )
 
 T = TypeVar("T")
@@ -275,8 +275,8 @@ class SamplingConfig:
         help="Attribute with the times of nodes or of edges, as in time. A node or link is then computed "
         "from neighbours that are not later than itself. Default: times are not looked at.",
     )
-    temporal_strategy: TemporalStrategy = _field(
-        TemporalStrategy.UNIFORM,
+    temporal_strategy: TimeStrategy = _field(
+        TimeStrategy.UNIFORM,
         help="With --time-attr, neighbours to sample: uniform draws among those that are early enough, last "
         "takes the latest of them. Default: {default}.",
     )
