@@ -204,6 +204,8 @@ class KeyTable:
 
         if self._path is None:
             return pa.table({"id": pa.array(ids)})
+        if not len(ids):
+            return pa.schema(list(self.types.items())).empty_table()
         group = np.searchsorted(self._bounds, ids, side="right") - 1
         order = np.argsort(group, kind="stable")
         wanted, first = np.unique(group[order], return_index=True)
@@ -211,8 +213,6 @@ class KeyTable:
             self._group(int(at)).take(pa.array(some - self._bounds[at]))
             for at, some in zip(wanted, np.split(ids[order], first[1:]), strict=True)
         ]
-        if not pieces:
-            return pa.schema(list(self.types.items())).empty_table()
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         return pa.concat_tables(pieces).take(pa.array(place))
