@@ -18,6 +18,7 @@ from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask
 from pyg_batchgnn.train.tasks import NodeTask
+from pyg_batchgnn.train.times import is_time
 from pyg_batchgnn.types import Group, RowKind
 
 #: The file of predictions of nodes and of links.
@@ -70,7 +71,7 @@ class DatasetKeys:
     def times(self, node_type: str) -> np.ndarray | None:
         """Returns [N] int64, the times of the nodes of a type, or None if they have none."""
         found = self.dataset.nodes_of(node_type).tables.get(self.time_attr)
-        return None if found is None or found.is_floating_point() else found.reshape(-1).numpy()
+        return None if found is None or not is_time(found) else found.reshape(-1).numpy()
 
     def read_nodes(self, file: Path, node_type: str) -> np.ndarray:
         """Returns [n] int64, the ids of the nodes that a file names by their keys."""

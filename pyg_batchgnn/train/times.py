@@ -30,11 +30,11 @@ def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
         return {}
     found = {one.group: one.tables[name] for one in dataset.sets if name in one.tables}
     if not found:
-        known = sorted({key for one in dataset.sets for key, table in one.tables.items() if _is_time(table)})
+        known = sorted({key for one in dataset.sets for key, table in one.tables.items() if is_time(table)})
         there = f"it has int64 attributes {', '.join(known)}" if known else "it has no int64 attribute"
         raise TrainError(f"sampling.time_attr is {name}, but {dataset.name} has no such attribute; {there}")
     for group, table in found.items():
-        if not _is_time(table):
+        if not is_time(table):
             kind = f"{str(table.dtype).removeprefix('torch.')} {list(table.shape)}"
             raise TrainError(
                 f"{dataset.name}: the times {name!r} of {group} are {kind}; store one int64 for each, in a "
@@ -50,7 +50,8 @@ def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
     return found
 
 
-def _is_time(table: Tensor) -> bool:
+def is_time(table: Tensor) -> bool:
+    """Returns whether an attribute holds one int64 for each row."""
     return table.dtype is torch.int64 and table.numel() == len(table)
 
 
@@ -86,7 +87,7 @@ def link_times(dataset: Dataset, links: PredictedLinks, split: str, name: str) -
     what = f"{dataset.name}: the links of {split}"
     if name in found.tables:
         table = found.tables[name]
-        if not _is_time(table):
+        if not is_time(table):
             kind = f"{str(table.dtype).removeprefix('torch.')} {list(table.shape)}"
             raise TrainError(f"{what} have {name!r} as {kind}; store one int64 for each")
         return table.reshape(-1)
