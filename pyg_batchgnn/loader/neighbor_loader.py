@@ -70,8 +70,8 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             bidirectional.
         disjoint: every seed gets a subgraph of its own; so it is with times.
         temporal_strategy: "uniform" or "last", among the neighbours that a seed's time allows.
-        time_attr: the attribute of nodes or of edges that holds int64 times. Neighbours are not
-            younger than the seed.
+        time_attr: the attribute of nodes or of edges, or of both, that holds int64 times.
+            Neighbours are not younger than the seed.
         weight_attr: the attribute of edges that holds their weights. Neighbours are picked in
             proportion to them, also among those that a time allows.
         is_sorted: promises that edges are sorted by target, and by time within it. The promise is

@@ -19,11 +19,11 @@ _NEVER = torch.iinfo(torch.int64).max
 
 
 def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
-    """Returns the times of the nodes of some types, or of the edges of some relations, [rows]
+    """Returns the times of the nodes of some types and of the edges of some relations, [rows]
     int64; none in a run without times.
 
     Raises:
-        TrainError: the attribute is missing, is one of nodes and of edges, or holds no int64 times.
+        TrainError: the attribute is missing, or holds no int64 times.
     """
     name = config.sampling.time_attr
     if name is None:
@@ -40,13 +40,6 @@ def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
                 f"{dataset.name}: the times {name!r} of {group} are {kind}; store one int64 for each, in a "
                 f"unit that keeps what matters"
             )
-    of_nodes, of_edges = ([str(one) for one in found if one.is_node == kind] for kind in (True, False))
-    if of_nodes and of_edges:
-        raise TrainError(
-            f"{dataset.name}: {name!r} is an attribute of nodes ({', '.join(of_nodes)}) and of edges "
-            f"({', '.join(of_edges)}); times are those of nodes or those of edges: remove the others, or "
-            f"give them another name"
-        )
     return found
 
 
@@ -127,7 +120,7 @@ def first_times_of(dataset: Dataset, node_type: str, name: str) -> Tensor | None
     nodes = dataset.nodes_of(node_type)
     if name in nodes.tables:
         return nodes.tables[name].reshape(-1)
-    if any(name in one.tables for one in dataset.node_sets):
+    if not any(name in one.tables for one in dataset.edge_sets):
         return None
     first = torch.full((nodes.num_nodes,), _NEVER)
     for edges in dataset.edge_sets:

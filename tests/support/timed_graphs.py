@@ -66,6 +66,13 @@ def shop() -> Dataset:
     return Dataset("shop", nodes, edges, "Made up for tests.")
 
 
+def with_signup(dataset: Dataset) -> Dataset:
+    """Returns the shop with a time from which each user exists, after some of its purchases."""
+    users, items = dataset.node_sets
+    time = torch.arange(USERS) * 20
+    return replace(dataset, node_sets=(replace(users, tables={**users.tables, "time": time}), items))
+
+
 def with_edges(dataset: Dataset, kept: torch.Tensor) -> Dataset:
     """Returns the shop with some of its purchases, and all links."""
     return replace(

@@ -19,7 +19,16 @@ from pyg_batchgnn.train.evaluate import MeasuredTimedLinks, score_pairs
 from pyg_batchgnn.train.link_tasks import DrawnTargets, ExistingTargets, PredictedLinks
 from pyg_batchgnn.train.times import first_times_of, latest_time, link_times, times_of
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch
-from tests.support.timed_graphs import BUYS, ITEMS, PAYMENTS, USERS, bank, shop, with_edges
+from tests.support.timed_graphs import (
+    BUYS,
+    ITEMS,
+    PAYMENTS,
+    USERS,
+    bank,
+    shop,
+    with_edges,
+    with_signup,
+)
 from tests.support.training_runs import SMALL, batchgnn, job_alone, records
 
 TIMED = ["--time-attr", "time", "--temporal-strategy", "last", "--replacement", "without"]
@@ -172,10 +181,6 @@ def changed(**tables: Tensor | None) -> Dataset:
         (changed(time=None, paid=torch.zeros(400).long()), "it has int64 attributes paid"),
         (changed(time=torch.zeros(400)), r"times 'time' of payment are float32 \[400\]; store one int64"),
         (
-            timed_edges(bank()),
-            "is an attribute of nodes",
-        ),
-        (
             timed_edges(changed(time=None)),
             "the predicted nodes of type 'payment' have no such attribute",
         ),
@@ -299,7 +304,15 @@ def test_two_ranks_are_as_one_process(
     """Metrics and predictions are those of one process, and a stopped run resumes exactly."""
     np.save(tmp_path / "users.npy", np.arange(USERS)[::-1].copy())
     options = {"bank": NODES, "shop": [*LINKS, "--negatives", "2"]}
-    made: dict[str, list[Any]] = {}
+    assert batchgnn("partition", folders["shop"], "--out", tmp_path / "parts", "--parts", 2) == 0
+    usual = ["train", folders["shop"], *options["shop"], *FIXED]
+    made: dict[str, list[Any]] = {
+        "mixed frozen": [*usual, *FROZEN, "--run", tmp_path / "mixed frozen"],
+        "shop random": [*usual, "--run", tmp_path / "shop random"],
+        "shop saved": [*usual, "--partition", tmp_path / "parts", "--run", tmp_path / "shop saved"],
+        "shop hybrid": [*usual, "--hybrid", "--run", tmp_path / "shop hybrid"],
+    }
+    made["mixed frozen"][1] = write_folder(with_signup(shop()), tmp_path / "mixed")
     for name, some in options.items():
         usual = ["train", folders[name], *some, *FIXED]
         made[f"{name} frozen"] = [*usual, *FROZEN, "--run", tmp_path / f"{name} frozen"]
@@ -318,6 +331,9 @@ def test_two_ranks_are_as_one_process(
     for name in options:
         assert_same_tensors(tmp_path / f"{name} whole", tmp_path / f"{name} broken")
         assert records(tmp_path / f"{name} whole") == records(tmp_path / f"{name} broken")
+    for name in ("saved", "hybrid"):
+        assert_same_tensors(tmp_path / "shop random", tmp_path / f"shop {name}")
+    for name in (*options, "mixed"):
         alone = tmp_path / f"{name} alone"
         arguments = made[f"{name} frozen"]
         assert batchgnn(*arguments[: arguments.index("--schedule")], *FROZEN[4:], "--run", alone) == 0
