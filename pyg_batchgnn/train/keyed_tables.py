@@ -12,7 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from pyg_batchgnn.data import Clock, Dataset, FolderKeys, KeyTable, group_folder, named_apart, read_ids
+from pyg_batchgnn.data import (
+    Clock,
+    Dataset,
+    DatasetError,
+    FolderKeys,
+    KeyTable,
+    group_folder,
+    named_apart,
+    read_ids,
+)
 from pyg_batchgnn.data.files import writing
 from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.link_tasks import PredictedLinks
@@ -99,14 +108,19 @@ def write_nodes(
     scores = _array(folder, "probabilities") if isinstance(task, (ClassTask, LabelTask)) else None
     embeddings = _array(folder, "embeddings") if has_embeddings else None
     table, times, is_class = keys.table(node_type), keys.times(node_type), isinstance(task, ClassTask)
-    classes = None if keys.folder is None else keys.folder.classes(node_type)
+    classes = None if keys.folder is None or not is_class else keys.folder.classes(node_type)
+    if classes is not None and scores is not None and len(classes) < scores.shape[1]:
+        raise DatasetError(
+            f"{keys.dataset.name}: the keys name {len(classes)} classes of {node_type!r}, but the model has "
+            f"{scores.shape[1]}; make the folder again"
+        )
 
     def columns(rows: slice) -> _Columns:
         some = np.asarray(ids[rows])
         found: dict[str, Any] = {} if times is None else {_TIME: keys.clock.column(times[some])}
         found |= _predicted(np.asarray(predictions[rows]), task, classes)
         if scores is not None:
-            found |= _split("score", np.asarray(scores[rows]), classes if is_class else None)
+            found |= _split("score", np.asarray(scores[rows]), classes)
         if embeddings is not None:
             found["embedding"] = _lists(embeddings[rows])
         return _Columns(_named(table.take(some)), found)
@@ -258,7 +272,7 @@ def _split(name: str, values: np.ndarray, classes: list[Any] | None) -> dict[str
     """
     if values.ndim == 1 or (values.shape[1] == 1 and classes is None):
         return {name: values.reshape(-1)}
-    names = range(values.shape[1]) if classes is None else classes
+    names = range(values.shape[1]) if classes is None else classes[: values.shape[1]]
     return {f"{name}_{of}": np.ascontiguousarray(values[:, at]) for at, of in enumerate(names)}
 
 

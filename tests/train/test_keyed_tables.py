@@ -85,6 +85,15 @@ def test_classes_by_their_values(runs: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.float32(found[f"score_{name}"]), arrays["probabilities"][:, at])
 
 
+def test_too_few_values_of_classes(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write_keyed(bank("classes"), tmp_path / "data")
+    (data / "keys" / "payment.classes.json").write_text('{"column": "y", "values": ["rock"]}')
+    out = ["--dataset", data, "--out", tmp_path / "out"]
+    assert batchgnn("predict", runs / "classes", *out) == 2
+    assert "the keys name 1 classes of 'payment', but the model has 3" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_values_of_nodes_that_a_file_names(runs: Path, tmp_path: Path) -> None:
     ids = np.array([7, 399, 0, 7])
     wanted = pa.table(keys(runs, "values", "payment", ids)).append_column("note", pa.array(list("abcd")))

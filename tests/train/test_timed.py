@@ -83,6 +83,23 @@ def test_what_comes_later_changes_no_score_of_links() -> None:
     assert not torch.equal(whole, scores_of(with_edges(graph, time < 500), "val"))
 
 
+def test_links_of_a_homogeneous_graph_see_nothing_later() -> None:
+    draw = torch.Generator().manual_seed(2)
+    index, time = torch.randint(50, (2, 400), generator=draw), torch.randint(99, (400,), generator=draw)
+    links = {"train": time < 50, "val": (time >= 50) & (time < 70), "test": time >= 70}
+    splits = {name: LinkSplit(index[:, keep], {"time": time[keep]}) for name, keep in links.items()}
+
+    def graph(kept: Tensor) -> Dataset:
+        nodes, edges = {"x": torch.ones(50, 3) * torch.arange(50)[:, None]}, {"time": time[kept]}
+        made = Dataset.homogeneous("one", 50, index[:, kept], nodes=nodes, edges=edges)
+        return replace(made, edge_sets=(replace(made.edges, links=splits),))
+
+    changes = ["task.edge_type=none"]
+    whole = scores_of(graph(time < 1000), "val", *changes)
+    assert torch.equal(whole, scores_of(graph(time < 70), "val", *changes))
+    assert not torch.equal(whole, scores_of(graph(time < 40), "val", *changes))
+
+
 def test_a_link_does_not_see_its_own_edges() -> None:
     """A link and its negatives have the same scores without its edge in the graph."""
     graph, at = shop(), 5
