@@ -329,7 +329,7 @@ def _fill_at(
         name: rows_at(run.network, run.graph, name, some, at, run.task.columns)
         for name, some in {target_type: targets, source_type: nodes}.items()
     }
-    rows = SampledRows(found, ranks.training)
+    rows = SampledRows(found, targets, ranks.training)
     own = rows.own(source_type).find(ids)
     best = find_partners(run.network, rows, own.row, top)
     arrays.add(own.position, {"partners": best.partners, "scores": best.scores}, best.scores)

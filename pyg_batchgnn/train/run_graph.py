@@ -167,17 +167,21 @@ class SampledRows:
 
     Attributes:
         rows: the rows that this rank computed, by node type.
+        offered: [m] int64, the nodes that `pieces` yields, of those that there are.
         comm: of all ranks.
     """
 
     rows: Mapping[str, EmbeddedNodes]
+    offered: Tensor
     comm: Communicator
 
     def own(self, node_type: str) -> EmbeddedNodes:
         return self.rows[node_type]
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
-        own = self.own(node_type).ascending()
+        every = self.own(node_type)
+        found = every.find(self.offered).row
+        own = EmbeddedNodes(every.node[found], every.rows[found]).ascending()
         if self.comm.size > 1:
             yield from pieces_of_ranks(own, self.comm, size)
             return

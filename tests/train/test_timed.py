@@ -309,6 +309,24 @@ def test_a_partner_exists_at_the_time(
     assert (first[partners] <= at).all()
 
 
+def test_nodes_that_do_not_exist_are_no_partners_of_their_own_type(tmp_path: Path) -> None:
+    draw = torch.Generator().manual_seed(6)
+    index, born = torch.randint(40, (2, 300), generator=draw), torch.arange(40)
+    time = torch.maximum(born[index[0]], born[index[1]])
+    splits = {"train": LinkSplit(index[:, time < 30], {"time": time[time < 30]})}
+    nodes = {"x": torch.randn(40, 3, generator=draw), "time": born}
+    made = Dataset.homogeneous("friends", 40, index, nodes=nodes)
+    made = replace(made, edge_sets=(replace(made.edges, links=splits),))
+    folder = write_folder(made, tmp_path / "friends")
+    options = ["--task", "link", "--batch-size", 64, "--epochs", 1, *TIMED]
+    assert batchgnn("train", folder, *SMALL, *options, "--run", tmp_path / "run") == 0
+    np.save(tmp_path / "some.npy", np.array([35, 2, 35]))
+    top = ["--top", 9, "--nodes", tmp_path / "some.npy", "--at", 9]
+    assert batchgnn("predict", tmp_path / "run", *top, "--out", tmp_path / "out") == 0
+    partners = np.load(tmp_path / "out" / "partners.npy")
+    assert partners.max() <= 9 and set(partners[1]) == {*range(10)} - {2}
+
+
 # Ranks ############################################################################################
 
 FROZEN: list[Any] = ["--lr", 0, "--schedule", "global", "--last-batch", "keep"]
