@@ -18,6 +18,7 @@ from pyg_batchgnn.train.config.choices import (
     ScheduleKind,
     TaskKind,
     TaskLoss,
+    TimeStrategy,
 )
 from pyg_batchgnn.train.config.table import (
     FIELDS,
@@ -77,6 +78,7 @@ __all__ = [
     "TaskConfig",
     "TaskKind",
     "TaskLoss",
+    "TimeStrategy",
     "TrainConfig",
     "agreed_fields",
     "assign",

@@ -128,6 +128,13 @@ class ReplacementKind(str, Enum):
     WITH = "with"
 
 
+class TimeStrategy(str, Enum):
+    """The drawing of neighbours among those that the time of a seed allows."""
+
+    UNIFORM = "uniform"
+    LAST = "last"  # the latest ones
+
+
 class LastMinibatch(str, Enum):
     """The treatment of the training nodes at the end of an epoch that do not fill a minibatch."""
 
