@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.loader import (
+        LightningLinkData,
+        LightningNodeData,
         MacrobatchHGTLoader,
         MacrobatchLinkNeighborLoader,
         MacrobatchNeighborLoader,
@@ -50,6 +52,8 @@ __all__ = [
     "CscGraph",
     "DistFeatureStore",
     "DistGraphStore",
+    "LightningLinkData",
+    "LightningNodeData",
     "MacrobatchHGTLoader",
     "MacrobatchLinkNeighborLoader",
     "MacrobatchNeighborLoader",

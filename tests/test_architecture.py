@@ -30,8 +30,8 @@ ROOMS = (
     "planner",
     "train",
 )
-#: The ground floor, for every room: compiled operators, types, late imports.
-EVERYBODYS = {"ops", "types", "late_imports"}
+#: The ground floor, for every room: compiled operators, types, late imports, the machine.
+EVERYBODYS = {"ops", "types", "late_imports", "machine"}
 #: Layers know nothing but the ground floor; training builds models from them.
 MAY_IMPORT = {room: {*ROOMS[:at], *EVERYBODYS, "comm"} for at, room in enumerate(ROOMS)}
 MAY_IMPORT["data"] = {"comm", *EVERYBODYS}
@@ -41,12 +41,13 @@ MAY_IMPORT["doctor"] = {"comm", "spinning", "versions", *EVERYBODYS}
 MAY_IMPORT["train"] |= {"doctor", "nn"}
 MAY_IMPORT["planner"] |= {"nn"}
 MAY_IMPORT["port"] |= {"nn"}
-MAY_IMPORT["ops"] = set()
+MAY_IMPORT["ops"] = {"machine"}
 MAY_IMPORT["types"] = {"ops"}
 MAY_IMPORT["__main__"] = {"train", "spinning"}
 MAY_IMPORT["registration"] = {"comm"}
 MAY_IMPORT["versions"] = set()
 MAY_IMPORT["late_imports"] = set()
+MAY_IMPORT["machine"] = set()
 MAY_IMPORT["spinning"] = set()
 #: Of the package's own files only the front door knows rooms.
 MAY_IMPORT["__init__"] = {*ROOMS, "nn", "registration", "versions", *EVERYBODYS}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         generate_typed_folder,
     )
     from pyg_batchgnn.data.hold_out import hold_out_links, with_reverse_relations
+    from pyg_batchgnn.data.keys import Clock, FolderKeys, KeyTable, named_apart, read_ids
     from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
     from pyg_batchgnn.data.meta import (
         attribute_array,
@@ -65,12 +66,15 @@ __all__ = [
     "LABELS",
     "NODES",
     "SPLITS",
+    "Clock",
     "Dataset",
     "DatasetError",
     "DatasetNotFoundError",
     "EdgeSet",
+    "FolderKeys",
     "GeneratorSpec",
     "Group",
+    "KeyTable",
     "LinkSplit",
     "NodeSet",
     "ParallelEdges",
@@ -98,9 +102,11 @@ __all__ = [
     "is_symmetric",
     "load_dataset",
     "make_undirected",
+    "named_apart",
     "open_folder",
     "read_bundle",
     "read_folder",
+    "read_ids",
     "read_ogb",
     "reverse_of",
     "split_array",

@@ -26,6 +26,7 @@ from pyg_batchgnn.data.dataset import (
 )
 from pyg_batchgnn.data.errors import DatasetNotFoundError, broken, missing
 from pyg_batchgnn.data.files import META_FILE, as_tensor, map_tensor, open_npy, verify_tensor
+from pyg_batchgnn.data.keys import KEYS_FOLDER
 from pyg_batchgnn.data.meta import (
     FOLDERS,
     LINKS_FOLDER,
@@ -41,7 +42,13 @@ from pyg_batchgnn.data.meta import (
     split_array,
     split_of,
 )
-from pyg_batchgnn.data.parquet import has_edges, parquet_files, read_parquet_edges
+from pyg_batchgnn.data.parquet import (
+    has_edges,
+    node_files,
+    parquet_files,
+    read_parquet,
+    read_parquet_edges,
+)
 from pyg_batchgnn.types import (
     EDGE_FEATURES,
     EDGES,
@@ -62,10 +69,11 @@ def read_folder(path: str | Path) -> Dataset:
     """Reads a data set from a folder.
 
     Edges are `edge_index.npy` [2, E], which is mapped, or `src.npy` and `dst.npy` [E], or
-    `edges*.parquet` with columns src and dst, which are read into memory. All else is optional and
-    mapped:
+    `edges*.parquet` with columns src and dst, which are read into memory; their other columns of
+    numbers are attributes of edges. All else is optional, and mapped but for Parquet:
 
     - `nodes/NAME.npy` [N, ...] and `edges/NAME.npy` [E, ...]: the attributes NAME, of any dtype;
+    - `nodes*.parquet`: an attribute of nodes for each column of numbers;
     - `splits/NAME.npy`: the node ids of the split NAME;
     - in the folder itself `x.npy`, `y.npy` and `edge_attr.npy`, where features that are neither
       float16 nor float32 become float32, and class numbers int64 (NaN: no label, -1); and
@@ -77,11 +85,12 @@ def read_folder(path: str | Path) -> Dataset:
     source type, the relation and the target type: `edge_index/author__writes__paper.npy`, or
     `.parquet`, or several `.*.parquet`. Its attributes and splits lie in folders by type and
     relation: `nodes/paper/NAME.npy`, `edges/author__writes__paper/NAME.npy`,
-    `splits/paper/NAME.npy`. META.json may give `node_types` and `relations` in the order wanted,
-    which is alphabetical otherwise, and num_nodes and num_classes by type.
+    `splits/paper/NAME.npy`; or `nodes/paper.parquet`, or several `nodes/paper.*.parquet`.
+    META.json may give `node_types` and `relations` in the order wanted, which is alphabetical
+    otherwise, and num_nodes and num_classes by type.
 
     Warns:
-        UserWarning: a file of data, or a column of an edge file, is not read.
+        UserWarning: a file of data, or a column of a Parquet file, is not read.
 
     Raises:
         DatasetNotFoundError: there is no such folder, or no edges in it.
@@ -184,6 +193,11 @@ _CONVENTIONS: dict[str, tuple[Group, Callable[[np.ndarray, str | Path, str], Ten
     LABELS: (NODES, to_targets),
     EDGE_FEATURES: (EDGES, to_features),
 }
+#: The same by kind of rows, for columns of Parquet files.
+_COLUMNS = {
+    RowKind.NODE: {FEATURES: to_features, LABELS: to_targets},
+    RowKind.EDGE: {EDGE_FEATURES: to_features},
+}
 _MASKS = tuple(f"{name}_mask" for name in SPLITS)
 _INDICES = tuple(f"{name}_idx" for name in SPLITS)
 #: The arrays that may lie in the folder itself, and the folders of the others.
@@ -218,6 +232,8 @@ class FolderReader:
         self.meta = read_meta(path)
         self.files: dict[str, str | Path] = {}
         self._read: set[Path] = set()
+        self._columns: dict[Group, dict[str, np.ndarray]] = {}
+        self._rows: dict[Group, int] = {}
         for array in self.meta.arrays:
             if not self.file(array).is_file():
                 raise missing(
@@ -254,6 +270,10 @@ class FolderReader:
             for path in (self.path / folder).glob("*/*.npy"):
                 group = group_of_folder(kind, path.parent.name)
                 names.add(str(group.name) if group is not None else path.parent.name)
+        for path in (self.path / FOLDERS[RowKind.NODE]).glob("*.parquet"):
+            group = group_of_folder(RowKind.NODE, path.name.partition(".")[0])
+            assert group is not None, "every name is that of a type"
+            names.add(str(group.name))
         return Schema(tuple(sorted(names)), tuple(sorted(relations)))
 
     def _relations_in_files(self) -> set[Relation]:
@@ -297,7 +317,27 @@ class FolderReader:
             raise missing(self.file(array), array, "put it there, or a .parquet file with src and dst")
         self.files[array] = files[0]
         self._read.update(files)
-        return read_parquet_edges(files)
+        return self._edges_in(files, group)
+
+    def _edges_in(self, files: Sequence[Path], group: Group) -> np.ndarray:
+        """Reads edges from Parquet files, and keeps their attributes for `attributes`."""
+        found, columns = read_parquet_edges(files)
+        self._keep(group, columns, files)
+        return found
+
+    def _nodes_in_parquet(self, group: Group) -> None:
+        """Reads the node files of a type, and keeps their attributes for `attributes`."""
+        files = node_files(self.path, None if group == NODES else group_folder(group))
+        if files:
+            table = read_parquet(files)
+            self._rows[group] = table.num_rows
+            self._read.update(files)
+            self._keep(group, table.columns, files)
+
+    def _keep(self, group: Group, columns: dict[str, np.ndarray], files: Sequence[Path]) -> None:
+        self._columns[group] = columns
+        for name in columns:
+            self.files[attribute_array(group, name)] = files[0]
 
     def _edges_from_columns(self) -> np.ndarray:
         """Reads edges from src.npy and dst.npy, or from Parquet, into memory."""
@@ -313,7 +353,7 @@ class FolderReader:
         if files := parquet_files(self.path):
             self.files["edge_index"] = files[0] if len(files) == 1 else self.path / "edges*.parquet"
             self._read = (self._read | set(files)) - {self.file("src"), self.file("dst")}
-            return read_parquet_edges(files)
+            return self._edges_in(files, EDGES)
         if source is not None or destination is not None:
             absent = "src" if source is None else "dst"
             raise missing(self.file(absent), absent, "edges need both src.npy and dst.npy")
@@ -326,22 +366,38 @@ class FolderReader:
         tables: dict[Group, dict[str, Tensor]] = {
             group: {} for group in (*schema.node_groups, *schema.edge_groups)
         }
+        for group in schema.node_groups:
+            self._nodes_in_parquet(group)
+        for group, columns in self._columns.items():
+            tables[group] = {name: self._column(group, name, values) for name, values in columns.items()}
         for folder in FOLDERS.values():
             for array in self.arrays_in(folder):
                 group, name = self.known(array, attribute_of(array), tables)
+                if name in tables[group]:
+                    fact = f"is a column of {Path(self.files[array]).name} too"
+                    raise broken(self.file(array), name, fact, "remove one of the two")
                 tables[group][name] = self.opened(array)
         for name, (group, convert) in _CONVENTIONS.items():
             if group not in tables:
                 continue
-            twice = name in tables[group]
-            values = self.open(name, attribute_array(group, name))
+            array = attribute_array(group, name)
+            other = self.files.get(array)
+            values = self.open(name, array)
             if values is None:
                 continue
-            if twice:
-                fact = f"{attribute_array(group, name)}.npy is there too"
+            if other is not None:
+                fact = f"{Path(other).relative_to(self.path)} is there too"
+                if name in self._columns.get(group, {}):
+                    fact = f"is a column of {Path(other).name} too"
                 raise broken(self.file(name), name, fact, "remove one of the two")
             tables[group][name] = convert(values.numpy(), self.file(name), name)
         return tables
+
+    def _column(self, group: Group, name: str, values: np.ndarray) -> Tensor:
+        """Returns a column of a Parquet file as an attribute; the usual ones as in the folder."""
+        file = self.files[attribute_array(group, name)]
+        convert = _COLUMNS[group.kind].get(name, as_tensor)
+        return convert(values, file, name)
 
     def arrays_in(self, folder: str) -> list[str]:
         paths = (self.path / folder).rglob("*.npy")
@@ -393,11 +449,13 @@ class FolderReader:
     def num_nodes(self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor]) -> int:
         """Returns the number of nodes of a type.
 
-        META.json says it, else the rows of an attribute or a mask, else the largest id + 1 in
-        edges.
+        META.json says it, else the rows of its Parquet files, of an attribute or of a mask, else
+        the largest id + 1 in edges.
         """
         if group.name in self.meta.num_nodes:
             return self.meta.num_nodes[str(group.name)]
+        if group in self._rows:
+            return self._rows[group]
         conventions = [tables[name] for name in (FEATURES, LABELS) if name in tables]
         masks = map(self.open, _MASKS) if group == NODES else ()
         for values in (*conventions, *tables.values(), *masks):
@@ -425,7 +483,7 @@ class FolderReader:
         for path in sorted(self.path.glob("*")):
             near = get_close_matches(path.name, _FOLDERS, 1, 0.7) if path.is_dir() else []
             holds_data = near and any(file.suffix.lower() in _DATA for file in path.rglob("*"))
-            if holds_data and path.name not in _FOLDERS:
+            if holds_data and path.name not in (*_FOLDERS, KEYS_FOLDER):
                 text = f"{path}: the folder is not read. Is {near[0]}/ meant? Rename it, or remove it"
                 warnings.warn(text, UserWarning, stacklevel=5)
 

@@ -1,9 +1,11 @@
-"""Reads edges from Parquet files (needs pyarrow)."""
+"""Reads edges and nodes with their attributes from Parquet files (needs pyarrow)."""
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,11 @@ from typing import Any
 import numpy as np
 
 from pyg_batchgnn.data.errors import DatasetError, broken
+
+#: The columns that hold the ends of edges.
+ENDS = ("src", "dst")
+
+# Files ############################################################################################
 
 
 def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
@@ -23,8 +30,22 @@ def parquet_files(folder: Path, relation: str | None = None) -> list[Path]:
     """
     if relation is None:
         return sorted(folder.glob("edges*.parquet"), key=_numbered)
-    inside = folder / "edge_index"
-    found = [*inside.glob(f"{escape(relation)}.parquet"), *inside.glob(f"{escape(relation)}.*.parquet")]
+    return _named(folder / "edge_index", relation)
+
+
+def node_files(folder: Path, node_type: str | None = None) -> list[Path]:
+    """Returns the node files of a folder, in the order in which their nodes are numbered.
+
+    ``node_type``: the name of a type's files, which are `nodes/TYPE.parquet` and
+    `nodes/TYPE.*.parquet`; None means `nodes*.parquet`.
+    """
+    if node_type is None:
+        return sorted(folder.glob("nodes*.parquet"), key=_numbered)
+    return _named(folder / "nodes", node_type)
+
+
+def _named(folder: Path, name: str) -> list[Path]:
+    found = [*folder.glob(f"{escape(name)}.parquet"), *folder.glob(f"{escape(name)}.*.parquet")]
     return sorted(found, key=_numbered)
 
 
@@ -43,70 +64,155 @@ def has_edges(path: Path) -> bool:
         return False
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
-            return not {"src", "dst"}.isdisjoint(file.schema_arrow.names)
+            return not set(ENDS).isdisjoint(file.schema_arrow.names)
     except (OSError, pa.ArrowException):
         return False
 
 
-def read_parquet_edges(files: list[Path]) -> np.ndarray:
-    """Reads the columns src and dst of all files, one after the other.
+# Tables ###########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetTable:
+    """The columns of some files that a tensor can hold.
+
+    Attributes:
+        num_rows: of all files together.
+        columns: [num_rows, ...] by name: numbers and booleans as they are, times and dates as int64
+            in their own unit, and lists of a fixed size as [num_rows, size].
+    """
+
+    num_rows: int
+    columns: dict[str, np.ndarray]
+
+
+def read_parquet_edges(files: Sequence[Path]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Reads the edges of all files, one file after the other.
 
     Returns:
-        [2, E] int32 where every file stores int32 (or less), int64 otherwise.
+        The edges, [2, E] int32 where every file stores int32 (or less), int64 otherwise; and the
+        other columns by name, [E, ...], as of `ParquetTable`.
 
     Warns:
-        UserWarning: a file has further columns, which are not read.
+        UserWarning: a file has columns that no tensor holds.
 
     Raises:
         DatasetError: pyarrow is not installed, or a file is damaged, lacks a column, has it twice,
-            or has one that is not of integers or has missing values.
+            or has one of another type than the others or with missing values.
+    """
+    table = read_parquet(files, ENDS)
+    ends = [table.columns.pop(name) for name in ENDS]
+    narrow = all(one.dtype.itemsize <= 4 and one.dtype != np.uint32 for one in ends)
+    return np.stack(ends, dtype=np.int32 if narrow else np.int64, casting="unsafe"), table.columns
+
+
+def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> ParquetTable:
+    """Reads the columns of all files that a tensor can hold, one file after the other.
+
+    Missing numbers of floating point are NaN.
+
+    Args:
+        files: at least one.
+        ids: columns that must be there and hold integers.
+
+    Warns:
+        UserWarning: a file has columns that no tensor holds.
+
+    Raises:
+        DatasetError: as `read_parquet_edges`.
     """
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise DatasetError(f"{files[0]}: reading Parquet needs pyarrow; pip install pyarrow") from error
-    pieces = [_read_file(pq, path) for path in files]
-    narrow = all(piece.dtype.itemsize <= 4 and piece.dtype != np.uint32 for piece in pieces)
-    return np.concatenate(pieces, axis=1, dtype=np.int32 if narrow else np.int64)
+    pieces = [_read_file(pq, path, ids) for path in files]
+    first = pieces[0]
+    for path, piece in zip(files, pieces, strict=True):
+        if different := first.columns.keys() ^ piece.columns.keys():
+            fact = f"is a column of {path.name} or of {files[0].name}, but not of both"
+            raise broken(path, min(different), fact, "write the same columns to all parts")
+        for name, values in piece.columns.items():
+            like = first.columns[name]
+            if name not in ids and (values.dtype, values.shape[1:]) != (like.dtype, like.shape[1:]):
+                fact = f"is {values.dtype} {list(values.shape[1:])}, but {like.dtype} {list(like.shape[1:])}"
+                raise broken(path, name, f"{fact} in {files[0].name}", "write it with one type")
+    return ParquetTable(
+        sum(piece.num_rows for piece in pieces),
+        {name: np.concatenate([piece.columns[name] for piece in pieces]) for name in first.columns},
+    )
 
 
-def _read_file(pq: Any, path: Path) -> np.ndarray:
+def _read_file(pq: Any, path: Path, ids: Sequence[str]) -> ParquetTable:
     import pyarrow as pa
 
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
-            present = file.schema_arrow.names
-            _warn_of_columns(path, present)
-            for column in ("src", "dst"):
+            schema, present = file.schema_arrow, file.schema_arrow.names
+            for column in ids:
+                if column not in present:
+                    fact = f"no such column among {present}"
+                    raise broken(path, column, fact, f"name the columns {' and '.join(ids)}")
+            read = [one.name for one in schema if one.name in ids or _is_held(pa, one.type)]
+            _warn_of_columns(path, [f"{one.name} ({one.type})" for one in schema if one.name not in read])
+            for column in read:
                 if present.count(column) > 1:
                     fact = f"{present.count(column)} columns of this name among {present}"
                     raise broken(path, column, fact, "rename all but one")
-                if column not in present:
-                    raise broken(
-                        path, column, f"no such column among {present}", "name the columns src and dst"
-                    )
-            table = file.read(columns=["src", "dst"])
+            table = file.read(columns=read)
     except (pa.ArrowException, OSError) as error:
-        fact = f"not readable as Parquet ({error})"
-        raise broken(path, "src, dst", fact, "write the file again") from error
-    columns = [_column(pa, path, name, table.column(name)) for name in ("src", "dst")]
-    return np.stack(columns)
+        if isinstance(error, DatasetError):
+            raise
+        what = ", ".join(ids) or "columns"
+        raise broken(path, what, f"not readable as Parquet ({error})", "write the file again") from error
+    for name in ids:
+        if not pa.types.is_integer(table.column(name).type):
+            fact = f"type is {table.column(name).type}, expected int32 or int64"
+            raise broken(path, name, fact, "store integers")
+    return ParquetTable(table.num_rows, {name: _values(pa, path, name, table.column(name)) for name in read})
 
 
-def _warn_of_columns(path: Path, present: list[str]) -> None:
-    others = [name for name in present if name not in ("src", "dst")]
+def _is_held(pa: Any, kind: Any) -> bool:
+    """Returns whether a tensor can hold the values of a type."""
+    if pa.types.is_fixed_size_list(kind):
+        return _is_number(pa, kind.value_type)
+    return _is_number(pa, kind) or _is_time(pa, kind)
+
+
+def _is_number(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _is_time(pa: Any, kind: Any) -> bool:
+    types = pa.types
+    return bool(types.is_timestamp(kind) or types.is_date(kind) or types.is_duration(kind))
+
+
+def _warn_of_columns(path: Path, others: list[str]) -> None:
     if others:
         warnings.warn(
-            f"{path}: the columns {', '.join(map(repr, others))} are not read. Put each into edges/NAME.npy, "
-            "one row per edge in the order of the edges, or remove them",
+            f"{path}: the columns {', '.join(others)} are not read, as no tensor holds them. Store numbers, "
+            f"booleans, times or lists of a fixed size, or remove them",
             UserWarning,
             stacklevel=2,
         )
 
 
-def _column(pa: Any, path: Path, name: str, values: Any) -> np.ndarray:
-    if not pa.types.is_integer(values.type):
-        raise broken(path, name, f"type is {values.type}, expected int32 or int64", "store integers")
-    if values.null_count:
-        raise broken(path, name, f"{values.null_count} values are missing", "remove those edges")
-    return np.asarray(values.to_numpy())
+def _values(pa: Any, path: Path, name: str, values: Any) -> np.ndarray:
+    """Returns the values of a column, [rows] or [rows, size]."""
+    rows, kind = len(values), values.type
+    is_list = pa.types.is_fixed_size_list(kind)
+    missing = values.null_count
+    if is_list and not missing:
+        parts = [chunk.flatten() for chunk in values.chunks]
+        values, kind = pa.chunked_array(parts, kind.value_type), kind.value_type
+        missing = values.null_count
+    if missing and pa.types.is_floating(kind):
+        values = values.fill_null(float("nan"))
+    elif missing:
+        remedy = "remove those edges" if name in ENDS else "fill them, or store floating-point numbers"
+        raise broken(path, name, f"{missing} values are missing", remedy)
+    if _is_time(pa, kind):
+        whole = values.cast(pa.int32()) if pa.types.is_date32(kind) else values
+        values = whole.cast(pa.int64())
+    found = np.asarray(values.to_numpy())
+    return found.reshape(rows, -1 if rows else 0) if is_list else found

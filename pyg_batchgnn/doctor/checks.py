@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ import torch.distributed as dist
 from rich.table import Table
 from torch._C._distributed_c10d import TCPStore
 
-from pyg_batchgnn import ops
+from pyg_batchgnn import machine, ops
 from pyg_batchgnn.comm import why_unavailable
 from pyg_batchgnn.comm.ccl import CclMissingError, find_libraries
 from pyg_batchgnn.spinning import TURNS, chosen_by_user, is_bounded
@@ -221,21 +222,33 @@ _ROOM = 256 << 20
 
 
 def check_machine() -> list[Finding]:
-    """Checks the processor, memory, huge pages and shared memory."""
+    """Checks the processor, memory, huge pages, shared memory and the host's name."""
     return [
-        _processor(),
+        cores(len(os.sched_getaffinity(0)), machine.processors(), os.environ),
         _instructions(),
         waiting_threads(chosen_by_user()),
         _memory(),
         huge_pages(_HUGE),
         shared_memory(_SHARED),
+        host_name(),
     ]
 
 
-def _processor() -> Finding:
+def cores(seen: int, usable: int, environment: Mapping[str, str]) -> Finding:
+    """Checks whether this process may use all the cores that torch sees.
+
+    Args:
+        seen: the cores that torch makes threads for.
+        usable: those that may work at once; fewer in a container with a limit.
+        environment: OMP_NUM_THREADS in it bounds torch's threads.
+    """
     model = re.search(r"model name\s*: (.*)", _text(Path("/proc/cpuinfo")))
     name = model[1] if model else platform.machine()
-    return Finding("processor", FindingState.WORKS, f"{len(os.sched_getaffinity(0))} cores, {name}")
+    if usable == seen:
+        return Finding("processor", FindingState.WORKS, f"{seen} cores, {name}")
+    shown = f"{usable} of {seen} cores, by the limit of this container or job; {name}"
+    remedy = f"batchgnn's commands use {usable} threads; for scripts export OMP_NUM_THREADS={usable}"
+    return Finding("processor", FindingState.WORKS, shown, "" if "OMP_NUM_THREADS" in environment else remedy)
 
 
 def _instructions() -> Finding:
@@ -269,8 +282,10 @@ def waiting_threads(chosen: Mapping[str, str]) -> Finding:
 
 
 def _memory() -> Finding:
-    memory = psutil.virtual_memory()
-    return Finding("memory", FindingState.WORKS, f"{_size(memory.available)} free of {_size(memory.total)}")
+    memory, host = machine.memory(), psutil.virtual_memory().total
+    limit = f", the limit of this container or job; the host has {_size(host)}" if memory.total < host else ""
+    seen = f"{_size(memory.available)} free of {_size(memory.total)}{limit}"
+    return Finding("memory", FindingState.WORKS, seen)
 
 
 def huge_pages(setting: Path) -> Finding:
@@ -300,6 +315,22 @@ def shared_memory(folder: Path) -> Finding:
         f"otherwise remount {folder}"
     )
     return Finding("shared memory", FindingState.BROKEN, seen, remedy)
+
+
+def host_name() -> Finding:
+    """Checks that this host's name leads to an address by which other hosts can reach it."""
+    name = socket.gethostname()
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        remedy = (
+            "several hosts cannot meet by it: enter it in the name service, or in /etc/hosts of each host"
+        )
+        return Finding("host name", FindingState.ABSENT, f"{name} has no address", remedy)
+    if not address.startswith("127."):
+        return Finding("host name", FindingState.WORKS, f"{name}, {address}")
+    remedy = "for several hosts name the network device: export GLOO_SOCKET_IFNAME=eth0"
+    return Finding("host name", FindingState.ABSENT, f"{name}, {address}: this host alone", remedy)
 
 
 def _text(path: Path) -> str:

@@ -16,6 +16,7 @@ from pyg_batchgnn.loader.node_inputs import OwnerNodes, OwnPositions, Places, St
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.ops import INTEGERS, check_range, digest_text, fold_key, minibatch_key
 from pyg_batchgnn.sample import (
+    GivenNegatives,
     LinkInfo,
     Links,
     LinkSeeder,
@@ -153,7 +154,9 @@ def _inputs(links: Sequence[Links], start: LinkStart) -> StepInputs:
 
 def _settings(plan: NegativePlan) -> dict[str, Any]:
     weights = [pool.weight for pool in (plan.sources, plan.targets) if pool.weight is not None]
+    given = {"targets_digest": _digest([plan.table.view(-1)])} if isinstance(plan, GivenNegatives) else {}
     return {
+        **given,
         "mode": plan.mode.value,
         "amount": plan.amount,
         "exclude_existing": plan.existing is not None,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
@@ -22,8 +23,10 @@ from pyg_batchgnn.loader.link_inputs import (
     typed_links,
     untyped_links,
 )
+from pyg_batchgnn.ops import INTEGERS, check_range
 from pyg_batchgnn.sample import (
     Direction,
+    GivenNegatives,
     LateNegatives,
     LinkFinder,
     LinkSeeder,
@@ -49,8 +52,9 @@ class WantedNegatives:
     """The negatives that a loader's links shall have."""
 
     links: Mapping[Relation, RelationLinks]  # the loader's links by relation
-    #: PyG's description of the negatives of each relation that gets any
+    #: PyG's description of the negatives of each relation that gets drawn ones
     sampling: Mapping[Relation, NegativeSampling]
+    given: Mapping[Relation, GivenNegatives]  # the negatives that the user gave, by relation
     avoid_edges: bool  # True if negatives must not be edges
     late: LateNegatives = LateNegatives.WARN  # what is done about links that are earlier than every node
 
@@ -116,9 +120,11 @@ class LinkRequest:
         parts = [
             dataclasses.replace(part, label=labelled(part, sampling.get(part.relation))) for part in parts
         ]
+        given = self.negatives.given(link_graph, parts)
         wanted = WantedNegatives(
             {part.relation: part for part in parts},
-            sampling,
+            {relation: one for relation, one in sampling.items() if relation not in given},
+            given,
             self.negatives.exclude_existing,
             self.negatives.late,
         )
@@ -133,7 +139,7 @@ class LinkRequest:
         if excluded is not None and self.direction is Direction.BACKWARD:
             excluded = excluded.reversed()
         is_disjoint = self.disjoint or times is not None
-        seeder = LinkSeeder(graph.schema, planned.plans, is_disjoint, excluded, planned.finder)
+        seeder = LinkSeeder(graph.schema, {**planned.plans, **given}, is_disjoint, excluded, planned.finder)
         return LinkInputs(parts, seeder, names)
 
 
@@ -144,7 +150,8 @@ class LinkRequest:
 class NegativeRequest:
     """The negatives that a user asked for, and the seed edges to exclude."""
 
-    sampling: Any = None  # ``neg_sampling`` in one of PyG's forms, or a dict of such by edge type
+    #: ``neg_sampling`` in one of PyG's forms, [n, k] targets, or a dict of such by edge type
+    sampling: Any = None
     ratio: float | None = None  # ``neg_sampling_ratio``: binary negatives per link; None or 0 for none
     exclude_existing: bool = False  # True if negatives must not be edges
     exclude_seed_edges: Any = False  # False, True, "reverse" or a dict from edge types to their reverses
@@ -177,9 +184,49 @@ class NegativeRequest:
             )
         return found
 
+    def given(self, graph: LinkGraph, links: Sequence[RelationLinks]) -> dict[Relation, GivenNegatives]:
+        """Returns the negatives of each relation whose links came with targets.
+
+        Raises:
+            TypeError, ValueError, IndexError: they are no targets of these links.
+        """
+        relations = {one.relation: None for one in links}
+        named = dict.fromkeys(relations, self.sampling)
+        if _is_by_type(self.sampling):
+            named = by_relation("neg_sampling", self.sampling, graph.schema, relations)
+        found = {}
+        for one in links:
+            table = named.get(one.relation)
+            if isinstance(table, Tensor):
+                found[one.relation] = GivenNegatives.of(_checked_targets(table, one, graph))
+        if found and self.exclude_existing:
+            raise ValueError(
+                "exclude_existing=True is about negatives that are drawn, but neg_sampling gives them; leave "
+                "exclude_existing out"
+            )
+        return found
+
+
+def _checked_targets(table: Tensor, links: RelationLinks, graph: LinkGraph) -> Tensor:
+    """Returns the targets that a user gave as negatives, [n, k] int64."""
+    what, target = f"neg_sampling of {links.relation}", links.relation[2]
+    if table.dtype not in INTEGERS:
+        raise TypeError(f"{what} must hold integer node ids, got {table.dtype}; use .long()")
+    if table.dim() != 2 or len(table) != len(links) or not table.size(1):
+        raise ValueError(
+            f"{what} has shape {list(table.shape)} for {len(links)} links; give [links, k] targets"
+        )
+    if links.input_id is not None:
+        raise ValueError(f"{what} gives targets by position, which input_id replaces; leave input_id out")
+    table = table.to("cpu", torch.int64).contiguous()
+    check_range(what, table.view(-1), graph.num_nodes[graph.schema.type_number(target)])
+    return table
+
 
 def _cast(given: Any) -> NegativeSampling | None:
     """Returns PyG's description of negatives from one of its forms."""
+    if isinstance(given, Tensor):
+        return NegativeSampling("triplet", given.size(1)) if given.dim() == 2 and given.size(1) else None
     mode = given[0] if isinstance(given, (tuple, list)) and given else given
     if isinstance(mode, str) and mode not in ("binary", "triplet"):
         raise ValueError(f"neg_sampling must be 'binary' or 'triplet', got {given!r}")

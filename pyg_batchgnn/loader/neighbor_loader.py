@@ -70,8 +70,8 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             bidirectional.
         disjoint: every seed gets a subgraph of its own; so it is with times.
         temporal_strategy: "uniform" or "last", among the neighbours that a seed's time allows.
-        time_attr: the attribute of nodes or of edges that holds int64 times. Neighbours are not
-            younger than the seed.
+        time_attr: the attribute of nodes or of edges, or of both, that holds int64 times.
+            Neighbours are not younger than the seed.
         weight_attr: the attribute of edges that holds their weights. Neighbours are picked in
             proportion to them, also among those that a time allows.
         is_sorted: promises that edges are sorted by target, and by time within it. The promise is
@@ -331,7 +331,8 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             links are visited as one list, in the order of the dict.
         edge_label: a label for each link; a dict by edge type for several.
         edge_label_time: [n] int64, the time of each link; likewise.
-        neg_sampling: PyG's `NegativeSampling` in any of its forms, or a dict of such by edge type.
+        neg_sampling: PyG's `NegativeSampling` in any of its forms, or [n, k] node ids: the targets
+            that each link is to be told from, as triplets. A dict of such by edge type for several.
         neg_sampling_ratio: binary negatives per link.
         neighbor_sampler: a `PygNeighborSampler`, whose graph, plan and seed are then used, and of a
             `PygLinkSampler` also its ``exclude_existing`` and ``exclude_seed_edges``.

@@ -280,6 +280,7 @@ def _settings(wanted: WantedNegatives) -> dict[str, Any]:
         "neg_sampling": [[*relation, one.mode.value, one.amount] for relation, one in sampling],
         "src_weight": [[*relation, _said(one.src_weight)] for relation, one in sampling],
         "dst_weight": [[*relation, _said(one.dst_weight)] for relation, one in sampling],
+        "targets of neg_sampling": [[*relation, _said(one.table)] for relation, one in wanted.given.items()],
         "exclude_existing": wanted.avoid_edges,
         "late_negatives": wanted.late.value,
     }

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-import psutil
 import torch
 from torch import Tensor
 from torch._C import _are_functorch_transforms_active
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
+from pyg_batchgnn import machine
 from pyg_batchgnn.ops.library import kernels
 from pyg_batchgnn.ops.threads import thread_count
 
@@ -108,7 +108,7 @@ def too_many_nodes(count: int, processes: int = 1) -> str:
         return "it must not be negative"
     if count > MOST_NODES:
         return "a node type has at most 2**40 nodes"
-    need, have = 8 * (count + 1) / processes / 2**30, psutil.virtual_memory().total / 2**30
+    need, have = 8 * (count + 1) / processes / 2**30, machine.memory().total / 2**30
     if need <= have:
         return ""
     return f"8 bytes for each of them are {need:,.0f} GiB, and this machine has {have:,.0f} GiB of memory"

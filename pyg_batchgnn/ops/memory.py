@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import psutil
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import machine
 from pyg_batchgnn.ops.checks import check_dense, check_vector
 from pyg_batchgnn.ops.library import kernels
 
@@ -150,5 +150,5 @@ def check_budget(budget: int | str | None) -> int | None:
 
 
 def free_bytes() -> int:
-    """Returns the bytes of the host's memory that may be taken: an eighth of what is free."""
-    return int(psutil.virtual_memory().available // 8)
+    """Returns the bytes of memory that may be taken: an eighth of what is free."""
+    return machine.memory().available // 8

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from pyg_batchgnn.sample.minibatch import Minibatch, MinibatchLayer
     from pyg_batchgnn.sample.negatives import (
+        GivenNegatives,
         LateNegatives,
         NegativeMode,
         NegativePlan,
@@ -88,6 +89,7 @@ __all__ = [
     "Direction",
     "ExcludedPairs",
     "ExistingPairs",
+    "GivenNegatives",
     "HGTPlan",
     "HGTSampler",
     "HandedOut",

@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.sample.negatives import NegativeDraw, NegativeMode, NegativePlan, negative_key
+from pyg_batchgnn.sample.negatives import (
+    GivenDraw,
+    GivenNegatives,
+    NegativeDraw,
+    NegativeMode,
+    NegativePlan,
+    negative_key,
+)
 from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds
 from pyg_batchgnn.types import (
     LabelledLinks,
@@ -54,7 +61,7 @@ class LinkDraw:
     """The links of one relation in a minibatch, and the drawing of their negatives."""
 
     links: Links
-    negatives: NegativeDraw | None
+    negatives: NegativeDraw | GivenDraw | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -457,6 +464,8 @@ class LinkSeeder:
         plan = self.negatives.get(links.relation)
         if plan is None:
             return LinkDraw(links, None)
+        if isinstance(plan, GivenNegatives):
+            return LinkDraw(links, GivenDraw(plan, links.source, links.input_id))
         relation = None if self.schema.is_plain else ops.names_key(links.relation)
         drawn = negative_key(seed, epoch, key, relation)
         return LinkDraw(links, NegativeDraw(plan, links.source, links.target, links.time, drawn))

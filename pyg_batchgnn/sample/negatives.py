@@ -10,7 +10,7 @@ import enum
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -103,6 +103,23 @@ class NegativePlan:
             if len(time) and pool.earliest and not int(pool.allowed(time.min().view(1), 1)):
                 found |= pool.allowed(time, len(time)) == 0
         return found.nonzero().view(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenNegatives(NegativePlan):
+    """Targets that the user gave for each link, in place of a rule by which they are drawn.
+
+    Attributes:
+        table: [n, k] int64, the targets of each link of the loader, by its position.
+    """
+
+    table: Tensor = field(kw_only=True)
+
+    @classmethod
+    def of(cls, table: Tensor) -> GivenNegatives:
+        """Returns the plan of triplets with these targets."""
+        nobody = NodePool.of(0)
+        return cls(NegativeMode.TRIPLET, table.size(1), nobody, nobody, table=table)
 
 
 def check_early_links(
@@ -273,6 +290,35 @@ def free_pair(
         if source is not None:
             return source, held
     return None
+
+
+class GivenDraw:
+    """The negatives of one minibatch and one relation that the user gave.
+
+    Args:
+        source: [P] int64, the sources of its links.
+        position: [P] int64, the positions of its links in the loader's input.
+
+    Attributes:
+        positive: [N] int64, the number of the link that each negative belongs to.
+        source, target: [N] int64, their ends.
+        late: 0, as the user chose them.
+    """
+
+    late = 0
+
+    def __init__(self, plan: GivenNegatives, source: Tensor, position: Tensor) -> None:
+        self.plan = plan
+        self.positive = torch.arange(source.numel()).repeat_interleave(plan.table.size(1))
+        self.source = source[self.positive]
+        self.target = plan.table[position].reshape(-1)
+
+    @property
+    def count(self) -> int:
+        return self.positive.numel()
+
+    def draw(self) -> Negatives:
+        return Negatives(self.source, self.target, self.positive)
 
 
 def draw_negatives(

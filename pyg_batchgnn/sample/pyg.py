@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -40,7 +40,7 @@ from pyg_batchgnn.store import (
     typed_graph_from_pyg,
     weight_by_group,
 )
-from pyg_batchgnn.types import Layout, Relation
+from pyg_batchgnn.types import Group, Layout, Relation
 
 
 class PygNodeSampler(BaseSampler):
@@ -125,17 +125,19 @@ class PygParts:
         seed: int,
         threads: int | None,
         direction: Direction = Direction.FORWARD,
+        times: Mapping[Group, Tensor] | None = None,
     ) -> PygParts:
         """Makes the parts.
 
         Args:
+            times: the attribute that holds the times, by group; None finds it in ``data``.
             direction: whether the neighbours of a node are the sources of edges into it or the
                 targets of edges from it.
         """
         forward = graph_of(data)
         graph = forward if direction is Direction.FORWARD else reversed_graph(forward)
         plan = choice.plan(direction.fanouts(num_neighbors), replace, graph.schema)
-        times: Times | None = None
+        found_times: Times | None = None
         orders: tuple[TimeOrder | None, ...] = (None,) * len(graph.relations)
         if choice.time_attr is not None:
             if direction is Direction.BACKWARD:
@@ -143,9 +145,9 @@ class PygParts:
                     "times go with sample_direction='forward' only: a seed's time does not bound what "
                     "comes after it; leave time_attr out"
                 )
-            found = attribute_by_group(data, choice.time_attr, forward)
-            times = Times.of(choice.time_attr, found, graph.rows_by_group)
-            orders = times.orders(graph, choice.sortedness)
+            found = attribute_by_group(data, choice.time_attr, forward) if times is None else times
+            found_times = Times.of(choice.time_attr, found, graph.rows_by_group)
+            orders = found_times.orders(graph, choice.sortedness)
         weights: Sequence[WeightSums | None] = ()
         if choice.weight_attr is not None:
             found = weight_by_group(data, choice.weight_attr, forward)
@@ -163,7 +165,7 @@ class PygParts:
             weights=weights,
         )
         form = PygForm(names, choice.subgraph, index_dtype(data), direction)
-        return cls(forward, macrobatch, form, choice, times)
+        return cls(forward, macrobatch, form, choice, found_times)
 
 
 def graph_of(data: Any) -> TypedGraph:
@@ -345,6 +347,7 @@ class PygNeighborSampler(PygNodeSampler):
         sample_direction: "forward" follows edges against their direction, as layers do;
             "backward" follows them from source to target.
         time_window: how much older than its seed a neighbour may be, in the unit of the times.
+        times: the attribute ``time_attr`` by group, for a `CscGraph`, which has no attributes.
         seed: the key of every random choice.
         threads: at most this many threads work; torch's number if None.
         epoch: the epoch, or a function that returns it.
@@ -370,6 +373,7 @@ class PygNeighborSampler(PygNodeSampler):
         sample_direction: str = "forward",
         *,
         time_window: int | None = None,
+        times: Mapping[Group, Tensor] | None = None,
         seed: int = 0,
         threads: int | None = None,
         epoch: int | Callable[[], int] = 0,
@@ -386,7 +390,7 @@ class PygNeighborSampler(PygNodeSampler):
         )
         direction = Direction.parse(sample_direction)
         self._begin(
-            PygParts.of(data, num_neighbors, replace, choice, seed, threads, direction), num_neighbors
+            PygParts.of(data, num_neighbors, replace, choice, seed, threads, direction, times), num_neighbors
         )
         self.epoch = epoch
 

@@ -23,6 +23,7 @@ from pyg_batchgnn.sample.negatives import (
     NOTHING,
     TRIES,
     End,
+    GivenDraw,
     NegativeDraw,
     NegativeMode,
     NegativePlan,
@@ -422,7 +423,9 @@ class RankFinder:
         for at, draw in enumerate(draws):
             if draw.negatives is None:
                 continue
-            if self._plans[draw.links.relation].answers is None:
+            if isinstance(draw.negatives, GivenDraw):
+                drawn[at] = none, draw.negatives.target
+            elif self._plans[draw.links.relation].answers is None:
                 drawn[at] = _free_draw(draw.negatives)
             else:
                 asked[at] = draw.links.relation, draw.negatives

@@ -105,8 +105,8 @@ def _slice_of(keys: Tensor, splitters: Tensor) -> Tensor:
 def first_times_of_part(part: Part, comm: Communicator, times: Times) -> Mapping[Group, Tensor]:
     """Returns the time from which each of a rank's nodes exists. Collective.
 
-    Where edges have times, the earliest of the edges from a node are sent to its owner, in rounds.
-    They count as `MessageKind.PARTITION`.
+    Nodes with times exist from theirs. Where edges have times, the earliest of the edges from a
+    node are sent to its owner, in rounds. They count as `MessageKind.PARTITION`.
 
     Args:
         times: the times of the rank's own rows: those of nodes by row of their type, those of edges
@@ -130,4 +130,7 @@ def first_times_of_part(part: Part, comm: Communicator, times: Times) -> Mapping
         came = send_rows(comm, torch.stack([node, earliest], dim=1), part.book.owner(node))
         first.scatter_reduce_(0, came[:, 0] - part.first, came[:, 1].contiguous(), "amin")
     first = torch.where(first == NEVER, ALWAYS, first)
-    return {group: first[part.rows_of(number)] for number, group in enumerate(schema.node_groups)}
+    return {
+        group: times.by_group.get(group, first[part.rows_of(number)])
+        for number, group in enumerate(schema.node_groups)
+    }

@@ -23,11 +23,11 @@ from pyg_batchgnn.store.sharing import shared_order, shared_sums
 from pyg_batchgnn.store.time_order import TimeOrder, WeightSums
 from pyg_batchgnn.store.times import (
     Sortedness,
-    TimeLevel,
     Times,
     check_has_edges,
     check_promise,
     checked_weight,
+    later_of,
 )
 from pyg_batchgnn.types import Group
 
@@ -76,8 +76,9 @@ class PartTimes:
             ValueError: edges are promised to be sorted, and are not; on all ranks if on one.
         """
         part, name = self.store.part, self.own.name
-        is_of_edges = self.own.level is TimeLevel.EDGE
-        found = _edge_times(part, self.own) if is_of_edges else _source_times(self.store, self.own)
+        own, of_sources = _edge_times(part, self.own), _source_times(self.store, self.own)
+        timed = {number: later_of(own.get(number), of_sources.get(number)) for number in {*own, *of_sources}}
+        found = {number: time for number, time in timed.items() if time is not None}
         if sortedness is Sortedness.PROMISED:
             on_all_ranks(self.store.comm, lambda: _check_promises(part, name, found))
         return tuple(

@@ -24,6 +24,7 @@ class TimeLevel(enum.Enum):
 
     NODE = "node"
     EDGE = "edge"
+    BOTH = "both"  # nodes of some types, and edges of some relations
 
 
 class Sortedness(enum.Enum):
@@ -35,7 +36,9 @@ class Sortedness(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """The times of all nodes of some types, or of all edges of some relations.
+    """The times of all nodes of some types, and of all edges of some relations.
+
+    An edge that has a time, and whose source has one too, is as late as the later of the two.
 
     Attributes:
         name: the attribute's name.
@@ -57,8 +60,7 @@ class Times:
             rows: the number of rows of every group of the graph or part.
 
         Raises:
-            ValueError: no group has the attribute, or nodes and edges have it, or a table has
-                another number of rows.
+            ValueError: no group has the attribute, or a table has another number of rows.
             TypeError: the times are not int64.
         """
         levels = {TimeLevel.NODE if group.is_node else TimeLevel.EDGE for group in found}
@@ -67,14 +69,8 @@ class Times:
                 f"time_attr={name!r} is neither an attribute of nodes nor one of edges: name an attribute "
                 f"with one int64 time per node or per edge"
             )
-        if len(levels) > 1:
-            both = ", ".join(str(group) for group in found)
-            raise ValueError(
-                f"time_attr={name!r} is an attribute of nodes and of edges ({both}): times are those of "
-                f"nodes or those of edges; give one of them another name"
-            )
         checked = {group: _checked(name, group, time, rows[group]) for group, time in found.items()}
-        return cls(name, levels.pop(), checked)
+        return cls(name, levels.pop() if len(levels) == 1 else TimeLevel.BOTH, checked)
 
     def of_seeds(self, group: Group, node: Tensor) -> Tensor:
         """Returns the seeds' own times, [S] int64.
@@ -116,11 +112,19 @@ class Times:
 
     def _of_edges(self, graph: TypedGraph, number: int, edges: InEdges) -> Tensor | None:
         schema = graph.schema
-        if self.level is TimeLevel.NODE:
-            time = self.by_group.get(schema.node_groups[schema.source_types[number]])
-            return None if time is None else time[edges.indices]
-        time = self.by_group.get(schema.edge_groups[number])
-        return None if time is None else by_position(edges, time)
+        of_source = self.by_group.get(schema.node_groups[schema.source_types[number]])
+        own = self.by_group.get(schema.edge_groups[number])
+        return later_of(
+            None if own is None else by_position(edges, own),
+            None if of_source is None else of_source[edges.indices],
+        )
+
+
+def later_of(own: Tensor | None, of_source: Tensor | None) -> Tensor | None:
+    """Returns the later of the times of edges and of their sources, as far as there are any."""
+    if own is None or of_source is None:
+        return of_source if own is None else own
+    return torch.maximum(own, of_source)
 
 
 def check_promise(name: str, relation: Relation, edges: InEdges, time: Tensor, *, by_target: bool) -> None:
@@ -175,9 +179,9 @@ NEVER = torch.iinfo(torch.int64).max
 def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
     """Returns the time from which each node exists, [N_t] int64 for each node type that has times.
 
-    Nodes with times exist from theirs. If edges have times, a node exists from the earliest time of
-    any timed edge at it, in either direction and under any relation. Nodes without a timed edge
-    exist always.
+    Nodes with times exist from theirs. If edges have times, another node exists from the earliest
+    time of any timed edge at it, in either direction and under any relation. Nodes without a timed
+    edge exist always.
     """
     if times.level is TimeLevel.NODE:
         return times.by_group
@@ -193,7 +197,10 @@ def first_times(times: Times, graph: TypedGraph) -> Mapping[Group, Tensor]:
             source, target = (types[number] for types in (schema.source_types, schema.target_types))
             for end, node in ((source, edges.indices.long()), (target, edges.targets())):
                 first[schema.node_groups[end]].scatter_reduce_(0, node, time, "amin")
-    return {group: torch.where(time == NEVER, ALWAYS, time) for group, time in first.items()}
+    return {
+        group: times.by_group.get(group, torch.where(time == NEVER, ALWAYS, time))
+        for group, time in first.items()
+    }
 
 
 # Weights ##########################################################################################

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         predict_nodes,
     )
     from pyg_batchgnn.train.restored import RestoreRequest
+    from pyg_batchgnn.train.run_log import RunLog
     from pyg_batchgnn.train.run_metrics import EvaluateRequest, EvaluateSummary, evaluate_run
     from pyg_batchgnn.train.start import resume_run, start_or_resume_run, start_run
     from pyg_batchgnn.train.tasks import average_precision, f1_score, roc_auc
@@ -37,6 +38,7 @@ __all__ = [
     "PredictRequest",
     "PredictSummary",
     "RestoreRequest",
+    "RunLog",
     "RunOutcome",
     "TrainConfig",
     "TrainError",
@@ -65,6 +67,7 @@ _PARTS = {
     "PredictRequest": "prediction",
     "PredictSummary": "prediction",
     "RestoreRequest": "restored",
+    "RunLog": "run_log",
     "RunOutcome": "trainer",
     "TrainConfig": "config",
     "TrainError": "errors",

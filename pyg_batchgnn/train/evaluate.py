@@ -9,32 +9,43 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.loader import MacrobatchNeighborLoader
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.nn import ModelOutput
 from pyg_batchgnn.store import OwnRows, SortedNodes
 from pyg_batchgnn.train.config import EvaluationKind, TrainConfig
-from pyg_batchgnn.train.link_tasks import LinkTask, RankedLinks
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.link_tasks import ExistingTargets, LinkTask, PredictedLinks, RankedLinks
 from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork
 from pyg_batchgnn.train.ranks import Ranks
-from pyg_batchgnn.train.run_graph import EmbeddedRows, RunGraph
+from pyg_batchgnn.train.run_graph import EmbeddedNodes, EmbeddedRows, RunGraph
 from pyg_batchgnn.train.tasks import Evaluation, NodeTask, Scoring
+from pyg_batchgnn.train.times import first_times_of, link_times
 
 # Samples depend on the epoch. All evaluations use the same one, so equal weights give equal
 # metrics.
 _EPOCH = 0
 
+#: A loader of an evaluation.
+Loader: TypeAlias = MacrobatchNeighborLoader | MacrobatchLinkNeighborLoader
 
-def infer(network: GraphNetwork, loader: MacrobatchNeighborLoader) -> Iterator[tuple[Any, ModelOutput]]:
-    """Yields each minibatch and the output for its seed nodes, with the model in evaluation
-    mode."""
+
+def infer(network: GraphNetwork, loader: Loader) -> Iterator[tuple[Any, ModelOutput]]:
+    """Yields each minibatch and the output for its seed nodes or pairs, with the model in
+    evaluation mode."""
+    for batch in evaluated(network, loader):
+        with torch.no_grad():
+            output = network.outputs(batch)
+        yield batch, output
+
+
+def evaluated(network: GraphNetwork, loader: Loader) -> Iterator[Any]:
+    """Yields each minibatch of an evaluation, with the model in evaluation mode."""
     was_training = network.model.training
     network.model.eval()
     loader.set_epoch(_EPOCH)
     try:
-        for batch in loader:
-            with torch.no_grad():
-                output = network.outputs(batch)
-            yield batch, output
+        yield from loader
     finally:
         network.model.train(was_training)
 
@@ -292,5 +303,114 @@ def shares(count: int, ranks: Ranks, size: int) -> Iterator[slice]:
         yield slice(min(start, end), min(start + size, end))
 
 
+# Links at their times #############################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTimedLinks:
+    """The links of a split, on which a run that looks at times is measured.
+
+    Attributes:
+        count: the number of links.
+        loader: this rank's minibatches of the links at their times, with the targets that they are
+            ranked among.
+    """
+
+    network: LinkNetwork
+    task: LinkTask
+    count: int
+    loader: MacrobatchLinkNeighborLoader
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        links: PredictedLinks,
+        split: str,
+        network: LinkNetwork,
+        graph: RunGraph,
+        task: LinkTask,
+    ) -> MeasuredTimedLinks:
+        """Returns the links of a split; collective.
+
+        Raises:
+            TrainError: links have no times, or all links of the split have the same negatives.
+        """
+        name = str(graph.config.sampling.time_attr)
+        times, first = (
+            link_times(dataset, links, split, name),
+            first_times_of(dataset, links.relation[2], name),
+        )
+        existing = None if first is None else ExistingTargets.of(first, times)
+        ranked = links.measured(split, existing)
+        if len(ranked) and isinstance(ranked.negatives, Tensor):
+            raise TrainError(
+                f"{dataset.name}: all links of {split} are ranked among the same pairs, which have no time; "
+                f"give negative_targets for each link, or none, with which they are drawn"
+            )
+        count = len(ranked)
+        table = torch.empty(0, 1, dtype=torch.int64)
+        if not isinstance(ranked.negatives, Tensor):
+            table = ranked.negatives.of(slice(0, count))
+        loader = graph.link_evaluation_loader(links, ranked.index, times, table, excludes=True)
+        return cls(network, task, count, loader)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def evaluate(self, ranks: Ranks, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
+        """Returns loss and metrics; collective.
+
+        The ends of a link and its negatives are computed from sampled neighbours that are not later
+        than the link. The result is None if there are no links, or if `stop` asks on every rank for
+        an early end.
+        """
+        ranking = self.task.ranking()
+        for positions, scores in score_pairs(self.network, self.loader):
+            if count := len(positions):
+                ranking.add_with_own(scores[:count], scores[count:].view(count, -1))
+            if stop():
+                return None
+        return ranking.result(ranks)
+
+
+def score_pairs(
+    network: LinkNetwork, loader: MacrobatchLinkNeighborLoader
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yields the positions of the pairs of each minibatch, [P] int64, and their scores, with those
+    of their negatives behind them."""
+    for batch in evaluated(network, loader):
+        positions = network.seeds(batch)
+        if len(positions):
+            with torch.no_grad():
+                yield positions, network.outputs(batch).logits
+        else:
+            network.leave_out(batch)
+            yield positions, torch.empty(0)
+
+
+def rows_at(
+    network: LinkNetwork, graph: RunGraph, node_type: str, nodes: Tensor, time: int, columns: int
+) -> EmbeddedNodes:
+    """Computes rows of some nodes of a type from sampled neighbours that are not later than a time;
+    collective. Each rank gets those of its minibatches.
+
+    Args:
+        nodes: [n] int64 original ids, the same on every rank.
+        columns: of a row.
+    """
+    found, rows = [torch.empty(0, dtype=torch.int64)], [torch.empty(0, columns)]
+    for batch in evaluated(network, graph.moment_loader(node_type, nodes, time)):
+        reached = batch.nodes_of(node_type)
+        seeds = reached.node[: reached.nodes_per_hop[0]]
+        if len(seeds):
+            with torch.no_grad():
+                rows.append(network.encoder.rows(batch)[node_type][: len(seeds)].float())
+        else:
+            network.leave_out(batch)
+        found.append(seeds)
+    return EmbeddedNodes(torch.cat(found), torch.cat(rows))
+
+
 #: The nodes or links of a split, on which a run is measured.
-Measured: TypeAlias = MeasuredNodes | MeasuredLinks
+Measured: TypeAlias = MeasuredNodes | MeasuredLinks | MeasuredTimedLinks

@@ -94,11 +94,13 @@ class WholeGraph(RunGraph):
         data: the features, and the edges of named relations.
         topology: the in-edges of each node, for the samplers.
         label: [N, ...], the labels of each node of the predicted type; None if links are predicted.
+        times: the times of nodes or of edges by group; none if they are not looked at.
     """
 
     data: Data | HeteroData
     topology: CscGraph | TypedGraph
     label: Tensor | None
+    times: Mapping[Group, Tensor]
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> WholeGraph:
@@ -120,6 +122,7 @@ class WholeGraph(RunGraph):
             data=data,
             topology=topology,
             label=read.labels.get(read.inputs.node_type),
+            times=read.times,
         )
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
@@ -143,11 +146,14 @@ class WholeGraph(RunGraph):
 
     def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
         """Returns the sampler. It has all minibatches, with any schedule."""
-        run = self.config.run
+        run, sampling = self.config.run, self.config.sampling
         sampler = PygNeighborSampler(
             self.topology,
             list(settings.fanout),
-            replace=self.config.sampling.replacement is ReplacementKind.WITH,
+            replace=sampling.replacement is ReplacementKind.WITH,
+            temporal_strategy=sampling.temporal_strategy.value,
+            time_attr=sampling.time_attr,
+            times=self.times,
             seed=run.seed,
             threads=run.threads,
         )
@@ -252,9 +258,10 @@ class PartitionedGraph(RunGraph):
         return self.features, self.topology
 
     def _arguments(self, settings: MinibatchSettings) -> dict[str, Any]:
-        run = self.config.run
+        run, sampling = self.config.run, self.config.sampling
         return {
-            "replace": self.config.sampling.replacement is ReplacementKind.WITH,
+            "replace": sampling.replacement is ReplacementKind.WITH,
+            "temporal_strategy": sampling.temporal_strategy.value,
             "seed": run.seed,
             "threads": run.threads,
             "attributes": self._attributes(settings),
@@ -328,24 +335,27 @@ def _part(dataset: Dataset, read: TrainingData, config: TrainConfig, comm: Commu
             f"{source}: is of a graph of as many nodes and edges as {dataset.name}, but with other edges, "
             f"features, labels or splits; partition {dataset.name} anew"
         )
-    _check_attributes(source, part, dataset, read)
+    _check_attributes(source, part, dataset, read, config.sampling.time_attr)
     return part
 
 
-def _check_attributes(source: str, part: Part, dataset: Dataset, read: TrainingData) -> None:
-    """Raises TrainError unless a saved part has the features and labels of a data set."""
-    wanted = {(name, FEATURES): x for name, x in read.features.items()}
-    wanted |= {(name, LABELS): y for name, y in read.labels.items()}
-    for (node_type, name), whole in wanted.items():
-        tables = part.attributes.get(Group(RowKind.NODE, node_type), {})
+def _check_attributes(
+    source: str, part: Part, dataset: Dataset, read: TrainingData, time_attr: str | None
+) -> None:
+    """Raises TrainError unless a saved part has the features, labels and times of a data set."""
+    wanted = {(Group(RowKind.NODE, name), FEATURES): x for name, x in read.features.items()}
+    wanted |= {(Group(RowKind.NODE, name), LABELS): y for name, y in read.labels.items()}
+    wanted |= {(group, str(time_attr)): times for group, times in read.times.items()}
+    for (group, name), whole in wanted.items():
+        tables, row = part.attributes.get(group, {}), "node" if group.is_node else "edge"
         if name not in tables:
-            of_type = f" of type {node_type!r}" if dataset.has_names else ""
+            of_type = f" of type {str(group)!r}" if dataset.has_names else ""
             raise TrainError(
-                f"{source}: has no node attribute {name!r}{of_type}; partition {dataset.name} anew"
+                f"{source}: has no {row} attribute {name!r}{of_type}; partition {dataset.name} anew"
             )
         if tables[name].shape[1:] != whole.shape[1:]:
             columns = [list(table.shape[1:]) for table in (tables[name], whole)]
             raise TrainError(
-                f"{source}: a node's {name!r} has shape {columns[0]}, but {columns[1]} in {dataset.name}; "
-                f"partition {dataset.name} anew"
+                f"{source}: {row}s' {name!r} has rows of shape {columns[0]}, but {columns[1]} in "
+                f"{dataset.name}; partition {dataset.name} anew"
             )

@@ -15,7 +15,7 @@ from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, Spar
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.train.config import EmbeddingRule, TaskKind, TrainConfig
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.evaluate import Measured, MeasuredLinks, MeasuredNodes
+from pyg_batchgnn.train.evaluate import Measured, MeasuredLinks, MeasuredNodes, MeasuredTimedLinks
 from pyg_batchgnn.train.graphs import PartitionedGraph, WholeGraph
 from pyg_batchgnn.train.link_tasks import LinkTask, PredictedLinks
 from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, build_network
@@ -26,6 +26,7 @@ from pyg_batchgnn.train.run_graph import (
     RunGraph,
 )
 from pyg_batchgnn.train.tasks import NodeTask, Task
+from pyg_batchgnn.train.times import link_times
 
 
 def split_sizes(dataset: Dataset, config: TrainConfig) -> dict[str, int]:
@@ -147,6 +148,10 @@ def _loader_and_splits(
     if isinstance(task, LinkTask):
         assert isinstance(network, LinkNetwork), "links have a network of their own"
         links = PredictedLinks.of(dataset, config.task)
+        if config.sampling.time_attr is not None:
+            return _timed_loader_and_splits(
+                config.sampling.time_attr, dataset, links, graph, network, task, ranks
+            )
         val, test = (MeasuredLinks(network, graph, task, links.measured(name)) for name in ("val", "test"))
         return *graph.link_training_loader(links, ranks.size), val, test
     assert isinstance(task, NodeTask), "tasks are on nodes or on links"
@@ -157,3 +162,21 @@ def _loader_and_splits(
         for ids in (nodes.split("val"), nodes.split("test"))
     )
     return loader, notes, val, test
+
+
+def _timed_loader_and_splits(
+    time_attr: str,
+    dataset: Dataset,
+    links: PredictedLinks,
+    graph: RunGraph,
+    network: LinkNetwork,
+    task: LinkTask,
+    ranks: Ranks,
+) -> tuple[MacrobatchLinkNeighborLoader, list[str], Measured, Measured]:
+    """Returns the same for links that see nothing later than themselves; collective."""
+    with ranks.one_error():
+        times = link_times(dataset, links, "train", time_attr)
+    val, test = (
+        MeasuredTimedLinks.of(dataset, links, name, network, graph, task) for name in ("val", "test")
+    )
+    return *graph.link_training_loader(links, ranks.size, times), val, test

@@ -11,24 +11,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.train.config import EvaluationKind
-from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.evaluate import PairScorer, embed_all
+from pyg_batchgnn.train.errors import TrainError, as_train_error
+from pyg_batchgnn.train.evaluate import PairScorer, embed_all, rows_at, score_pairs
+from pyg_batchgnn.train.keyed_tables import KEY_FILES, DatasetKeys, write_pairs, write_partners
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import LinkNetwork
-from pyg_batchgnn.train.prediction import PredictionArrays, appearing_whole, refuse_existing
+from pyg_batchgnn.train.prediction import PredictionArrays, appearing_whole, moment_of, refuse_existing
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.restored import RestoredLinkRun, RestoredRun, RestoreRequest, restore_run
 from pyg_batchgnn.train.run_folder import write_json
-from pyg_batchgnn.train.run_graph import EmbeddedRows
+from pyg_batchgnn.train.run_graph import OwnedRows, SampledRows
+from pyg_batchgnn.train.times import first_times_of
 
 
-def read_pairs(path: Path, links: PredictedLinks) -> Tensor:
-    """Returns [P, 2] int64, P > 0, the pairs of source and target in a .npy file.
+def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
+    """Returns [P, 2] int64, P > 0, the pairs of source and target in a .npy file, or in a Parquet
+    or CSV file of their keys.
 
     Raises:
         TrainError: there is no such file, or it holds no pairs of the relation's nodes.
+        DatasetError: the file names no nodes by their keys.
     """
+    if path.suffix in KEY_FILES:
+        return _some(path, torch.from_numpy(keys.read_pairs(path, links)))
     pairs = _read(path, "pairs of ids [P, 2]", 2)
     if pairs.size(1) != 2:
         raise TrainError(f"{path}: has the shape {list(pairs.shape)}, but pairs of ids are [P, 2]")
@@ -38,24 +45,32 @@ def read_pairs(path: Path, links: PredictedLinks) -> Tensor:
     return pairs
 
 
-def read_sources(path: Path, top: int, links: PredictedLinks) -> Tensor:
-    """Returns [n] int64, n > 0, the nodes of the source type in a .npy file.
-
-    Args:
-        top: the number of partners that each of them is to get.
-        links: the links that the model predicts.
+def read_sources(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
+    """Returns [n] int64, n > 0, the nodes of the source type in a .npy file, or in a Parquet or CSV
+    file of their keys.
 
     Raises:
-        TrainError: there is no such file, it holds no nodes of the source type, or there are fewer
-            partners.
+        TrainError: there is no such file, or it holds no nodes of the source type.
+        DatasetError: the file names no nodes by their keys.
     """
+    if path.suffix in KEY_FILES:
+        return _some(path, torch.from_numpy(keys.read_nodes(path, links.relation[0])))
     nodes = _read(path, "ids of nodes [n]", 1)
-    source, _, target = links.relation
-    _check_range(path, nodes, source, links.num_sources)
-    others = links.num_targets - (source == target)
+    _check_range(path, nodes, links.relation[0], links.num_sources)
+    return nodes
+
+
+def _check_top(top: int, links: PredictedLinks, targets: int) -> None:
+    """Raises TrainError if nodes have fewer partners than wanted. ``targets``: those there are."""
+    others = targets - (links.relation[0] == links.relation[2])
     if not 1 <= top <= others:
         raise TrainError(f"--top {top}: a node has {others} possible partners; give 1..{others}")
-    return nodes
+
+
+def _some(path: Path, ids: Tensor) -> Tensor:
+    if not len(ids):
+        raise TrainError(f"{path}: is empty; give at least one row")
+    return ids
 
 
 def _read(path: Path, what: str, dimensions: int) -> Tensor:
@@ -142,14 +157,14 @@ def best_columns(scores: Tensor, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def find_partners(network: LinkNetwork, rows: EmbeddedRows, nodes: Tensor, top: int) -> BestPartners:
+def find_partners(network: LinkNetwork, rows: OwnedRows, nodes: Tensor, top: int) -> BestPartners:
     """Finds the partners of some nodes with the highest scores; collective over ranks.
 
     The rows of all targets pass by, a piece at a time, so that no rank holds them all.
 
     Args:
         network: gives the decoder and the relation.
-        rows: of all nodes.
+        rows: of all nodes that may be partners, and of `nodes`.
         nodes: [n] int64, the nodes of the source type by their rows in ``rows.own``.
         top: the number of partners per node, at most the number of its possible ones. A node is no
             partner of itself.
@@ -180,14 +195,17 @@ class LinkPredictRequest:
         restore: the run whose model predicts.
         out: the folder to write, which must not exist. All ranks see it.
         ids: a .npy file of original ids, which all ranks see: pairs [P, 2] of source and target, or
-            with `top` nodes [n] of the source type.
+            with `top` nodes [n] of the source type; or a Parquet or CSV file of their keys.
         top: the number of partners per node; None scores the pairs.
+        at: the time that scores hold for, an integer or a date, in a run that looks at times; None
+            is the latest time in the data.
     """
 
     restore: RestoreRequest
     out: Path
     ids: Path
     top: int | None = None
+    at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -207,28 +225,44 @@ def predict_links(request: LinkPredictRequest, ranks: Ranks) -> LinkPredictSumma
     """Writes scores to a new folder, which appears when it is complete; collective.
 
     Each rank scores the pairs whose sources it owns, or finds the partners of the nodes that it
-    owns.
+    owns; in a run that looks at times those of its minibatches. With keys of the nodes in the data
+    set, a Parquet file names them by these.
 
     Raises:
         TrainError: the run folder, the request or the data set cannot be used.
         DatasetError: the data set cannot be read.
         CommError: another rank failed, or was given other arguments.
     """
-    given = {"ids": str(request.ids), "top": request.top, "out": str(request.out)}
+    given = {"ids": str(request.ids), "top": request.top, "out": str(request.out), "at": request.at}
     ranks.agree({"command": f"predict {request.restore.run}", **given})
     ranks.from_first(lambda: refuse_existing(request.out))
     restored = restore_run(request.restore, ranks)
     with ranks.any_error():
         run = _checked(restored, request)
-        ids = _ids(request, run)
+        with as_train_error(DatasetError):
+            keys = DatasetKeys.of(run.dataset, run.config)
+            at = moment_of(run, request.at, keys)
+            ids = _ids(request, run, keys)
+        targets = _existing_targets(run, at)
+        if request.top is not None:
+            _check_top(request.top, run.links, len(targets))
     ranks.agree({f"ids in {request.ids}": zlib.crc32(ids.numpy().tobytes())})
     with appearing_whole(request.out, ranks) as temporary:
         name = "pairs" if request.top is None else "node_ids"
         arrays = PredictionArrays(temporary, len(ids), ranks, {name: ids})
-        _fill(arrays, run, ids, request.top, ranks)
+        if at is None:
+            _fill(arrays, run, ids, request.top, ranks)
+        else:
+            _fill_at(arrays, run, ids, request.top, at, targets, ranks)
         arrays.flush()
-        if ranks.is_first:
-            write_json(temporary / "META.json", _meta(request, run, arrays))
+
+        def finish() -> None:
+            if keys.folder is not None:
+                write = write_pairs if request.top is None else write_partners
+                write(temporary, keys, run.links, at)
+            write_json(temporary / "META.json", _meta(request, run, arrays, at))
+
+        ranks.from_first(finish)
     return LinkPredictSummary(len(ids), run.epoch)
 
 
@@ -239,10 +273,18 @@ def _checked(run: RestoredRun, request: LinkPredictRequest) -> RestoredLinkRun:
     return run
 
 
-def _ids(request: LinkPredictRequest, run: RestoredLinkRun) -> Tensor:
-    if request.top is None:
-        return read_pairs(request.ids, run.links)
-    return read_sources(request.ids, request.top, run.links)
+def _ids(request: LinkPredictRequest, run: RestoredLinkRun, keys: DatasetKeys) -> Tensor:
+    read = read_pairs if request.top is None else read_sources
+    return read(request.ids, run.links, keys)
+
+
+def _existing_targets(run: RestoredLinkRun, at: int | None) -> Tensor:
+    """Returns [n] int64, the ids of the targets that exist at a time; all without a time."""
+    every, name = torch.arange(run.links.num_targets), run.config.sampling.time_attr
+    if at is None or name is None:
+        return every
+    first = first_times_of(run.dataset, run.links.relation[2], name)
+    return every if first is None else every[first <= at]
 
 
 def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int | None, ranks: Ranks) -> None:
@@ -261,7 +303,41 @@ def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int 
     arrays.add(nodes.position, {"partners": best.partners, "scores": best.scores}, best.scores)
 
 
-def _meta(request: LinkPredictRequest, run: RestoredLinkRun, arrays: PredictionArrays) -> dict[str, object]:
+def _fill_at(
+    arrays: PredictionArrays,
+    run: RestoredLinkRun,
+    ids: Tensor,
+    top: int | None,
+    at: int,
+    targets: Tensor,
+    ranks: Ranks,
+) -> None:
+    """Fills in the scores that hold for a time, and with `top` the partners; collective.
+
+    Args:
+        targets: [m] int64, the possible partners.
+    """
+    if top is None:
+        times = torch.full((len(ids),), at)
+        loader = run.graph.link_evaluation_loader(run.links, ids.t(), times, excludes=False)
+        for positions, scores in score_pairs(run.network, loader):
+            arrays.add(positions, {"scores": scores.float()}, scores)
+        return
+    source_type, _, target_type = run.links.relation
+    nodes = ids.unique() if source_type != target_type else torch.cat([ids, targets]).unique()
+    found = {
+        name: rows_at(run.network, run.graph, name, some, at, run.task.columns)
+        for name, some in {target_type: targets, source_type: nodes}.items()
+    }
+    rows = SampledRows(found, targets, ranks.training)
+    own = rows.own(source_type).find(ids)
+    best = find_partners(run.network, rows, own.row, top)
+    arrays.add(own.position, {"partners": best.partners, "scores": best.scores}, best.scores)
+
+
+def _meta(
+    request: LinkPredictRequest, run: RestoredLinkRun, arrays: PredictionArrays, at: int | None
+) -> dict[str, object]:
     """Returns the contents of META.json."""
     return {
         "format": _FORMAT_VERSION,
@@ -270,6 +346,7 @@ def _meta(request: LinkPredictRequest, run: RestoredLinkRun, arrays: PredictionA
         "dataset": {"name": run.links.dataset, **run.checkpoint.dataset},
         "relation": list(run.links.relation),
         "top": request.top,
-        "evaluation": EvaluationKind.EXACT.value,
+        "evaluation": (EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value,
+        "time": at,
         "arrays": arrays.described(),
     }

@@ -261,27 +261,71 @@ class DrawnTargets:
     """Targets that are drawn at random when they are asked for, evenly from all others.
 
     Those of a link depend only on the name of the split and the number of the link. Thus they are
-    the same in every run, on every rank and in pieces of any size.
+    the same in every run, on every rank and in pieces of any size. With times a target that is
+    drawn exists at the time of the link; if there is none beside the link's own, it is an earliest
+    one.
 
     Attributes:
         split: names the relation and the split.
         targets: [n] int32 or int64, the target of each link.
         num_targets: the number of nodes of the target type, at least 2.
-        per_link: the number of targets for each link, a multiple of 4.
+        per_link: the number of targets for each link.
+        existing: tells which targets exist at the time of each link; None if all do.
     """
 
     split: str
     targets: Tensor
     num_targets: int
     per_link: int
+    existing: ExistingTargets | None = None
 
     def of(self, piece: slice) -> Tensor:
-        own = self.targets[piece].to(torch.int64).unsqueeze(1)
-        counter = piece.start * self.per_link // _WORDS
-        words = np.random.Philox(key=zlib.crc32(self.split.encode()), counter=counter)
-        drawn = words.random_raw(len(own) * self.per_link) % np.uint64(self.num_targets - 1)
-        steps = torch.from_numpy(drawn.astype(np.int64)).view(len(own), self.per_link)
-        return (own + 1 + steps) % self.num_targets
+        own = self.targets[piece].to(torch.int64)
+        steps_per_link = -(-self.per_link // _WORDS)
+        words = np.random.Philox(key=zlib.crc32(self.split.encode()), counter=piece.start * steps_per_link)
+        drawn = words.random_raw(len(own) * steps_per_link * _WORDS)
+        drawn = drawn.reshape(len(own), steps_per_link * _WORDS)[:, : self.per_link]
+        if self.existing is not None:
+            return self.existing.others(own, piece, drawn)
+        steps = torch.from_numpy((drawn % np.uint64(self.num_targets - 1)).astype(np.int64))
+        return (own.unsqueeze(1) + 1 + steps) % self.num_targets
+
+
+@dataclass(frozen=True, eq=False)
+class ExistingTargets:
+    """The targets that exist at the times of links.
+
+    Attributes:
+        order: [N] int64, the targets by the time from which they exist.
+        place: [N] int64, the place of each target in this order.
+        count: [n] int64, how many of them exist at the time of each link, at least two.
+    """
+
+    order: Tensor
+    place: Tensor
+    count: Tensor
+
+    @classmethod
+    def of(cls, first: Tensor, times: Tensor) -> ExistingTargets:
+        """Returns the targets that exist from some times, [N], on, for links of some times, [n]."""
+        moments, order = first.sort(stable=True)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order))
+        return cls(order, place, torch.searchsorted(moments, times, right=True).clamp(min=2))
+
+    def others(self, own: Tensor, piece: slice, drawn: np.ndarray) -> Tensor:
+        """Returns [n, k] int64, targets other than a link's own.
+
+        Args:
+            own: [n] int64, the targets of the links of a piece.
+            piece: the numbers of these links.
+            drawn: [n, k] uint64, random words.
+        """
+        count, place = self.count[piece], self.place[own]
+        is_there = place < count
+        steps = drawn % (count - is_there.long()).numpy().astype(np.uint64)[:, None]
+        begin = torch.where(is_there, place + 1, 0).unsqueeze(1)
+        return self.order[(begin + torch.from_numpy(steps.astype(np.int64))) % count.unsqueeze(1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,9 +347,6 @@ class RankedLinks:
 
 # Predicted links ##################################################################################
 
-#: The targets that each link of a split without negatives is ranked among.
-_DRAWN = 100
-
 
 @dataclass(frozen=True, eq=False)
 class PredictedLinks:
@@ -318,6 +359,7 @@ class PredictedLinks:
         num_sources: the number of nodes of the source type.
         num_targets: the number of nodes of the target type.
         splits: the links of each split.
+        ranked_among: the targets that each link of a split without negatives is ranked among.
     """
 
     dataset: str
@@ -326,6 +368,7 @@ class PredictedLinks:
     num_sources: int
     num_targets: int
     splits: Mapping[str, LinkSplit]
+    ranked_among: int
 
     @classmethod
     def of(cls, dataset: Dataset, config: TaskConfig) -> PredictedLinks:
@@ -338,17 +381,21 @@ class PredictedLinks:
         relation = _relation(dataset, config.edge_type, "task.edge_type")
         sources, targets = (dataset.nodes_of(relation[end]).num_nodes for end in (0, 2))
         reverse = _reverse(dataset, relation, config)
-        return cls(dataset.name, relation, reverse, sources, targets, dataset.edges_of(relation).links)
+        links, among = dataset.edges_of(relation).links, config.ranked_among
+        return cls(dataset.name, relation, reverse, sources, targets, links, among)
 
     def split(self, name: str) -> LinkSplit:
         """Returns the links of a split; none where there is no such split."""
         return self.splits.get(name, LinkSplit(torch.empty(2, 0, dtype=torch.int64)))
 
-    def measured(self, name: str) -> RankedLinks:
+    def measured(self, name: str, existing: ExistingTargets | None = None) -> RankedLinks:
         """Returns the links of a split with negatives.
 
-        Links that come without are ranked among 100 other targets each, drawn at random. They are
-        the same in every run and on every rank.
+        Links that come without are ranked among other targets, drawn at random. They are the same
+        in every run and on every rank.
+
+        Args:
+            existing: tells which targets exist at the time of each link; None if all do.
         """
         links = self.split(name)
         if links.negative_targets is not None:
@@ -360,7 +407,8 @@ class PredictedLinks:
         if self.num_targets < 2:
             raise TrainError(f"{self.dataset}: there are no other targets to rank the links of {name} among")
         split = f"{'/'.join(self.relation)}/{name}"
-        return RankedLinks(links.index, DrawnTargets(split, links.index[1], self.num_targets, _DRAWN))
+        drawn = DrawnTargets(split, links.index[1], self.num_targets, self.ranked_among, existing)
+        return RankedLinks(links.index, drawn)
 
 
 def _relation(dataset: Dataset, wanted: tuple[str, ...] | None, field: str) -> Relation:

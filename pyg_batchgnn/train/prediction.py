@@ -7,18 +7,19 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.data import group_folder
+from pyg_batchgnn.data import DatasetError, group_folder
 from pyg_batchgnn.data.files import rename_whole, sync_tree, writing
 from pyg_batchgnn.train.config import EvaluationKind
-from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.evaluate import infer, infer_all
+from pyg_batchgnn.train.errors import TrainError, as_train_error
+from pyg_batchgnn.train.evaluate import infer, infer_all, rows_at
+from pyg_batchgnn.train.keyed_tables import KEY_FILES, DatasetKeys, write_embeddings, write_nodes
 from pyg_batchgnn.train.node_tasks import PredictedNodes
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.restored import (
@@ -29,21 +30,26 @@ from pyg_batchgnn.train.restored import (
     restore_run,
 )
 from pyg_batchgnn.train.run_folder import write_json
+from pyg_batchgnn.train.run_graph import EmbeddedNodes
 from pyg_batchgnn.train.tasks import Scoring, count_not_finite
+from pyg_batchgnn.train.times import latest_time
 from pyg_batchgnn.types import Group, RowKind
 
 # Node ids #########################################################################################
 
 
-def node_ids(nodes: str, predicted: PredictedNodes) -> Tensor:
+def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor:
     """Returns [m] int64, m > 0, the node ids that a text stands for.
 
     Args:
-        nodes: "all", "train", "val", "test" or the path of a .npy file of node ids.
+        nodes: "all", "train", "val", "test" or the path of a .npy file of node ids, or of a Parquet
+            or CSV file of keys.
         predicted: the nodes that the model predicts.
+        keys: of the data set.
 
     Raises:
         TrainError: there is no such file, or it holds no ids of nodes.
+        DatasetError: the file names no nodes by their keys.
     """
     named = {
         "all": lambda: torch.arange(predicted.num_nodes),
@@ -56,7 +62,12 @@ def node_ids(nodes: str, predicted: PredictedNodes) -> Tensor:
     else:
         path = Path(nodes)
         if not path.is_file():
-            raise TrainError(f"--nodes {nodes}: no such file; give a .npy file, or {', '.join(named)}")
+            raise TrainError(
+                f"--nodes {nodes}: no such file; give a .npy file of ids, a .parquet or .csv file of keys, "
+                f"or {', '.join(named)}"
+            )
+        if path.suffix in KEY_FILES:
+            return _some(nodes, torch.from_numpy(keys.read_nodes(path, predicted.node_type)))
         try:
             array = np.load(path, allow_pickle=False)
         except (ValueError, OSError, EOFError) as error:
@@ -67,9 +78,14 @@ def node_ids(nodes: str, predicted: PredictedNodes) -> Tensor:
         outside = (ids < 0) | (ids >= predicted.num_nodes)
         if bool(outside.any()):
             raise TrainError(f"{path}: node {int(ids[outside][0])} is not in 0..{predicted.num_nodes - 1}")
+    return _some(nodes, ids.to(torch.int64))
+
+
+def _some(nodes: str, ids: Tensor) -> Tensor:
+    """Returns node ids, of which there must be some."""
     if len(ids) == 0:
         raise TrainError(f"--nodes {nodes}: no nodes to predict")
-    return ids.to(torch.int64)
+    return ids
 
 
 # Arrays ###########################################################################################
@@ -216,7 +232,8 @@ class PredictRequest:
     Attributes:
         restore: the run whose model predicts.
         out: the folder to write, which must not exist. All ranks see it.
-        nodes: "all", "train", "val", "test" or the path of a .npy file of node ids.
+        nodes: "all", "train", "val", "test" or the path of a .npy file of node ids, or of a Parquet
+            or CSV file of keys.
         embeddings: True to write the last hidden layer as well.
     """
 
@@ -261,6 +278,8 @@ class PredictedRows:
 def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     """Writes predictions to a new folder, which appears when it is complete; collective.
 
+    With keys of the nodes in the data set, a Parquet file of the predictions names them by these.
+
     Raises:
         TrainError: the run folder, the request or the data set cannot be used.
         DatasetError: the data set cannot be read.
@@ -272,7 +291,9 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
     restored = restore_run(request.restore, ranks)
     with ranks.any_error():
         run = _checked(restored, request)
-        ids = node_ids(request.nodes, run.nodes)
+        with as_train_error(DatasetError):
+            keys = DatasetKeys.of(run.dataset, run.config)
+            ids = node_ids(request.nodes, run.nodes, keys)
     ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().tobytes())})
     score = Scoring(run.task)
     with appearing_whole(request.out, ranks) as temporary:
@@ -285,8 +306,13 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
         arrays.flush()
         result = score.result(ranks)
         scores = None if result is None else result.to_dict()
-        if ranks.is_first:
+
+        def finish() -> None:
+            if keys.folder is not None:
+                write_nodes(temporary, keys, run.nodes.node_type, run.task, request.embeddings)
             write_json(temporary / "META.json", _meta(request, run, scores, arrays))
+
+        ranks.from_first(finish)
     return PredictSummary(len(ids), run.epoch, scores)
 
 
@@ -347,11 +373,14 @@ class EmbedRequest:
         restore: the run whose model computes them, each node from all its neighbours.
         out: the folder to write, which must not exist. All ranks see it.
         node_types: the types; None stands for all that the model has embeddings of.
+        at: the time that the embeddings hold for, an integer or a date, in a run that looks at
+            times; None is the latest time in the data.
     """
 
     restore: RestoreRequest
     out: Path
     node_types: tuple[str, ...] | None = None
+    at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -370,31 +399,87 @@ class EmbedSummary:
 def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
     """Writes embeddings to a new folder, which appears when it is complete; collective.
 
-    Each rank computes and writes the rows of the nodes that it owns. In a run that predicts nodes,
-    embeddings are the rows that the last layer reads, of the predicted nodes and of their
-    neighbours' types. In a run that predicts links, they are the rows that the decoder reads.
+    Each rank computes and writes the rows of the nodes that it owns, or in a run that looks at
+    times those of its minibatches. In a run that predicts nodes, embeddings are the rows that the
+    last layer reads, of the predicted nodes and of their neighbours' types. In a run that predicts
+    links, they are the rows that the decoder reads. With keys of the nodes in the data set, Parquet
+    files name them by these.
 
     Raises:
         TrainError: the run folder, the request or the data set cannot be used.
         DatasetError: the data set cannot be read.
         CommError: another rank failed, or was given other arguments.
     """
-    given = {"embeddings of": request.node_types, "out": str(request.out)}
+    given = {"embeddings of": request.node_types, "out": str(request.out), "at": request.at}
     ranks.agree({"command": f"predict {request.restore.run}", **given})
     with ranks.one_error():
         if request.restore.evaluation is EvaluationKind.SAMPLED:
             raise TrainError("embeddings of all nodes are computed from all neighbours; leave --sampled out")
     ranks.from_first(lambda: refuse_existing(request.out))
-    run = restore_run(replace(request.restore, evaluation=EvaluationKind.EXACT), ranks)
+    run = restore_run(request.restore, ranks, for_all_nodes=True)
     with ranks.one_error():
         types = _chosen(request.node_types, run.network.embedded_types)
+        with as_train_error(DatasetError):
+            keys = DatasetKeys.of(run.dataset, run.config)
+            at = moment_of(run, request.at, keys)
     with appearing_whole(request.out, ranks) as temporary:
-        nodes = run.graph.all_nodes()
-        found = run.network.infer_embeddings(nodes, types)
-        arrays = {name: _write(temporary, name, nodes.node_of(name), found[name], ranks) for name in types}
-        if ranks.is_first:
-            write_json(temporary / "META.json", _embedding_meta(request, run, arrays))
+        found = _embedded(run, types, at)
+        arrays = {name: _write(temporary, name, one.node, one.rows, ranks) for name, one in found.items()}
+
+        def finish() -> None:
+            for name in types if keys.folder is not None else ():
+                write_embeddings(temporary, keys, name, at)
+            write_json(temporary / "META.json", _embedding_meta(request, run, arrays, at))
+
+        ranks.from_first(finish)
     return EmbedSummary({name: one.num_rows for name, one in arrays.items()}, run.epoch)
+
+
+def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[str, EmbeddedNodes]:
+    """Returns the embeddings that this rank computes, by type; collective. ``at``: the time that
+    they hold for, if the run looks at times."""
+    if at is not None:
+        assert isinstance(run, RestoredLinkRun), "`moment_of` refuses others"
+        columns = run.task.columns
+        return {
+            name: rows_at(
+                run.network,
+                run.graph,
+                name,
+                torch.arange(run.dataset.nodes_of(name).num_nodes),
+                at,
+                columns,
+            )
+            for name in types
+        }
+    nodes = run.graph.all_nodes()
+    found = run.network.infer_embeddings(nodes, types)
+    return {name: EmbeddedNodes(nodes.node_of(name), found[name]) for name in types}
+
+
+def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None:
+    """Returns the time that embeddings, scores of pairs or partners hold for; None in a run that
+    does not look at times.
+
+    Args:
+        at: as the user gave it: an integer, a date, or None for the latest time in the data.
+        keys: of the data set, which say what its times mean.
+
+    Raises:
+        TrainError: the run does not look at times, or predicts nodes.
+        DatasetError: the text is no time.
+    """
+    name = run.config.sampling.time_attr
+    if name is None:
+        if at is not None:
+            raise TrainError(f"--at {at}: the run does not look at times (--time-attr); leave it out")
+        return None
+    if not isinstance(run, RestoredLinkRun):
+        raise TrainError(
+            "the run computes each node at its own time, so there are no embeddings of all nodes at one "
+            "time; leave --embeddings-of out and give --embeddings, which writes those of predicted nodes"
+        )
+    return latest_time(run.dataset, run.links, name) if at is None else keys.clock.moment(at)
 
 
 def _chosen(wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
@@ -430,7 +515,10 @@ def _write(folder: Path, node_type: str, node: Tensor, rows: Tensor, ranks: Rank
 
 
 def _embedding_meta(
-    request: EmbedRequest, run: RestoredNodeRun | RestoredLinkRun, arrays: dict[str, PredictionArrays]
+    request: EmbedRequest,
+    run: RestoredNodeRun | RestoredLinkRun,
+    arrays: dict[str, PredictionArrays],
+    at: int | None,
 ) -> dict[str, object]:
     """Returns the contents of META.json."""
     name = run.links.dataset if isinstance(run, RestoredLinkRun) else run.nodes.dataset
@@ -440,6 +528,7 @@ def _embedding_meta(
         "epoch": run.epoch,
         "dataset": {"name": name, **run.checkpoint.dataset},
         "node_types": list(arrays),
-        "evaluation": EvaluationKind.EXACT.value,
+        "evaluation": (EvaluationKind.EXACT if at is None else EvaluationKind.SAMPLED).value,
+        "time": at,
         "arrays": {file: one for each in arrays.values() for file, one in each.described().items()},
     }

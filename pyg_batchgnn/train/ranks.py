@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import comm
+from pyg_batchgnn import comm, machine
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.train.config import RanksConfig
 from pyg_batchgnn.train.errors import FirstRankError, TrainError, as_train_error
@@ -81,10 +81,15 @@ class Ranks(contextlib.ExitStack):
         return self.training.ranks_of_host[0] == self.rank
 
     def threads(self) -> int:
-        """Returns the threads per rank that use all cores of this host; alone, torch's number."""
-        if self.is_alone:
-            return torch.get_num_threads()
-        return max(1, len(os.sched_getaffinity(0)) // len(self.training.ranks_of_host))
+        """Returns the threads per rank that use all cores of this host; alone, torch's number.
+
+        Of the cores that a container sees, those that it may use count, unless OMP_NUM_THREADS is
+        set.
+        """
+        if not self.is_alone:
+            return max(1, machine.processors() // len(self.training.ranks_of_host))
+        chosen = "OMP_NUM_THREADS" in os.environ
+        return torch.get_num_threads() if chosen else min(torch.get_num_threads(), machine.processors())
 
     def agree(self, arguments: Mapping[str, Any]) -> None:
         """Checks that every rank has the same arguments; collective.

@@ -27,6 +27,7 @@ from pyg_batchgnn.train.config import (
     RanksConfig,
     RemoteKind,
     TaskKind,
+    TimeStrategy,
     TrainConfig,
 )
 from pyg_batchgnn.train.network import ModelInputs
@@ -214,6 +215,7 @@ def opening_lines(
         *_learned_line(config, inputs),
         f"sample  fanout {_commas(sampling.fanout)} {sampling.replacement.value} replacement, "
         f"batch {sampling.batch_size}; {_evaluation(config)}",
+        *_times_line(config),
         *_cache_line(config),
         f"run     {folder.path}, {config.run.epochs} epochs, seed {config.run.seed}, {threads} thread(s)",
     ]
@@ -253,9 +255,19 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def _times_line(config: TrainConfig) -> list[str]:
+    """Returns the line about times, in a run that looks at them."""
+    if not config.is_timed:
+        return []
+    is_last = config.sampling.temporal_strategy is TimeStrategy.LAST
+    which = "the latest that are" if is_last else "those that are"
+    return [f"        of neighbours {which} not later than their seed, by {config.sampling.time_attr!r}"]
+
+
 def _evaluation(config: TrainConfig) -> str:
     """Returns how nodes or links are evaluated."""
-    if config.sampling.evaluation is EvaluationKind.EXACT or config.task.kind is TaskKind.LINKS:
+    is_link = config.task.kind is TaskKind.LINKS and not config.is_timed
+    if config.sampling.evaluation is EvaluationKind.EXACT or is_link:
         return "evaluation from all neighbours"
     return f"evaluation fanout {_commas(config.test_fanout)}"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.config import EvaluationKind, RanksConfig, TaskKind, TrainConfig, assign
 from pyg_batchgnn.train.decisions import apply_product, configure_malloc, open_on_all_ranks
@@ -54,7 +55,13 @@ class RestoreRequest:
         Raises:
             TrainError: a change is not possible.
         """
-        if self.evaluation is EvaluationKind.SAMPLED and written.task.kind is TaskKind.LINKS:
+        if self.evaluation is EvaluationKind.EXACT and written.is_timed:
+            raise TrainError(
+                f"{self.run}: the run computes nodes from what is not later than themselves, and --exact "
+                f"would read all neighbours, later ones too; leave it out"
+            )
+        is_exact_task = written.task.kind is TaskKind.LINKS and not written.is_timed
+        if self.evaluation is EvaluationKind.SAMPLED and is_exact_task:
             raise TrainError(
                 f"{self.run}: a run that predicts links computes every node from all its neighbours; leave "
                 f"--sampled out"
@@ -84,11 +91,13 @@ class RestoredRun:
     Attributes:
         config: of the run, with the changes of the request.
         checkpoint: of the run.
+        dataset: the data set.
         network: the model with the weights of the best epoch.
         graph: the graph, or this rank's part.
     """
 
     config: TrainConfig
+    dataset: Dataset
     checkpoint: Checkpoint
     network: GraphNetwork
     graph: RunGraph
@@ -118,7 +127,8 @@ class RestoredNodeRun(RestoredRun):
 
 @dataclass(frozen=True)
 class RestoredLinkRun(RestoredRun):
-    """A run that predicts links. Its nodes are computed from all their neighbours.
+    """A run that predicts links. Its nodes are computed from all their neighbours, unless it looks
+    at times.
 
     Attributes:
         network: the model, which scores pairs.
@@ -131,11 +141,16 @@ class RestoredLinkRun(RestoredRun):
 
     @property
     def is_exact(self) -> bool:
-        return True
+        return not self.config.is_timed
 
 
-def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredNodeRun | RestoredLinkRun:
+def restore_run(
+    request: RestoreRequest, ranks: Ranks, *, for_all_nodes: bool = False
+) -> RestoredNodeRun | RestoredLinkRun:
     """Restores a run; collective.
+
+    Args:
+        for_all_nodes: True to compute nodes from all neighbours, unless the run looks at times.
 
     Raises:
         TrainError: the run folder, the request or the data set cannot be used.
@@ -144,6 +159,8 @@ def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredNodeRun | Rest
     """
     path = RunFolder(request.run).checkpoint
     checkpoint = _checkpoint(request.run, ranks)
+    if for_all_nodes and not checkpoint.config.is_timed:
+        request = replace(request, evaluation=EvaluationKind.EXACT)
     with ranks.one_error():
         config = request.config(checkpoint.config)
     configure_malloc(config.run.malloc)
@@ -163,10 +180,10 @@ def restore_run(request: RestoreRequest, ranks: Ranks) -> RestoredNodeRun | Rest
     if isinstance(network, LinkNetwork):
         assert isinstance(task, LinkTask), "links have a task of their own"
         links = PredictedLinks.of(dataset, config.task)
-        return RestoredLinkRun(config, checkpoint, network, graph, links, task)
+        return RestoredLinkRun(config, dataset, checkpoint, network, graph, links, task)
     assert isinstance(task, NodeTask), "tasks are on nodes or on links"
     nodes = PredictedNodes.of(dataset, config.task)
-    return RestoredNodeRun(config, checkpoint, network, graph, nodes, task)
+    return RestoredNodeRun(config, dataset, checkpoint, network, graph, nodes, task)
 
 
 def _checkpoint(run: Path, ranks: Ranks) -> Checkpoint:

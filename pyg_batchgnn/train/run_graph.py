@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import TensorAttr
 
 from pyg_batchgnn.cache import AggregationCache, AllNodes
-from pyg_batchgnn.comm import MessageKind, RowLayout
+from pyg_batchgnn.comm import Communicator, MessageKind, RowLayout
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
@@ -58,19 +58,11 @@ class EmbeddedNodes:
         return EmbeddedNodes(self.node[order], self.rows[order])
 
 
-class EmbeddedRows(Protocol):
-    """The rows of all nodes of a graph."""
-
-    def of(self, node_type: str, ids: Tensor) -> Tensor:
-        """Returns [n, columns], the rows of some nodes of a type; collective over ranks.
-
-        Args:
-            node_type: the type.
-            ids: [n] int64, original ids. Each rank gives some of its own choice, possibly none.
-        """
+class OwnedRows(Protocol):
+    """The rows of some nodes of a graph, each held by one rank."""
 
     def own(self, node_type: str) -> EmbeddedNodes:
-        """Returns the rows of the nodes of a type that this rank owns."""
+        """Returns the rows of the nodes of a type that this rank holds."""
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
         """Yields the rows of all nodes of a type to every rank, a piece at a time; collective.
@@ -80,6 +72,18 @@ class EmbeddedRows(Protocol):
         Args:
             node_type: the type.
             size: the most nodes of a piece, but at least one of each rank.
+        """
+
+
+class EmbeddedRows(OwnedRows, Protocol):
+    """The rows of all nodes of a graph. A rank holds those of the nodes that it owns."""
+
+    def of(self, node_type: str, ids: Tensor) -> Tensor:
+        """Returns [n, columns], the rows of some nodes of a type; collective over ranks.
+
+        Args:
+            node_type: the type.
+            ids: [n] int64, original ids. Each rank gives some of its own choice, possibly none.
         """
 
 
@@ -143,14 +147,46 @@ class RowsOverRanks:
         return EmbeddedNodes(part.original_ids(part.schema.type_number(node_type)), rows)
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
-        own, comm = self.own(node_type), self.store.comm
-        each = max(1, size // comm.size)
-        layout = RowLayout.of({"node": own.node, "rows": own.rows})
-        for begin in range(0, max(1, comm.max(len(own))), each):
-            part = slice(begin, begin + each)
-            packed = layout.pack({"node": own.node[part], "rows": own.rows[part]})
-            found = layout.unpack(comm.all_gather(packed, MessageKind.INFERENCE).rows)
-            yield EmbeddedNodes(found["node"], found["rows"]).ascending()
+        return pieces_of_ranks(self.own(node_type), self.store.comm, size)
+
+
+def pieces_of_ranks(own: EmbeddedNodes, comm: Communicator, size: int) -> Iterator[EmbeddedNodes]:
+    """Yields the rows of all ranks to every rank, as `EmbeddedRows.pieces` does; collective."""
+    each = max(1, size // comm.size)
+    layout = RowLayout.of({"node": own.node, "rows": own.rows})
+    for begin in range(0, max(1, comm.max(len(own))), each):
+        part = slice(begin, begin + each)
+        packed = layout.pack({"node": own.node[part], "rows": own.rows[part]})
+        found = layout.unpack(comm.all_gather(packed, MessageKind.INFERENCE).rows)
+        yield EmbeddedNodes(found["node"], found["rows"]).ascending()
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRows:
+    """Rows that each rank computed of sampled neighbours, for some nodes each, whoever owns them.
+
+    Attributes:
+        rows: the rows that this rank computed, by node type.
+        offered: [m] int64, the nodes that `pieces` yields, of those that there are.
+        comm: of all ranks.
+    """
+
+    rows: Mapping[str, EmbeddedNodes]
+    offered: Tensor
+    comm: Communicator
+
+    def own(self, node_type: str) -> EmbeddedNodes:
+        return self.rows[node_type]
+
+    def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
+        every = self.own(node_type)
+        found = every.find(self.offered).row
+        own = EmbeddedNodes(every.node[found], every.rows[found]).ascending()
+        if self.comm.size > 1:
+            yield from pieces_of_ranks(own, self.comm, size)
+            return
+        for node, rows in zip(own.node.split(size), own.rows.split(size), strict=True):
+            yield EmbeddedNodes(node, rows)
 
 
 @dataclass(frozen=True)
@@ -245,27 +281,81 @@ class RunGraph(ABC):
         collective."""
         return self._loader(nodes, MinibatchSettings.of_evaluation(self.config))
 
+    def moment_loader(self, node_type: str, nodes: Tensor, time: int) -> MacrobatchNeighborLoader:
+        """Makes a loader of some nodes of a type as they are at a time, with the fanout of
+        evaluation; collective.
+
+        Args:
+            node_type: the type.
+            nodes: [n] int64 original ids.
+            time: in the unit of the run's times.
+        """
+        times = torch.full((len(nodes),), time)
+        return self._loader(nodes, MinibatchSettings.of_evaluation(self.config), node_type, times)
+
     def link_training_loader(
-        self, links: PredictedLinks, ranks: int = 1
+        self, links: PredictedLinks, ranks: int = 1, times: Tensor | None = None
     ) -> tuple[MacrobatchLinkNeighborLoader, list[str]]:
         """Makes the shuffled loader of training links with their negatives; collective.
 
         A minibatch does not see the edges of its own links, nor their reverses. Result and errors
         are as of `training_loader`.
+
+        Args:
+            times: [n] int64, the times of the links, in a run that looks at times.
         """
-        task, index = self.config.task, links.split("train").index.to(torch.int64)
+        task, index = self.config.task, links.split("train").index
         last, notes = self._last_minibatch(index.size(1), ranks, "links")
-        excluded = True if links.reverse is None else {links.relation: links.reverse}
-        is_named = self.inputs.schema.has_names
+        settings = MinibatchSettings.of_training(self.config, last)
+        negatives = ("triplet" if task.loss is TaskLoss.BPR else "binary", task.negatives)
+        return self._link_loader(links, index, times, settings, negatives, excludes=True), notes
+
+    def link_evaluation_loader(
+        self,
+        links: PredictedLinks,
+        index: Tensor,
+        times: Tensor,
+        negatives: Tensor | None = None,
+        *,
+        excludes: bool,
+    ) -> MacrobatchLinkNeighborLoader:
+        """Makes a loader of pairs at their times, in their order, with the fanout of evaluation;
+        collective.
+
+        Args:
+            links: name the relation.
+            index: [2, n] original ids, sources above targets.
+            times: [n] int64.
+            negatives: [n, k] int64, the targets that each pair is ranked among.
+            excludes: True if a pair does not see its own edges, as in training.
+        """
+        settings = MinibatchSettings.of_evaluation(self.config)
+        if negatives is not None:  # as many pairs in a minibatch as without
+            settings = replace(settings, size=max(1, settings.size // (1 + negatives.size(1))))
+        return self._link_loader(links, index, times, settings, negatives, excludes)
+
+    def _link_loader(
+        self,
+        links: PredictedLinks,
+        index: Tensor,
+        times: Tensor | None,
+        settings: MinibatchSettings,
+        negatives: Tensor | tuple[str, int] | None,
+        excludes: bool,
+    ) -> MacrobatchLinkNeighborLoader:
+        index, is_named = index.to(torch.int64), self.inputs.schema.has_names
+        excluded: Any = "reverse"
+        if is_named:
+            excluded = True if links.reverse is None else {links.relation: links.reverse}
         with as_train_error(ValueError, NotImplementedError):
-            loader = MacrobatchLinkNeighborLoader(
+            return MacrobatchLinkNeighborLoader(
                 self._data(),
                 edge_label_index=(links.relation, index) if is_named else index,
-                neg_sampling=("triplet" if task.loss is TaskLoss.BPR else "binary", task.negatives),
-                exclude_seed_edges=excluded if is_named else "reverse",
-                **self._loader_arguments(MinibatchSettings.of_training(self.config, last)),
+                edge_label_time=times,
+                neg_sampling=negatives,
+                exclude_seed_edges=excluded if excludes else False,
+                **self._loader_arguments(settings),
             )
-        return loader, notes
 
     def _last_minibatch(self, count: int, ranks: int, unit: str) -> tuple[LastMinibatch, list[str]]:
         """Returns what becomes of a smaller minibatch. The only one is always kept, and a line says
@@ -277,12 +367,19 @@ class RunGraph(ABC):
         kept = "the one smaller minibatch is kept" if ranks == 1 else "smaller minibatches are kept"
         return LastMinibatch.KEEP, [f"only {count} training {unit} for minibatches of {size}{on}: {kept}"]
 
-    def _loader(self, nodes: Tensor, settings: MinibatchSettings) -> MacrobatchNeighborLoader:
-        nodes = nodes.to(torch.int64)
+    def _loader(
+        self,
+        nodes: Tensor,
+        settings: MinibatchSettings,
+        node_type: str | None = None,
+        times: Tensor | None = None,
+    ) -> MacrobatchNeighborLoader:
+        nodes, node_type = nodes.to(torch.int64), node_type or self.inputs.node_type
         with as_train_error(ValueError, NotImplementedError):
             return MacrobatchNeighborLoader(
                 self._data(),
-                input_nodes=(self.inputs.node_type, nodes) if self.inputs.schema.has_names else nodes,
+                input_nodes=(node_type, nodes) if self.inputs.schema.has_names else nodes,
+                input_time=times,
                 aggregation_cache=self.cache if settings.cached else None,
                 **self._loader_arguments(settings),
                 **self._node_arguments(settings),
@@ -293,6 +390,7 @@ class RunGraph(ABC):
         sampling = self.config.sampling
         return {
             "num_neighbors": list(settings.fanout),
+            "time_attr": sampling.time_attr,
             "batch_size": settings.size,
             "shuffle": settings.shuffle,
             "drop_last": settings.last is LastMinibatch.DROP,

@@ -10,7 +10,14 @@ from typing import TypeAlias
 from pyg_batchgnn.data import SPLITS
 from pyg_batchgnn.train.config import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError
-from pyg_batchgnn.train.evaluate import embed_all, evaluate, infer_all, rank_links, score_nodes
+from pyg_batchgnn.train.evaluate import (
+    MeasuredTimedLinks,
+    embed_all,
+    evaluate,
+    infer_all,
+    rank_links,
+    score_nodes,
+)
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.restored import (
     RestoredLinkRun,
@@ -122,7 +129,14 @@ def _nodes(run: RestoredNodeRun, splits: tuple[str, ...], ranks: Ranks) -> dict[
 
 
 def _links(run: RestoredLinkRun, splits: tuple[str, ...], ranks: Ranks) -> dict[str, _Measured]:
-    """Measures links, from rows of nodes that are computed once; collective."""
+    """Measures links, from rows of nodes that are computed once, or at the times of the links;
+    collective."""
+    if run.config.is_timed:
+        timed = {
+            name: MeasuredTimedLinks.of(run.dataset, run.links, name, run.network, run.graph, run.task)
+            for name in splits
+        }
+        return {name: (len(one), one.evaluate(ranks)) for name, one in timed.items()}
     with ranks.one_error():
         links = {name: run.links.measured(name) for name in splits}
     rows, measured = embed_all(run.network, run.graph), {}

@@ -33,6 +33,7 @@ from pyg_batchgnn.train.job import TrainingJob, build_job
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.report import TerminalReport, final_table, opening_lines, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, read_records, write_json
+from pyg_batchgnn.train.run_log import RunLog, check_log
 from pyg_batchgnn.train.tasks import Task
 from pyg_batchgnn.train.trainer import RunOutcome, StopRequest, Trainer
 
@@ -98,15 +99,21 @@ def start_or_resume_run(config: TrainConfig, path: Path, console: Console) -> Ru
 def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Console) -> RunOutcome:
     ranks.agree({"command": "start a run", **agreed_fields(config)})
     check_partition(config.ranks.partition)
+    with ranks.any_error():
+        check_log(config.run.log)
     configure_malloc(config.run.malloc)
     dataset, fingerprint = open_on_all_ranks(config, ranks)
     config, choice = decide_fields(config, dataset, ranks)
     job = build_job(config, dataset, ranks)
     folder = RunFolder(Path(ranks.from_first(lambda: _new_folder(config, dataset, path))))
     _print_opening(console, job, dataset, folder, choice, ranks)
-    with StopRequest() as stop, TerminalReport(console, config.run.epochs, job.task) as report:
-        trainer = Trainer(job, ranks, folder, fingerprint, stop, report)
-        result = _train(trainer)
+    with (
+        StopRequest() as stop,
+        TerminalReport(console, config.run.epochs, job.task) as report,
+        _open_log(config, folder, ranks) as log,
+    ):
+        trainer = Trainer(job, ranks, folder, fingerprint, stop, report, log)
+        result = _train(trainer, log)
     return _end(ranks, folder, result, job.task, dataset.name, console)
 
 
@@ -130,14 +137,18 @@ def _resume(
     apply_product(config)
     job = build_job(config, dataset, ranks)
     _print_opening(console, job, dataset, folder, None, ranks)
-    with StopRequest() as stop, TerminalReport(console, config.run.epochs, job.task) as report:
-        trainer = Trainer(job, ranks, folder, fingerprint, stop, report)
+    with (
+        StopRequest() as stop,
+        TerminalReport(console, config.run.epochs, job.task) as report,
+        _open_log(config, folder, ranks, checkpoint.progress.epoch) as log,
+    ):
+        trainer = Trainer(job, ranks, folder, fingerprint, stop, report, log)
         trainer.resume(checkpoint)
         ranks.from_first(lambda: write_json(folder.config, config_to_dict(config)))
         progress = checkpoint.progress
         step = f", minibatch {progress.step}" if progress.step else ""
         console.print(f"resumed after {progress.epoch} epochs{step}", highlight=False)
-        result = _train(trainer)
+        result = _train(trainer, log)
     return _end(ranks, folder, result, job.task, dataset.name, console)
 
 
@@ -170,9 +181,19 @@ def _new_folder(config: TrainConfig, dataset: Dataset, path: Path | None) -> str
     return str(folder.path)
 
 
-def _train(trainer: Trainer) -> RunResult | None:
+def _open_log(config: TrainConfig, folder: RunFolder, ranks: Ranks, resumed: int = 0) -> RunLog:
+    """Returns the log of a run; on other ranks than the first it receives nothing. Collective."""
+    kind = config.run.log if ranks.is_first else None
+    with ranks.any_error():
+        return RunLog(kind, folder.path, config_to_dict(config), resumed)
+
+
+def _train(trainer: Trainer, log: RunLog) -> RunResult | None:
     """Trains and tests. The result is None if the run was interrupted."""
-    return None if trainer.fit() is RunOutcome.INTERRUPTED else trainer.test()
+    result = None if trainer.fit() is RunOutcome.INTERRUPTED else trainer.test()
+    if result is not None and result.test is not None:
+        log.write({f"test/{name}": value for name, value in result.test.items()}, result.best_epoch)
+    return result
 
 
 def _print_opening(

@@ -33,6 +33,7 @@ from pyg_batchgnn.train.run_folder import (
     epoch_record,
     keep_epochs,
 )
+from pyg_batchgnn.train.run_log import RunLog
 from pyg_batchgnn.train.tasks import Evaluation, Task, count_not_finite
 from pyg_batchgnn.train.training_data import DatasetFingerprint
 
@@ -240,6 +241,7 @@ class Trainer:
         dataset: the data set's fingerprint, for the checkpoint.
         stop: looked at between two minibatches.
         observer: is told about progress.
+        log: receives the figures of each epoch, on the first rank.
     """
 
     def __init__(
@@ -250,6 +252,7 @@ class Trainer:
         dataset: DatasetFingerprint,
         stop: StopRequest,
         observer: RunObserver,
+        log: RunLog,
     ) -> None:
         self._job = job
         self._ranks = ranks
@@ -257,6 +260,7 @@ class Trainer:
         self._dataset = dataset
         self._stop = AgreedStop(stop, ranks)
         self._observer = observer
+        self._log = log
         self._state = TrainerState()
         self._loader_clock = LoaderClock(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
         self._last_checkpoint = time.perf_counter()
@@ -449,5 +453,6 @@ class Trainer:
             self._state.best_rows = self._state.rows  # which `save` writes
         if self._ranks.is_first:
             append_record(self._folder.metrics, record)
+            self._log.write_epoch(record)
         self.save()
         self._observer.epoch_done(record, is_best and val is not None)

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import ops
+from pyg_batchgnn import machine, ops
 from pyg_batchgnn.data import SPLITS, Dataset, NodeSet
 from pyg_batchgnn.fetch import is_mapped
 from pyg_batchgnn.train.config import CacheKind, Precision, RemoteKind, TaskKind, TrainConfig, refuse_given
@@ -19,7 +18,8 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs
 from pyg_batchgnn.train.node_tasks import PredictedNodes
-from pyg_batchgnn.types import FEATURES, LABELS, Relation, Schema
+from pyg_batchgnn.train.times import check_seed_times, times_of
+from pyg_batchgnn.types import FEATURES, LABELS, Group, Relation, Schema
 
 #: The fields that mean nothing in a run without learned rows.
 _OF_ROWS = ("embedding.columns", "embedding.rule", "embedding.learning_rate")
@@ -36,6 +36,7 @@ class TrainingData:
         labels: [N_t, ...], the labels of the predicted nodes by their type; none for links.
         features: [N_t, F_t] of a floating-point type, by node type; types without are absent.
         learned: the number of columns of the learned rows of each node type that has them.
+        times: the times of nodes or of edges by group; none in a run that does not look at them.
     """
 
     schema: Schema
@@ -44,6 +45,7 @@ class TrainingData:
     labels: Mapping[str, Tensor]
     features: Mapping[str, Tensor]
     learned: Mapping[str, int]
+    times: Mapping[Group, Tensor]
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig) -> TrainingData:
@@ -51,8 +53,8 @@ class TrainingData:
 
         Raises:
             TrainError: the features have a type or shape that models cannot read, the labels are
-                missing, a type has neither features nor learned rows, or an option is not for this
-                graph.
+                missing, a type has neither features nor learned rows, there are no such times, or
+                an option is not for this graph.
         """
         link, labels = None, dict[str, Tensor]()
         if config.task.kind is TaskKind.LINKS:
@@ -61,6 +63,9 @@ class TrainingData:
         else:
             nodes = PredictedNodes.of(dataset, config.task)
             node_type, labels = nodes.node_type, {nodes.node_type: nodes.labels}
+        times = times_of(dataset, config)
+        if link is None and config.sampling.time_attr is not None:
+            check_seed_times(dataset, times, node_type, config.sampling.time_attr)
         features = {one.name: one.tables[FEATURES] for one in dataset.node_sets if FEATURES in one.tables}
         for one in dataset.node_sets:
             _check_features(dataset, one)
@@ -69,7 +74,7 @@ class TrainingData:
             because = f"but no nodes of {dataset.name} have learned rows; name their types with --embed"
             refuse_given(config, _OF_ROWS, f"{because}, or leave it out")
         learned = dict.fromkeys(names, config.embedding.columns or config.model.hidden)
-        read = cls(dataset.schema, node_type, link, labels, features, learned)
+        read = cls(dataset.schema, node_type, link, labels, features, learned, times)
         if not read.inputs.is_homogeneous:
             _refuse_options(dataset, config)
             _check_reached(dataset, config, read.inputs)
@@ -183,7 +188,7 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
         table = x.contiguous()
         ops.advise_huge_pages(table)
         return table
-    memory, size = psutil.virtual_memory(), x.numel() * dtype.itemsize
+    memory, size = machine.memory(), x.numel() * dtype.itemsize
     changes = dtype is not x.dtype
     if size <= _SHARE * (memory.total if changes else memory.available):
         if changes and size > memory.available:

@@ -131,7 +131,7 @@ def test_arrays_without_a_meaning_are_named(tmp_path: Path) -> None:
 
 def test_files_that_nothing_reads_are_named(tmp_path: Path) -> None:
     folder = save_arrays(tmp_path / "m", edge_index=EDGE_INDEX, trian_mask=np.zeros(NODES, bool))
-    (folder / "nodes.parquet").write_bytes(b"")
+    (folder / "labels.parquet").write_bytes(b"")
     (folder / "README.md").write_text("what the graph is")
     for name in ("nodes", "node", "edges", "notes"):
         (folder / name).mkdir(exist_ok=True)
@@ -142,8 +142,8 @@ def test_files_that_nothing_reads_are_named(tmp_path: Path) -> None:
         read_folder(folder)
     said = [str(one.message).removeprefix(f"{folder}/") for one in caught]
     assert len(said) == 4 and all("is not read" in one for one in said)
-    assert said[0].startswith("nodes/year.csv")
-    assert said[1].startswith("nodes.parquet") and "as .npy files into nodes/" in said[1]
+    assert said[0].startswith("labels.parquet") and "as .npy files into nodes/" in said[0]
+    assert said[1].startswith("nodes/year.csv")
     assert said[2].startswith("trian_mask.npy: is not read. Is train_mask.npy meant?")
     assert said[3].startswith("node: the folder is not read. Is nodes/ meant?")
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -240,9 +241,88 @@ def test_files_are_read_in_the_order_of_their_numbers(tmp_path: Path, names: tup
     assert dataset.num_nodes == 4
 
 
-def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "edges.parquet", weight=[0.5] * 4, src=SRC, dst=DST, time=SRC)
-    with pytest.warns(UserWarning, match=rf"{path}: the columns 'weight', 'time' are not read\. Put each"):
+def test_other_columns_are_attributes_of_edges(tmp_path: Path) -> None:
+    days = pa.array(np.array(["2024-01-02"] * 4, "datetime64[D]"))
+    columns = {
+        "weight": pa.array([0.5, None, 1.5, 2.0], pa.float32()),
+        "late": [True, False, True, True],
+        "paid": pa.array(np.arange(4).astype("datetime64[ms]")),
+        "day": days,
+        "vector": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(8.0)), 2),
+    }
+    for number, part in enumerate((slice(0, 1), slice(1, 4))):
+        some = {name: pa.array(values)[part] for name, values in columns.items()}
+        write(tmp_path / f"edges.{number}.parquet", src=SRC[part], dst=DST[part], **some)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset = read_folder(tmp_path)
+    assert np.array_equal(dataset.edge_index.numpy(), np.stack([SRC, DST]))
+    found = dataset.edges.tables
+    assert found["weight"].dtype is torch.float32 and found["weight"].isnan().tolist() == [0, 1, 0, 0]
+    assert found["late"].tolist() == [True, False, True, True] and found["late"].dtype is torch.bool
+    assert found["paid"].tolist() == [0, 1, 2, 3] and found["paid"].dtype is torch.int64
+    assert found["day"].tolist() == [19724] * 4 and found["day"].dtype is torch.int64
+    assert torch.equal(found["vector"], torch.arange(8.0, dtype=torch.float64).view(4, 2))
+
+
+def test_columns_that_no_tensor_holds_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "edges.parquet", name=["a"] * 4, src=SRC, dst=DST, time=SRC, of=[[1]] * 4)
+    with pytest.warns(UserWarning, match=rf"{path}: the columns name \(string\), of \(list") as said:
+        dataset = read_folder(tmp_path)
+    assert len(said) == 1 and list(dataset.edges.tables) == ["time"]
+
+
+def test_nodes_from_parquet(tmp_path: Path) -> None:
+    write(tmp_path / "edges.parquet", src=SRC, dst=DST)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(12.0)), 2)
+    write(tmp_path / "nodes.10.parquet", x=vectors[2:], y=[1.0, float("nan"), 0.0, 1.0])
+    write(tmp_path / "nodes.9.parquet", x=vectors[:2], y=[0.0, 1.0])
+    (tmp_path / "keys").mkdir()
+    write(tmp_path / "keys" / "node.parquet", key=["a"])
+    for name in ("tables.json", "graph.toml"):
+        (tmp_path / name).write_text("")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset = read_folder(tmp_path)
+    assert dataset.num_nodes == 6 and dataset.num_classes == 2
+    assert torch.equal(dataset.nodes.tables["x"], torch.arange(12.0).view(6, 2))
+    assert dataset.nodes.tables["y"].tolist() == [0, 1, 1, -1, 0, 1]
+    np.save(tmp_path / "y.npy", np.zeros(6))
+    with pytest.raises(DatasetError, match=r"y\.npy: y: is a column of nodes\.9\.parquet too; remove"):
+        read_folder(tmp_path)
+    (tmp_path / "y.npy").unlink()
+    (tmp_path / "nodes").mkdir()
+    np.save(tmp_path / "nodes" / "x.npy", np.zeros(6))
+    with pytest.raises(DatasetError, match=r"nodes/x\.npy: x: is a column of nodes\.9\.parquet too; remove"):
+        read_folder(tmp_path)
+
+
+def test_typed_nodes_from_parquet(tmp_path: Path) -> None:
+    for name in ("edge_index", "nodes"):
+        (tmp_path / name).mkdir()
+    write(tmp_path / "edge_index" / "a__to__b.parquet", src=SRC, dst=DST, time=SRC.astype(np.int64))
+    write(tmp_path / "nodes" / "a.0.parquet", key=["x"] * 5)
+    write(tmp_path / "nodes" / "b.parquet", time=[4, 5, 6])
+    write(tmp_path / "nodes" / "alone.parquet", time=[7])
+    with pytest.warns(UserWarning, match=r"a\.0\.parquet: the columns key \(string\) are not read"):
+        dataset = read_folder(tmp_path)
+    assert {one.name: one.num_nodes for one in dataset.node_sets} == {"a": 5, "alone": 1, "b": 3}
+    assert dataset.nodes_of("b").tables["time"].tolist() == [4, 5, 6]
+    assert dataset.edges_of(("a", "to", "b")).tables["time"].tolist() == SRC.tolist()
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"src": SRC, "dst": DST}, r"edges\.1\.parquet: w: is a column of edges\.1\.parquet or of"),
+        ({"src": SRC, "dst": DST, "w": SRC}, r"edges\.1\.parquet: w: is int32 \[\], but float64 \[\] in"),
+        ({"src": SRC, "dst": DST, "w": [None, 1, 2, 3]}, r"edges\.1\.parquet: w: 1 values are missing; fill"),
+    ],
+)
+def test_parts_that_differ_are_named(tmp_path: Path, other: dict[str, object], says: str) -> None:
+    write(tmp_path / "edges.0.parquet", src=SRC, dst=DST, w=SRC * 0.5)
+    write(tmp_path / "edges.1.parquet", **other)
+    with pytest.raises(DatasetError, match=says):
         read_folder(tmp_path)
 
 

@@ -69,6 +69,25 @@ def test_a_package_that_cannot_be_imported_takes_nothing_down(
     assert found.state is FindingState.BROKEN and says in found.seen
 
 
+def test_cores_of_a_container() -> None:
+    assert checks.cores(8, 8, {}).remedy == ""
+    found = checks.cores(8, 2, {})
+    assert "2 of 8 cores" in found.seen and "export OMP_NUM_THREADS=2" in found.remedy
+    assert checks.cores(8, 2, {"OMP_NUM_THREADS": "2"}).remedy == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "state"), [("10.0.0.7", FindingState.WORKS), ("127.0.1.1", FindingState.ABSENT)]
+)
+def test_a_host_name_that_others_cannot_reach(
+    monkeypatch: pytest.MonkeyPatch, address: str, state: FindingState
+) -> None:
+    monkeypatch.setattr("socket.gethostbyname", lambda _: address)
+    found = checks.host_name()
+    assert found.state is state and address in found.seen
+    assert state is FindingState.WORKS or "GLOO_SOCKET_IFNAME" in found.remedy
+
+
 def test_huge_pages(tmp_path: Path) -> None:
     setting = tmp_path / "enabled"
     for text, state in (

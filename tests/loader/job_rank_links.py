@@ -43,6 +43,7 @@ NEGATIVES: dict[str, tuple[str, float] | None] = {
     "binary 2.5": ("binary", 2.5),
     "triplet": ("triplet", 1),
     "triplet 3": ("triplet", 3),
+    "given": ("triplet", 2),
     "weighted binary": ("binary", 1.5),
     "weighted triplet": ("triplet", 2),
 }
@@ -78,7 +79,7 @@ def allowed(setting: Mapping[str, Any]) -> bool:
     negatives, rule = setting.get("negatives", "binary"), setting.get("rule", "uniform")
     mode = NEGATIVES[negatives] and NEGATIVES[negatives][0]
     forbidden = (
-        mode is None and setting.get("existing"),
+        (mode is None or negatives == "given") and setting.get("existing"),
         mode == "triplet" and setting.get("labels"),
         rule == "bidirectional" and setting.get("export") == "native",
         # Each rank holds its own edges.
@@ -144,6 +145,8 @@ def negatives_of(graph: str, links: Any, name: str) -> Any:
     wanted = NEGATIVES[name]
     if wanted is None:
         return None
+    if name == "given":
+        return given_of(graph, links)
     if "weighted" not in name:
         return wanted
 
@@ -155,6 +158,12 @@ def negatives_of(graph: str, links: Any, name: str) -> Any:
     if isinstance(links, Mapping):
         return {relation: weighted(relation) for relation in links}
     return weighted(None if graph == "plain" else links[0])
+
+
+def given_of(graph: str, links: Any) -> Any:
+    """Returns two targets of one relation's links each, of which triplets are made."""
+    count = NODES if graph == "plain" else COUNTS[links[0][2]]
+    return torch.arange(2 * counts_of(links)).view(-1, 2) * 7 % count
 
 
 def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:

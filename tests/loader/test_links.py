@@ -116,6 +116,29 @@ def test_links_and_negatives_equal_the_reference(mode: str, amount: int, weighte
             assert torch.equal(batch.x, data.x[batch.n_id])
 
 
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("rules", [{}, {"disjoint": True, "exclude_seed_edges": "reverse"}])
+def test_negatives_that_are_given_are_triplets(export: str, rules: dict[str, Any]) -> None:
+    """Drawn ones that are given back make the same minibatches, in any order of the links."""
+    table = torch.empty(203, 3, dtype=torch.int64)
+    for batch in make_links(neg_sampling=("triplet", 3)):
+        table[batch.input_id] = batch.n_id[batch.dst_neg_index]
+    drawn = make_links(neg_sampling=("triplet", 3), export=export, **rules)
+    given = make_links(neg_sampling=table.int(), export=export, **rules)
+    assert given.neg_sampling.is_triplet() and given.neg_sampling.amount == 3
+    for one, other in zip(drawn, given, strict=True):
+        if export == "native":
+            assert torch.equal(one.links[0].negative, other.links[0].negative)
+            assert torch.equal(one.node, other.node) and torch.equal(one.x, other.x)
+        else:
+            assert_same([one], [other])
+    for batch in make_links(neg_sampling=table, shuffle=True, **rules):
+        assert torch.equal(batch.n_id[batch.dst_neg_index], table[batch.input_id])
+    state = make_links(neg_sampling=table, shuffle=True).state_dict()
+    with pytest.raises(ValueError, match="negatives"):
+        make_links(neg_sampling=table.flip(0), shuffle=True).load_state_dict(state)
+
+
 def test_labels_move_up_if_the_lowest_is_zero() -> None:
     half = LABELS * 0.5
     for labels, expected in ((LABELS, LABELS + 1), (LABELS + 1, LABELS + 1), (half, half + 1)):
@@ -316,6 +339,24 @@ def test_statistics_count_links() -> None:
             {"neg_sampling": NegativeSampling("binary", 1, torch.full((NODES,), torch.nan))},
             ValueError,
             "src_weight of node 0 is nan",
+        ),
+        ({"neg_sampling": torch.zeros(7, 2).long()}, ValueError, r"has shape \[7, 2\] for 203 links; give"),
+        ({"neg_sampling": torch.zeros(203, 2)}, TypeError, "must hold integer node ids, got torch.float32"),
+        ({"neg_sampling": torch.full((203, 1), NODES)}, IndexError, f"{NODES}"),
+        (
+            {"neg_sampling": torch.zeros(203, 1).long(), "input_id": torch.arange(203)},
+            ValueError,
+            "by position, which input_id replaces",
+        ),
+        (
+            {"neg_sampling": torch.zeros(203, 1).long(), "exclude_existing": True},
+            ValueError,
+            "but neg_sampling gives them; leave exclude_existing out",
+        ),
+        (
+            {"neg_sampling": torch.zeros(203, 1).long(), "edge_label": LABELS},
+            ValueError,
+            "do not go together: triplets",
         ),
     ],
 )

@@ -15,7 +15,7 @@ from pyg_batchgnn import PygLinkSampler, PygNeighborSampler
 from tests.support.hetero_cases import WRITES, make_hetero
 from tests.support.loader_cases import NODES, make_data
 
-pytorch_lightning = pytest.importorskip("pytorch_lightning", reason="needs pytorch-lightning")
+pytorch_lightning = pytest.importorskip("lightning.pytorch", reason="needs lightning")
 
 
 def node_data(sampler: PygNeighborSampler, data: Any, **kwargs: Any) -> Any:

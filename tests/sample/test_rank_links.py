@@ -115,8 +115,8 @@ def own_times(part: Part, times: Times) -> Times:
 @st.composite
 def link_cases(draw: st.DrawFn) -> LinkCase:
     """Draws links of one or two relations, with any negatives that one process allows."""
-    level = draw(st.sampled_from([None, TimeLevel.NODE, TimeLevel.EDGE]))
-    case = draw(typed_cases(timed=level is TimeLevel.EDGE))
+    level = draw(st.sampled_from([None, *TimeLevel]))
+    case = draw(typed_cases(timed=level in (TimeLevel.EDGE, TimeLevel.BOTH)))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     ranks = draw(st.integers(1, 4))
     relations = draw(st.lists(st.sampled_from(case.schema.relations), min_size=1, max_size=2, unique=True))
@@ -163,22 +163,19 @@ def _links(
 
 
 def _times(random: np.random.Generator, case: TypedCase, level: TimeLevel) -> Times:
+    of_edges = {
+        case.schema.edge_groups[case.schema.relation_number(relation)]: time
+        for relation, time in case.time.items()
+    }
     if level is TimeLevel.EDGE:
-        return Times(
-            "time",
-            level,
-            {
-                case.schema.edge_groups[case.schema.relation_number(relation)]: time
-                for relation, time in case.time.items()
-            },
-        )
+        return Times("time", level, of_edges)
     groups = zip(case.schema.node_groups, case.num_nodes.values(), strict=True)
     by_group: dict[Group, Tensor] = {
         group: torch.from_numpy(random.integers(-5, 9, count)) for group, count in groups
     }
     if len(by_group) > 1 and random.integers(2):
         del by_group[case.schema.node_groups[0]]
-    return Times("time", level, by_group)
+    return Times("time", level, by_group | (of_edges if level is TimeLevel.BOTH else {}))
 
 
 def assert_equal(one: Any, other: Any) -> None:

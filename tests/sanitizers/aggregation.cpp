@@ -36,20 +36,21 @@ struct Graph {
   int64_t edges = 0;
 };
 
-template <class In, class Out>
-void sums(const Graph& graph, int64_t targets, int64_t sources, int64_t columns, Element in, Element out) {
+template <class Out>
+void sum(const Graph& graph, int64_t targets, int64_t sources, int64_t columns, Element in, Element out) {
   using A = Wide<Out>;
-  const Array<In> x(sources * columns);
+  const std::vector<char> x = numbers(sources * columns, in);
   const Array<A> weight(graph.edges, 1), of_source(sources, 2), of_target(targets, 3), own(targets, 4);
-  Array<Out> result(targets * columns);
+  Array<Out> sums(targets * columns);
   Aggregation job{.indptr = graph.indptr.data.get(),
                   .indices = {graph.indices.data.get(), false},
                   .targets = targets,
                   .columns = columns,
-                  .x = {x.data.get(), in, columns},
-                  .out = result.data.get(),
+                  .x = {x.data(), in, columns},
+                  .out = sums.data.get(),
                   .out_element = out};
   aggregate(job, 3);
+  result(sums.data.get(), targets * columns);
   job.edge_weight = weight.data.get();
   job.source_scale = of_source.data.get();
   job.target_scale = of_target.data.get();
@@ -59,6 +60,7 @@ void sums(const Graph& graph, int64_t targets, int64_t sources, int64_t columns,
   job.self_scale = own.data.get();
   job.self_scale_each = true;
   aggregate(job, 3);
+  result(sums.data.get(), targets * columns);
 }
 
 void gradients(const Graph& graph, int64_t targets, int64_t sources, int64_t columns) {
@@ -69,6 +71,7 @@ void gradients(const Graph& graph, int64_t targets, int64_t sources, int64_t col
             edge.data.get(), 3);
 
   Array<float> x(sources * columns), out(targets * columns), grad(targets * columns, 1.0f);
+  for (int64_t i = 0; i < sources * columns; ++i) x.data[i] = static_cast<float>(below(64)) / 64.0f;
   const Matrix rows{x.data.get(), Element::kFloat32, columns};
   const Matrix maxima{out.data.get(), Element::kFloat32, columns};
   const MaxJob forward{graph.indptr.data.get(), indices, targets, columns, rows, {}};
@@ -78,6 +81,8 @@ void gradients(const Graph& graph, int64_t targets, int64_t sources, int64_t col
   share_among_maxima(forward, maxima, above, share.data.get(), 3);
   const MaxJob backward{ptr.data.get(), {target.data.get(), false}, sources, columns, maxima, {}};
   gather_shares(backward, rows, {share.data.get(), Element::kFloat32, columns}, d_x.data.get(), 3);
+  result(out.data.get(), targets * columns);
+  result(d_x.data.get(), sources * columns);
 
   Array<float> d_weight(graph.edges), d_self(targets);
   const EdgeDots dots{.indptr = graph.indptr.data.get(),
@@ -88,8 +93,10 @@ void gradients(const Graph& graph, int64_t targets, int64_t sources, int64_t col
                       .row = {},
                       .grad = above};
   edge_dots(dots, d_weight.data.get(), 3);
+  result(d_weight.data.get(), graph.edges);
   self_dots(dots, true, d_self.data.get(), 3);
   self_dots(dots, false, d_self.data.get(), 3);
+  result(d_self.data.get(), targets);
 }
 
 void degrees(const Graph& graph, int64_t targets, int64_t sources) {
@@ -97,19 +104,22 @@ void degrees(const Graph& graph, int64_t targets, int64_t sources) {
   const Integers indices{graph.indices.data.get(), false};
   Array<float> scale(nodes);
   degree_scale(graph.indptr.data.get(), targets, nodes, 1, true, scale.data.get());
+  result(scale.data.get(), nodes);
   const int64_t left = graph.edges - count_loops(graph.indptr.data.get(), indices, targets);
   Array<int64_t> indptr(targets + 1), kept(left);
   Array<int32_t> rest(left);
   drop_loops(graph.indptr.data.get(), indices, targets, indptr.data.get(), rest.data.get(), kept.data.get());
+  result(rest.data.get(), left);
+  result(kept.data.get(), left);
 }
 
 void round_of(int64_t targets, int64_t sources, int64_t degree, int64_t columns) {
   const Graph graph(targets, sources, degree);
   degrees(graph, targets, sources);
-  sums<float, float>(graph, targets, sources, columns, Element::kFloat32, Element::kFloat32);
-  sums<Half, float>(graph, targets, sources, columns, Element::kFloat16, Element::kFloat32);
-  sums<Bfloat16, Bfloat16>(graph, targets, sources, columns, Element::kBFloat16, Element::kBFloat16);
-  sums<double, double>(graph, targets, sources, columns, Element::kFloat64, Element::kFloat64);
+  sum<float>(graph, targets, sources, columns, Element::kFloat32, Element::kFloat32);
+  sum<float>(graph, targets, sources, columns, Element::kFloat16, Element::kFloat32);
+  sum<Bfloat16>(graph, targets, sources, columns, Element::kBFloat16, Element::kBFloat16);
+  sum<double>(graph, targets, sources, columns, Element::kFloat64, Element::kFloat64);
   gradients(graph, targets, sources, columns);
 }
 
@@ -120,5 +130,5 @@ int main() {
     for (const int64_t degree : {0, 4, 1000}) round_of(20, 30, degree, columns);
     round_of(3000, 3001, 2, columns);
   }
-  std::cout << "done\n";
+  return done();
 }

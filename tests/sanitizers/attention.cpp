@@ -1,39 +1,13 @@
 // Graph attention on random graphs, for the sanitizers: arrays are exactly as long as they must be.
 #include "kernels/nn/attention.h"
 
-#include <cstdio>
-#include <cstring>
-#include <random>
 #include <vector>
+
+#include "inputs.h"
 
 using namespace pyg_batchgnn;
 
 namespace {
-
-std::mt19937 draw(1);
-
-int64_t below(int64_t n) { return static_cast<int64_t>(draw() % static_cast<uint64_t>(n)); }
-
-size_t bytes_of(Element element) { return static_cast<size_t>(element_bytes(element)); }
-
-// `count` numbers of a type, small and finite.
-std::vector<char> numbers(int64_t count, Element element) {
-  std::vector<char> made(static_cast<size_t>(count) * bytes_of(element));
-  for (int64_t i = 0; i < count; ++i) {
-    const float value = static_cast<float>(below(64)) / 64.0f;
-    char* const to = made.data() + static_cast<size_t>(i) * bytes_of(element);
-    if (element == Element::kFloat64) {
-      const double wide = value;
-      std::memcpy(to, &wide, sizeof(wide));
-    } else if (element == Element::kFloat32) {
-      std::memcpy(to, &value, sizeof(value));
-    } else {
-      const auto half = static_cast<uint16_t>(element == Element::kFloat16 ? 0x3800 : 0x3F00);
-      std::memcpy(to, &half, sizeof(half));
-    }
-  }
-  return made;
-}
 
 struct Shape {
   int64_t targets, sources, edges, columns, edge_columns, heads, loops;
@@ -101,6 +75,11 @@ void run(const Shape& shape) {
                      3);
   std::vector<uint8_t> keep(static_cast<size_t>(slots * heads));
   attention_keep(input.edges, input.dropout, heads, keep.data());
+  for (const std::vector<char>* made :
+       {&z, &coefficient, &total, &d_source, &d_target, &d_logits, &d_edges, &d_edge_rows, &d_x}) {
+    result(*made);
+  }
+  result(keep);
 }
 
 }  // namespace
@@ -121,5 +100,5 @@ int main() {
            0.0});
     }
   }
-  std::puts("done");
+  return done();
 }

@@ -1,8 +1,8 @@
-"""Compiles the kernels with a sanitizer, and programs that run them.
+"""Compiles the kernels, with a sanitizer or for another processor, and programs that run them.
 
-Every source is compiled once for each sanitizer, as many at once as there are processors. Objects
-are kept in ``build/sanitizers`` under a digest of all that goes into them: only what has changed is
-compiled again.
+Every source is compiled once for each kind of build, as many at once as there are processors.
+Objects are kept in ``build/sanitizers`` under a digest of all that goes into them: only what has
+changed is compiled again.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ SANITIZERS = {
     ],
     "threads": ["-fsanitize=thread", "-fno-sanitize-recover=all"],
 }
+#: The compiler for aarch64, and the emulator that runs its programs.
+CROSS_COMPILER = "aarch64-linux-gnu-g++"
+EMULATOR = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
+#: Builds without a sanitizer, for processors that must give equal results at the baseline. The
+#: options for aarch64 are those of setup.py.
+PROCESSORS = {"here": ["-O2"], "aarch64": ["-O2", "-ffp-contract=off"]}
 #: Sources that are compiled with -O1: their programs run long. The others compile for longer than
 #: they run. The sanitizer of addresses has those as they are. That of threads is slow, so it has
 #: them with -Og, which compiles in half the time of -O1.
@@ -51,16 +57,23 @@ def kernels() -> dict[str, Path]:
     return {name: path for name, path in named.items() if name not in NOT_LINKED}
 
 
-def build(sanitizer: str, folder: Path) -> dict[str, set[str]]:
+def build(kind: str, folder: Path) -> dict[str, set[str]]:
     """Makes every program in a folder.
+
+    Args:
+        kind: one of `SANITIZERS` or of `PROCESSORS`.
+        folder: receives the programs.
 
     Returns:
         The names of the kernels that each program was linked with: those that it calls, and what
             they call.
     """
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
+    if kind == "aarch64":
+        compiler = shutil.which(CROSS_COMPILER)
     assert compiler, "no C++ compiler found; the package needs one to be built, and so does this test"
-    command = [compiler, "-std=c++20", "-g1", "-pthread", "-I", str(ROOT / "csrc"), *SANITIZERS[sanitizer]]
+    options = {**SANITIZERS, **PROCESSORS}[kind]
+    command = [compiler, "-std=c++20", "-g1", "-pthread", "-I", str(ROOT / "csrc"), *options]
     named = kernels()
     own = {f"programs.{name}": HERE / f"{name}.cpp" for name in (*PROGRAMS, "blocks")}
     sources = {**own, **named}
@@ -68,8 +81,9 @@ def build(sanitizer: str, folder: Path) -> dict[str, set[str]]:
         common = _digest([*command, _version(compiler)], [*KERNELS.rglob("*.h"), *HERE.glob("*.h")])
 
         def compiled(name: str) -> Path:
-            level = "-O1" if LONG_RUNNING.match(name) else "-Og" if sanitizer == "threads" else "-O0"
-            return _compile([*command, level], common, sanitizer, name, sources[name])
+            level = "-O1" if LONG_RUNNING.match(name) else "-Og" if kind == "threads" else "-O0"
+            made_with = command if kind in PROCESSORS else [*command, level]
+            return _compile(made_with, common, kind, name, sources[name])
 
         objects = dict(zip(sources, pool.map(compiled, sources), strict=True))
         archive = folder / "kernels.a"
@@ -91,9 +105,9 @@ def build(sanitizer: str, folder: Path) -> dict[str, set[str]]:
         return dict(zip(PROGRAMS, pool.map(link, PROGRAMS), strict=True))
 
 
-def _compile(command: list[str], common: str, sanitizer: str, name: str, source: Path) -> Path:
+def _compile(command: list[str], common: str, kind: str, name: str, source: Path) -> Path:
     """The object of a source: what an earlier run left, or a new one."""
-    stem = f"{sanitizer}-{name}"
+    stem = f"{kind}-{name}"
     made = CACHE / f"{stem}-{_digest([common, *command], [source])}.o"
     if not made.exists():
         CACHE.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,7 @@ void read(int64_t rows, int64_t columns) {
                          reinterpret_cast<const char*>(far.data()),
                          columns * static_cast<int64_t>(sizeof(T))};
   gather_either(tables, source.data(), 3 * rows, reinterpret_cast<char*>(out.data()), kThreads);
+  result(out);
 }
 
 // Every second row changes, by gradients of this rank, the second, and of the first and the third.
@@ -51,6 +52,7 @@ void update(int64_t rows, int64_t columns, RowRule rule) {
     for (const uint8_t* mask : std::vector<const uint8_t*>{nullptr, frozen.data()}) {
       const RowTable<T> table{weight.data(), first.data(), second.data(), mask, columns};
       update_rows(table, changes, RowGradients<T>{near.data(), far, far_ptr, share, 1, 3}, step, kThreads);
+      for (const std::vector<T>* changed : {&weight, &first, &second}) result(*changed);
     }
   }
 }
@@ -72,5 +74,5 @@ int main() {
       all<double>(rows, columns);
     }
   }
-  std::cout << "done" << std::endl;
+  return done();
 }

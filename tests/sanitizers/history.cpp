@@ -32,6 +32,8 @@ void caches(int64_t lines, int64_t slots, int64_t nodes) {
     }
     std::vector<int32_t> used(size(ends[2]));
     list_lines(cache, used.data());
+    result(line);
+    result(used);
     expect(static_cast<int64_t>(used.size()) <= lines);
   }
 }
@@ -49,6 +51,8 @@ void layers(int64_t targets, int64_t own, int64_t halo, bool spoilt) {
   std::vector<int32_t> rows(size(begins.back()));
   std::vector<int64_t> places(size(begins.back()));
   fill_rows_of_halo(layer, begins.data(), rows.data(), places.data(), 3);
+  result(rows);
+  result(places);
   expect(rows.size() <= source.size());
 }
 
@@ -67,6 +71,7 @@ void pushes(int64_t nodes, int64_t count, int64_t peers, int64_t most) {
   for (int64_t i = 0; i < count; ++i) name[size(i)] = 5 * row[size(i)];
   const HaloPeers halo{ptr.data(), peer.data(), degree.data(), nodes};
   const Pushed pushed = choose_pushed(halo, row.data(), name.data(), count, {peers, most, 7}, 3);
+  result(pushed.counts);
   int64_t at = 0;
   for (const int64_t own : pushed.counts) {
     expect(most == kPushAll || own <= most);
@@ -87,5 +92,5 @@ int main() {
   pushes(300, 10'000, 4, 20);
   pushes(300, 200, 1, kPushAll);
   pushes(300, 5000, 3, 0);
-  std::cout << "done\n";
+  return done();
 }

@@ -1,9 +1,15 @@
-// Random numbers and checks of the sanitizers' programs.
+// Random numbers, checks and the digest of results of the programs that run the kernels.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <iostream>
 #include <random>
+#include <vector>
+
+#include "kernels/operand.h"
 
 namespace pyg_batchgnn {
 
@@ -15,6 +21,49 @@ inline size_t size(int64_t count) { return static_cast<size_t>(count); }
 
 inline void expect(bool holds) {
   if (!holds) std::abort();
+}
+
+// `count` numbers of a type, small and finite.
+inline std::vector<char> numbers(int64_t count, Element element) {
+  const auto bytes = static_cast<size_t>(element_bytes(element));
+  std::vector<char> made(size(count) * bytes);
+  for (size_t i = 0; i < size(count); ++i) {
+    const float value = static_cast<float>(below(64)) / 64.0f;
+    char* const to = made.data() + i * bytes;
+    if (element == Element::kFloat64) {
+      const double wide = value;
+      std::memcpy(to, &wide, sizeof(wide));
+    } else if (element == Element::kFloat32) {
+      std::memcpy(to, &value, sizeof(value));
+    } else {
+      const auto half = static_cast<uint16_t>(element == Element::kFloat16 ? 0x3800 : 0x3F00);
+      std::memcpy(to, &half, sizeof(half));
+    }
+  }
+  return made;
+}
+
+// The digest of all results. Processors of any kind must agree on it at the baseline.
+inline std::atomic<uint64_t> digest{0};
+
+// Adds a result to the digest, in whatever order threads do so.
+template <class T>
+void result(const T* data, int64_t count) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(data);
+  uint64_t own = 0xCBF29CE484222325;
+  for (size_t i = 0; i < size(count) * sizeof(T); ++i) own = (own ^ bytes[i]) * 0x100000001B3;
+  digest += own;
+}
+
+template <class T>
+void result(const std::vector<T>& values) {
+  result(values.data(), static_cast<int64_t>(values.size()));
+}
+
+// Says that a program has come to its end, and prints the digest.
+inline int done() {
+  std::cout << "done " << digest << std::endl;
+  return 0;
 }
 
 }  // namespace pyg_batchgnn

@@ -2,9 +2,9 @@
 // Every operand is a block of exactly its size.
 #include "kernels/nn/linear.h"
 
-#include <iostream>
 #include <vector>
 
+#include "inputs.h"
 #include "kernels/nn/folded_norm.h"
 
 namespace {
@@ -19,10 +19,12 @@ template <class T>
 void layer(int64_t rows, int64_t outputs, int64_t columns, int64_t groups, Element compute, Element table) {
   const Element weight = compute == Element::kFloat64 ? compute : Element::kFloat32;
   const LinearShape shape{rows, outputs * groups, groups, compute};
-  const std::vector<char> x = zeros(rows * columns * groups, compute), other = zeros(7 * 3 * groups, table);
-  const std::vector<char> w = zeros(shape.outputs * columns, weight), v = zeros(shape.outputs * 3, weight);
-  const std::vector<char> bias = zeros(shape.outputs, weight);
-  std::vector<int64_t> row(static_cast<size_t>(rows)), node(static_cast<size_t>(rows));
+  const std::vector<char> x = numbers(rows * columns * groups, compute),
+                          other = numbers(7 * 3 * groups, table);
+  const std::vector<char> w = numbers(shape.outputs * columns, weight),
+                          v = numbers(shape.outputs * 3, weight);
+  const std::vector<char> bias = numbers(shape.outputs, weight);
+  std::vector<int64_t> row(size(rows)), node(size(rows));
   for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<int64_t>(i * i % 7);
   const std::vector<LinearInput> inputs{
       {x.data(), compute, columns * groups, nullptr, false, columns * groups},
@@ -32,6 +34,8 @@ void layer(int64_t rows, int64_t outputs, int64_t columns, int64_t groups, Eleme
   std::vector<uint8_t> mask(static_cast<size_t>(rows * ((shape.outputs + 7) / 8)));
   linear(shape, inputs, weights, {bias.data(), weight, true, 0.5, 1, node.data()}, {y.data(), mask.data()},
          3);
+  result(y);
+  result(mask);
   std::vector<char> dx = zeros(rows * columns * groups, compute), dw = w, dv = v, db = bias;
   for (const bool dense : {false, true}) {
     if (dense) std::fill(mask.begin(), mask.end(), uint8_t{255});
@@ -39,6 +43,7 @@ void layer(int64_t rows, int64_t outputs, int64_t columns, int64_t groups, Eleme
     for (size_t i = 0; i < grad.size(); i += dense ? 1 : 5) grad[i] = 1;
     linear_grads(shape, inputs, weights, {grad.data(), compute, mask.data(), 2.0},
                  {{dx.data(), nullptr}, {dw.data(), dv.data()}, db.data()}, 3);
+    for (const std::vector<char>* made : {&dx, &dw, &dv, &db}) result(*made);
   }
 }
 
@@ -50,26 +55,32 @@ void around_norms(int64_t rows, int64_t outputs, int64_t columns, Element comput
   const LinearShape shape{rows, outputs, 1, compute};
   std::vector<char> x = zeros(rows * columns, compute);
   for (size_t i = 0; i < x.size(); i += 17) x[i] = 1;
-  const std::vector<char> w = zeros(outputs * columns, weight), grad = zeros(rows * outputs, compute);
-  const std::vector<T> norm_columns(static_cast<size_t>(5 * outputs));
+  const std::vector<char> w = numbers(outputs * columns, weight), grad = numbers(rows * outputs, compute);
+  const std::vector<T> norm_columns(size(5 * outputs), T(0.5));
   std::vector<char> dx = zeros(rows * columns, compute), dw = w, db = zeros(outputs, weight);
   LinearInput input{x.data(), compute, columns, nullptr, false, columns};
   input.after_relu = true;
   const NormedRows norm{grad.data(), norm_columns.data(), true};
   linear_grads(shape, {input}, {{w.data(), weight}}, {grad.data(), compute, nullptr, 1.0, &norm},
                {{dx.data()}, {dw.data()}, db.data()}, 3);
+  for (const std::vector<char>* made : {&dx, &dw, &db}) result(*made);
   std::vector<double> mean(static_cast<size_t>(columns)), covariance(static_cast<size_t>(columns * columns));
   column_covariance(input, rows, 3, mean.data(), covariance.data());
   input.center = mean.data();
   linear_grads(shape, {input}, {{w.data(), weight}}, {grad.data(), compute, nullptr, 1.0},
                {{nullptr}, {dw.data()}, db.data()}, 3);
-  const std::vector<double> wide(static_cast<size_t>(outputs * columns));
+  result(dw);
+  result(covariance);
+  const std::vector<double> wide(size(outputs * columns), 0.25);
   std::vector<double> spread = wide, d_weight = wide, of_rows[4];
   for (std::vector<double>& one : of_rows) one.resize(static_cast<size_t>(outputs));
   const FoldedNorm folded{outputs, columns, wide.data(), nullptr, 1e-5};
   fold_norm(folded, mean.data(), covariance.data(), spread.data(), of_rows[0].data(), of_rows[1].data(),
             of_rows[2].data());
   fold_norm_grads(folded, of_rows[1].data(), spread.data(), wide.data(), d_weight.data(), of_rows[3].data());
+  result(spread);
+  result(d_weight);
+  for (const std::vector<double>& one : of_rows) result(one);
 }
 
 }  // namespace
@@ -91,5 +102,5 @@ int main() {
       }
     }
   }
-  std::cout << "done\n";
+  return done();
 }

@@ -58,6 +58,8 @@ Lists<Id> merged_lists(int64_t first, int64_t nodes, int64_t total, int64_t edge
   merged.weights.resize(size(found.edges));
   merge_lists(first, nodes, indptr.data(), read.ids.data(), weights, merged.indptr.data(), merged.ids.data(),
               merged.weights.data());
+  result(merged.ids);
+  result(merged.weights);
   return merged;
 }
 
@@ -84,6 +86,7 @@ void solves(int64_t nodes, int64_t edges, int64_t parts, int64_t constraints, bo
   for (int64_t& most : limit) most = most / parts + 2;
   std::vector<int32_t> part(size(nodes));
   const Solution solution = solve(graph, {parts, limit.data(), 11}, part.data());
+  result(part);
   int64_t cut = 0;
   for (int64_t node = 0; node < nodes; ++node) {
     expect(part[size(node)] >= 0 && part[size(node)] < parts);
@@ -132,6 +135,7 @@ void share(int64_t first, int64_t nodes, int64_t total, int64_t edges, int64_t p
   balance_parts(graph, assignment);
   refine_by_fm(graph, assignment, {5, 2, 100});
   move_greedily(graph, assignment);
+  result(part);
   for (const int32_t one : part) expect(one >= 0 && one < parts);
 }
 
@@ -151,5 +155,5 @@ int main() {
     share<int64_t, int32_t>(100, 50, 150, 0, parts);
     share<int64_t, int64_t>(100, 50, 150, 400, parts);
   }
-  std::cout << "done\n";
+  return done();
 }

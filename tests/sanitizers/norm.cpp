@@ -2,10 +2,9 @@
 // test_sanitizers.py compiles it with sanitizers. Arrays are exactly as long as they must be.
 #include "kernels/nn/norm.h"
 
-#include <cstdlib>
-#include <iostream>
 #include <vector>
 
+#include "inputs.h"
 #include "kernels/nn/layer_norm.h"
 
 using namespace pyg_batchgnn;
@@ -30,6 +29,8 @@ void normalise(int64_t rows, int64_t columns) {
   const std::vector<double> weight = mean, bias = mean;
   const Rows<T> matrix{x.data(), rows, columns};
   column_moments(matrix, kThreads, mean.data(), deviation.data());
+  result(mean);
+  result(deviation);
   for (const bool affine : {false, true}) {
     const Normalisation by{mean.data(), inverse.data(), affine ? weight.data() : nullptr,
                            affine ? bias.data() : nullptr};
@@ -38,7 +39,10 @@ void normalise(int64_t rows, int64_t columns) {
       for (const Statistics statistics : {Statistics::kOwn, Statistics::kGiven}) {
         batch_norm_grads(matrix, grad.data(), by, epilogue, statistics, kThreads, d_x.data(), d_weight.data(),
                          d_bias.data());
+        result(d_x);
+        result(d_weight);
       }
+      result(y);
     }
   }
 }
@@ -87,6 +91,9 @@ void normalise_rows(int64_t rows, int64_t columns) {
                                    static_cast<A>(dropout.scale()),
                                    d_x.data()};
       layer_norm_grads(back, rows, kThreads, d_weight.data(), d_bias.data());
+      result(y);
+      result(d_x);
+      result(d_weight);
     }
   }
 }
@@ -104,6 +111,8 @@ void activation(int64_t rows, int64_t columns) {
       activate(x.data(), size, {relu, dropped ? &dropout : nullptr, relu ? node.data() : nullptr}, kThreads,
                mask.data());
       mask_gradient(x.data(), mask.data(), size, dropout.scale(), kThreads, out.data());
+      result(x);
+      result(out);
       for (size_t i = 0; i < x.size(); ++i) {
         if (widen(x[i]) == 0 && widen(out[i]) != 0) std::abort();
       }
@@ -131,5 +140,5 @@ int main() {
   all_shapes<float>();
   all_shapes<double>();
   all_shapes<Bfloat16>();
-  std::cout << "done\n";
+  return done();
 }

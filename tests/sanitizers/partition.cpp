@@ -24,6 +24,7 @@ void groups(int64_t count, int64_t parts) {
   find_groups(values.data(), count, bounds.data(), parts, group.data());
   std::vector<Value> owner(group.begin(), group.end());
   if (group_rows(owner.data(), count, parts, order.data(), counts.data())) return;
+  result(order);
   for (int64_t i = 1; i < count; ++i) {
     const int32_t before = order[size(i - 1)], row = order[size(i)];
     const int32_t a = group[size(before)], b = group[size(row)];
@@ -94,6 +95,7 @@ void stream(int64_t nodes, int64_t edges, int64_t parts, Score score) {
     assign_nodes(slice, 0, each, found.data(), rules, load.data());
     rules.pass = StreamPass::kMend;
     assign_nodes(slice, 0, each, found.data(), rules, load.data());
+    result(owner);
     for (const int32_t part : owner) expect(part >= 0 && part < parts);
   });
 }
@@ -121,5 +123,5 @@ int main() {
       stream<int64_t>(30, 0, parts, score);
     }
   }
-  std::cout << "done\n";
+  return done();
 }

@@ -8,10 +8,21 @@
 #include <utility>
 #include <vector>
 
+#include "inputs.h"
 #include "kernels/sample/sample.h"
 #include "parts.h"
 
 namespace pyg_batchgnn {
+
+// Adds a minibatch to the digest.
+inline void result(const SampledMinibatch& sampled) {
+  for (const SampledNodes& nodes : sampled.nodes) result(nodes.node.data(), nodes.count);
+  for (const SampledEdges& edges : sampled.edges) {
+    if (edges.targets > 0) result(edges.indptr.data(), edges.targets + 1);
+    result(edges.source.data(), edges.count);
+    if (edges.edge.data() != nullptr) result(edges.edge.data(), edges.count);
+  }
+}
 
 template <class Index, class Naming>
 class Ranks {

@@ -72,6 +72,7 @@ void sample_all(const Graph<Index>& graph, const Plan& plan, bool translate) {
         sample_minibatch(typed, plan, {seeds.data(), ends, minibatch_key(seeds.data(), ends[1])},
                          scratch[static_cast<size_t>(slot)]);
     check_ranks(sampled.nodes[0], graph.nodes);
+    result(sampled);
   });
 }
 
@@ -88,6 +89,7 @@ void gather(int64_t rows, int64_t bytes, int64_t count) {
   const std::vector<int64_t> index = many_below(count, rows);
   std::vector<char> out(static_cast<size_t>(count * bytes));
   gather_rows(table.data(), bytes, bytes, index.data(), count, {out.data(), bytes}, 3);
+  result(out);
 }
 
 template <class Index>
@@ -119,5 +121,5 @@ int main() {
     TypedRound<int64_t>(generator).run();
   }
   for (const int64_t bytes : {1, 2, 3, 4, 8, 12, 63, 64, 65, 400, 5000}) gather(97, bytes, 3'000'000 / bytes);
-  std::cout << "done\n";
+  return done();
 }

@@ -185,6 +185,7 @@ class TypedRound {
 
   // Local ids are those of sampled nodes, and the ends ascend.
   static void check(const TypedGraph<Index>& graph, SampledMinibatch sampled) {
+    result(sampled);
     for (size_t number = 0; number < graph.relations.size(); ++number) {
       SampledEdges& edges = sampled.edges[number];
       const int64_t sources = sampled.nodes[static_cast<size_t>(graph.relations[number].source)].count;

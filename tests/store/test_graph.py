@@ -16,6 +16,7 @@ from torch_geometric.testing import MyFeatureStore, MyGraphStore
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, ops
 from pyg_batchgnn.data import Dataset, DatasetError, load_dataset, write_folder
 from pyg_batchgnn.embed import Embedding
+from pyg_batchgnn.machine import Memory
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import partition
 from pyg_batchgnn.sample import MacrobatchSampler, PygNeighborSampler, Replacement, SamplingPlan
@@ -299,7 +300,7 @@ def test_ids_of_other_types_and_negative_counts_are_refused() -> None:
 
 
 def test_what_one_machine_cannot_hold_several_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"total": 2**30}))
+    monkeypatch.setattr("pyg_batchgnn.machine.memory", lambda: Memory(2**30, 2**30))
     assert not ops.too_many_nodes(2**27 - 1) and "this machine has 1 GiB" in ops.too_many_nodes(2**27)
     assert not ops.too_many_nodes(2**28, processes=4)
     assert "at most 2**40" in ops.too_many_nodes(2**40 + 1, processes=10**6)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import machine
 from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, available_datasets, hold_out_links
 from pyg_batchgnn.fetch import is_mapped
 from pyg_batchgnn.train import training_data
@@ -127,12 +128,12 @@ def test_type_and_place(config: TrainConfig, given: torch.dtype, dtype: torch.dt
 
 def test_other_work_changes_no_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a table of another type is converted depends on the host, not on what is free."""
-    x, memory = mapped(tmp_path, torch.randn(5000, 3)), psutil.virtual_memory()
+    x, memory = mapped(tmp_path, torch.randn(5000, 3)), machine.memory()
     for free in (memory.total, 40_000):
-        monkeypatch.setattr(psutil, "virtual_memory", lambda free=free: memory._replace(available=free))
+        monkeypatch.setattr(machine, "memory", lambda free=free: replace(memory, available=free))
         assert feature_table(x, HALF).dtype is torch.bfloat16
     assert feature_table(x, NATIVE) is x, "a type that stays has the same bits on disk"
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory._replace(available=20_000))
+    monkeypatch.setattr(machine, "memory", lambda: replace(memory, available=20_000))
     with pytest.raises(TrainError, match="as bfloat16 take 30,000 bytes of memory, of which 20,000"):
         feature_table(x, HALF)
 

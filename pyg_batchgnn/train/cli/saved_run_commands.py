@@ -23,7 +23,10 @@ def predict(
     out: Annotated[Path, typer.Option(help="New folder for the predictions. All ranks must see it.")],
     nodes: Annotated[
         str,
-        typer.Option(help="Nodes to predict: all, train, val, test, or a .npy file of node ids."),
+        typer.Option(
+            help="Nodes to predict: all, train, val, test, a .npy file of node ids, or a .parquet or .csv "
+            "file of their keys."
+        ),
     ] = "all",
     embeddings: Annotated[
         bool,
@@ -31,11 +34,21 @@ def predict(
     ] = False,
     pairs: Annotated[
         Path | None,
-        typer.Option(help="Links: .npy file [P, 2] of node ids, source and target, to score."),
+        typer.Option(
+            help="Links: .npy file [P, 2] of node ids, source and target, to score, or a .parquet or .csv "
+            "file of their keys."
+        ),
     ] = None,
     top: Annotated[
         int | None,
-        typer.Option(help="Links: number of best partners to find for each node of --nodes FILE.npy."),
+        typer.Option(help="Links: number of best partners to find for each node of --nodes FILE."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="Links of a run with --time-attr: the time that scores, partners or embeddings hold for, an "
+            "integer or a date such as 2024-03-01. Default: the latest time in the data."
+        ),
     ] = None,
     embeddings_of: Annotated[
         str | None,
@@ -57,16 +70,20 @@ def predict(
     labels) and META.json; with --embeddings embeddings.npy too. Row i of each
     array belongs to the i-th node of node_ids.npy.
 
+    A data set that was made of tables has the keys of its nodes. Then
+    predictions.parquet has them too, with the original values of classes, and
+    --nodes and --pairs take files with keys.
+
     A run that predicts links scores pairs of nodes (--pairs), or finds the
     partners with the highest scores (--top). It writes pairs.npy and scores.npy,
     or node_ids.npy, partners.npy and scores.npy. A node is no partner of itself;
     partners that it has already are not left out.
 
-    With --embeddings-of, any run writes the embeddings of all nodes of some
-    types, each node from all its neighbours: one file per type, TYPE.npy, in
-    the order of ids. They are the rows that the last layer reads, or in a run
-    that predicts links those that the decoder reads. A homogeneous graph has
-    the type node.
+    With --embeddings-of, a run writes the embeddings of all nodes of some
+    types, each node from all its neighbours, or of a run with --time-attr as
+    of --at: one file per type, TYPE.npy, in the order of ids. They are the
+    rows that the last layer reads, or in a run that predicts links those that
+    the decoder reads. A homogeneous graph has the type node.
 
     [bold]Examples[/bold]
 
@@ -82,6 +99,9 @@ def predict(
 
       batchgnn predict runs/links --top 10 --nodes ids.npy --out partners
 
+      batchgnn predict runs/shop --top 10 --nodes users.csv --at 2024-03-01
+        --out offers
+
       batchgnn predict runs/papers --embeddings-of paper,author --out embeddings
 
     Several ranks predict together under torchrun, each its share of the nodes.
@@ -95,7 +115,7 @@ def predict(
     restore = restore_request(run, exact, dataset, threads, partition, backend, timeout)
     if embeddings_of is not None:
         predicts = nodes != "all" or embeddings or pairs is not None or top is not None
-        wanted = _of_types(restore, out, embeddings_of, predicts)
+        wanted = _of_types(restore, out, embeddings_of, predicts, at)
         with restore.join() as ranks:
             made = embed_nodes(wanted, ranks)
         if ranks.is_first:
@@ -103,13 +123,15 @@ def predict(
             typer.echo(f"embeddings: {counts}, weights of epoch {made.epoch}; written to {out}")
         return
     if pairs is not None or top is not None:
-        request = _of_links(restore, out, nodes, embeddings, pairs, top)
+        request = _of_links(restore, out, nodes, embeddings, pairs, top, at)
         with restore.join() as ranks:
             scored = predict_links(request, ranks)
         if ranks.is_first:
             unit = "pairs" if top is None else "nodes"
             typer.echo(f"{scored.rows:,} {unit}, weights of epoch {scored.epoch}; written to {out}")
         return
+    if at is not None:
+        raise TrainError(f"--at {at} goes with --pairs, --top and --embeddings-of; leave it out")
     with restore.join() as ranks:
         done = predict_nodes(PredictRequest(restore, out, nodes, embeddings), ranks)
     if ranks.is_first:
@@ -118,7 +140,7 @@ def predict(
         )
 
 
-def _of_types(restore: RestoreRequest, out: Path, types: str, predicts: bool) -> EmbedRequest:
+def _of_types(restore: RestoreRequest, out: Path, types: str, predicts: bool, at: str | None) -> EmbedRequest:
     """Returns the request for embeddings that the options make. ``predicts``: options of
     predictions are given too."""
     from pyg_batchgnn.train.errors import TrainError
@@ -130,11 +152,17 @@ def _of_types(restore: RestoreRequest, out: Path, types: str, predicts: bool) ->
             f"--top out"
         )
     names = tuple(name.strip() for name in types.split(",") if name.strip())
-    return EmbedRequest(restore, out, None if names == ("all",) else names)
+    return EmbedRequest(restore, out, None if names == ("all",) else names, at)
 
 
 def _of_links(
-    restore: RestoreRequest, out: Path, nodes: str, embeddings: bool, pairs: Path | None, top: int | None
+    restore: RestoreRequest,
+    out: Path,
+    nodes: str,
+    embeddings: bool,
+    pairs: Path | None,
+    top: int | None,
+    at: str | None,
 ) -> LinkPredictRequest:
     """Returns the request for links that the options make."""
     from pyg_batchgnn.train.errors import TrainError
@@ -146,12 +174,12 @@ def _of_links(
         assert pairs is not None, "pairs or partners are wanted"
         if nodes != "all":
             raise TrainError(f"--nodes {nodes} does not go with --pairs; leave it out, or give --top")
-        return LinkPredictRequest(restore, out, pairs)
+        return LinkPredictRequest(restore, out, pairs, at=at)
     if pairs is not None:
         raise TrainError("--pairs and --top are given; give one of them")
     if nodes in ("all", "train", "val", "test"):
-        raise TrainError(f"--top {top} with --nodes {nodes}; give --nodes a .npy file of node ids")
-    return LinkPredictRequest(restore, out, Path(nodes), top)
+        raise TrainError(f"--top {top} with --nodes {nodes}; give a file of node ids or keys with --nodes")
+    return LinkPredictRequest(restore, out, Path(nodes), top, at)
 
 
 def _shown(scores: dict[str, float] | None) -> str:

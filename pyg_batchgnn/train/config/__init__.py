@@ -7,6 +7,7 @@ from pyg_batchgnn.train.config.choices import (
     EmbeddingRule,
     EvaluationKind,
     LastMinibatch,
+    LogKind,
     Malloc,
     MatrixProduct,
     Metric,
@@ -17,6 +18,7 @@ from pyg_batchgnn.train.config.choices import (
     ScheduleKind,
     TaskKind,
     TaskLoss,
+    TimeStrategy,
 )
 from pyg_batchgnn.train.config.table import (
     FIELDS,
@@ -59,6 +61,7 @@ __all__ = [
     "EmbeddingRule",
     "EvaluationKind",
     "LastMinibatch",
+    "LogKind",
     "Malloc",
     "MatrixProduct",
     "Metric",
@@ -75,6 +78,7 @@ __all__ = [
     "TaskConfig",
     "TaskKind",
     "TaskLoss",
+    "TimeStrategy",
     "TrainConfig",
     "agreed_fields",
     "assign",

@@ -128,6 +128,13 @@ class ReplacementKind(str, Enum):
     WITH = "with"
 
 
+class TimeStrategy(str, Enum):
+    """The drawing of neighbours among those that the time of a seed allows."""
+
+    UNIFORM = "uniform"
+    LAST = "last"  # the latest ones
+
+
 class LastMinibatch(str, Enum):
     """The treatment of the training nodes at the end of an epoch that do not fill a minibatch."""
 
@@ -140,6 +147,14 @@ class Malloc(str, Enum):
 
     KEEP = "keep"
     DEFAULT = "default"
+
+
+class LogKind(str, Enum):
+    """A program that receives the figures of a run, beside the file metrics.jsonl."""
+
+    TENSORBOARD = "tensorboard"
+    MLFLOW = "mlflow"
+    WANDB = "wandb"
 
 
 class RemoteKind(str, Enum):

@@ -24,6 +24,7 @@ from pyg_batchgnn.train.config.choices import (
     EmbeddingRule,
     EvaluationKind,
     LastMinibatch,
+    LogKind,
     Malloc,
     MatrixProduct,
     Metric,
@@ -34,6 +35,7 @@ from pyg_batchgnn.train.config.choices import (
     ScheduleKind,
     TaskKind,
     TaskLoss,
+    TimeStrategy,
 )
 
 T = TypeVar("T")
@@ -238,6 +240,11 @@ class TaskConfig:
         1,
         help="Other pairs drawn for each link in training. Default: {default}.",
     )
+    ranked_among: int = _count(
+        100,
+        help="Other targets that a link is ranked among in evaluation, where its split has none. They are "
+        "drawn once and are the same in every run. Default: {default}.",
+    )
 
 
 @dataclass(frozen=True)
@@ -263,6 +270,16 @@ class SamplingConfig:
         ReplacementKind.WITH,
         help="Sample neighbours with or without replacement. Default: {default}, as BatchGNN; PyG's default "
         "is without.",
+    )
+    time_attr: str | None = _field(
+        None,
+        help="Attribute with the times of nodes or of edges, as in time. A node or link is then computed "
+        "from neighbours that are not later than itself. Default: times are not looked at.",
+    )
+    temporal_strategy: TimeStrategy = _field(
+        TimeStrategy.UNIFORM,
+        help="With --time-attr, neighbours to sample: uniform draws among those that are early enough, last "
+        "takes the latest of them. Default: {default}.",
     )
     batch_size: int = _count(
         1024,
@@ -391,6 +408,12 @@ class RunConfig:
         help="Matrix product of native layers: native, torch, or probe: the faster one, which takes a second "
         "to find out. The two round differently, so of two runs with probe one may choose the other and end "
         "with other weights. Default: native on processors with AVX2 or AVX-512, else torch.",
+    )
+    log: LogKind | None = _field(
+        None,
+        resuming=Resuming.MAY_CHANGE,
+        help="Program that receives each epoch's figures, beside metrics.jsonl: tensorboard, mlflow or "
+        "wandb, where it is installed. Default: none.",
     )
     malloc: Malloc = _field(
         Malloc.KEEP,

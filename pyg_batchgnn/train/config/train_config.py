@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from pyg_batchgnn.train.config.choices import (
     CacheKind,
+    EvaluationKind,
     MatrixProduct,
     ModelKind,
     RemoteKind,
@@ -39,9 +40,16 @@ from pyg_batchgnn.train.errors import TrainError
 
 # Train config #####################################################################################
 
-#: The fields that mean nothing unless links are predicted, and those without a cache.
-_OF_LINKS = ("task.edge_type", "task.reverse_edge_type", "task.decoder", "task.negatives")
+#: The fields that mean nothing unless links are predicted, without a cache, and without times.
+_OF_LINKS = (
+    "task.edge_type",
+    "task.reverse_edge_type",
+    "task.decoder",
+    "task.negatives",
+    "task.ranked_among",
+)
 _OF_CACHE = ("sampling.evaluate_with_cache", "sampling.cache_folder")
+_OF_TIMES = ("sampling.temporal_strategy",)
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,7 @@ class TrainConfig:
         _check_remote(self)
         _check_class_weights(self.task)
         _check_links(self)
+        _check_times(self)
 
     def value(self, path: str) -> Any:
         """Returns the value of a field. ``path``: its section and name, as in "model.hidden"."""
@@ -83,6 +92,11 @@ class TrainConfig:
         if self.sampling.test_fanout is not None:
             return self.sampling.test_fanout
         return self.sampling.fanout if self.model.kind is ModelKind.GIN else (20,) * self.model.num_layers
+
+    @property
+    def is_timed(self) -> bool:
+        """True if nodes and links are computed from what is not later than themselves."""
+        return self.sampling.time_attr is not None
 
     @property
     def evaluates_with_cache(self) -> bool:
@@ -197,6 +211,25 @@ def _check_links(config: TrainConfig) -> None:
         because = "historical embeddings are for nodes; leave --remote out"
     if because is not None:
         raise TrainError(f"task.kind is link, which is not possible: {because}")
+
+
+def _check_times(config: TrainConfig) -> None:
+    """Checks that nothing reads all neighbours, later ones too, and that options of times are given
+    only with times."""
+    if not config.is_timed:
+        refuse_given(config, _OF_TIMES, "but times are not looked at; add --time-attr")
+        return
+    because = None
+    if config.sampling.evaluation is EvaluationKind.EXACT:
+        because = "exact evaluation reads all neighbours, later ones too; take --evaluation sampled"
+    elif config.sampling.cache is not CacheKind.OFF:
+        because = "aggregates are over all neighbours, later ones too; leave --cache out"
+    elif config.ranks.remote is not RemoteKind.EXACT:
+        because = "historical embeddings are of no time; leave --remote out"
+    if because is not None:
+        raise TrainError(
+            f"sampling.time_attr is {config.sampling.time_attr}, which is not possible: {because}"
+        )
 
 
 def _check_cache(config: TrainConfig) -> None:

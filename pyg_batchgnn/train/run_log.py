@@ -1,0 +1,206 @@
+"""Figures of a run for TensorBoard, MLflow or Weights & Biases, while it goes on."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+from pyg_batchgnn.train.config import LogKind
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.run_folder import EpochRecord, write_json
+
+#: The module that each kind needs, and what installs it.
+_NEEDS = {
+    LogKind.TENSORBOARD: ("tensorboard", "pip install tensorboard"),
+    LogKind.MLFLOW: ("mlflow", "pip install mlflow"),
+    LogKind.WANDB: ("wandb", "pip install wandb"),
+}
+
+
+class _Sink(Protocol):
+    """A program that receives figures."""
+
+    def write(self, figures: Mapping[str, float], step: int) -> None:
+        """Takes figures by their names."""
+
+    def close(self) -> None:
+        """Ends the run."""
+
+
+class RunLog:
+    """A place to which a run writes its figures. Scripts may use it, too.
+
+    ``with RunLog("tensorboard", "runs/mine") as log: log.write({"loss": 0.3}, step=1)``
+
+    TensorBoard's files lie in the folder ``tensorboard`` of the run folder. MLflow and Weights &
+    Biases write where their own variables say (``MLFLOW_TRACKING_URI``, ``WANDB_MODE``, ...). A run
+    that is continued goes on under its number there, which ``log.json`` in the run folder keeps.
+
+    Args:
+        kind: "tensorboard", "mlflow" or "wandb"; None writes nothing.
+        folder: the run folder.
+        config: what the run was started with, by names.
+        resumed: the number of steps that are kept of a run that is continued. Figures of later
+            steps are written again.
+
+    Raises:
+        TrainError: the package that it needs is not installed, or did not start.
+    """
+
+    def __init__(
+        self,
+        kind: LogKind | str | None,
+        folder: str | Path,
+        config: Mapping[str, Any] | None = None,
+        resumed: int = 0,
+    ) -> None:
+        self._sink: _Sink | None = None
+        if kind is None:
+            return
+        kind = LogKind(kind)
+        check_log(kind)
+        try:
+            self._sink = _SINKS[kind](Path(folder), config or {}, resumed)
+        except Exception as error:  # of whatever kind the program has
+            raise TrainError(f"--log {kind.value}: it did not start: {error}") from error
+
+    def write(self, figures: Mapping[str, float], step: int) -> None:
+        """Writes figures by their names, such as "train/loss".
+
+        Training goes on where the program does not take them, as when its server is down.
+
+        Warns:
+            UserWarning: the program raised an error. It receives nothing any more.
+        """
+        if self._sink is None:
+            return
+        try:
+            self._sink.write(figures, step)
+        except Exception as error:  # of whatever kind the program has
+            self._sink = None
+            warnings.warn(f"the log is lost from step {step} on: {error}", UserWarning, stacklevel=2)
+
+    def write_epoch(self, record: EpochRecord) -> None:
+        """Writes the figures of an epoch, as metrics.jsonl has them."""
+        figures = {f"train/{name}": value for name, value in record.train.items()}
+        figures |= {f"val/{name}": value for name, value in (record.val or {}).items()}
+        figures |= {f"seconds/{name}": value for name, value in record.phases.items()}
+        self.write({**figures, "seconds/epoch": record.seconds}, record.epoch)
+
+    def close(self) -> None:
+        """Ends the run at its place. Nothing can be written any more."""
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def check_log(kind: LogKind | None) -> None:
+    """Raises TrainError if the package that a log needs is not installed."""
+    if kind is None:
+        return
+    module, remedy = _NEEDS[kind]
+    if importlib.util.find_spec(module) is None:
+        raise TrainError(f"--log {kind.value} needs the package {module}, which is not installed; {remedy}")
+
+
+class _TensorBoard:
+    def __init__(self, folder: Path, config: Mapping[str, Any], resumed: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        purged = resumed + 1 if resumed else None
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purged)
+        if config and not resumed:
+            self._writer.add_text("config", f"```json\n{json.dumps(config, indent=2)}\n```")
+
+    def write(self, figures: Mapping[str, float], step: int) -> None:
+        for name, value in figures.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Mlflow:
+    def __init__(self, folder: Path, config: Mapping[str, Any], resumed: int) -> None:
+        import mlflow
+
+        self._mlflow = mlflow
+        known = _read_number(folder, "mlflow") if resumed else None
+        run = mlflow.start_run(run_id=known, run_name=None if known else folder.name)
+        if known is None:
+            mlflow.log_params(dict(_flat(config)))
+            _keep_number(folder, "mlflow", run.info.run_id)
+
+    def write(self, figures: Mapping[str, float], step: int) -> None:
+        self._mlflow.log_metrics(dict(figures), step=step)
+
+    def close(self) -> None:
+        self._mlflow.end_run()
+
+
+class _Wandb:
+    def __init__(self, folder: Path, config: Mapping[str, Any], resumed: int) -> None:
+        import wandb
+
+        known = _read_number(folder, "wandb") if resumed else None
+        self._run = wandb.init(
+            id=known,
+            resume="must" if known else None,
+            name=folder.name,
+            dir=str(folder),
+            config=dict(config),
+        )
+        if known is None:
+            _keep_number(folder, "wandb", self._run.id)
+
+    def write(self, figures: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(figures), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+_SINKS: Mapping[LogKind, Callable[[Path, Mapping[str, Any], int], _Sink]] = {
+    LogKind.TENSORBOARD: _TensorBoard,
+    LogKind.MLFLOW: _Mlflow,
+    LogKind.WANDB: _Wandb,
+}
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Returns the values of nested mappings under names with points."""
+    found = []
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            found += _flat(value, f"{prefix}{name}.")
+        else:
+            found.append((f"{prefix}{name}", value))
+    return found
+
+
+def _read_number(folder: Path, kind: str) -> str | None:
+    """Returns the number under which a run goes on, if it has one there."""
+    try:
+        number = json.loads((folder / "log.json").read_text(encoding="utf-8"))[kind]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return number if isinstance(number, str) else None
+
+
+def _keep_number(folder: Path, kind: str, number: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "log.json", {kind: number})

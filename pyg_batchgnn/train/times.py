@@ -1,0 +1,140 @@
+"""The times of a run that samples by time: those of nodes or edges, and those of links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.data import Dataset, EdgeSet
+from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.errors import TrainError
+from pyg_batchgnn.train.link_tasks import PredictedLinks
+from pyg_batchgnn.types import Group
+
+#: The time of nodes that exist always.
+_ALWAYS = torch.iinfo(torch.int64).min
+_NEVER = torch.iinfo(torch.int64).max
+
+
+def times_of(dataset: Dataset, config: TrainConfig) -> dict[Group, Tensor]:
+    """Returns the times of the nodes of some types and of the edges of some relations, [rows]
+    int64; none in a run without times.
+
+    Raises:
+        TrainError: the attribute is missing, or holds no int64 times.
+    """
+    name = config.sampling.time_attr
+    if name is None:
+        return {}
+    found = {one.group: one.tables[name] for one in dataset.sets if name in one.tables}
+    if not found:
+        known = sorted({key for one in dataset.sets for key, table in one.tables.items() if is_time(table)})
+        there = f"it has int64 attributes {', '.join(known)}" if known else "it has no int64 attribute"
+        raise TrainError(f"sampling.time_attr is {name}, but {dataset.name} has no such attribute; {there}")
+    for group, table in found.items():
+        if not is_time(table):
+            kind = f"{str(table.dtype).removeprefix('torch.')} {list(table.shape)}"
+            raise TrainError(
+                f"{dataset.name}: the times {name!r} of {group} are {kind}; store one int64 for each, in a "
+                f"unit that keeps what matters"
+            )
+    return found
+
+
+def is_time(table: Tensor) -> bool:
+    """Returns whether an attribute holds one int64 for each row."""
+    return table.dtype is torch.int64 and table.numel() == len(table)
+
+
+def check_seed_times(dataset: Dataset, times: Mapping[Group, Tensor], node_type: str, name: str) -> None:
+    """Raises TrainError unless the predicted nodes have times of their own."""
+    if any(group.is_node and group.name == node_type for group in times):
+        return
+    whose = ", ".join(map(str, times))
+    raise TrainError(
+        f"{dataset.name}: sampling.time_attr is {name}, but the predicted "
+        f"nodes{_of_type(dataset, node_type)} have no such attribute, only {whose}; give them one int64 "
+        f"time each: the moment of the prediction"
+    )
+
+
+def _of_type(dataset: Dataset, name: str) -> str:
+    return f" of type {name!r}" if dataset.has_names else ""
+
+
+# Links ############################################################################################
+
+
+def link_times(dataset: Dataset, links: PredictedLinks, split: str, name: str) -> Tensor:
+    """Returns [n] int64, the times of the links of a split: its attribute of that name, else the
+    times of the edges that the links are.
+
+    Raises:
+        TrainError: there are none, or a link is no edge or several ones.
+    """
+    found = links.split(split)
+    if not len(found):
+        return torch.empty(0, dtype=torch.int64)
+    what = f"{dataset.name}: the links of {split}"
+    if name in found.tables:
+        table = found.tables[name]
+        if not is_time(table):
+            kind = f"{str(table.dtype).removeprefix('torch.')} {list(table.shape)}"
+            raise TrainError(f"{what} have {name!r} as {kind}; store one int64 for each")
+        return table.reshape(-1)
+    edges = dataset.edges_of(links.relation)
+    if name not in edges.tables:
+        raise TrainError(
+            f"{what} have no attribute {name!r}, and neither have the edges of {'-'.join(links.relation)}; "
+            f"put the time of each link into links/.../{split}/{name}.npy"
+        )
+    return _times_of_pairs(edges, found.index, links.num_targets, name, what)
+
+
+def _times_of_pairs(edges: EdgeSet, index: Tensor, num_targets: int, name: str, what: str) -> Tensor:
+    """Returns the times of the edges that some pairs are."""
+    times = edges.tables[name].reshape(-1)
+    if index.shape == edges.edge_index.shape and torch.equal(index.long(), edges.edge_index.long()):
+        return times
+    keys, wanted = (ends[0].long() * num_targets + ends[1].long() for ends in (edges.edge_index, index))
+    keys, order = keys.sort(stable=True)
+    first, last = torch.searchsorted(keys, wanted), torch.searchsorted(keys, wanted, right=True)
+    bad = (last - first != 1).nonzero().view(-1)
+    if len(bad):
+        at = int(bad[0])
+        count = int(last[at] - first[at])
+        raise TrainError(
+            f"{what} have no attribute {name!r}, and link {index[:, at].tolist()} is {count} edges, so its "
+            f"time is not known; put the time of each link beside the links, as {name}.npy"
+        )
+    return times[order[first]]
+
+
+def first_times_of(dataset: Dataset, node_type: str, name: str) -> Tensor | None:
+    """Returns [N] int64, the time from which each node of a type exists; None if all exist always.
+
+    It is the node's own time, or else that of the first timed edge at it.
+    """
+    nodes = dataset.nodes_of(node_type)
+    if name in nodes.tables:
+        return nodes.tables[name].reshape(-1)
+    if not any(name in one.tables for one in dataset.edge_sets):
+        return None
+    first = torch.full((nodes.num_nodes,), _NEVER)
+    for edges in dataset.edge_sets:
+        if name not in edges.tables:
+            continue
+        for row, end in enumerate((edges.relation[0], edges.relation[2])):
+            if end == node_type:
+                at = edges.edge_index[row].to(torch.int64)
+                first.scatter_reduce_(0, at, edges.tables[name].reshape(-1), "amin")
+    return torch.where(first == _NEVER, _ALWAYS, first)
+
+
+def latest_time(dataset: Dataset, links: PredictedLinks, name: str) -> int:
+    """Returns the latest time of a node, an edge or a predicted link."""
+    tables = [one.tables[name] for one in dataset.sets if name in one.tables]
+    tables += [one.tables[name] for one in links.splits.values() if name in one.tables]
+    return max(int(table.max()) for table in tables if table.numel())
