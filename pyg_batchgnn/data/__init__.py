@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.hold_out import hold_out_links, with_reverse_relations
     from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
     from pyg_batchgnn.data.meta import (
+        LinkArray,
+        Meta,
         attribute_array,
         attribute_of,
         edge_array,
         group_folder,
         split_array,
         split_of,
+        write_meta,
     )
     from pyg_batchgnn.data.ogb import read_ogb
     from pyg_batchgnn.data.pyg import as_dataset, from_pyg
@@ -71,7 +74,9 @@ __all__ = [
     "EdgeSet",
     "GeneratorSpec",
     "Group",
+    "LinkArray",
     "LinkSplit",
+    "Meta",
     "NodeSet",
     "ParallelEdges",
     "Relation",
@@ -109,4 +114,5 @@ __all__ = [
     "verify_folder",
     "with_reverse_relations",
     "write_folder",
+    "write_meta",
 ]
