@@ -59,6 +59,8 @@ from pyg_batchgnn.tables.values import common_unit, is_uuid, missing_in, natural
 
 #: What `tables.json` says it is.
 FORMAT, VERSION, TABLES_FILE = "pyg_batchgnn.tables", 1, "tables.json"
+#: Rows that are copied at a time.
+_ROWS = 1 << 22
 #: The attribute of times.
 TIME = "time"
 _DEFAULT_MEMORY, _LEAST_MEMORY = 4 << 30, 512 << 20
@@ -423,8 +425,8 @@ class _Job:
         for code, split in enumerate(SPLITS):
             file = self._file(split_array(group, split))
             with NpyAppender(file, np.int64) as writer:
-                for at in range(0, len(codes), 1 << 22):
-                    writer.append(at + np.flatnonzero(codes[at : at + (1 << 22)] == code))
+                for at in range(0, len(codes), _ROWS):
+                    writer.append(at + np.flatnonzero(codes[at : at + (_ROWS)] == code))
             files.append(file)
         return files
 
@@ -579,14 +581,13 @@ class _Job:
     def _refuse_unmatched(
         self, end: str, table: RawTable, columns: Sequence[str], ids: np.ndarray, bad: BadRows
     ) -> None:
-        for at in range(0, len(ids), 1 << 22):
-            rows = at + np.flatnonzero(ids[at : at + (1 << 22)] < 0)
-            if len(rows):
-                missing = np.zeros(len(rows), np.bool_)
-                for column in columns:
-                    missing |= np.asarray([one is None for one in table.values(rows.tolist(), column)])
-                bad.add(rows[missing], columns, "is a key without a value")
-                bad.add(rows[~missing], columns, f"is the key of no {end}")
+        if not any(bool((ids[at : at + _ROWS] < 0).any()) for at in range(0, len(ids), _ROWS)):
+            return
+        for first, chunk in table.chunks(columns):
+            lost = ids[first : first + len(chunk)] < 0
+            missing = np.any([missing_in(chunk.column(column)) for column in columns], axis=0)
+            bad.add(first + np.flatnonzero(lost & missing), columns, "is a key without a value")
+            bad.add(first + np.flatnonzero(lost & ~missing), columns, f"is the key of no {end}")
 
     def _write_edges(self, ids: IdFile, kept: np.ndarray, file: Path) -> list[Path]:
         if kept.all():
@@ -594,8 +595,8 @@ class _Job:
             ids.path.rename(file)
             return [file]
         with EdgeAppender(file, ids.values.dtype) as writer:
-            for at in range(0, len(kept), 1 << 22):
-                part = slice(at, at + (1 << 22))
+            for at in range(0, len(kept), _ROWS):
+                part = slice(at, at + (_ROWS))
                 writer.append(ids.values[0, part][kept[part]], ids.values[1, part][kept[part]])
         ids.close()
         ids.path.unlink()
@@ -609,8 +610,8 @@ class _Job:
             files.append(self._file(str(LinkArray(group, split, "index"))))
             wanted = codes == code
             with EdgeAppender(files[-1], ids.dtype) as writer:
-                for at in range(0, len(codes), 1 << 22):
-                    part = slice(at, at + (1 << 22))
+                for at in range(0, len(codes), _ROWS):
+                    part = slice(at, at + (_ROWS))
                     writer.append(ids[0, part][wanted[part]], ids[1, part][wanted[part]])
             if times is not None:
                 files.append(self._file(str(LinkArray(group, split, TIME))))
@@ -622,7 +623,8 @@ class _Job:
     ) -> tuple[dict[str, Any], list[Path]]:
         """Writes the edges from the rows of a table to those that a foreign key names."""
         table, said = self._table_of(name), self.said.nodes[name]
-        bad, kept = BadRows(table, said), self._kept_rows(name)
+        # Torn rows were counted with the nodes.
+        bad, kept = BadRows(replace(table, torn=()), said), self._kept_rows(name)
         ids = IdFile(self._work(group, "ids"), dtype, (1, table.rows))
         self._match(key.type, table, key.columns, ids, 0)
         of = _ids_of_rows(kept)
@@ -643,7 +645,6 @@ class _Job:
         ids.path.unlink()
         files = [file, *bad.write(self.journal.folder / "bad_rows" / f"{group_folder(group)}.parquet")]
         nothing: dict[str, Any] = {"links": None, "states": {}, "columns": [], "attributes": []}
-        # Torn rows were counted with the nodes.
         return {"count": edges, "bad": dict(bad.reasons), **nothing}, files
 
     def _reverse(self, relation: Relation) -> tuple[dict[str, Any], list[Path]]:
@@ -652,8 +653,8 @@ class _Job:
         index = np.load(self._file(edge_array("edge_index", group)), mmap_mode="r")
         files = [self._file(edge_array("edge_index", back))]
         with EdgeAppender(files[0], index.dtype) as writer:
-            for at in range(0, index.shape[1], 1 << 22):
-                writer.append(index[1, at : at + (1 << 22)], index[0, at : at + (1 << 22)])
+            for at in range(0, index.shape[1], _ROWS):
+                writer.append(index[1, at : at + (_ROWS)], index[0, at : at + (_ROWS)])
         for name in self.facts[f"edges {','.join(relation)}"]["attributes"]:
             files.append(self._file(attribute_array(back, name)))
             shutil.copyfile(self._file(attribute_array(group, name)), files[-1])
@@ -772,8 +773,8 @@ def _ids_of_rows(kept: np.ndarray) -> np.ndarray:
 
 def _write_rows(file: Path, values: np.ndarray, wanted: np.ndarray) -> None:
     with NpyAppender(file, values.dtype) as writer:
-        for at in range(0, len(values), 1 << 22):
-            part = slice(at, at + (1 << 22))
+        for at in range(0, len(values), _ROWS):
+            part = slice(at, at + (_ROWS))
             writer.append(values[part][wanted[part]])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class BadRows:
         self.table, self.sets_aside = table, said.on_bad_rows != "error"
         self.is_bad = np.zeros(table.rows, np.bool_)
         self.reasons: Counter[str] = Counter()
-        self._found: list[tuple[int, str, str]] = []
+        self._found: list[tuple[np.ndarray, tuple[str, ...], str]] = []
         for _ in table.torn:
             self.reasons["wrong number of columns"] += 1
 
@@ -56,7 +56,7 @@ class BadRows:
             return
         if not self.sets_aside:
             row = int(rows[0])
-            shown = ", ".join(repr(self.table.values([row], column)[0]) for column in columns)
+            shown = ", ".join(repr(self.table.value(row, column)) for column in columns)
             more = f" ({len(rows):,} rows)" if len(rows) > 1 else ""
             raise DatasetError(
                 f"{self.table.place(row)}: {', '.join(columns)}: {shown} {reason}{more}; correct the rows, "
@@ -65,36 +65,67 @@ class BadRows:
         rows = rows[~self.is_bad[rows]]
         self.is_bad[rows] = True
         self.reasons[reason] += len(rows)
-        self._found += [(int(row), ", ".join(columns), reason) for row in rows]
+        self._found.append((rows, tuple(columns), reason))
 
     def write(self, path: Path) -> list[Path]:
         """Writes the bad rows to a Parquet file, if there are any. Returns the files."""
         if not self._found and not self.table.torn:
             return []
         pa, pq = need("pyarrow"), need("pyarrow.parquet")
-        self._found.sort()
-        values: dict[tuple[int, str], Any] = {}
-        for column in {one for _, columns, _ in self._found for one in columns.split(", ")}:
-            if column in self.table.schema.names:
-                rows = [row for row, columns, _ in self._found if column in columns.split(", ")]
-                values |= {
-                    (row, column): one for row, one in zip(rows, self.table.values(rows, column), strict=True)
-                }
-        lines: list[tuple[str, int | None, int, str, str, str]] = []
-        for row, columns, reason in self._found:
-            file, inner = self.table.file_and_row(row)
-            shown = ", ".join(str(values.get((row, column))) for column in columns.split(", "))
-            lines.append((file, self.table.group(row), inner, columns, shown, reason))
-        lines += [
-            (file, None, row, "", text, "wrong number of columns") for file, row, text in self.table.torn
-        ]
+        text, whole = pa.string(), pa.int64()
         names = ("file", "row_group", "row", "column", "value", "reason")
-        kinds = (pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string(), pa.string())
+        schema = pa.schema(list(zip(names, (text, whole, whole, text, text, text), strict=True)))
         path.parent.mkdir(parents=True, exist_ok=True)
-        columns_of = zip(*lines, strict=True)
-        arrays = [pa.array(list(one), kind) for one, kind in zip(columns_of, kinds, strict=True)]
-        pq.write_table(pa.table(dict(zip(names, arrays, strict=True))), path)
+        with pq.ParquetWriter(path, schema) as writer:
+            for lines in self._lines():
+                writer.write_table(pa.table(dict(zip(names, lines, strict=True)), schema))
+            if self.table.torn:
+                files, rows, texts = (list(one) for one in zip(*self.table.torn, strict=True))
+                count = len(files)
+                lines = [
+                    files,
+                    [None] * count,
+                    rows,
+                    [""] * count,
+                    texts,
+                    ["wrong number of columns"] * count,
+                ]
+                writer.write_table(pa.table(dict(zip(names, lines, strict=True)), schema))
         return [path]
+
+    def _lines(self) -> Iterator[list[Any]]:
+        """Yields the columns of the file, for the bad rows of each chunk of the table."""
+        if not self._found:
+            return
+        rows = np.concatenate([rows for rows, _, _ in self._found])
+        of = np.repeat(np.arange(len(self._found)), [len(rows) for rows, _, _ in self._found])
+        order = np.argsort(rows, kind="stable")
+        rows, of = rows[order], of[order]
+        columns = list(dict.fromkeys(one for _, names, _ in self._found for one in names))
+        for first, chunk in self.table.chunks(columns):
+            begin, end = np.searchsorted(rows, [first, first + len(chunk)])
+            if begin == end:
+                continue
+            here = chunk.take(rows[begin:end] - first)
+            texts = {
+                name: [None if one is None else str(one) for one in here[name].to_pylist()]
+                for name in columns
+            }
+            named = [self._found[at] for at in of[begin:end]]
+            values = [_joined([texts[name][at] for name in names]) for at, (_, names, _) in enumerate(named)]
+            places = [self.table.file_and_row(int(row)) for row in rows[begin:end]]
+            yield [
+                [file for file, _, _ in places],
+                [group for _, group, _ in places],
+                [row for _, _, row in places],
+                [", ".join(names) for _, names, _ in named],
+                values,
+                [reason for _, _, reason in named],
+            ]
+
+
+def _joined(texts: list[str | None]) -> str | None:
+    return texts[0] if len(texts) == 1 else ", ".join(one or "" for one in texts)
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import csv
 import itertools
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -216,42 +217,38 @@ class RawTable:
 
     def place(self, row: int) -> str:
         """Returns where a row stands: the file and the line, or the row group and the row."""
-        part, inner = self._part_of(row)
-        if part.is_csv:
-            return f"{part.path}: line {_line_of(part.path, inner)}"
-        return f"{part.path}: row group {self.group(row)}, row {inner}"
+        file, group, inner = self.file_and_row(row)
+        if group is None:
+            return f"{file}: line {_line_of(file, inner)}"
+        return f"{file}: row group {group}, row {inner}"
 
-    def _part_of(self, row: int) -> tuple[TablePart, int]:
-        at = bisect.bisect_right([part.first for part in self.parts], row) - 1
-        while not self.parts[at].rows:
-            at -= 1
-        return self.parts[at], row - self.parts[at].first
+    def file_and_row(self, row: int) -> tuple[str, int | None, int]:
+        """Returns the file of a row, its row group (None: a CSV file has none), and its number
+        there."""
+        number = bisect.bisect_right(self._firsts, row) - 1  # of empty files the last has the row
+        part, ends = self.parts[number], self._groups[number]
+        inner = row - part.first
+        return part.path, None if part.is_csv else bisect.bisect_right(ends, inner), inner
 
-    def group(self, row: int) -> int | None:
-        """Returns the row group that a row stands in; None for CSV."""
-        part, inner = self._part_of(row)
-        if part.is_csv:
-            return None
-        meta = need("pyarrow.parquet").read_metadata(part.parquet)
-        sizes = itertools.accumulate(meta.row_group(at).num_rows for at in range(meta.num_row_groups))
-        return next(at for at, end in enumerate(sizes) if inner < end)
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return [part.first for part in self.parts]
 
-    def file_and_row(self, row: int) -> tuple[str, int]:
-        part, inner = self._part_of(row)
-        return part.path, inner
+    @cached_property
+    def _groups(self) -> list[list[int]]:
+        """The row at which each row group ends, for each file."""
+        metas = [need("pyarrow.parquet").read_metadata(part.parquet) for part in self.parts]
+        return [
+            list(itertools.accumulate(meta.row_group(at).num_rows for at in range(meta.num_row_groups)))
+            for meta in metas
+        ]
 
-    def values(self, rows: Sequence[int], column: str) -> list[Any]:
-        """Returns the values of some rows of a column, given in ascending order."""
-        found = []
-        wanted = iter(rows)
-        row = next(wanted, None)
+    def value(self, row: int, column: str) -> Any:
+        """Returns the value of a row in a column."""
         for first, chunk in self.chunks([column]):
-            while row is not None and row < first + len(chunk):
-                found.append(chunk.column(0)[row - first].as_py())
-                row = next(wanted, None)
-            if row is None:
-                break
-        return found
+            if row < first + len(chunk):
+                return chunk.column(0)[row - first].as_py()
+        raise IndexError(row)
 
 
 def quoted(name: str) -> str:
@@ -293,13 +290,15 @@ def open_table(where: str, said: NodeTable | EdgeTable, folder: Path, staged: Pa
     parts: list[TablePart] = []
     schemas: list[Any] = []
     torn: list[tuple[str, int, str]] = []
-    whole: set[str] | None = None
+    texts, seen = set[str](), set[str]()
     for number, path in enumerate(expand(where, folder, said.files)):
         is_csv = said.format == "csv" or (said.format is None and ".parquet" not in path.lower())
         copy = staged / f"{number:05}.parquet"
         if is_csv:
-            found = _stage_csv(where, path, said, copy, torn)
-            whole = found if whole is None else whole & found
+            found = _stage_csv(where, path, said, copy)
+            texts |= set(found["texts"])
+            seen |= set(found["seen"])
+            torn += [tuple(one) for one in found["torn"]]
         elif _is_remote(path):
             _stage_remote(path, copy)
         file = str(copy) if is_csv or _is_remote(path) else path
@@ -316,7 +315,7 @@ def open_table(where: str, said: NodeTable | EdgeTable, folder: Path, staged: Pa
         schema = pa.unify_schemas([_plain(schema) for schema in schemas], promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DatasetError(f"{where}: the files differ in the type of a column ({error})") from error
-    for name in whole or ():
+    for name in sorted(seen - texts):
         schema = schema.set(schema.get_field_index(name), pa.field(name, pa.int64()))
     return RawTable(where, tuple(parts), schema, tuple(torn))
 
@@ -355,41 +354,43 @@ def _stage_remote(path: str, copy: Path) -> None:
     temporary.rename(copy)
 
 
-def _stage_csv(
-    where: str, path: str, said: NodeTable | EdgeTable, copy: Path, torn: list[tuple[str, int, str]]
-) -> set[str]:
-    """Copies a CSV file as texts. Returns the columns whose values are all whole numbers."""
+def _stage_csv(where: str, path: str, said: NodeTable | EdgeTable, copy: Path) -> dict[str, Any]:
+    """Copies a CSV file as texts.
+
+    Returns:
+        "texts": the columns with a value that is no whole number; "seen": those with any value;
+        "torn": rows with a wrong number of columns, as in a `RawTable`.
+    """
     pa, pq, pc = need("pyarrow"), need("pyarrow.parquet"), need("pyarrow.compute")
     note = copy.with_suffix(".json")
-    import json
-
     if copy.is_file() and note.is_file():
-        known = json.loads(note.read_text(encoding="utf-8"))
-        torn += [tuple(one) for one in known["torn"]]
-        return set(known["whole"])
+        return dict(json.loads(note.read_text(encoding="utf-8")))
     copy.parent.mkdir(parents=True, exist_ok=True)
-    temporary, mine = copy.with_suffix(".partial"), list[tuple[str, int, str]]()
+    temporary, torn = copy.with_suffix(".partial"), list[tuple[str, int, str]]()
     with open_file(path) as stream:
         names = _header(path, stream, said.delimiter)
-    whole, seen = set(names), set[str]()
+    texts, seen = set[str](), set[str]()
     with open_file(path) as stream:
-        reader = _csv_reader(where, path, stream, names, said, mine)
+        reader = _csv_reader(where, path, stream, names, said, torn)
         with pq.ParquetWriter(temporary, pa.schema([(name, pa.string()) for name in names])) as writer:
             try:
                 for batch in reader:
                     writer.write_batch(batch)
-                    for name in sorted(whole):
+                    for name in names:
                         column = batch.column(name)
-                        if pc.all(pc.match_substring_regex(column, _WHOLE)).as_py() is False:
-                            whole.discard(name)
-                        elif column.null_count < len(column):
+                        if column.null_count < len(column):
                             seen.add(name)
+                        if (
+                            name not in texts
+                            and pc.all(pc.match_substring_regex(column, _WHOLE)).as_py() is False
+                        ):
+                            texts.add(name)
             except pa.ArrowInvalid as error:
                 raise DatasetError(f"{path}: not readable as CSV ({error}); correct the file") from error
-    note.write_text(json.dumps({"whole": sorted(whole & seen), "torn": mine}), encoding="utf-8")
+    found = {"texts": sorted(texts), "seen": sorted(seen), "torn": torn}
+    note.write_text(json.dumps(found), encoding="utf-8")
     temporary.rename(copy)
-    torn += mine
-    return whole & seen
+    return found
 
 
 def _header(path: str, stream: IO[bytes], delimiter: str) -> list[str]:

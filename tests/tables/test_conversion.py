@@ -1,0 +1,115 @@
+"""Tables to data folders: equal to plain Python, whatever the files, threads and memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+
+from pyg_batchgnn.data import read_folder, verify_folder
+from pyg_batchgnn.tables import GraphDescription, convert
+from tests.support.table_graphs import KEYS, TableGraph, table_graphs
+
+QUICK = settings(max_examples=30, deadline=None)
+MIB = 1 << 20
+
+
+def bytes_of(folder: Path) -> dict[str, str]:
+    """Returns the checksum of every file of a folder."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def arrays_of(folder: Path) -> dict[str, np.ndarray]:
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): np.load(path) for path in folder.rglob("*.npy")
+    }
+
+
+@QUICK
+@given(table_graphs())
+def test_a_folder_is_what_plain_python_makes(graph: TableGraph) -> None:
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work) / "data"
+        convert(graph.write(Path(work) / "tables", "parquet"), folder, threads=1)
+        found, expected = arrays_of(folder), graph.expected()
+        assert found.keys() == expected.keys()
+        for name, array in expected.items():
+            assert found[name].dtype == array.dtype and found[name].shape == array.shape, name
+            np.testing.assert_allclose(found[name], array, rtol=1e-6, atol=1e-6, err_msg=name)
+        dataset = read_folder(folder)
+        assert dataset.nodes_of("user").num_nodes == len(graph.order)
+        verify_folder(folder)
+        keys = pq.read_table(folder / "keys" / "user.parquet")
+        wanted = [graph.key(one) for one in graph.order]
+        shown = (
+            [str(__import__("uuid").UUID(bytes=one[0])) for one in wanted] if graph.kind == "uuid" else None
+        )
+        assert list(zip(*(column.to_pylist() for column in keys.columns), strict=True)) == (
+            [(one,) for one in shown] if shown else wanted
+        )
+
+
+@QUICK
+@given(table_graphs(["text", "odd text", "whole", "two columns"]))
+def test_csv_gives_the_same_as_parquet(graph: TableGraph) -> None:
+    with tempfile.TemporaryDirectory() as work:
+        found = []
+        for form in ("parquet", "csv"):
+            convert(graph.write(Path(work) / form, form), Path(work) / f"data-{form}", threads=1)
+            files = bytes_of(Path(work) / f"data-{form}")
+            found.append({name: one for name, one in files.items() if name.endswith(".npy")})
+        assert found[0] == found[1]
+        keys = [
+            pq.read_table(Path(work) / f"data-{form}" / "keys" / "user.parquet")
+            for form in ("parquet", "csv")
+        ]
+        assert keys[0].to_pydict() == keys[1].to_pydict()
+
+
+def large(folder: Path, count: int = 30_000, links: int = 400_000) -> GraphDescription:
+    """Writes a graph that needs several chunks of rows."""
+    draw = np.random.default_rng(0)
+    names = [f"{one:016x}" for one in draw.permutation(count)]
+    folder.mkdir()
+    pq.write_table(
+        pa.table({"id": names, "n": draw.random(count)}), folder / "user.parquet", row_group_size=7_000
+    )
+    for part, at in enumerate((0, links // 3)):
+        ends = [
+            np.asarray(names)[draw.integers(count, size=links - at - (links // 3) * (part == 0))]
+            for _ in range(2)
+        ]
+        pq.write_table(
+            pa.table({"a": ends[0], "b": ends[1]}), folder / f"links.{part}.parquet", row_group_size=50_000
+        )
+    (folder / "graph.toml").write_text(
+        '[nodes.user]\nfiles = "user.parquet"\nkey = "id"\nfeatures = { n = "quantile" }\n'
+        '[edges."user,knows,user"]\nfiles = "links.*.parquet"\nsource = "a"\ntarget = "b"\n'
+    )
+    return GraphDescription.read(folder)
+
+
+def test_the_bytes_do_not_depend_on_threads_and_memory(tmp_path: Path) -> None:
+    said = large(tmp_path / "tables")
+    convert(said, tmp_path / "one", threads=1)
+    convert(said, tmp_path / "two", threads=2, memory_limit=512 * MIB)
+    assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "two")
+    names = pq.read_table(tmp_path / "tables" / "user.parquet")["id"].to_numpy()
+    ends = pa.concat_tables([pq.read_table(tmp_path / "tables" / f"links.{part}.parquet") for part in (0, 1)])
+    index = np.load(tmp_path / "one" / "edge_index" / "user__knows__user.npy")
+    assert (names[index[0]] == ends["a"].to_numpy()).all() and (names[index[1]] == ends["b"].to_numpy()).all()
+
+
+def test_every_kind_of_key_is_tried() -> None:
+    assert len(KEYS) == 9
+    assert json.dumps(sorted(KEYS))
