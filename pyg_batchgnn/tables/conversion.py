@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -293,6 +295,10 @@ class _Job:
         self._refuse_repeated(said, table, bad)
         splits = self._splits(said, table, said.key, times)
         files = self._write_nodes(group, said, table, bad, times, labels, splits)
+        known = None if labels is None else labels.to_json()
+        if labels is None and self.fitted is not None and name in self.fitted["labels"]:
+            known = self.fitted["labels"][name]
+            files += self._write_no_labels(group, known, int(table.rows - bad.is_bad.sum()))
         files += bad.write(self.journal.folder / "bad_rows" / f"{group_folder(group)}.parquet")
         counts: dict[str, int] = {}
         last = None
@@ -305,7 +311,7 @@ class _Job:
         facts = {
             "count": int(table.rows - bad.is_bad.sum()),
             "bad": dict(bad.reasons),
-            "labels": None if labels is None else labels.to_json(),
+            "labels": known,
             "splits": counts if splits is not None else None,
             "last_training_time": last,
         }
@@ -330,7 +336,7 @@ class _Job:
         known = None if self.fitted is None else self.fitted["labels"].get(name)
         if known is None:
             return LabelsOfRows.of(said.label, table)
-        return LabelsOfRows(said.label, table, known["kind"], known["values"])
+        return LabelsOfRows(said.label, table, known["kind"], known["values"], known["count"])
 
     def _refuse_repeated(self, said: NodeTable, table: RawTable, bad: BadRows) -> None:
         if not said.key:
@@ -413,11 +419,22 @@ class _Job:
         if bad.is_bad.any():
             files.append(self._work(group, "bad"))
             np.save(files[-1], np.flatnonzero(bad.is_bad))
-        if labels is not None and labels.values is not None:
-            files.append(self.journal.folder / "keys" / f"{group_folder(group)}.classes.json")
-            files[-1].parent.mkdir(exist_ok=True)
-            write_json(files[-1], {"column": labels.said.column, "values": labels.values})
-        return files
+        return files + ([] if labels is None else self._write_classes(group, labels.to_json()))
+
+    def _write_classes(self, group: Group, labels: Mapping[str, Any]) -> list[Path]:
+        if labels["values"] is None:
+            return []
+        file = self.journal.folder / "keys" / f"{group_folder(group)}.classes.json"
+        file.parent.mkdir(exist_ok=True)
+        write_json(file, {"column": labels["column"], "values": labels["values"]})
+        return [file]
+
+    def _write_no_labels(self, group: Group, labels: Mapping[str, Any], count: int) -> list[Path]:
+        """Writes "y" of rows without labels, for a model that was trained with some."""
+        file = self._file(attribute_array(group, LABELS))
+        nothing = {"boolean": np.zeros((count, 1), np.bool_), "class": np.full(count, -1)}
+        np.save(file, nothing.get(labels["kind"], np.full(count, np.nan, np.float32)))
+        return [file, *self._write_classes(group, labels)]
 
     def _write_splits(self, group: Group, codes: np.ndarray) -> list[Path]:
         files = [self._work(group, "splits")]
@@ -669,33 +686,36 @@ class _Job:
         has_names = (types, relations) != (["node"], [("node", "to", "node")])
         classes = {}
         for name in types:
-            file = self._file(attribute_array(Group(RowKind.NODE, name), LABELS))
             labels = self.facts[f"nodes {name}"]["labels"]
-            classes[name] = _classes(labels, file)
+            classes[name] = 0 if labels is None else labels["count"]
         name = self.said.options.name or self.said.folder.resolve().name
         source = f"Converted from tables by pyg_batchgnn {__version__}."
         folder = self.journal.folder
         schema = Schema(tuple(types), tuple(relations), has_names)
-        write_meta(folder, Meta(name, source, schema, nodes, classes, self.journal.promises))
+        fitted = self._write_tables_file()
+        origin = {"fitted": fitted}
+        write_meta(folder, Meta(name, source, schema, nodes, classes, self.journal.promises, origin))
         if any(table.time is not None for table in _tables(self.said).values()):
             (folder / "keys").mkdir(exist_ok=True)
             zone = None if self.unit is None else "UTC"
             write_json(folder / "keys" / "times.json", {"unit": self.unit, "timezone": zone})
-        self._write_tables_file()
         sync_tree(folder)
         self.journal.finish()
         edges = {one: self.facts[f"edges {','.join(one)}"]["count"] for one in self.said.relations()}
         bad = {step.partition(" ")[2]: facts["bad"] for step, facts in self.facts.items() if facts.get("bad")}
         return Conversion(self.journal.path, nodes, edges, bad)
 
-    def _write_tables_file(self) -> None:
+    def _write_tables_file(self) -> str:
+        """Writes `tables.json`. Returns a digest of what was fitted."""
         fitted: dict[str, dict[str, Any]] = {"nodes": {}, "edges": {}}
         for step, facts in self.facts.items():
             kind, _, name = step.partition(" ")
             if kind in ("features", "edges") and facts["states"]:
                 where = "nodes" if kind == "features" else "edges"
                 fitted[where][name] = {"states": facts["states"], "columns": facts["columns"]}
-        labels = {name: self.facts[f"nodes {name}"]["labels"] for name in self.said.types()}
+        found = {name: self.facts[f"nodes {name}"]["labels"] for name in self.said.types()}
+        labels = {name: one for name, one in found.items() if one is not None}
+        said = json.dumps([fitted, labels, self.unit], sort_keys=True)
         write_json(
             self.journal.folder / TABLES_FILE,
             {
@@ -705,9 +725,10 @@ class _Job:
                 "description": _as_json(self.said.to_dict()),
                 "time_unit": self.unit,
                 "features": fitted,
-                "labels": {name: one for name, one in labels.items() if one is not None},
+                "labels": labels,
             },
         )
+        return hashlib.sha256(said.encode()).hexdigest()
 
 
 # Small hands ######################################################################################
@@ -776,13 +797,3 @@ def _write_rows(file: Path, values: np.ndarray, wanted: np.ndarray) -> None:
         for at in range(0, len(values), _ROWS):
             part = slice(at, at + (_ROWS))
             writer.append(values[part][wanted[part]])
-
-
-def _classes(labels: dict[str, Any] | None, file: Path) -> int:
-    """Returns the number of classes of a type's labels."""
-    if labels is None or labels["kind"] != "class":
-        return 0
-    if labels["values"] is not None:
-        return len(labels["values"])
-    y = np.load(file, mmap_mode="r")
-    return max(int(y.max(initial=-1)) + 1, 0)

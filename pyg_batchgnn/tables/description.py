@@ -325,6 +325,8 @@ def _check(said: GraphDescription) -> None:
     for name, table in said.nodes.items():
         where = f"[nodes.{name}]"
         _check_common(where, table)
+        if table.label is not None and table.label.column in table.features:
+            raise DatasetError(f"{where}: features.{table.label.column}: is the label; leave it out")
         for own, key in table.foreign_keys.items():
             other = said.nodes.get(key.type)
             want = max(len(other.key), 1) if other is not None else len(key.columns)
@@ -345,6 +347,10 @@ def _check(said: GraphDescription) -> None:
             if len(columns) != want:
                 fact = f"{', '.join(columns)}: {len(columns)} columns, but the key of {end} has {want}"
                 raise DatasetError(f"{where}: {fact}; name as many")
+    if not said.relations():
+        raise DatasetError(
+            'no relations; describe foreign_keys, or a link table [edges."source,name,target"]'
+        )
 
 
 def _check_common(where: str, table: NodeTable | EdgeTable) -> None:

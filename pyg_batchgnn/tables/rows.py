@@ -247,12 +247,14 @@ class LabelsOfRows:
     Attributes:
         kind: "boolean", "class" or "value".
         values: the values of the classes in order; None: class numbers are the values themselves.
+        count: the number of classes; 0 for other labels.
     """
 
     said: LabelColumn
     table: RawTable
     kind: str = ""
     values: list[Any] | None = None
+    count: int = 0
 
     @classmethod
     def of(cls, said: LabelColumn, table: RawTable) -> LabelsOfRows:
@@ -276,6 +278,7 @@ class LabelsOfRows:
         else:
             found.kind = "class"
             found.values = found._classes(distinct)
+            found.count = int(max(distinct, default=-1)) + 1 if found.values is None else len(found.values)
         return found
 
     def _distinct(self) -> list[Any]:
@@ -285,7 +288,9 @@ class LabelsOfRows:
         found: set[Any] = set()
         for _, chunk in self.table.chunks([self.said.column]):
             found.update(flat(chunk.column(0)).unique().to_pylist())
-            if len(found) > _MOST_CLASSES and not (is_text(kind) and _kind_of_texts(found) == "value"):
+            if len(found) > _MOST_CLASSES:
+                if self.said.kind is None and is_text(kind) and _kind_of_texts(found) == "value":
+                    break  # numbers: the others are read later
                 raise DatasetError(
                     f"{self.table.where}: label: {self.said.column} has more than {_MOST_CLASSES:,} values; "
                     f'give kind = "value" for numbers to be predicted as such'
@@ -326,7 +331,7 @@ class LabelsOfRows:
         return np.where(found.missing, np.nan, found.values).astype(np.float32)
 
     def to_json(self) -> dict[str, Any]:
-        return {"column": self.said.column, "kind": self.kind, "values": self.values}
+        return {"column": self.said.column, "kind": self.kind, "values": self.values, "count": self.count}
 
 
 def _kind_of_texts(distinct: Any) -> str:

@@ -16,6 +16,9 @@ from pyg_batchgnn.tables import GraphDescription, convert
 #: Writes tables, converts them by a description, and returns the arrays by name.
 Converted = Callable[..., dict[str, np.ndarray]]
 
+#: A link table, for descriptions without a relation.
+LINK = '\n[edges."some,link,other"]\nfiles = "links.csv"\nsource = "a"\ntarget = "b"\n'
+
 
 @pytest.fixture
 def converted(tmp_path: Path) -> Converted:
@@ -27,6 +30,9 @@ def converted(tmp_path: Path) -> Converted:
                 (tmp_path / f"{table}.csv").write_text(content)
             else:
                 pq.write_table(pa.table(content), tmp_path / f"{table}.parquet", row_group_size=2)
+        if "[edges" not in said and "foreign_keys" not in said:
+            (tmp_path / "links.csv").write_text("a,b\nx,y\n")
+            said += LINK
         (tmp_path / "graph.toml").write_text(said)
         convert(GraphDescription.read(tmp_path), tmp_path / name, threads=1)
         return {

@@ -100,6 +100,8 @@ LINK = '[edges."user,knows,user"]\nfiles = "k.csv"\nsource = "a"\ntarget = "b"\n
         (TABLE + "split = {train_until = 3, val_until = 4}", "needs the column of times; give time"),
         (TABLE + "split = {column = 'a', fractions = [1, 0, 0]}", "and one of them alone"),
         (TABLE + "reverse = true", "[nodes.user]: reverse: is not known"),
+        (TABLE + "label = 'a'\nfeatures = {a = 'number'}\n" + LINK, "features.a: is the label; leave it out"),
+        (TABLE, "no relations; describe foreign_keys"),
         (TABLE + LINK.replace("user,knows,user", "user,user"), "names no relation"),
         (TABLE + "key = ['a', 'b']\n" + LINK, "a: 1 columns, but the key of user has 2; name as many"),
         (

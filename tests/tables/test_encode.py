@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data.meta import read_meta
 from pyg_batchgnn.tables import ColumnFeature, GraphDescription, apply
 from pyg_batchgnn.tables.encode import encoder_of
 from pyg_batchgnn.tables.values import hash_texts, mixed
@@ -155,7 +156,8 @@ def test_what_was_fitted_is_applied_to_new_tables(converted: Converted, tmp_path
     assert made.nodes == {"p": 2, "card": 2}
     x = np.load(tmp_path / "scored/nodes/p/x.npy")
     assert x.tolist() == [[1, 0, 1, 0], [0, 0, 0, 1]]
-    assert not (tmp_path / "scored/nodes/p/y.npy").exists()
+    assert np.load(tmp_path / "scored/nodes/p/y.npy").tolist() == [[False], [False]]  # there are no labels
+    assert read_meta(tmp_path / "scored").origin == read_meta(tmp_path / "data").origin
     assert np.load(tmp_path / "scored/splits/p/test.npy").tolist() == [0, 1]
     assert np.load(tmp_path / "scored/edges/p__by__card/edge_attr.npy").tolist() == [[0]]
     said = json.loads((tmp_path / "scored/tables.json").read_text())

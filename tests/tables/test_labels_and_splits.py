@@ -42,7 +42,7 @@ def test_labels(
     classes: list[Any] | None,
 ) -> None:
     label = f"label = {{ column = 'l'{', ' + said if said else ''} }}\n"
-    split = "split = { fractions = [1.0, 0, 0] }\nforeign_keys = { id = 'other' }\n"
+    split = "split = { fractions = [1.0, 0, 0] }\n"
     found = converted(USERS + label + split, users={"id": ["a", "b", "c"], "l": values})
     np.testing.assert_array_equal(found["nodes/user/y"], np.asarray(y))
     assert found["nodes/user/y"].dtype == (np.float32 if isinstance(y[0], float) else np.asarray(y).dtype)
@@ -58,7 +58,7 @@ def test_labels(
 
 
 def test_a_split_by_a_hash_of_the_key_does_not_move(converted: Converted) -> None:
-    said = USERS + "split = { fractions = [0.5, 0.3, 0.2] }\nforeign_keys = { id = 'other' }\n"
+    said = USERS + "split = { fractions = [0.5, 0.3, 0.2] }\n"
     names = [f"user {at}" for at in range(1000)]
     found = converted(said, "first", users={"id": names})
     shares = (hash_texts(pa.array(names)) >> np.uint64(11)).astype(float) / 2**53
@@ -76,7 +76,7 @@ def test_a_split_by_a_hash_of_the_key_does_not_move(converted: Converted) -> Non
 
 def test_splits_by_a_column_and_by_time(converted: Converted, tmp_path: Path) -> None:
     users = {"id": list("abcd"), "s": ["train", "val", "other", None]}
-    found = converted(USERS + "split = 's'\nforeign_keys = { id = 'other' }\n", "one", users=users)
+    found = converted(USERS + "split = 's'\n", "one", users=users)
     assert [found[f"splits/user/{name}"].tolist() for name in ("train", "val", "test")] == [[0], [1], []]
     said = USERS + "time = 't'\nsplit = { train_until = 2024-03-01, val_until = '2024-03-02T00:00:00Z' }\n"
     times = [
@@ -86,7 +86,7 @@ def test_splits_by_a_column_and_by_time(converted: Converted, tmp_path: Path) ->
         datetime(2025, 1, 1),
     ]
     users = {"id": list("abcd"), "t": pa.array(times, pa.timestamp("ms"))}
-    found = converted(said + "foreign_keys = { id = 'other' }\n", "two", users=users)
+    found = converted(said, "two", users=users)
     assert [found[f"splits/user/{name}"].tolist() for name in ("train", "val", "test")] == [[0], [1], [2, 3]]
     assert json.loads((tmp_path / "two/keys/times.json").read_text()) == {"unit": "ms", "timezone": "UTC"}
     wanted = [int(one.replace(tzinfo=timezone.utc).timestamp() * 1000) for one in times]
@@ -109,9 +109,7 @@ def test_splits_by_a_column_and_by_time(converted: Converted, tmp_path: Path) ->
 def test_times_of_all_kinds(
     converted: Converted, tmp_path: Path, column: Any, said: str, unit: str | None, times: list[int]
 ) -> None:
-    found = converted(
-        USERS + f"time = {said}\nforeign_keys = {{ id = 'other' }}\n", users={"id": ["a", "b"], "t": column}
-    )
+    found = converted(USERS + f"time = {said}\n", users={"id": ["a", "b"], "t": column})
     assert found["nodes/user/time"].tolist() == times
     said_unit = json.loads((tmp_path / "data/keys/times.json").read_text())
     assert said_unit == {"unit": unit, "timezone": None if unit is None else "UTC"}
