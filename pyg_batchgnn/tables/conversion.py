@@ -77,12 +77,14 @@ class Conversion:
         nodes: the number of nodes by type.
         edges: the number of edges by relation.
         bad: how many rows of each table were set aside, by reason.
+        training: the options of `batchgnn train` that name what is predicted.
     """
 
     folder: Path
     nodes: Mapping[str, int]
     edges: Mapping[Relation, int]
     bad: Mapping[str, Mapping[str, int]]
+    training: str = ""
 
 
 def convert(
@@ -703,7 +705,7 @@ class _Job:
         self.journal.finish()
         edges = {one: self.facts[f"edges {','.join(one)}"]["count"] for one in self.said.relations()}
         bad = {step.partition(" ")[2]: facts["bad"] for step, facts in self.facts.items() if facts.get("bad")}
-        return Conversion(self.journal.path, nodes, edges, bad)
+        return Conversion(self.journal.path, nodes, edges, bad, training_options(self.said))
 
     def _write_tables_file(self) -> str:
         """Writes `tables.json`. Returns a digest of what was fitted."""
@@ -732,6 +734,22 @@ class _Job:
 
 
 # Small hands ######################################################################################
+
+
+def training_options(said: GraphDescription) -> str:
+    """Returns the options of `batchgnn train` for the labels or the links of a description."""
+    for name, table in said.nodes.items():
+        if table.label is not None:
+            of_type = f" --node-type {name}" if len(said.types()) > 1 else ""
+            return of_type + _time_option(table)
+    for relation, links in said.edges.items():
+        if links.split is not None:
+            return f" --task link --edge-type {','.join(relation)}{_time_option(links)}"
+    return ""
+
+
+def _time_option(table: NodeTable | EdgeTable) -> str:
+    return f" --time-attr {TIME}" if table.split is not None and table.split.is_by_time else ""
 
 
 def _silent(_step: str) -> None:

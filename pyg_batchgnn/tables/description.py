@@ -299,7 +299,7 @@ def _said(one: Any) -> dict[str, Any]:
         if value == default and name not in ("files", "source", "target"):
             continue
         if isinstance(value, Mapping):
-            found[name] = {key: _short(inner) for key, inner in value.items()}
+            found[name] = {key: _short(inner, key) for key, inner in value.items()}
         elif isinstance(value, (TimeColumn, LabelColumn, TableSplit)):
             found[name] = _short(value)
         else:
@@ -309,10 +309,11 @@ def _said(one: Any) -> dict[str, Any]:
     return found
 
 
-def _short(one: Any) -> Any:
+def _short(one: Any, name: str = "") -> Any:
+    """Returns a part of a description, as a text where that says all. ``name``: its key."""
     fields = _said(one)
     if isinstance(one, ForeignKey):
-        return one.type if set(fields) == {"columns", "type"} and len(one.columns) == 1 else fields
+        return one.type if set(fields) == {"columns", "type"} and one.columns == (name,) else fields
     return next(iter(fields.values())) if set(fields) <= {"column"} or set(fields) == {"encoder"} else fields
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pyg_batchgnn.data import LABELS, SPLITS, Dataset, EdgeSet, NodeSet, Relation, open_folder
 from pyg_batchgnn.data.files import read_json
-from pyg_batchgnn.tables.conversion import TABLES_FILE, TIME, Conversion, convert
+from pyg_batchgnn.tables.conversion import TABLES_FILE, TIME, Conversion, convert, training_options
 from pyg_batchgnn.tables.description import GraphDescription
 
 if TYPE_CHECKING:
@@ -33,12 +33,14 @@ class TableCheck:
         edges: for each relation its edges, degrees and times, as texts.
         nbytes: the bytes of all arrays of the data folder. Training holds the edges in memory once
             more, by destination.
+        notes: what to think of before training.
     """
 
     bad: Mapping[str, Mapping[str, int]]
     nodes: Mapping[str, tuple[str, str, str, str]]
     edges: Mapping[Relation, tuple[str, str, str, str]]
     nbytes: int
+    notes: tuple[str, ...] = ()
 
     def tables(self) -> list[Table]:
         """Returns the report as tables to print."""
@@ -92,10 +94,25 @@ def check(
     )
     with tempfile.TemporaryDirectory(prefix="batchgnn-") as work:
         made = convert(lenient, Path(work) / "data", memory_limit=memory_limit, threads=threads)
-        return _examined(made)
+        return _examined(made, _notes(description))
 
 
-def _examined(made: Conversion) -> TableCheck:
+def _notes(said: GraphDescription) -> tuple[str, ...]:
+    """Returns what a description does that training will not take, or only with an option."""
+    notes = []
+    nodes = [name for name, one in said.nodes.items() if one.time is not None]
+    edges = ["-".join(name) for name, one in said.edges.items() if one.time is not None]
+    if nodes and edges:
+        notes.append(
+            f"nodes ({', '.join(nodes)}) and edges ({', '.join(edges)}) have times: training by time takes "
+            f"those of nodes or those of edges; leave time out of the others"
+        )
+    if "--time-attr" in training_options(said):
+        notes.append(f"the split is by time: train with --time-attr {TIME}, or later edges are seen too")
+    return tuple(notes)
+
+
+def _examined(made: Conversion, notes: tuple[str, ...]) -> TableCheck:
     dataset = open_folder(made.folder)
     labels = read_json(made.folder / TABLES_FILE)["labels"]
     nbytes = sum(path.stat().st_size for path in made.folder.rglob("*.npy"))
@@ -107,6 +124,7 @@ def _examined(made: Conversion) -> TableCheck:
         {one.name: _of_nodes(one, labels.get(one.name)) for one in dataset.node_sets},
         {one.relation: _of_edges(dataset, one, unit, last) for one in dataset.edge_sets},
         nbytes,
+        notes,
     )
 
 

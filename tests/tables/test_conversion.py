@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import tempfile
+import uuid
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 
 from pyg_batchgnn.data import read_folder, verify_folder
 from pyg_batchgnn.tables import GraphDescription, convert
-from tests.support.table_graphs import KEYS, TableGraph, table_graphs
+from tests.support.table_graphs import TableGraph, table_graphs
 
 QUICK = settings(max_examples=30, deadline=None)
 MIB = 1 << 20
+#: Users who know users.
+LINKED: dict[str, Any] = {
+    "nodes": {"user": {"files": "user.parquet", "key": "id"}},
+    "edges": {"user,knows,user": {"files": "links.parquet", "source": "a", "target": "b"}},
+}
 
 
 def bytes_of(folder: Path) -> dict[str, str]:
@@ -51,9 +58,7 @@ def test_a_folder_is_what_plain_python_makes(graph: TableGraph) -> None:
         verify_folder(folder)
         keys = pq.read_table(folder / "keys" / "user.parquet")
         wanted = [graph.key(one) for one in graph.order]
-        shown = (
-            [str(__import__("uuid").UUID(bytes=one[0])) for one in wanted] if graph.kind == "uuid" else None
-        )
+        shown = [str(uuid.UUID(bytes=one[0])) for one in wanted] if graph.kind == "uuid" else None
         assert list(zip(*(column.to_pylist() for column in keys.columns), strict=True)) == (
             [(one,) for one in shown] if shown else wanted
         )
@@ -110,6 +115,40 @@ def test_the_bytes_do_not_depend_on_threads_and_memory(tmp_path: Path) -> None:
     assert (names[index[0]] == ends["a"].to_numpy()).all() and (names[index[1]] == ends["b"].to_numpy()).all()
 
 
-def test_every_kind_of_key_is_tried() -> None:
-    assert len(KEYS) == 9
-    assert json.dumps(sorted(KEYS))
+@pytest.mark.parametrize(
+    "kind", [pa.int32(), pa.uint64(), pa.string(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_keys_of_other_types_are_compared_by_value(tmp_path: Path, kind: pa.DataType) -> None:
+    pq.write_table(pa.table({"id": pa.array([7, 70, 700], pa.int64())}), tmp_path / "user.parquet")
+    ends = [
+        pa.array([700, 7, 70]).cast(kind.value_type if hasattr(kind, "value_type") else kind).cast(kind)
+    ] * 2
+    pq.write_table(pa.table({"a": ends[0], "b": ends[1]}), tmp_path / "links.parquet")
+    convert(GraphDescription.from_dict(LINKED, tmp_path), tmp_path / "data")
+    assert np.load(tmp_path / "data/edge_index/user__knows__user.npy").tolist() == [[2, 0, 1]] * 2
+
+
+def test_files_elsewhere_are_copied_once(tmp_path: Path) -> None:
+    """Files of other file systems are read through fsspec; those in memory stand for s3:// here."""
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory")
+    files.makedirs("/shop", exist_ok=True)
+    for part, keys in ((9, ["a", "b"]), (10, ["c"])):
+        with files.open(f"/shop/user.{part}.parquet", "wb") as stream:
+            pq.write_table(pa.table({"id": keys}), stream)
+    with files.open("/shop/links.csv", "wb") as stream:
+        stream.write(b"a,b\nc,a\nb,c\n")
+    said = {
+        "nodes": {"user": {**LINKED["nodes"]["user"], "files": "memory://shop/user.*.parquet"}},
+        "edges": {
+            "user,knows,user": {**LINKED["edges"]["user,knows,user"], "files": "memory://shop/links.csv"}
+        },
+    }
+    convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "data")
+    assert np.load(tmp_path / "data/edge_index/user__knows__user.npy").tolist() == [[2, 1], [0, 2]]
+    local = {**LINKED, "nodes": {"user": {"files": f"file://{tmp_path}/data/keys/user.parquet", "key": "id"}}}
+    local["edges"] = said["edges"]
+    convert(GraphDescription.from_dict(local, tmp_path), tmp_path / "again")
+    assert (
+        bytes_of(tmp_path / "data")["keys/user.parquet"] == bytes_of(tmp_path / "again")["keys/user.parquet"]
+    )

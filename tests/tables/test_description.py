@@ -28,7 +28,11 @@ WHOLE = GraphDescription(
             TimeColumn("at", "ms"),
             LabelColumn("fraud", "boolean"),
             TableSplit(train_until=date(2024, 3, 1), val_until="2024-04-01T12:00:00Z"),
-            {"by": ForeignKey(("card",), "card", False), "account": ForeignKey(("bank", "no"), "account")},
+            {
+                "by": ForeignKey(("card",), "card", False),
+                "account": ForeignKey(("bank", "no"), "account"),
+                "to": ForeignKey(("card_id",), "card"),
+            },
             {
                 "amount": ColumnFeature("log"),
                 'odd "name"': ColumnFeature("category", limit=9),
@@ -63,6 +67,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ("card", "of", "account"),
         ("payment", "by", "card"),
         ("payment", "account", "account"),
+        ("payment", "to", "card"),
     ]
 
 

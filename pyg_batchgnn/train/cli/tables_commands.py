@@ -87,6 +87,8 @@ def check(tables: _Tables, memory_limit: _Memory = None, threads: _Threads = Non
     console = Console()
     for table in found.tables():
         console.print(table)
+    for note in found.notes:
+        typer.echo(f"note: {note}")
     typer.echo(f"arrays of the data folder: {found.nbytes / 2**20:,.1f} MiB")
 
 
@@ -167,7 +169,7 @@ def with_status(make: Callable[[Callable[[str], None]], Conversion], begun: floa
             typer.echo(f"set aside of {name}: {rows:,} rows, whose value {reason}")
     typer.echo(
         f"wrote {made.folder} in {time.perf_counter() - begun:.1f} s; train on it with: "
-        f"batchgnn train {made.folder}"
+        f"batchgnn train {made.folder}{made.training}"
     )
 
 
