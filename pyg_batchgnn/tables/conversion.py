@@ -169,7 +169,7 @@ def _convert(
         raise DatasetError(f"memory_limit: is {limit:,} bytes; give {_LEAST_MEMORY:,} or more")
     path = Path(folder).expanduser()
     states = [
-        [where, [state_of(file) for file in expand(where, description.folder, table.files)]]
+        [where, [state_of(file) for file in expand(where, Path(description.folder), table.files)]]
         for where, table in _tables(description).items()
     ]
     made_of = {
@@ -211,7 +211,7 @@ class _Job:
         for number, (where, table) in enumerate(_tables(self.said).items()):
             self.progress(f"open {where}")
             self.raw[where] = open_table(
-                where, table, self.said.folder, self.journal.work / "staged" / str(number)
+                where, table, Path(self.said.folder), self.journal.work / "staged" / str(number)
             )
         if self.fitted is not None:
             self.said = _without_absent(self.said, self.raw)
@@ -690,7 +690,7 @@ class _Job:
         for name in types:
             labels = self.facts[f"nodes {name}"]["labels"]
             classes[name] = 0 if labels is None else labels["count"]
-        name = self.said.options.name or self.said.folder.resolve().name
+        name = self.said.options.name or Path(self.said.folder).resolve().name
         source = f"Converted from tables by pyg_batchgnn {__version__}."
         folder = self.journal.folder
         schema = Schema(tuple(types), tuple(relations), has_names)

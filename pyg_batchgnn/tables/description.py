@@ -202,7 +202,7 @@ class GraphDescription:
     nodes: Mapping[str, NodeTable]
     edges: Mapping[Relation, EdgeTable] = field(default_factory=dict)
     options: TableOptions = field(default_factory=TableOptions)
-    folder: Path = field(default_factory=Path)
+    folder: str | Path = ""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -226,7 +226,7 @@ class GraphDescription:
         return cls.from_dict(said, path.parent, str(path))
 
     @classmethod
-    def from_dict(cls, said: Mapping[str, Any], folder: Path, file: str = FILE) -> GraphDescription:
+    def from_dict(cls, said: Mapping[str, Any], folder: str | Path, file: str = FILE) -> GraphDescription:
         """Makes a description of the contents of a `graph.toml`.
 
         Raises:

@@ -40,7 +40,7 @@ _SECONDS, _MILLISECONDS = (3 * 10**8, 5 * 10**9), (3 * 10**11, 5 * 10**12)
 _HEAD = """A first draft, guessed from the files. Read it, correct it, then:
     batchgnn tables check THIS_FOLDER
     batchgnn tables convert THIS_FOLDER --out DATA
-    batchgnn train DATA
+which prints the command that trains on the result.
 Files are names or globs. A table of [nodes.TYPE] has one node per row, a table of
 [edges."SOURCE,NAME,TARGET"] one edge per row. Encoders of features: number, log, quantile,
 boolean, category, hashed, ids, calendar, list."""
