@@ -12,8 +12,9 @@ import numpy as np
 
 from pyg_batchgnn.data import LABELS, SPLITS, Dataset, EdgeSet, NodeSet, Relation, open_folder
 from pyg_batchgnn.data.files import read_json
-from pyg_batchgnn.tables.conversion import TABLES_FILE, TIME, Conversion, convert, training_options
+from pyg_batchgnn.tables.conversion import TABLES_FILE, Conversion, convert, training_options
 from pyg_batchgnn.tables.description import GraphDescription
+from pyg_batchgnn.tables.job import TIME
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -23,7 +23,7 @@ from pyg_batchgnn.tables.description import (
     TimeColumn,
     to_toml,
 )
-from pyg_batchgnn.tables.join import Engine, compared
+from pyg_batchgnn.tables.join import Engine, compared, is_number
 from pyg_batchgnn.tables.source import RawTable, need, numbered, open_table, quoted
 from pyg_batchgnn.tables.values import is_text
 
@@ -251,12 +251,18 @@ def _find_foreign_keys(engine: Engine, guesses: list[_Guess]) -> None:
     keyed = [one for one in guesses if one.key is not None]
     for guess in guesses:
         for name, facts in guess.columns.items():
-            if facts.kind not in ("text", "whole") or name in (guess.key, guess.label) or not facts.there:
+            if (
+                facts.kind not in ("text", "whole", "number")
+                or name in (guess.key, guess.label)
+                or not facts.there
+            ):
                 continue
             ranked = sorted(keyed, key=lambda other, name=name: -_likeness(name, other))  # type: ignore[misc]
             for other in ranked:
                 likely = _likeness(name, other) > 0
                 only = len(keyed) == 1 and name.lower() in _ENDS
+                if facts.kind == "number" and not is_number(guess.raw.schema.field(name).type):
+                    continue
                 if (likely or only or (facts.kind == "text" and facts.distinct > 20)) and _are_keys(
                     engine, guess, name, other, _SHARE if likely or only else 0.999
                 ):

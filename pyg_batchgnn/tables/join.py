@@ -16,6 +16,7 @@ import numpy as np
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.data.files import npy_header
 from pyg_batchgnn.tables.source import RawTable, literal, need, quoted
+from pyg_batchgnn.tables.values import is_uuid
 
 #: What Python, its libraries and the chunks under way may take of a memory limit, and the least
 #: that is left to DuckDB.
@@ -72,31 +73,43 @@ class Engine:
 # Types of keys ####################################################################################
 
 
-def stored_type(kind: Any) -> Any:
-    """Returns the Arrow type in which a key is stored: its own, but texts for UUIDs.
+def is_number(kind: Any) -> bool:
+    """Returns whether an Arrow type is one of numbers, which are compared by value."""
+    types = need("pyarrow").types
+    return bool(types.is_integer(kind) or types.is_floating(kind))
 
-    Raises:
-        ValueError: values of the type are no keys.
+
+def is_key(kind: Any, own: bool) -> bool:
+    """Returns whether values of an Arrow type can be keys.
+
+    Numbers with a fraction are none. A column of another table's keys may hold whole numbers as
+    such, as pandas does where some are missing; ``own``: it is the key of its own table.
     """
-    pa = need("pyarrow")
-    if getattr(kind, "extension_name", "") == "arrow.uuid":
-        return pa.string()
-    if pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
-        raise ValueError(f"has the type {kind}; keys are texts, whole numbers, UUIDs, dates or bytes")
-    return kind
+    types = need("pyarrow").types
+    return not (types.is_nested(kind) or types.is_null(kind) or (own and types.is_floating(kind)))
+
+
+def stored_type(kind: Any) -> Any:
+    """Returns the Arrow type in which a key is stored: its own, but texts for UUIDs."""
+    return need("pyarrow").string() if getattr(kind, "extension_name", "") == "arrow.uuid" else kind
 
 
 def compared(kinds: Sequence[Any]) -> str:
     """Returns the SQL type in which key columns are compared; "" means as they are."""
     types = need("pyarrow").types
-    if len({str(kind) for kind in kinds}) == 1 and not getattr(kinds[0], "extension_name", ""):
+    floating = any(types.is_floating(kind) for kind in kinds)
+    if len({str(kind) for kind in kinds}) == 1 and not floating and not is_uuid(kinds[0]):
         return ""
-    if all(types.is_integer(kind) for kind in kinds):
+    if all(is_number(kind) for kind in kinds):
         return "HUGEINT" if any(types.is_uint64(kind) for kind in kinds) else "BIGINT"
     return "VARCHAR"
 
 
-def _as(column: str, sql_type: str) -> str:
+def _as(column: str, sql_type: str, kind: Any) -> str:
+    """Returns a column of an Arrow type as another SQL type. Fractions become NULL."""
+    if need("pyarrow").types.is_floating(kind):
+        whole = f"CASE WHEN {column} = floor({column}) THEN TRY_CAST({column} AS BIGINT) END"
+        return f"CAST({whole} AS {sql_type})"
     return f"CAST({column} AS {sql_type})" if sql_type else column
 
 
@@ -170,16 +183,19 @@ def distinct_keys(
         The number of keys.
     """
     pa = need("pyarrow")
-    casts, kinds = [], []
+    casts, kinds, of_columns = [], [], []
     for at in range(len(names)):
         found = [table.schema.field(own[at]).type for table, own in columns]
         casts.append(compared(found))
+        of_columns.append(found)
         texts = pa.string() if casts[-1] == "VARCHAR" else found[0]
         kinds.append(pa.int64() if casts[-1] in ("BIGINT", "HUGEINT") else texts)
     parts = []
-    for table, own in columns:
+    for number, (table, own) in enumerate(columns):
         inner = table.sql({f"k{at}": column for at, column in enumerate(own)})
-        shown = ", ".join(f"{_as(f'k{at}', cast)} AS k{at}" for at, cast in enumerate(casts))
+        shown = ", ".join(
+            f"{_as(f'k{at}', cast, of_columns[at][number])} AS k{at}" for at, cast in enumerate(casts)
+        )
         parts.append(f"SELECT {shown} FROM ({inner})")
     keys = ", ".join(f"k{at}" for at in range(len(names)))
     known = " AND ".join(f"k{at} IS NOT NULL" for at in range(len(names)))
@@ -243,17 +259,16 @@ def match(engine: Engine, table: RawTable, columns: Sequence[str], keys: Path, o
     """Writes the id of each row's key to row `at` of a file; -1 where there is none."""
     schema = need("pyarrow.parquet").read_schema(keys)
     names = [f"k{number}" for number in range(len(columns))]
-    casts = [
-        compared([schema.field(number).type, table.schema.field(column).type])
-        for number, column in enumerate(columns)
-    ]
+    kinds = [table.schema.field(column).type for column in columns]
+    casts = [compared([field.type, kind]) for field, kind in zip(schema, kinds, strict=True)]
     probe = table.sql(dict(zip(names, columns, strict=True)))
     build = ", ".join(
-        f"{_as(quoted(field.name), cast)} AS {name}"
+        f"{_as(quoted(field.name), cast, field.type)} AS {name}"
         for field, cast, name in zip(schema, casts, names, strict=True)
     )
     equal = " AND ".join(
-        f"{_as(f'p.{name}', cast)} = n.{name}" for name, cast in zip(names, casts, strict=True)
+        f"{_as(f'p.{name}', cast, kind)} = n.{name}"
+        for name, cast, kind in zip(names, casts, kinds, strict=True)
     )
     query = (
         f"SELECT p._row, coalesce(n._id, -1) AS _id FROM ({probe}) p LEFT JOIN (SELECT {build}, "

@@ -25,6 +25,8 @@ from pyg_batchgnn.data.files import (
     writing,
 )
 
+#: What a step returns: its facts, as JSON, and the files that it wrote.
+Made = tuple[dict[str, Any], list[Path]]
 _NAME, _WORK, _LOCK = "journal.json", "work", "lock"
 
 
@@ -74,7 +76,7 @@ class Journal:
             elif one.name != _LOCK:
                 one.unlink()
 
-    def step(self, name: str, make: Callable[[], tuple[dict[str, Any], list[Path]]]) -> dict[str, Any]:
+    def step(self, name: str, make: Callable[[], Made]) -> dict[str, Any]:
         """Makes a step that is not complete yet, and returns its facts.
 
         Args:

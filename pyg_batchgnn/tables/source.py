@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import csv
+import gzip
 import itertools
 import json
 import re
@@ -19,6 +20,7 @@ from pyg_batchgnn.tables.description import EdgeTable, NodeTable
 #: Rows that are read and encoded at a time. Statistics are summed in these steps, so another
 #: number would change their last bits.
 CHUNK = 1 << 17
+_PARQUET = (".parquet", ".parq", ".pq")
 _CSV_BYTES = 1 << 24
 #: A whole number as it is written: no zeros in front, no sign +, within int64.
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
@@ -63,8 +65,9 @@ def open_file(path: str) -> IO[bytes]:
     if _is_remote(path):
         files, inner = _remote(path)
         opened: IO[bytes] = files.open(inner, "rb")
-        return opened
-    return Path(path).open("rb")
+    else:
+        opened = Path(path).open("rb")  # noqa: SIM115 (the caller closes it)
+    return gzip.open(opened) if path.endswith(".gz") else opened  # type: ignore[return-value]
 
 
 def state_of(path: str) -> list[Any]:
@@ -292,7 +295,7 @@ def open_table(where: str, said: NodeTable | EdgeTable, folder: Path, staged: Pa
     torn: list[tuple[str, int, str]] = []
     texts, seen = set[str](), set[str]()
     for number, path in enumerate(expand(where, folder, said.files)):
-        is_csv = said.format == "csv" or (said.format is None and ".parquet" not in path.lower())
+        is_csv = said.format == "csv" or (said.format is None and not path.lower().endswith(_PARQUET))
         copy = staged / f"{number:05}.parquet"
         if is_csv:
             found = _stage_csv(where, path, said, copy)
@@ -394,7 +397,10 @@ def _stage_csv(where: str, path: str, said: NodeTable | EdgeTable, copy: Path) -
 
 
 def _header(path: str, stream: IO[bytes], delimiter: str) -> list[str]:
-    line = next(csv.reader((one.decode("utf-8-sig") for one in stream), delimiter=delimiter), [])
+    try:
+        line = next(csv.reader((one.decode("utf-8-sig") for one in stream), delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise DatasetError(f"{path}: not readable as CSV ({error}); give files in UTF-8") from error
     if not line or len(set(line)) < len(line) or "" in line:
         raise DatasetError(
             f"{path}: the first line is {','.join(line)!r}; a CSV file starts with the names of its columns, "

@@ -35,7 +35,7 @@ class Parsed:
 def missing_in(array: Any) -> np.ndarray:
     """Returns which rows of a column have no value, [n] bool."""
     array = flat(array)
-    return np.asarray(array.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    return np.asarray(array.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def flat(array: Any) -> Any:
@@ -78,6 +78,13 @@ def to_numbers(array: Any, where: str) -> Parsed:
         raise DatasetError(f"{where}: has the type {kind}, expected numbers; choose another encoder")
     missing |= np.isnan(values) & ~bad
     return Parsed(values, missing, bad | np.isinf(values))
+
+
+def to_rows(array: Any) -> np.ndarray:
+    """Returns the numbers of rows that a column of numbers names, int64; -1 where it names none."""
+    numbers = to_numbers(array, "a row")
+    none = numbers.missing | numbers.bad | (numbers.values != np.floor(numbers.values))
+    return np.where(none, -1, np.where(none, 0, numbers.values)).astype(np.int64)
 
 
 def to_booleans(array: Any, where: str) -> Parsed:

@@ -90,6 +90,11 @@ GOOD = {"id": ["u", "v", "w"]}
             "has the type binary, expected numbers",
         ),
         (USERS.replace("users.p", "no.p"), {"users": GOOD}, "'no.parquet' stands for no file"),
+        (
+            USERS.replace('key = "id"', "") + LINKS,
+            {"users": GOOD, "links": {"a": ["u"], "b": ["v"]}},
+            "source: a has the type string, but user has no key, so its rows are named by position",
+        ),
     ],
 )
 def test_a_bad_row_is_named(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import tempfile
 import uuid
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from pyg_batchgnn.data import read_folder, verify_folder
+from pyg_batchgnn.data import DatasetError, read_folder, verify_folder
 from pyg_batchgnn.tables import GraphDescription, convert
 from tests.support.table_graphs import TableGraph, table_graphs
 
@@ -116,7 +117,7 @@ def test_the_bytes_do_not_depend_on_threads_and_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.int32(), pa.uint64(), pa.string(), pa.dictionary(pa.int8(), pa.string())]
+    "kind", [pa.int32(), pa.uint64(), pa.float64(), pa.string(), pa.dictionary(pa.int8(), pa.string())]
 )
 def test_keys_of_other_types_are_compared_by_value(tmp_path: Path, kind: pa.DataType) -> None:
     pq.write_table(pa.table({"id": pa.array([7, 70, 700], pa.int64())}), tmp_path / "user.parquet")
@@ -152,3 +153,38 @@ def test_files_elsewhere_are_copied_once(tmp_path: Path) -> None:
     assert (
         bytes_of(tmp_path / "data")["keys/user.parquet"] == bytes_of(tmp_path / "again")["keys/user.parquet"]
     )
+
+
+def test_compressed_csv_and_empty_tables(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "user.csv.gz", "wt") as stream:
+        stream.write("id;n\na;1\nb;2\n")
+    (tmp_path / "links.csv").write_text("a,b\n")
+    said = {
+        "nodes": {
+            "user": {
+                "files": "user.csv.gz",
+                "key": "id",
+                "delimiter": ";",
+                "features": {"n": "quantile"},
+                "split": {"fractions": [1, 0, 0]},
+            }
+        },
+        "edges": {
+            "user,buys,item": {
+                "files": "links.csv",
+                "source": "a",
+                "target": "b",
+                "features": {"b": "category"},
+            }
+        },
+    }
+    made = convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "data")
+    assert made.nodes == {"user": 2, "item": 0} and made.edges == {("user", "buys", "item"): 0}
+    assert read_folder(tmp_path / "data").nodes_of("user").tables["x"].tolist() == [
+        [pytest.approx(-(3**0.5))],
+        [pytest.approx(3**0.5)],
+    ]
+    (tmp_path / "latin.csv").write_bytes("name,größe\n".encode("latin-1"))
+    said["edges"]["user,buys,item"]["files"] = "latin.csv"
+    with pytest.raises(DatasetError, match=r"latin.csv: not readable as CSV .* give files in UTF-8"):
+        convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "other")

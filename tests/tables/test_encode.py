@@ -167,3 +167,13 @@ def test_what_was_fitted_is_applied_to_new_tables(converted: Converted, tmp_path
         apply(tmp_path / "data", GraphDescription.read(tmp_path), tmp_path / "other")
     with pytest.raises(DatasetError, match="give a data folder that batchgnn tables convert wrote"):
         apply(today, today, tmp_path / "other")
+
+
+def test_links_of_a_model_stay_edges_of_new_tables(converted: Converted, tmp_path: Path) -> None:
+    """Nothing is learned from new tables, so all their links are seen."""
+    said = '[edges."u,buys,i"]\nfiles = "buys.parquet"\nsource = "u"\ntarget = "i"\n'
+    rows = {"u": [f"u{at % 9}" for at in range(99)], "i": [f"i{at % 11}" for at in range(99)]}
+    found = converted(said + "split = { fractions = [0.5, 0.2, 0.3] }\n", buys=rows)
+    assert found["edge_index/u__buys__i"].shape[1] < 99
+    made = apply(tmp_path / "data", tmp_path, tmp_path / "new")
+    assert made.edges["u", "buys", "i"] == 99

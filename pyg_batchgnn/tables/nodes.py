@@ -1,0 +1,239 @@
+"""The nodes of a type: ids, keys, times, labels and splits, and their features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyg_batchgnn.data import (
+    FEATURES,
+    LABELS,
+    SPLITS,
+    Group,
+    RowKind,
+    attribute_array,
+    group_folder,
+    split_array,
+)
+from pyg_batchgnn.data.files import NpyAppender, write_json
+from pyg_batchgnn.tables.description import EdgeTable, NodeTable
+from pyg_batchgnn.tables.features import FeaturesOfRows
+from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob
+from pyg_batchgnn.tables.join import KeyWriter, distinct_keys, repeated, stored_type
+from pyg_batchgnn.tables.journal import Made
+from pyg_batchgnn.tables.rows import BadRows, LabelsOfRows, RowCheck, look_at
+from pyg_batchgnn.tables.source import CHUNK, RawTable
+from pyg_batchgnn.tables.values import is_uuid, uuid_texts
+
+
+def make_nodes(job: ConversionJob, name: str) -> Made:
+    """Gives the nodes of a type their ids, and writes keys, times, labels and splits."""
+    if name not in job.said.nodes:
+        return _nodes_without_table(job, name)
+    said, table, group = job.said.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
+    bad, checks = BadRows(table, said), FeaturesOfRows(table, said.features).checks()
+    times, labels = job.times_of(group, said, table, checks), None
+    if said.label is not None:
+        labels = _labels(job, name, said, table)
+        checks.append(RowCheck(said.label.column, labels.parse))
+    look_at(table, checks, said.key, bad)
+    _refuse_repeated(job, said, table, bad)
+    splits = job.splits_of(said, table, said.key, times)
+    files = _write_nodes(job, group, said, table, bad, times, labels, splits)
+    known = None if labels is None else labels.to_json()
+    if labels is None and job.fitted is not None and name in job.fitted["labels"]:
+        known = job.fitted["labels"][name]
+        files += _write_no_labels(job, group, known, int(table.rows - bad.is_bad.sum()))
+    files += bad.write(job.bad_file(group))
+    counts: dict[str, int] = {}
+    last = None
+    if splits is not None:
+        for code, split in enumerate(SPLITS):
+            rows = np.flatnonzero(splits == code)
+            counts[split] = len(rows)
+            if code == 0 and times is not None and len(rows):
+                last = int(times[rows].max())
+    facts = {
+        "count": int(table.rows - bad.is_bad.sum()),
+        "bad": dict(bad.reasons),
+        "labels": known,
+        "splits": counts if splits is not None else None,
+        "last_training_time": last,
+    }
+    return facts, files
+
+
+def _nodes_without_table(job: ConversionJob, name: str) -> Made:
+    """Gives ids to a type that only other tables name: by ascending key."""
+    used: list[tuple[RawTable, Sequence[str]]] = []
+    for relation, one in job.said.relations().items():
+        if isinstance(one, EdgeTable):
+            table = job.table_of(relation)
+            used += [(table, one.source)] * (relation[0] == name)
+            used += [(table, one.target)] * (relation[2] == name)
+        elif relation[2] == name:
+            used.append((job.table_of(one[0]), one[1].columns))
+    file = job.key_file(Group(RowKind.NODE, name))
+    count = distinct_keys(job.engine, used, used[0][1], file)
+    nothing: dict[str, Any] = {"labels": None, "splits": None, "last_training_time": None, "bad": {}}
+    return {"count": count, **nothing}, [file]
+
+
+def _labels(job: ConversionJob, name: str, said: NodeTable, table: RawTable) -> LabelsOfRows:
+    assert said.label is not None
+    known = None if job.fitted is None else job.fitted["labels"].get(name)
+    if known is None:
+        return LabelsOfRows.of(said.label, table)
+    return LabelsOfRows(said.label, table, known["kind"], known["values"], known["count"])
+
+
+def _refuse_repeated(job: ConversionJob, said: NodeTable, table: RawTable, bad: BadRows) -> None:
+    if not said.key:
+        return
+    rows, first = repeated(job.engine, table, said.key)
+    good = ~bad.is_bad[rows]
+    rows, first = rows[good], first[good]
+    order = np.lexsort((rows, first))
+    again = np.zeros(len(rows), np.bool_)
+    again[1:] = first[order][1:] == first[order][:-1]
+    bad.add(np.sort(rows[order][again]), list(said.key), "is the key of an earlier row too")
+
+
+def _write_nodes(
+    job: ConversionJob,
+    group: Group,
+    said: NodeTable,
+    table: RawTable,
+    bad: BadRows,
+    times: np.ndarray | None,
+    labels: LabelsOfRows | None,
+    splits: np.ndarray | None,
+) -> list[Path]:
+    """Writes what belongs to the rows that are kept.
+
+    Rows without a label get -1 in `splits`.
+    """
+    import pyarrow as pa
+
+    files: list[Path] = []
+    writers: dict[str, NpyAppender] = {}
+    keys = None
+    if said.key:
+        schema = pa.schema([(one, stored_type(table.schema.field(one).type)) for one in said.key])
+        files.append(job.key_file(group))
+        keys = KeyWriter(files[-1], schema)
+    if times is not None:
+        files.append(job.file(attribute_array(group, TIME)))
+        writers[TIME] = NpyAppender(files[-1], np.int64)
+    columns = list(said.key) + ([labels.said.column] if labels is not None else [])
+    y = None
+    for first, chunk in table.chunks(columns) if columns else _empty_chunks(table.rows):
+        here = slice(first, first + (len(chunk) if chunk is not None else min(CHUNK, table.rows - first)))
+        kept = ~bad.is_bad[here]
+        if keys is not None:
+            keys.append(_key_columns(chunk.select(list(said.key)), kept))
+        if times is not None:
+            writers[TIME].append(times[here][kept])
+        if labels is not None:
+            found = labels.parse(chunk.column(labels.said.column))
+            final = labels.final(found)
+            if y is None:
+                files.append(job.file(attribute_array(group, LABELS)))
+                y = writers[LABELS] = NpyAppender(files[-1], final.dtype, final.shape[1:])
+            y.append(final[kept])
+            if splits is not None:
+                splits[here][found.missing] = -1
+    if keys is not None:
+        keys.close()
+    for writer in writers.values():
+        writer.__exit__(None, None, None)
+    if splits is not None:
+        splits[bad.is_bad] = -1
+        files += _write_splits(job, group, splits[~bad.is_bad])
+    if bad.is_bad.any():
+        files.append(job.work(group, "bad"))
+        np.save(files[-1], np.flatnonzero(bad.is_bad))
+    return files + ([] if labels is None else _write_classes(job, group, labels.to_json()))
+
+
+def _write_classes(job: ConversionJob, group: Group, labels: Mapping[str, Any]) -> list[Path]:
+    if labels["values"] is None:
+        return []
+    file = job.journal.folder / "keys" / f"{group_folder(group)}.classes.json"
+    file.parent.mkdir(exist_ok=True)
+    write_json(file, {"column": labels["column"], "values": labels["values"]})
+    return [file]
+
+
+def _write_no_labels(job: ConversionJob, group: Group, labels: Mapping[str, Any], count: int) -> list[Path]:
+    """Writes "y" of rows without labels, for a model that was trained with some."""
+    file = job.file(attribute_array(group, LABELS))
+    nothing = {"boolean": np.zeros((count, 1), np.bool_), "class": np.full(count, -1)}
+    np.save(file, nothing.get(labels["kind"], np.full(count, np.nan, np.float32)))
+    return [file, *_write_classes(job, group, labels)]
+
+
+def _write_splits(job: ConversionJob, group: Group, codes: np.ndarray) -> list[Path]:
+    files = [job.work(group, "splits")]
+    np.save(files[0], codes)
+    for code, split in enumerate(SPLITS):
+        file = job.file(split_array(group, split))
+        with NpyAppender(file, np.int64) as writer:
+            for at in range(0, len(codes), ROWS):
+                writer.append(at + np.flatnonzero(codes[at : at + (ROWS)] == code))
+        files.append(file)
+    return files
+
+
+def make_node_features(job: ConversionJob, name: str) -> Made:
+    said, table, group = job.said.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
+    kept = job.kept_rows(name)
+    features = FeaturesOfRows(table, said.features)
+    states = job.fitted_states("nodes", name, features)
+    if states is None:
+        training = _training_nodes(job, name)
+        rows = _spread(kept, training)
+        states = features.fit(int(rows.sum()), lambda first, last: rows[first:last])
+    files = features.write(
+        states,
+        lambda first, last: kept[first:last],
+        lambda column: job.file(attribute_array(group, column)),
+        FEATURES,
+    )
+    return {"states": states, "columns": features.names(states)}, files
+
+
+def _training_nodes(job: ConversionJob, name: str) -> np.ndarray:
+    """Returns which nodes of a type are for fitting, [N] bool."""
+    group, count = Group(RowKind.NODE, name), job.facts[f"nodes {name}"]["count"]
+    if job.facts[f"nodes {name}"]["splits"] is not None:
+        return np.asarray(np.load(job.work(group, "splits")) == 0)
+    last = job.last_training_time()
+    if last is None or job.said.nodes[name].time is None:
+        return np.ones(count, np.bool_)
+    return np.asarray(np.load(job.file(attribute_array(group, TIME)), mmap_mode="r") <= last)
+
+
+def _empty_chunks(rows: int) -> Any:
+    return ((first, None) for first in range(0, rows, CHUNK))
+
+
+def _key_columns(chunk: Any, kept: np.ndarray) -> Any:
+    """Returns the keys of the rows that are kept, UUIDs as texts."""
+    import pyarrow as pa
+
+    chunk = chunk if kept.all() else chunk.filter(pa.array(kept))
+    for at, column in enumerate(chunk.schema):
+        if is_uuid(column.type):
+            chunk = chunk.set_column(at, column.name, uuid_texts(chunk.column(at).combine_chunks()))
+    return chunk
+
+
+def _spread(kept: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Returns which rows are wanted, given which of those that are kept are."""
+    rows = np.zeros(len(kept), np.bool_)
+    rows[kept] = wanted
+    return rows
