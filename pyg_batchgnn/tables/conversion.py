@@ -27,7 +27,7 @@ from pyg_batchgnn.tables.values import common_unit, natural_unit
 
 #: What `tables.json` says it is.
 FORMAT, VERSION, TABLES_FILE = "pyg_batchgnn.tables", 1, "tables.json"
-_DEFAULT_MEMORY, _LEAST_MEMORY = 4 << 30, 512 << 20
+_DEFAULT_MEMORY, _LEAST_MEMORY = 4 << 30, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def convert(
 
     Args:
         folder: the new folder.
-        memory_limit: bytes for the whole process. None: 4 GiB, or half of the memory that is free
-            if that is less. What does not fit goes to the disk.
+        memory_limit: bytes for the whole process, 1 GiB or more. None: 4 GiB, or half of what is
+            free if that is less. What does not fit goes to the disk.
         threads: of DuckDB. None: one per processor.
         progress: is called with the name of each step before it begins.
 
@@ -126,7 +126,7 @@ def _convert(
     threads: int | None,
     progress: Callable[[str], None] | None,
 ) -> Conversion:
-    limit = memory_limit or min(_DEFAULT_MEMORY, psutil.virtual_memory().available // 2)
+    limit = memory_limit or max(_LEAST_MEMORY, min(_DEFAULT_MEMORY, psutil.virtual_memory().available // 2))
     if limit < _LEAST_MEMORY:
         raise DatasetError(f"memory_limit: is {limit:,} bytes; give {_LEAST_MEMORY:,} or more")
     path = Path(folder).expanduser()

@@ -18,9 +18,8 @@ from pyg_batchgnn.data.files import npy_header
 from pyg_batchgnn.tables.source import RawTable, literal, need, quoted
 from pyg_batchgnn.tables.values import is_uuid
 
-#: What Python, its libraries and the chunks under way may take of a memory limit, and the least
-#: that is left to DuckDB.
-_OURS, _LEAST = 1 << 30, 128 << 20
+#: What Python, its libraries and the chunks under way may take of a memory limit; at most half.
+_OURS = 1 << 30
 _BATCH = 1 << 18
 #: Rows whose ids are written before the pages of the mapped file are given back.
 _FLUSH = 1 << 24
@@ -36,7 +35,7 @@ class Engine:
         folder.mkdir(parents=True, exist_ok=True)
         self.connection = duckdb.connect()
         for setting in (
-            f"memory_limit = '{max(memory_limit - _OURS, memory_limit // 2, _LEAST)}B'",
+            f"memory_limit = '{max(memory_limit - _OURS, memory_limit // 2)}B'",
             f"threads = {threads}",
             f"temp_directory = {literal(str(folder))}",
             "preserve_insertion_order = true",

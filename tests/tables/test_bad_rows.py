@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.tables import GraphDescription, convert
@@ -149,3 +153,52 @@ def test_positions_are_keys_where_a_table_has_none(converted: Converted) -> None
     said += '[edges."user,has,thing"]\nfiles = "links.parquet"\nsource = "a"\ntarget = "b"\n' + aside
     found = converted(said, users=users, links=links)
     assert found["edge_index/user__has__thing"].tolist() == [[1, 0], [0, 0]]
+
+
+KEYS = st.none() | st.sampled_from("abcdefgh")
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(KEYS, KEYS, st.sampled_from(["1", "x", None])), max_size=12),
+    st.lists(st.tuples(KEYS, KEYS), max_size=12),
+)
+def test_what_is_left_is_what_plain_python_leaves(
+    users: list[tuple[str | None, str | None, str | None]], links: list[tuple[str | None, str | None]]
+) -> None:
+    aside = 'on_bad_rows = "set aside"\n'
+    said = USERS + aside + "features = { n = 'number' }\nforeign_keys = { f = 'user' }\n" + LINKS + aside
+    ids: dict[str, int] = {}
+    friends, bad = list[str | None](), 0
+    for key, friend, number in users:
+        if key is None or key in ids or number == "x":
+            bad += 1
+            continue
+        ids[key] = len(ids)
+        friends.append(friend)
+    edges = [(ids[a], ids[b]) for a, b in links if a in ids and b in ids]
+    knows = [(at, ids[one]) for at, one in enumerate(friends) if one in ids]
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        text = pa.string()
+        columns = zip(*users, strict=True) if users else ((), (), ())
+        table = {name: pa.array(list(one), text) for name, one in zip("ifn", columns, strict=True)}
+        pq.write_table(
+            pa.table({"id": table["i"], "f": table["f"], "n": table["n"]}), folder / "users.parquet"
+        )
+        ends = zip(*links, strict=True) if links else ((), ())
+        pq.write_table(
+            pa.table({name: pa.array(list(one), text) for name, one in zip("ab", ends, strict=True)}),
+            folder / "links.parquet",
+        )
+        (folder / "graph.toml").write_text(said)
+        made = convert(GraphDescription.read(folder), folder / "data", threads=1)
+        assert made.nodes == {"user": len(ids)}
+        assert sum(made.bad.get("user", {}).values()) == bad
+        assert sum(made.bad.get("user,knows,user", {}).values()) == len(links) - len(edges)
+        found = np.load(folder / "data/edge_index/user__knows__user.npy")
+        assert found.T.tolist() == [list(pair) for pair in edges]
+        assert np.load(folder / "data/edge_index/user__f__user.npy").T.tolist() == [
+            list(one) for one in knows
+        ]
+        assert pq.read_table(folder / "data/keys/user.parquet")["id"].to_pylist() == list(ids)

@@ -108,7 +108,7 @@ def large(folder: Path, count: int = 30_000, links: int = 400_000) -> GraphDescr
 def test_the_bytes_do_not_depend_on_threads_and_memory(tmp_path: Path) -> None:
     said = large(tmp_path / "tables")
     convert(said, tmp_path / "one", threads=1)
-    convert(said, tmp_path / "two", threads=2, memory_limit=512 * MIB)
+    convert(said, tmp_path / "two", threads=2, memory_limit=1024 * MIB)
     assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "two")
     names = pq.read_table(tmp_path / "tables" / "user.parquet")["id"].to_numpy()
     ends = pa.concat_tables([pq.read_table(tmp_path / "tables" / f"links.{part}.parquet") for part in (0, 1)])

@@ -32,7 +32,8 @@ _Memory = Annotated[
     str | None,
     typer.Option(
         "--memory-limit",
-        help="Memory for the whole process, as in 8GiB. Default: 4GiB, or half of what is free.",
+        help="Memory for the whole process, 1GiB or more, as in 8GiB. Default: 4GiB, or half of what is "
+        "free.",
     ),
 ]
 _Threads = Annotated[
