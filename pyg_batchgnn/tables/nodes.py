@@ -42,25 +42,23 @@ def make_nodes(job: ConversionJob, name: str) -> Made:
     look_at(table, checks, said.key, bad)
     _refuse_repeated(job, said, table, bad)
     splits = job.splits_of(said, table, said.key, times)
+    fitted = None if job.fitted is None else job.fitted["labels"].get(name)
+    if labels is None and fitted is not None and splits is not None:  # what has no label is in no split
+        splits[:] = -1
     files = _write_nodes(job, group, said, table, bad, times, labels, splits)
-    known = None if labels is None else labels.to_json()
-    if labels is None and job.fitted is not None and name in job.fitted["labels"]:
-        known = job.fitted["labels"][name]
-        files += _write_no_labels(job, group, known, int(table.rows - bad.is_bad.sum()))
+    if labels is None and fitted is not None:
+        files += _write_no_labels(job, group, fitted, int(table.rows - bad.is_bad.sum()))
     files += bad.write(job.bad_file(group))
-    counts: dict[str, int] = {}
-    last = None
+    counts, last = None, None
     if splits is not None:
-        for code, split in enumerate(SPLITS):
-            rows = np.flatnonzero(splits == code)
-            counts[split] = len(rows)
-            if code == 0 and times is not None and len(rows):
-                last = int(times[rows].max())
+        counts = {split: int((splits == code).sum()) for code, split in enumerate(SPLITS)}
+        if times is not None and counts[SPLITS[0]]:
+            last = int(times[splits == 0].max())
     facts = {
         "count": int(table.rows - bad.is_bad.sum()),
         "bad": dict(bad.reasons),
-        "labels": known,
-        "splits": counts if splits is not None else None,
+        "labels": fitted if labels is None else labels.to_json(),
+        "splits": counts,
         "last_training_time": last,
     }
     return facts, files

@@ -158,7 +158,7 @@ def test_what_was_fitted_is_applied_to_new_tables(converted: Converted, tmp_path
     assert x.tolist() == [[1, 0, 1, 0], [0, 0, 0, 1]]
     assert np.load(tmp_path / "scored/nodes/p/y.npy").tolist() == [[False], [False]]  # there are no labels
     assert read_meta(tmp_path / "scored").origin == read_meta(tmp_path / "data").origin
-    assert np.load(tmp_path / "scored/splits/p/test.npy").tolist() == [0, 1]
+    assert np.load(tmp_path / "scored/splits/p/test.npy").tolist() == []  # without labels
     assert np.load(tmp_path / "scored/edges/p__by__card/edge_attr.npy").tolist() == [[0]]
     said = json.loads((tmp_path / "scored/tables.json").read_text())
     assert said["features"] == json.loads((tmp_path / "data/tables.json").read_text())["features"]
