@@ -21,10 +21,10 @@ from pyg_batchgnn.data import (
     edge_array,
     reverse_of,
 )
-from pyg_batchgnn.data.files import EdgeAppender, NpyAppender
+from pyg_batchgnn.data.files import EdgeAppender
 from pyg_batchgnn.tables.description import EdgeTable, ForeignKey
 from pyg_batchgnn.tables.features import FeaturesOfRows
-from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob
+from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
 from pyg_batchgnn.tables.join import IdFile, match
 from pyg_batchgnn.tables.journal import Made
 from pyg_batchgnn.tables.rows import BadRows, look_at
@@ -52,8 +52,7 @@ def make_edges(job: ConversionJob, relation: Relation) -> Made:
     kept = ~bad.is_bad
     codes = job.splits_of(one, table, tuple(dict.fromkeys([*one.source, *one.target])), times)
     files = bad.write(job.bad_file(group))
-    counts = None
-    training = None
+    counts, training = None, None
     if codes is not None and one.split is not None:
         codes[bad.is_bad] = -1
         counts = {split: int((codes == code).sum()) for code, split in enumerate(SPLITS)}
@@ -64,23 +63,20 @@ def make_edges(job: ConversionJob, relation: Relation) -> Made:
     files += _write_edges(ids, kept, file)
     if times is not None:
         files.append(job.file(attribute_array(group, TIME)))
-        _write_rows(files[-1], times, kept)
-    states, columns_of = {}, []
-    if one.features:
-        fitted = job.fitted_states("edges", ",".join(relation), features)
-        if fitted is None:
-            rows = kept if training is None else training
-            last = job.last_training_time()
-            if training is None and times is not None and last is not None:
-                rows = kept & (times <= last)
-            fitted = features.fit(int(rows.sum()), lambda first, end: rows[first:end])
-        states, columns_of = fitted, features.names(fitted)
-        files += features.write(
-            states,
-            lambda first, end: kept[first:end],
-            lambda column: job.file(attribute_array(group, column)),
-            EDGE_FEATURES,
-        )
+        write_rows(files[-1], times, kept)
+    states = job.fitted_states("edges", ",".join(relation), features)
+    if states is None:
+        rows, last = kept if training is None else training, job.last_training_time()
+        if training is None and times is not None and last is not None:
+            rows = kept & (times <= last)
+        states = features.fit(int(rows.sum()), lambda first, end: rows[first:end])
+    columns_of = features.names(states)
+    files += features.write(
+        states,
+        lambda first, end: kept[first:end],
+        lambda column: job.file(attribute_array(group, column)),
+        EDGE_FEATURES,
+    )
     facts = {
         "count": int(kept.sum()),
         "bad": dict(bad.reasons),
@@ -131,7 +127,7 @@ def make_reverse(job: ConversionJob, relation: Relation) -> Made:
     files = [job.file(edge_array("edge_index", back))]
     with EdgeAppender(files[0], index.dtype) as writer:
         for at in range(0, index.shape[1], ROWS):
-            writer.append(index[1, at : at + (ROWS)], index[0, at : at + (ROWS)])
+            writer.append(index[1, at : at + ROWS], index[0, at : at + ROWS])
     for name in job.facts[f"edges {','.join(relation)}"]["attributes"]:
         files.append(job.file(attribute_array(back, name)))
         shutil.copyfile(job.file(attribute_array(group, name)), files[-1])
@@ -192,17 +188,10 @@ def _write_links(
                 writer.append(ids[0, part][wanted[part]], ids[1, part][wanted[part]])
         if times is not None:
             files.append(job.file(str(LinkArray(group, split, TIME))))
-            _write_rows(files[-1], times, wanted)
+            write_rows(files[-1], times, wanted)
     return files
 
 
 def _ids_of_rows(kept: np.ndarray) -> np.ndarray:
     """Returns the id of each row of a node table, -1 of those that are no nodes."""
     return np.where(kept, np.cumsum(kept) - 1, -1)
-
-
-def _write_rows(file: Path, values: np.ndarray, wanted: np.ndarray) -> None:
-    with NpyAppender(file, values.dtype) as writer:
-        for at in range(0, len(values), ROWS):
-            part = slice(at, at + ROWS)
-            writer.append(values[part][wanted[part]])

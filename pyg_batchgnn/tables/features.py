@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,6 +108,20 @@ class FeaturesOfRows:
             writers[name] = NpyAppender(file(name), np.float32, (width,))
         if not writers:
             return []
+        with contextlib.ExitStack() as open_files:
+            for writer in writers.values():
+                open_files.enter_context(writer)
+            self._write(encoders, dense, writers, is_kept, name)
+        return [file(column) for column in writers]
+
+    def _write(
+        self,
+        encoders: Mapping[str, Encoder],
+        dense: list[str],
+        writers: Mapping[str, NpyAppender],
+        is_kept: Mask,
+        name: str,
+    ) -> None:
         for first, chunk in self.table.chunks(list(encoders)):
             kept = is_kept(first, first + len(chunk))
             chunk = chunk if kept.all() else chunk.filter(_mask(kept))
@@ -116,9 +131,6 @@ class FeaturesOfRows:
                     np.concatenate([blocks[one] for one in dense], 1) if column == name else blocks[column]
                 )
                 writer.append(piece)
-        for writer in writers.values():
-            writer.__exit__(None, None, None)
-        return [file(column) for column in writers]
 
 
 def _mask(wanted: np.ndarray) -> Any:

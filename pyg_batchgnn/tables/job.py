@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pyg_batchgnn.data import DatasetError, Group, Relation, RowKind, group_folder
+from pyg_batchgnn.data.files import NpyAppender
 from pyg_batchgnn.tables.description import EdgeTable, GraphDescription, NodeTable
 from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.join import Engine
@@ -135,3 +136,12 @@ class ConversionJob:
         else:
             found.by_columns()
         return found.codes
+
+
+def write_rows(file: Path, values: np.ndarray, wanted: np.ndarray) -> Path:
+    """Writes the rows of an array that are wanted, [rows] bool, a piece at a time."""
+    with NpyAppender(file, values.dtype) as writer:
+        for at in range(0, len(values), ROWS):
+            part = slice(at, at + ROWS)
+            writer.append(values[part][wanted[part]])
+    return file

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -137,8 +138,14 @@ class KeyWriter:
             self._file.write_table(table.slice(0, _GROUP_ROWS).combine_chunks())
             self._waiting = table.slice(_GROUP_ROWS).to_batches()
 
-    def close(self) -> None:
-        self._write(1)
+    def __enter__(self) -> KeyWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._write(1)
         self._file.close()
 
 
@@ -198,11 +205,10 @@ def distinct_keys(
         parts.append(f"SELECT {shown} FROM ({inner})")
     keys = ", ".join(f"k{at}" for at in range(len(names)))
     known = " AND ".join(f"k{at} IS NOT NULL" for at in range(len(names)))
-    writer = KeyWriter(path, pa.schema(list(zip(names, kinds, strict=True))))
     query = f"SELECT DISTINCT {keys} FROM ({' UNION ALL '.join(parts)}) WHERE {known} ORDER BY {keys}"
-    for batch in engine.batches(query):
-        writer.append(pa.Table.from_batches([batch]).rename_columns(list(names)))
-    writer.close()
+    with KeyWriter(path, pa.schema(list(zip(names, kinds, strict=True)))) as writer:
+        for batch in engine.batches(query):
+            writer.append(pa.Table.from_batches([batch]).rename_columns(list(names)))
     return writer.rows
 
 

@@ -21,11 +21,11 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.data.files import NpyAppender, write_json
 from pyg_batchgnn.tables.description import EdgeTable, NodeTable
 from pyg_batchgnn.tables.features import FeaturesOfRows
-from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob
+from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
 from pyg_batchgnn.tables.join import KeyWriter, distinct_keys, repeated, stored_type
 from pyg_batchgnn.tables.journal import Made
 from pyg_batchgnn.tables.rows import BadRows, LabelsOfRows, RowCheck, look_at
-from pyg_batchgnn.tables.source import CHUNK, RawTable
+from pyg_batchgnn.tables.source import RawTable
 from pyg_batchgnn.tables.values import is_uuid, uuid_texts
 
 
@@ -45,17 +45,27 @@ def make_nodes(job: ConversionJob, name: str) -> Made:
     fitted = None if job.fitted is None else job.fitted["labels"].get(name)
     if labels is None and fitted is not None and splits is not None:  # what has no label is in no split
         splits[:] = -1
-    files = _write_nodes(job, group, said, table, bad, times, labels, splits)
-    if labels is None and fitted is not None:
-        files += _write_no_labels(job, group, fitted, int(table.rows - bad.is_bad.sum()))
-    files += bad.write(job.bad_file(group))
+    kept = ~bad.is_bad
+    files = [*_write_keys(job, group, said, table, kept), *bad.write(job.bad_file(group))]
+    if times is not None:
+        files.append(write_rows(job.file(attribute_array(group, TIME)), times, kept))
+    if labels is not None:
+        files += _write_labels(job, group, labels, table, kept, splits)
+    elif fitted is not None:
+        files += _write_no_labels(job, group, fitted, int(kept.sum()))
+    if splits is not None:
+        splits[bad.is_bad] = -1
+        files += _write_splits(job, group, splits[kept])
+    if bad.is_bad.any():
+        files.append(job.work(group, "bad"))
+        np.save(files[-1], np.flatnonzero(bad.is_bad))
     counts, last = None, None
     if splits is not None:
         counts = {split: int((splits == code).sum()) for code, split in enumerate(SPLITS)}
         if times is not None and counts[SPLITS[0]]:
             last = int(times[splits == 0].max())
     facts = {
-        "count": int(table.rows - bad.is_bad.sum()),
+        "count": int(kept.sum()),
         "bad": dict(bad.reasons),
         "labels": fitted if labels is None else labels.to_json(),
         "splits": counts,
@@ -100,61 +110,39 @@ def _refuse_repeated(job: ConversionJob, said: NodeTable, table: RawTable, bad: 
     bad.add(np.sort(rows[order][again]), list(said.key), "is the key of an earlier row too")
 
 
-def _write_nodes(
-    job: ConversionJob,
-    group: Group,
-    said: NodeTable,
-    table: RawTable,
-    bad: BadRows,
-    times: np.ndarray | None,
-    labels: LabelsOfRows | None,
-    splits: np.ndarray | None,
+def _write_keys(
+    job: ConversionJob, group: Group, said: NodeTable, table: RawTable, kept: np.ndarray
 ) -> list[Path]:
-    """Writes what belongs to the rows that are kept.
-
-    Rows without a label get -1 in `splits`.
-    """
     import pyarrow as pa
 
-    files: list[Path] = []
-    writers: dict[str, NpyAppender] = {}
-    keys = None
-    if said.key:
-        schema = pa.schema([(one, stored_type(table.schema.field(one).type)) for one in said.key])
-        files.append(job.key_file(group))
-        keys = KeyWriter(files[-1], schema)
-    if times is not None:
-        files.append(job.file(attribute_array(group, TIME)))
-        writers[TIME] = NpyAppender(files[-1], np.int64)
-    columns = list(said.key) + ([labels.said.column] if labels is not None else [])
-    y = None
-    for first, chunk in table.chunks(columns) if columns else _empty_chunks(table.rows):
-        here = slice(first, first + (len(chunk) if chunk is not None else min(CHUNK, table.rows - first)))
-        kept = ~bad.is_bad[here]
-        if keys is not None:
-            keys.append(_key_columns(chunk.select(list(said.key)), kept))
-        if times is not None:
-            writers[TIME].append(times[here][kept])
-        if labels is not None:
-            found = labels.parse(chunk.column(labels.said.column))
-            final = labels.final(found)
-            if y is None:
-                files.append(job.file(attribute_array(group, LABELS)))
-                y = writers[LABELS] = NpyAppender(files[-1], final.dtype, final.shape[1:])
-            y.append(final[kept])
+    if not said.key:
+        return []
+    file = job.key_file(group)
+    schema = pa.schema([(one, stored_type(table.schema.field(one).type)) for one in said.key])
+    with KeyWriter(file, schema) as writer:
+        for first, chunk in table.chunks(said.key):
+            writer.append(_key_columns(chunk, kept[first : first + len(chunk)]))
+    return [file]
+
+
+def _write_labels(
+    job: ConversionJob,
+    group: Group,
+    labels: LabelsOfRows,
+    table: RawTable,
+    kept: np.ndarray,
+    splits: np.ndarray | None,
+) -> list[Path]:
+    """Writes "y" of the rows that are kept. Rows without a label get -1 in `splits`."""
+    file = job.file(attribute_array(group, LABELS))
+    with NpyAppender(file, *labels.form) as writer:
+        for first, chunk in table.chunks([labels.said.column]):
+            here = slice(first, first + len(chunk))
+            found = labels.parse(chunk.column(0))
+            writer.append(labels.final(found)[kept[here]])
             if splits is not None:
                 splits[here][found.missing] = -1
-    if keys is not None:
-        keys.close()
-    for writer in writers.values():
-        writer.__exit__(None, None, None)
-    if splits is not None:
-        splits[bad.is_bad] = -1
-        files += _write_splits(job, group, splits[~bad.is_bad])
-    if bad.is_bad.any():
-        files.append(job.work(group, "bad"))
-        np.save(files[-1], np.flatnonzero(bad.is_bad))
-    return files + ([] if labels is None else _write_classes(job, group, labels.to_json()))
+    return [file, *_write_classes(job, group, labels.to_json())]
 
 
 def _write_classes(job: ConversionJob, group: Group, labels: Mapping[str, Any]) -> list[Path]:
@@ -213,10 +201,6 @@ def _training_nodes(job: ConversionJob, name: str) -> np.ndarray:
     if last is None or job.said.nodes[name].time is None:
         return np.ones(count, np.bool_)
     return np.asarray(np.load(job.file(attribute_array(group, TIME)), mmap_mode="r") <= last)
-
-
-def _empty_chunks(rows: int) -> Any:
-    return ((first, None) for first in range(0, rows, CHUNK))
 
 
 def _key_columns(chunk: Any, kept: np.ndarray) -> Any:

@@ -330,6 +330,12 @@ class LabelsOfRows:
             return np.where(found.missing, -1, found.values).astype(np.int64)
         return np.where(found.missing, np.nan, found.values).astype(np.float32)
 
+    @property
+    def form(self) -> tuple[type, tuple[int, ...]]:
+        """The type of "y" and the shape of a row."""
+        forms = {"boolean": (np.bool_, (1,)), "class": (np.int64, ()), "value": (np.float32, ())}
+        return forms[self.kind]
+
     def to_json(self) -> dict[str, Any]:
         return {"column": self.said.column, "kind": self.kind, "values": self.values, "count": self.count}
 

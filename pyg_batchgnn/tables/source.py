@@ -129,14 +129,14 @@ class TablePart:
         parquet: the local Parquet file that is read, the same or a copy.
         rows: its number of rows.
         first: the number of its first row in the table.
-        is_csv: whether the file is CSV.
+        delimiter: of a CSV file; "" for Parquet.
     """
 
     path: str
     parquet: str
     rows: int
     first: int
-    is_csv: bool
+    delimiter: str
 
 
 @dataclass(frozen=True)
@@ -222,29 +222,31 @@ class RawTable:
         """Returns where a row stands: the file and the line, or the row group and the row."""
         file, group, inner = self.file_and_row(row)
         if group is None:
-            return f"{file}: line {_line_of(file, inner)}"
+            return f"{file}: line {_line_of(file, inner, self._part_of(row).delimiter)}"
         return f"{file}: row group {group}, row {inner}"
 
     def file_and_row(self, row: int) -> tuple[str, int | None, int]:
         """Returns the file of a row, its row group (None: a CSV file has none), and its number
         there."""
-        number = bisect.bisect_right(self._firsts, row) - 1  # of empty files the last has the row
-        part, ends = self.parts[number], self._groups[number]
+        part = self._part_of(row)
         inner = row - part.first
-        return part.path, None if part.is_csv else bisect.bisect_right(ends, inner), inner
+        return part.path, None if part.delimiter else bisect.bisect_right(self._groups[part], inner), inner
+
+    def _part_of(self, row: int) -> TablePart:
+        return self.parts[bisect.bisect_right(self._firsts, row) - 1]  # of empty files the last
 
     @cached_property
     def _firsts(self) -> list[int]:
         return [part.first for part in self.parts]
 
     @cached_property
-    def _groups(self) -> list[list[int]]:
-        """The row at which each row group ends, for each file."""
-        metas = [need("pyarrow.parquet").read_metadata(part.parquet) for part in self.parts]
-        return [
-            list(itertools.accumulate(meta.row_group(at).num_rows for at in range(meta.num_row_groups)))
-            for meta in metas
-        ]
+    def _groups(self) -> dict[TablePart, list[int]]:
+        """The row at which each row group ends, by file."""
+        metas = {part: need("pyarrow.parquet").read_metadata(part.parquet) for part in self.parts}
+        return {
+            part: list(itertools.accumulate(meta.row_group(at).num_rows for at in range(meta.num_row_groups)))
+            for part, meta in metas.items()
+        }
 
     def value(self, row: int, column: str) -> Any:
         """Returns the value of a row in a column."""
@@ -264,15 +266,12 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _line_of(path: str, row: int) -> int:
-    """Returns the line on which a row of a CSV file ends, counted from 1."""
+def _line_of(path: str, row: int, delimiter: str) -> int:
+    """Returns the line on which a row of a CSV file ends, from 1 on. Empty lines are no rows."""
     with open_file(path) as stream:
-        lines = csv.reader(one.decode("utf-8", "replace") for one in stream)
-        for number, line in enumerate(lines):
-            if number == row + 1:
-                return lines.line_num
-            del line
-    return row + 2
+        lines = csv.reader((one.decode("utf-8", "replace") for one in stream), delimiter=delimiter)
+        next(itertools.islice((line for line in lines if line), row + 1, None), None)
+        return lines.line_num
 
 
 # Opening ##########################################################################################
@@ -306,7 +305,9 @@ def open_table(where: str, said: NodeTable | EdgeTable, folder: Path, staged: Pa
             _stage_remote(path, copy)
         file = str(copy) if is_csv or _is_remote(path) else path
         rows, schema = _outline(path, file)
-        parts.append(TablePart(path, file, rows, sum(part.rows for part in parts), is_csv))
+        parts.append(
+            TablePart(path, file, rows, sum(part.rows for part in parts), said.delimiter if is_csv else "")
+        )
         schemas.append(schema)
     for part, schema in zip(parts, schemas, strict=True):
         if set(schema.names) != set(schemas[0].names):

@@ -68,7 +68,10 @@ def to_numbers(array: Any, where: str) -> Parsed:
     missing = missing_in(array)
     bad = np.zeros(len(array), np.bool_)
     if is_text(kind):
-        values, bad = _each(array, float, missing)
+        try:
+            values = np.asarray(array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False))
+        except pa.ArrowInvalid:
+            values, bad = _each(array, float, missing)
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
         filled = array.fill_null(False if types.is_boolean(kind) else 0)
         values = np.asarray(filled.to_numpy(zero_copy_only=False), np.float64)

@@ -81,6 +81,11 @@ GOOD = {"id": ["u", "v", "w"]}
             r"users.csv: line 5: n: 'x' cannot be read",
         ),
         (
+            USERS.replace("parquet", "csv") + "features = { n = 'number' }\ndelimiter = ';'",
+            {"users": 'n;id\n\n1;"u,\n"\n2;"two\nlines"\nx;v\n'},
+            r"users.csv: line 7: n: 'x' cannot be read",
+        ),
+        (
             USERS.replace("parquet", "csv"),
             {"users": "id,n\nu,1\nv,2,3\n"},
             "users.csv: .*not readable as CSV",
