@@ -35,6 +35,8 @@ _ENDS = ("src", "dst", "source", "target", "from", "to")
 _SHARE = 0.9
 #: Distinct values that are held against a key; categories that get a column of their own.
 _COMPARED, _FEW = 10_000, 32
+#: Different values are counted exactly in tables of at most this number of rows.
+_EXACT = 1_000_000
 #: Whole numbers in these ranges are taken for seconds and milliseconds since 1970.
 _SECONDS, _MILLISECONDS = (3 * 10**8, 5 * 10**9), (3 * 10**11, 5 * 10**12)
 _HEAD = """A first draft, guessed from the files. Read it, correct it, then:
@@ -63,7 +65,8 @@ class _ColumnFacts:
     def note(self) -> str:
         missing = self.rows - self.there
         share = f", {100 * missing / self.rows:.0f} % missing" if missing else ""
-        return f"about {self.distinct:,} different values{share}" if self.kind != "list" else "vectors"
+        about = "" if self.rows <= _EXACT else "about "
+        return "vectors" if self.kind == "list" else f"{about}{self.distinct:,} different values{share}"
 
 
 @dataclass
@@ -159,14 +162,15 @@ def _facts(engine: Engine, raw: RawTable, column: Any) -> _ColumnFacts:
     rows = f"({raw.sql({'c': column.name})})"
     if kind in ("list", "other"):
         return _ColumnFacts(column.name, kind, raw.rows, raw.rows, 0)
+    distinct = "count(DISTINCT c)" if raw.rows <= _EXACT else "approx_count_distinct(c)"
     counts = engine.columns(
-        f"SELECT count(c) AS n, approx_count_distinct(c) AS d, count(TRY_CAST(c AS DOUBLE)) AS x, "
+        f"SELECT count(c) AS n, {distinct} AS d, count(TRY_CAST(c AS DOUBLE)) AS x, "
         f"count(TRY_CAST(c AS TIMESTAMP)) AS t, "
         f"count(*) FILTER (lower(CAST(c AS VARCHAR)) IN ('true', 'false')) AS b FROM {rows}"
         if is_text(column.type)
-        else f"SELECT count(c) AS n, approx_count_distinct(c) AS d, 0, 0, 0 FROM {rows}"
+        else f"SELECT count(c) AS n, {distinct} AS d, 0, 0, 0 FROM {rows}"
     )
-    there, distinct, numbers, times, flags = (int(one[0]) for one in counts)
+    there, different, numbers, times, flags = (int(one[0]) for one in counts)
     if kind == "text" and there:
         kind = next(
             (
@@ -176,7 +180,7 @@ def _facts(engine: Engine, raw: RawTable, column: Any) -> _ColumnFacts:
             ),
             "text",
         )
-    found = _ColumnFacts(column.name, kind, raw.rows, there, min(distinct, there))
+    found = _ColumnFacts(column.name, kind, raw.rows, there, min(different, there))
     if kind in ("whole", "number") and there:
         low, high, middle = engine.columns(
             "SELECT min(x), max(x), quantile_disc(x, 0.5) FROM "
