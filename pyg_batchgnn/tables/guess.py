@@ -88,10 +88,13 @@ class _Guess:
         return _singular(self.name)
 
 
-def draft(folder: str | Path) -> str:
+def draft(folder: str | Path, place: str | Path | None = None) -> str:
     """Returns the text of a `graph.toml` for the Parquet and CSV files of a folder.
 
     Keys are columns without repeats, foreign keys are guessed by name and checked by values.
+
+    Args:
+        place: the folder that the description is for, from which files are named; None: the same.
 
     Raises:
         DatasetError: there are no such files, or one is damaged.
@@ -109,6 +112,9 @@ def draft(folder: str | Path) -> str:
             _find_foreign_keys(engine, guesses)
             for guess in guesses:  # a row of a table without foreign keys is no event
                 guess.time = _time_of(guess) if guess.named else None
+            inner = "." if place is None else os.path.relpath(folder, place)
+            for guess in guesses if inner != "." else ():
+                guess.files = tuple(f"{inner}/{file}" for file in guess.files)
             return _written(engine, folder, guesses)
         finally:
             engine.close()
@@ -454,5 +460,5 @@ def write_draft(folder: str | Path, out: Path | None = None) -> Path:
     file = Path(folder).expanduser() / FILE if out is None else out
     if file.exists():
         raise DatasetError(f"{file}: exists already; remove it, or give another file with --out")
-    file.write_text(draft(folder), encoding="utf-8")
+    file.write_text(draft(folder, file.parent), encoding="utf-8")
     return file

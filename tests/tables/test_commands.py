@@ -44,6 +44,17 @@ def test_the_commands_lead_to_a_data_folder(
     ).read_bytes()
 
 
+def test_a_draft_can_be_converted_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_shop(tmp_path / "shop")
+    assert batchgnn("tables", "describe", "shop", "--out", "shop.toml", "--convert", "data") == 0
+    assert "wrote shop.toml; read what was guessed" in capsys.readouterr().out
+    assert batchgnn("verify", "data") == 0
+    assert 'files = "shop/users.csv"' in (tmp_path / "shop.toml").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -46,6 +46,10 @@ def describe(
     out: Annotated[
         Path | None, typer.Option(help="File for the description. Default: graph.toml in the folder.")
     ] = None,
+    convert_to: Annotated[
+        Path | None,
+        typer.Option("--convert", help="New data folder: convert the tables at once, by the draft as it is."),
+    ] = None,
 ) -> None:
     """Writes a first draft of a description of tables, for you to edit.
 
@@ -58,9 +62,18 @@ def describe(
       batchgnn tables describe shop
 
       batchgnn tables describe shop --out shop.toml
-    """
-    from pyg_batchgnn.tables import write_draft
 
+      batchgnn tables describe shop --convert shop-data
+    """
+    from pyg_batchgnn.tables import GraphDescription, write_draft
+    from pyg_batchgnn.tables import convert as convert_tables
+
+    if convert_to is not None:
+        begun, file = time.perf_counter(), write_draft(folder, out)
+        typer.echo(f"wrote {file}; read what was guessed")
+        said = GraphDescription.read(file)
+        with_status(lambda progress: convert_tables(said, convert_to, progress=progress), begun)
+        return
     typer.echo(
         f"wrote {write_draft(folder, out)}; read it, correct it, then: batchgnn tables check {out or folder}"
     )
