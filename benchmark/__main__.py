@@ -40,6 +40,7 @@ CHOICES = {
     "partitioning": "edge cut and balance by policy, against METIS",
     "planning": "the planner's predictions, against 4 ranks on a slow network (needs root)",
     "papers": "the settings of publications that no other benchmark has (needs root)",
+    "tables": "tables with string keys to a data folder, against DuckDB's own joins",
     "pyg_scripts": "PyG's own benchmark scripts and examples, with one changed import",
 }
 #: Those that take the same options, which ``all`` runs.

@@ -29,7 +29,16 @@ def command_line() -> str:
 
     group: Any = typer.main.get_command(app)
     pages = [_command(name, command) for name, command in group.commands.items()]
-    return "\n\n".join(["# Command line", _text(group.help), *pages, _configuration()]) + "\n"
+    inner = {
+        f"{name} {own}": one
+        for name, command in group.commands.items()
+        for own, one in getattr(command, "commands", {}).items()
+    }
+    pages += [_command(name, command) for name, command in inner.items()]
+    return (
+        "\n\n".join(["# Command line", _text(group.help), *pages, _configuration()]).replace("\\[", "[")
+        + "\n"
+    )
 
 
 def _configuration() -> str:
@@ -57,7 +66,8 @@ def _configuration() -> str:
 def _command(name: str, command: Any) -> str:
     """Returns the section of one command: its help text and one table for each panel of options."""
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    usage = " ".join([f"batchgnn {name}", *(f"[{one.name.upper()}]" for one in arguments), "[OPTIONS]"])
+    own = ["COMMAND"] if hasattr(command, "commands") else []
+    usage = " ".join([f"batchgnn {name}", *own, *(f"[{one.name.upper()}]" for one in arguments), "[OPTIONS]"])
     parts = [f"## batchgnn {name}", f"```text\n{usage}\n```", _text(command.help)]
     for panel, options in _panels(command).items():
         rows = "\n".join(f"| {_names(one)} | {_cell(one.help or '')} | {_default(one)} |" for one in options)

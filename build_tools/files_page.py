@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "files.md"
 _ROOMS = (
-    *("types", "ops", "comm", "data", "partition", "store", "cache", "sample", "fetch", "embed"),
+    *("types", "ops", "comm", "data", "tables", "partition", "store", "cache", "sample", "fetch", "embed"),
     *("history", "loader", "nn", "port", "planner", "train", "doctor"),
 )
 _OPENING = """# Where things are

@@ -35,10 +35,11 @@ EVERYBODYS = {"ops", "types", "late_imports", "machine"}
 #: Layers know nothing but the ground floor; training builds models from them.
 MAY_IMPORT = {room: {*ROOMS[:at], *EVERYBODYS, "comm"} for at, room in enumerate(ROOMS)}
 MAY_IMPORT["data"] = {"comm", *EVERYBODYS}
+MAY_IMPORT["tables"] = {"data", *EVERYBODYS}
 MAY_IMPORT["comm"] = {*EVERYBODYS}
 MAY_IMPORT["nn"] = {*EVERYBODYS}
 MAY_IMPORT["doctor"] = {"comm", "spinning", "versions", *EVERYBODYS}
-MAY_IMPORT["train"] |= {"doctor", "nn"}
+MAY_IMPORT["train"] |= {"doctor", "nn", "tables"}
 MAY_IMPORT["planner"] |= {"nn"}
 MAY_IMPORT["port"] |= {"nn"}
 MAY_IMPORT["ops"] = {"machine"}

@@ -31,12 +31,16 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.keys import Clock, FolderKeys, KeyTable, named_apart, read_ids
     from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
     from pyg_batchgnn.data.meta import (
+        LinkArray,
+        Meta,
         attribute_array,
         attribute_of,
         edge_array,
+        fitted_encoders,
         group_folder,
         split_array,
         split_of,
+        write_meta,
     )
     from pyg_batchgnn.data.ogb import read_ogb
     from pyg_batchgnn.data.pyg import as_dataset, from_pyg
@@ -75,7 +79,9 @@ __all__ = [
     "GeneratorSpec",
     "Group",
     "KeyTable",
+    "LinkArray",
     "LinkSplit",
+    "Meta",
     "NodeSet",
     "ParallelEdges",
     "Relation",
@@ -92,6 +98,7 @@ __all__ = [
     "count_classes",
     "default_dataset",
     "edge_array",
+    "fitted_encoders",
     "from_pyg",
     "generate",
     "generate_folder",
@@ -115,4 +122,5 @@ __all__ = [
     "verify_folder",
     "with_reverse_relations",
     "write_folder",
+    "write_meta",
 ]

@@ -88,6 +88,15 @@ def read_meta(folder: Path) -> Meta:
     )
 
 
+def fitted_encoders(name: str | Path) -> str | None:
+    """Returns a digest of the encoders that made the features of a folder of tables.
+
+    None: `name` is no folder, or was not made of tables.
+    """
+    path = Path(name).expanduser()
+    return read_meta(path).origin.get("fitted") if path.is_dir() else None
+
+
 def write_meta(folder: Path, meta: Meta) -> None:
     schema = meta.schema or HOMOGENEOUS
     typed = schema.has_names

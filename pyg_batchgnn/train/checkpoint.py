@@ -17,6 +17,7 @@ from safetensors.torch import save as serialise
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from pyg_batchgnn.data import fitted_encoders
 from pyg_batchgnn.history import HistoricalCaches, HistoricalStats, LayerCounts, hit_rates
 from pyg_batchgnn.train.config import ScheduleKind, TrainConfig, config_from_dict, config_to_dict
 from pyg_batchgnn.train.errors import TrainError
@@ -242,12 +243,27 @@ class Checkpoint:
             )
         return replace(self.ranks[0], running=self.ranks[0].running[:0])
 
-    def check_dataset(self, path: Path, found: DatasetFingerprint) -> None:
+    def check_dataset(self, path: Path, found: DatasetFingerprint, name: str = "") -> None:
         """Refuses a data set other than the one that the run has trained on.
 
+        Args:
+            found: the fingerprint of the data set.
+            name: its name or path, where new data may be predicted: tables that were encoded as
+                those of the run were.
+
         Raises:
-            TrainError: a count or the checksum differs; the message says which.
+            TrainError: a count or the checksum differs; the message says which. Or the data are
+                new, but the model has learned rows of the nodes of the run.
         """
+        trained = self.config.run.dataset
+        encoders = fitted_encoders(name) if name and trained and name != trained else None
+        if encoders is not None and encoders == fitted_encoders(str(trained)):
+            if self.best_rows and found.to_dict() != self.dataset:
+                raise TrainError(
+                    f"{path}: the model has learned rows of the nodes of {trained}, and {name} has other "
+                    f"nodes; give every type features, and train anew"
+                )
+            return
         for name, value in found.to_dict().items():
             if self.dataset.get(name) != value:
                 was = self.dataset.get(name)

@@ -168,7 +168,7 @@ def restore_run(
     apply_product(config)
     dataset, fingerprint = open_on_all_ranks(config, ranks)
     with ranks.one_error():
-        checkpoint.check_dataset(path, fingerprint)
+        checkpoint.check_dataset(path, fingerprint, request.dataset or "")
         task = task_of(dataset, config.task, config.model.hidden)
     graph: RunGraph
     graph = WholeGraph.of(dataset, config) if ranks.is_alone else PartitionedGraph.of(dataset, config, ranks)

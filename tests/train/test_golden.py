@@ -22,7 +22,12 @@ from pyg_batchgnn.train.errors import TrainError
 
 GOLDEN = Path(__file__).with_name("golden")
 GROUP: Any = typer.main.get_command(app)
-COMMANDS: dict[str, Any] = {"batchgnn": GROUP, **GROUP.commands}
+TABLES: Any = GROUP.commands["tables"]
+COMMANDS: dict[str, Any] = {
+    "batchgnn": GROUP,
+    **GROUP.commands,
+    **{f"tables-{name}": command for name, command in TABLES.commands.items()},
+}
 
 
 def described(command: Any, callback: Any) -> str:
@@ -54,7 +59,9 @@ def type_name(hint: Any) -> str:
 
 def shown(name: str) -> str:
     command = COMMANDS[name]
-    return described(command, command.callback.__wrapped__ if command is not GROUP else lambda: None)
+    return described(
+        command, command.callback.__wrapped__ if command not in (GROUP, TABLES) else lambda: None
+    )
 
 
 def golden_help(name: str) -> Path:

@@ -18,6 +18,7 @@ from pyg_batchgnn import __version__
 from pyg_batchgnn.train.cli.graph_commands import datasets, generate, partition, verify
 from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.saved_run_commands import evaluate, predict
+from pyg_batchgnn.train.cli.tables_commands import tables_app
 from pyg_batchgnn.train.cli.train_command import INTERRUPTED, train
 from pyg_batchgnn.train.errors import FirstRankError, TrainError
 
@@ -85,6 +86,7 @@ app = typer.Typer(
 for command in (train, predict, evaluate, datasets, generate, partition, verify, doctor):
     app.command()(command)
 app.command("plan")(plan_command)
+app.add_typer(tables_app, name="tables")
 
 
 def _print_version(is_wanted: bool) -> None:

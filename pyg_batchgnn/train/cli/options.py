@@ -98,7 +98,11 @@ Exact = Annotated[
 ]
 DatasetName = Annotated[
     str | None,
-    typer.Option("--dataset", help="Name or folder of the data set, if it has moved since the run."),
+    typer.Option(
+        "--dataset",
+        help="Name or folder of the data set, if it has moved since the run; or a folder of new tables, as "
+        "tables apply writes it.",
+    ),
 ]
 Threads = Annotated[int | None, option("threads")]
 Partition = Annotated[str | None, option("partition")]

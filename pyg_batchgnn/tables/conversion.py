@@ -1,0 +1,330 @@
+"""Turns tables into a data folder, step by step and larger than memory."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pyg_batchgnn import __version__
+from pyg_batchgnn.data import DatasetError, Meta, Relation, Schema, reverse_of, write_meta
+from pyg_batchgnn.data.files import read_json, sync_tree, write_json
+from pyg_batchgnn.tables.description import EdgeTable, GraphDescription, NodeTable
+from pyg_batchgnn.tables.edges import make_edges, make_reverse
+from pyg_batchgnn.tables.job import TIME, ConversionJob
+from pyg_batchgnn.tables.join import Engine, is_key, is_number
+from pyg_batchgnn.tables.journal import making
+from pyg_batchgnn.tables.nodes import make_node_features, make_nodes
+from pyg_batchgnn.tables.source import RawTable, expand, open_table, state_of
+from pyg_batchgnn.tables.values import common_unit, natural_unit
+
+#: What `tables.json` says it is.
+FORMAT, VERSION, TABLES_FILE = "pyg_batchgnn.tables", 1, "tables.json"
+_DEFAULT_MEMORY, _LEAST_MEMORY = 4 << 30, 1 << 30
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """The result of a conversion.
+
+    Attributes:
+        folder: the data folder.
+        nodes: the number of nodes by type.
+        edges: the number of edges by relation.
+        bad: how many rows of each table were set aside, by reason.
+        training: the options of `batchgnn train` that name what is predicted.
+    """
+
+    folder: Path
+    nodes: Mapping[str, int]
+    edges: Mapping[Relation, int]
+    bad: Mapping[str, Mapping[str, int]]
+    training: str = ""
+
+
+def convert(
+    description: GraphDescription,
+    folder: str | Path,
+    *,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Conversion:
+    """Converts tables to a data folder, which `read_folder` reads.
+
+    The same tables and the same description give the same bytes, whatever the threads and the
+    memory. A conversion that was killed goes on after its last complete step when it is called
+    again.
+
+    Args:
+        folder: the new folder.
+        memory_limit: bytes for the whole process, 1 GiB or more. None: 4 GiB, or half of what is
+            free if that is less. What does not fit goes to the disk.
+        threads: of DuckDB. None: one per processor.
+        progress: is called with the name of each step before it begins.
+
+    Raises:
+        DatasetError: a file or a row is wrong, the folder exists, or pyarrow or duckdb are not
+            installed.
+    """
+    return _convert(description, folder, None, memory_limit, threads, progress)
+
+
+def apply(
+    model: str | Path,
+    tables: str | Path | GraphDescription,
+    folder: str | Path,
+    *,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Conversion:
+    """Converts new tables with the encoders that were fitted to others.
+
+    Columns of labels and of splits may be missing.
+
+    Args:
+        model: a data folder that `convert` made.
+        tables: a description, its file, or a folder of tables with the names that the description
+            of the model has.
+
+    The others are those of `convert`.
+
+    Raises:
+        DatasetError: as `convert`, or the model's encoders are not those of the description.
+    """
+    file = Path(model).expanduser() / TABLES_FILE
+    if not file.is_file():
+        raise DatasetError(f"{file}: no such file; give a data folder that batchgnn tables convert wrote")
+    fitted = read_json(file)
+    if (fitted.get("format"), fitted.get("version")) != (FORMAT, VERSION):
+        fact = (
+            f"is {fitted.get('format')!r} {fitted.get('version')!r}, this release reads {FORMAT!r} {VERSION}"
+        )
+        raise DatasetError(f"{file}: format: {fact}; convert the tables again")
+    if not isinstance(tables, GraphDescription):
+        place = Path(tables).expanduser()
+        if place.is_dir() and not (place / "graph.toml").is_file():
+            tables = GraphDescription.from_dict(fitted["description"], place, str(file))
+        else:
+            tables = GraphDescription.read(place)
+    return _convert(tables, folder, fitted, memory_limit, threads, progress)
+
+
+def _convert(
+    description: GraphDescription,
+    folder: str | Path,
+    fitted: dict[str, Any] | None,
+    memory_limit: int | None,
+    threads: int | None,
+    progress: Callable[[str], None] | None,
+) -> Conversion:
+    limit = memory_limit or max(_LEAST_MEMORY, min(_DEFAULT_MEMORY, psutil.virtual_memory().available // 2))
+    if limit < _LEAST_MEMORY:
+        raise DatasetError(f"memory_limit: is {limit:,} bytes; give {_LEAST_MEMORY:,} or more")
+    path = Path(folder).expanduser()
+    states = [
+        [where, [state_of(file) for file in expand(where, Path(description.folder), table.files)]]
+        for where, table in _tables(description).items()
+    ]
+    made_of = {
+        "version": __version__,
+        "said": _as_json(description.to_dict()),
+        "files": states,
+        "fitted": fitted,
+    }
+    with making(path, made_of) as journal:
+        engine = Engine(journal.work / "spilled", limit, threads or os.cpu_count() or 1)
+        try:
+            return _run(ConversionJob(description, journal, engine, fitted, progress or _silent))
+        finally:
+            engine.close()
+
+
+def _tables(description: GraphDescription) -> dict[str, NodeTable | EdgeTable]:
+    """Returns the tables by their names in errors."""
+    return {
+        **{f"[nodes.{name}]": table for name, table in description.nodes.items()},
+        **{f'[edges."{",".join(relation)}"]': table for relation, table in description.edges.items()},
+    }
+
+
+# The steps ########################################################################################
+
+
+def _run(job: ConversionJob) -> Conversion:
+    for number, (where, table) in enumerate(_tables(job.said).items()):
+        job.progress(f"open {where}")
+        staged = job.journal.work / "staged" / str(number)
+        job.raw[where] = open_table(where, table, Path(job.said.folder), staged)
+    if job.fitted is not None:
+        job.said = _without_absent(job.said, job.raw)
+    _check_columns(job)
+    job.unit = _time_unit(job)
+    for name in job.said.types():
+        job.step(f"nodes {name}", functools.partial(make_nodes, job, name))
+    for name, node in job.said.nodes.items():
+        if node.features:
+            job.step(f"features {name}", functools.partial(make_node_features, job, name))
+    for relation in job.said.relations():
+        shown = ",".join(relation)
+        job.step(f"edges {shown}", functools.partial(make_edges, job, relation))
+        if job.said.has_reverse(relation):
+            job.step(f"reverse {shown}", functools.partial(make_reverse, job, relation))
+    job.progress("finish")
+    return _finish(job)
+
+
+def _check_columns(job: ConversionJob) -> None:
+    for relation, one in job.said.relations().items():
+        if isinstance(one, EdgeTable):
+            table = job.table_of(relation)
+            _check_keys(job.said, table, "source", one.source, relation[0])
+            _check_keys(job.said, table, "target", one.target, relation[2])
+        else:
+            _check_keys(
+                job.said, job.table_of(one[0]), f"foreign_keys.{relation[1]}", one[1].columns, one[1].type
+            )
+    for name, said in job.said.nodes.items():
+        _check_keys(job.said, job.table_of(name), "key", said.key, None)
+
+
+def _check_keys(
+    said: GraphDescription, table: RawTable, key: str, columns: Sequence[str], end: str | None
+) -> None:
+    """Checks the types of keys. ``end``: the type that they name; None: they are its own."""
+    for column in columns:
+        kind = table.type_of(column, key)
+        if not is_key(kind, own=end is None):
+            raise DatasetError(
+                f"{table.where}: {key}: {column} has the type {kind}; keys are texts, whole numbers, UUIDs, "
+                f"dates, decimals or bytes: choose other columns"
+            )
+        if end is not None and end in said.nodes and not said.nodes[end].key and not is_number(kind):
+            raise DatasetError(
+                f"{table.where}: {key}: {column} has the type {kind}, but {end} has no key, so its rows are "
+                f"named by position; give whole numbers, or name the key under [nodes.{end}]"
+            )
+
+
+def _time_unit(job: ConversionJob) -> str | None:
+    units = {}
+    for where, said in _tables(job.said).items():
+        if said.time is not None:
+            kind = job.raw[where].type_of(said.time.column, "time")
+            units[f"{where}: time: {said.time.column}"] = natural_unit(kind, said.time)
+    found = common_unit(units)
+    if job.fitted is not None:
+        return job.fitted["time_unit"]
+    return found if found is None else job.said.options.time_unit or found
+
+
+def _finish(job: ConversionJob) -> Conversion:
+    types, relations = job.said.types(), list(job.said.relations())
+    relations += [reverse_of(one) for one in relations if job.said.has_reverse(one)]
+    nodes = {name: job.facts[f"nodes {name}"]["count"] for name in types}
+    has_names = (types, relations) != (["node"], [("node", "to", "node")])
+    classes = {}
+    for name in types:
+        labels = job.facts[f"nodes {name}"]["labels"]
+        classes[name] = 0 if labels is None else labels["count"]
+    name = job.said.options.name or Path(job.said.folder).resolve().name
+    source = f"Converted from tables by pyg_batchgnn {__version__}."
+    folder = job.journal.folder
+    schema = Schema(tuple(types), tuple(relations), has_names)
+    fitted = _write_tables_file(job)
+    origin = {"fitted": fitted}
+    write_meta(folder, Meta(name, source, schema, nodes, classes, job.journal.promises, origin))
+    if any(table.time is not None for table in _tables(job.said).values()):
+        (folder / "keys").mkdir(exist_ok=True)
+        zone = None if job.unit is None else "UTC"
+        write_json(folder / "keys" / "times.json", {"unit": job.unit, "timezone": zone})
+    sync_tree(folder)
+    job.journal.finish()
+    edges = {one: job.facts[f"edges {','.join(one)}"]["count"] for one in job.said.relations()}
+    bad = {step.partition(" ")[2]: facts["bad"] for step, facts in job.facts.items() if facts.get("bad")}
+    return Conversion(job.journal.path, nodes, edges, bad, training_options(job.said))
+
+
+def _write_tables_file(job: ConversionJob) -> str:
+    """Writes `tables.json`. Returns a digest of what was fitted."""
+    fitted: dict[str, dict[str, Any]] = {"nodes": {}, "edges": {}}
+    for step, facts in job.facts.items():
+        kind, _, name = step.partition(" ")
+        if kind in ("features", "edges") and facts["states"]:
+            where = "nodes" if kind == "features" else "edges"
+            fitted[where][name] = {"states": facts["states"], "columns": facts["columns"]}
+    found = {name: job.facts[f"nodes {name}"]["labels"] for name in job.said.types()}
+    labels = {name: one for name, one in found.items() if one is not None}
+    said = json.dumps([fitted, labels, job.unit], sort_keys=True)
+    write_json(
+        job.journal.folder / TABLES_FILE,
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "package": __version__,
+            "description": _as_json(job.said.to_dict()),
+            "time_unit": job.unit,
+            "features": fitted,
+            "labels": labels,
+        },
+    )
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+# Small hands ######################################################################################
+
+
+def training_options(said: GraphDescription) -> str:
+    """Returns the options of `batchgnn train` for the labels or the links of a description."""
+    for name, table in said.nodes.items():
+        if table.label is not None:
+            of_type = f" --node-type {name}" if len(said.types()) > 1 else ""
+            return of_type + _time_option(table)
+    for relation, links in said.edges.items():
+        if links.split is not None:
+            return f" --task link --edge-type {','.join(relation)}{_time_option(links)}"
+    return ""
+
+
+def _time_option(table: NodeTable | EdgeTable) -> str:
+    return f" --time-attr {TIME}" if table.split is not None and table.split.is_by_time else ""
+
+
+def _silent(_step: str) -> None:
+    """Says nothing of a step."""
+
+
+def _as_json(said: Any) -> Any:
+    """Returns a description whose dates are texts."""
+    if isinstance(said, Mapping):
+        return {key: _as_json(one) for key, one in said.items()}
+    if isinstance(said, list):
+        return [_as_json(one) for one in said]
+    return said.isoformat() if hasattr(said, "isoformat") else said
+
+
+def _without_absent(said: GraphDescription, raw: Mapping[str, RawTable]) -> GraphDescription:
+    """Returns a description without labels and splits whose columns new tables do not have.
+
+    Links that are not split by time stay edges, all of them, as nothing is learned from them.
+    """
+    nodes, edges = {}, {}
+    for name, node in said.nodes.items():
+        names = raw[f"[nodes.{name}]"].schema.names
+        label = node.label if node.label is not None and node.label.column in names else None
+        split = node.split
+        nodes[name] = replace(
+            node, label=label, split=None if split and split.column and split.column not in names else split
+        )
+    for relation, edge in said.edges.items():
+        by_time = edge.split is not None and edge.split.is_by_time
+        edges[relation] = edge if by_time else replace(edge, split=None)
+    return replace(said, nodes=nodes, edges=edges)

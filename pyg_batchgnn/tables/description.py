@@ -1,0 +1,673 @@
+"""The description of a graph that lies in tables: `graph.toml`, and the same as objects."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pyg_batchgnn.data import DatasetError, Relation, reverse_of
+
+#: The name of the file in a folder of tables.
+FILE = "graph.toml"
+ENCODERS = ("number", "log", "quantile", "boolean", "category", "hashed", "ids", "calendar", "list")
+#: The units of times, from coarse to fine; the letters are NumPy's.
+UNITS = ("D", "s", "ms", "us", "ns")
+PARTS = ("hour", "weekday", "day", "month")
+_FORMATS = ("parquet", "csv")
+_BAD_ROWS = ("error", "set aside")
+_LABEL_KINDS = ("boolean", "class", "value")
+#: A boundary of a split by time: an ISO 8601 text, a date, or a whole number of the column's unit.
+Moment = str | int | date
+
+
+# What a description says ##########################################################################
+
+
+@dataclass(frozen=True)
+class TimeColumn:
+    """A column of times.
+
+    Attributes:
+        column: its name.
+        unit: of numbers, counted from 1970-01-01: "D", "s", "ms", "us" or "ns". None: plain
+            integers.
+        timezone: of texts and timestamps without a zone, such as "Europe/Berlin".
+    """
+
+    column: str
+    unit: str | None = None
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True)
+class LabelColumn:
+    """The column of labels.
+
+    Attributes:
+        column: its name.
+        kind: "boolean", "class" or "value". None: booleans, class numbers of texts and whole
+            numbers, values of other numbers.
+    """
+
+    column: str
+    kind: str | None = None
+
+
+@dataclass(frozen=True)
+class TableSplit:
+    """The split of a table's rows into "train", "val" and "test". One of the three ways is given.
+
+    Attributes:
+        column: a column with the values train, val and test; other values are in no split.
+        fractions: the shares of the three, by a hash of the key (of links: of both keys).
+        train_until, val_until: times before `train_until` are for training, those before
+            `val_until` for validation, later ones for test.
+    """
+
+    column: str | None = None
+    fractions: tuple[float, float, float] | None = None
+    train_until: Moment | None = None
+    val_until: Moment | None = None
+
+    @property
+    def is_by_time(self) -> bool:
+        return self.train_until is not None
+
+
+@dataclass(frozen=True)
+class ColumnFeature:
+    """The way in which a column becomes features.
+
+    Attributes:
+        encoder: one of `ENCODERS`.
+        limit: "category": the most categories with a column of their own; "ids": with a number.
+        buckets: "hashed": the number of columns.
+        parts: "calendar": some of `PARTS`.
+        unit, timezone: "calendar": as of a `TimeColumn`.
+    """
+
+    encoder: str
+    limit: int | None = None
+    buckets: int = 64
+    parts: tuple[str, ...] = PARTS
+    unit: str | None = None
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """The columns of a table that name rows of another one: they become a relation.
+
+    Attributes:
+        columns: the columns, in the order of the other table's key.
+        type: the node type that they name.
+        reverse: whether the reverse relation is stored too. None: as the options say.
+    """
+
+    columns: tuple[str, ...]
+    type: str
+    reverse: bool | None = None
+
+
+@dataclass(frozen=True)
+class NodeTable:
+    """A table with one node per row.
+
+    Attributes:
+        files: files or globs, in the folder of the description or elsewhere, also s3:// and the
+            like. Numbers in names are compared as numbers.
+        key: the columns that name a row; none: its position.
+        time: when a node comes into being.
+        foreign_keys: by the name of their relation.
+        features: by column, in order.
+        format: "parquet" or "csv". None: by the ending of the file.
+        delimiter: of CSV.
+        nulls: the texts of CSV that stand for no value.
+        on_bad_rows: "error", or "set aside": bad rows are left out, and written to a file.
+    """
+
+    files: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    time: TimeColumn | None = None
+    label: LabelColumn | None = None
+    split: TableSplit | None = None
+    foreign_keys: Mapping[str, ForeignKey] = field(default_factory=dict)
+    features: Mapping[str, ColumnFeature] = field(default_factory=dict)
+    format: str | None = None
+    delimiter: str = ","
+    nulls: tuple[str, ...] = ("",)
+    on_bad_rows: str = "error"
+
+
+@dataclass(frozen=True)
+class EdgeTable:
+    """A table with one edge per row.
+
+    Attributes:
+        source, target: the columns that name the ends, in the order of their keys.
+        time: when an edge comes into being.
+        split: of the edges as links to be predicted; None: they are none.
+        reverse: whether the reverse relation is stored too. None: as the options say.
+
+    The others are those of a `NodeTable`.
+    """
+
+    files: tuple[str, ...]
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    time: TimeColumn | None = None
+    split: TableSplit | None = None
+    features: Mapping[str, ColumnFeature] = field(default_factory=dict)
+    reverse: bool | None = None
+    format: str | None = None
+    delimiter: str = ","
+    nulls: tuple[str, ...] = ("",)
+    on_bad_rows: str = "error"
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Options of the whole graph.
+
+    Attributes:
+        name: of the data set; "" means the name of the folder of the description.
+        reverse: whether every relation gets its reverse, so that messages flow both ways.
+        time_unit: of all times of the result. None: the finest unit of the columns.
+    """
+
+    name: str = ""
+    reverse: bool = True
+    time_unit: str | None = None
+
+
+@dataclass(frozen=True)
+class GraphDescription:
+    """A graph in tables.
+
+    Attributes:
+        nodes: the node tables by type. Types that only other tables name have none.
+        edges: the link tables by relation.
+        options: options of the whole graph.
+        folder: the folder that the names of files count from.
+
+    Raises:
+        DatasetError: something does not fit together.
+    """
+
+    nodes: Mapping[str, NodeTable]
+    edges: Mapping[Relation, EdgeTable] = field(default_factory=dict)
+    options: TableOptions = field(default_factory=TableOptions)
+    folder: str | Path = ""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @classmethod
+    def read(cls, path: str | Path) -> GraphDescription:
+        """Reads a description, given its file or the folder that `graph.toml` lies in.
+
+        Raises:
+            DatasetError: there is no such file, or it is wrong somewhere; the error names the
+                table, the key and the value.
+        """
+        path = Path(path).expanduser()
+        path = path / FILE if path.is_dir() else path
+        if not path.is_file():
+            raise DatasetError(f"{path}: no such file; batchgnn tables describe FOLDER writes a first draft")
+        try:
+            said = _toml().loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DatasetError(f"{path}: not valid TOML ({error}); correct it") from error
+        return cls.from_dict(said, path.parent, str(path))
+
+    @classmethod
+    def from_dict(cls, said: Mapping[str, Any], folder: str | Path, file: str = FILE) -> GraphDescription:
+        """Makes a description of the contents of a `graph.toml`.
+
+        Raises:
+            DatasetError: something is wrong, as `read` says.
+        """
+        top = _Section(file, "", said)
+        nodes, edges = top.tables("nodes"), top.tables("edges")
+        options = _options(_Section(file, "options", top.table("options")))
+        top.end()
+        try:
+            return cls(
+                {name: _node_table(_Section(file, f"nodes.{name}", one)) for name, one in nodes.items()},
+                {
+                    _relation(file, name): _edge_table(_Section(file, f'edges."{name}"', one))
+                    for name, one in edges.items()
+                },
+                options,
+                folder,
+            )
+        except DatasetError as error:
+            text = str(error)
+            raise DatasetError(text if text.startswith(file) else f"{file}: {text}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the contents of the description's `graph.toml`, without defaults."""
+        found: dict[str, Any] = {}
+        if self.nodes:
+            found["nodes"] = {name: _said(one) for name, one in self.nodes.items()}
+        if self.edges:
+            found["edges"] = {",".join(relation): _said(one) for relation, one in self.edges.items()}
+        if options := _said(self.options):
+            found["options"] = options
+        return found
+
+    def write(self, path: str | Path) -> Path:
+        """Writes a `graph.toml` and returns its path."""
+        path = Path(path).expanduser()
+        path = path / FILE if path.is_dir() else path
+        path.write_text(to_toml(self.to_dict()), encoding="utf-8")
+        return path
+
+    def relations(self) -> dict[Relation, EdgeTable | tuple[str, ForeignKey]]:
+        """Returns what each relation comes from, in order: a link table, or the node type and the
+        foreign key."""
+        found: dict[Relation, EdgeTable | tuple[str, ForeignKey]] = dict(self.edges)
+        for name, table in self.nodes.items():
+            found |= {(name, own, key.type): (name, key) for own, key in table.foreign_keys.items()}
+        return found
+
+    def types(self) -> list[str]:
+        """Returns the node types: those with tables first, then those that relations name."""
+        named = [end for source, _, target in self.relations() for end in (source, target)]
+        return list(dict.fromkeys([*self.nodes, *named]))
+
+    def has_reverse(self, relation: Relation) -> bool:
+        """Returns whether the reverse of a relation is to be stored too."""
+        one = self.relations()[relation]
+        said = one.reverse if isinstance(one, EdgeTable) else one[1].reverse
+        return (self.options.reverse if said is None else said) and reverse_of(
+            relation
+        ) not in self.relations()
+
+
+def _said(one: Any) -> dict[str, Any]:
+    """Returns the fields of a part of a description that differ from their defaults."""
+    found: dict[str, Any] = {}
+    for name, info in type(one).__dataclass_fields__.items():
+        value = getattr(one, name)
+        default = info.default_factory() if callable(info.default_factory) else info.default
+        if value == default and name not in ("files", "source", "target"):
+            continue
+        if isinstance(value, Mapping):
+            found[name] = {key: _short(inner, key) for key, inner in value.items()}
+        elif isinstance(value, (TimeColumn, LabelColumn, TableSplit)):
+            found[name] = _short(value)
+        else:
+            found[name] = list(value) if isinstance(value, tuple) else value
+            if name in ("files", "key", "source", "target") and len(found[name]) == 1:
+                found[name] = found[name][0]
+    return found
+
+
+def _short(one: Any, name: str = "") -> Any:
+    """Returns a part of a description, as a text where that says all. ``name``: its key."""
+    fields = _said(one)
+    if isinstance(one, ForeignKey):
+        return one.type if set(fields) == {"columns", "type"} and one.columns == (name,) else fields
+    return next(iter(fields.values())) if set(fields) <= {"column"} or set(fields) == {"encoder"} else fields
+
+
+# Checks ###########################################################################################
+
+
+def _check(said: GraphDescription) -> None:
+    if not said.nodes and not said.edges:
+        raise DatasetError('no tables; describe some under [nodes.TYPE] or [edges."source,name,target"]')
+    for name, table in said.nodes.items():
+        where = f"[nodes.{name}]"
+        _check_common(where, table)
+        if table.label is not None and table.label.column in table.features:
+            raise DatasetError(f"{where}: features.{table.label.column}: is the label; leave it out")
+        for own, key in table.foreign_keys.items():
+            other = said.nodes.get(key.type)
+            want = max(len(other.key), 1) if other is not None else len(key.columns)
+            if len(key.columns) != want:
+                raise DatasetError(
+                    f"{where}: foreign_keys.{own}: names {len(key.columns)} columns, but the key of "
+                    f"{key.type} has {want}; name as many"
+                )
+            if (name, own, key.type) in said.edges:
+                raise DatasetError(
+                    f"{where}: foreign_keys.{own}: there is a link table of this relation; rename it"
+                )
+    for relation, links in said.edges.items():
+        where = f'[edges."{",".join(relation)}"]'
+        _check_common(where, links)
+        for end, columns in ((relation[0], links.source), (relation[2], links.target)):
+            want = max(len(said.nodes[end].key), 1) if end in said.nodes else len(columns)
+            if len(columns) != want:
+                fact = f"{', '.join(columns)}: {len(columns)} columns, but the key of {end} has {want}"
+                raise DatasetError(f"{where}: {fact}; name as many")
+    if not said.relations():
+        raise DatasetError(
+            'no relations; describe foreign_keys, or a link table [edges."source,name,target"]'
+        )
+
+
+def _check_common(where: str, table: NodeTable | EdgeTable) -> None:
+    if table.split is not None:
+        _check_split(where, table.split, table.time)
+    for column, one in table.features.items():
+        if one.encoder not in ENCODERS:
+            raise DatasetError(
+                f"{where}: features.{column}: encoder {one.encoder!r} {_instead(one.encoder)}; choose among "
+                f"{', '.join(ENCODERS)}"
+            )
+    if table.on_bad_rows not in _BAD_ROWS:
+        raise DatasetError(f'{where}: on_bad_rows is {table.on_bad_rows!r}; give "error" or "set aside"')
+
+
+def _instead(encoder: str) -> str:
+    if encoder == "since_seed":
+        return "is not known before sampling, as it depends on the seed's time"
+    if encoder == "text":
+        return "is none: give vectors of the texts as a column of lists, with the encoder list"
+    return "does not exist"
+
+
+def _check_split(where: str, split: TableSplit, time: TimeColumn | None) -> None:
+    ways = [split.column is not None, split.fractions is not None, split.is_by_time]
+    if sum(ways) != 1:
+        raise DatasetError(
+            f"{where}: split: give column, or fractions, or train_until and val_until, and one of them alone"
+        )
+    if split.fractions is not None:
+        shares = split.fractions
+        if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+            raise DatasetError(f"{where}: split.fractions is {list(shares)}; give three shares of the sum 1")
+    if split.is_by_time:
+        if split.val_until is None:
+            raise DatasetError(f"{where}: split: train_until without val_until; give both")
+        if time is None:
+            raise DatasetError(f"{where}: split: a split by time needs the column of times; give time")
+    elif split.val_until is not None:
+        raise DatasetError(f"{where}: split: val_until without train_until; give both")
+
+
+# Reading ##########################################################################################
+
+
+def _toml() -> Any:
+    if sys.version_info >= (3, 11):
+        import tomllib
+
+        return tomllib
+    try:
+        import tomli
+    except ImportError as error:
+        raise DatasetError(
+            "graph.toml: Python 3.10 reads TOML with tomli; pip install 'pyg_batchgnn[tables]'"
+        ) from error
+    return tomli
+
+
+class _Section:
+    """A table of TOML, whose keys are taken one by one; what is left at the end is unknown."""
+
+    def __init__(self, file: str, name: str, said: Any) -> None:
+        self.file, self.name = file, name
+        if not isinstance(said, Mapping):
+            raise self.error("", f"is {said!r}, expected a table", "write [" + (name or "nodes.NAME") + "]")
+        self.left = dict(said)
+        self.known: list[str] = []
+
+    def error(self, key: str, fact: str, remedy: str) -> DatasetError:
+        where = f"[{self.name}]: " if self.name else ""
+        return DatasetError(f"{self.file}: {where}{key}{': ' if key else ''}{fact}; {remedy}")
+
+    def take(self, key: str, kinds: type | tuple[type, ...], default: Any, says: str) -> Any:
+        self.known.append(key)
+        if key not in self.left:
+            return default
+        value = self.left.pop(key)
+        wrong_bool = isinstance(value, bool) and kinds is not bool
+        if not isinstance(value, kinds) or wrong_bool:
+            raise self.error(key, f"is {value!r}", f"give {says}")
+        return value
+
+    def text(self, key: str, default: str | None = None) -> Any:
+        return self.take(key, str, default, "a text")
+
+    def choice(self, key: str, choices: Iterable[str], default: str | None) -> Any:
+        value = self.text(key, default)
+        if value is not None and value not in choices and value != default:
+            raise self.error(key, f"is {value!r}", f"choose among {', '.join(choices)}")
+        return value
+
+    def flag(self, key: str, default: bool | None) -> Any:
+        return self.take(key, bool, default, "true or false")
+
+    def texts(self, key: str, needed: bool = False, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        value = self.take(key, (str, list), None, "a text or a list of texts")
+        if value is None:
+            if needed:
+                raise self.error(key, "is missing", "give a text or a list of texts")
+            return default
+        found = (value,) if isinstance(value, str) else tuple(value)
+        if not all(isinstance(one, str) for one in found) or (needed and not found):
+            raise self.error(key, f"is {value!r}", "give a text or a list of texts")
+        return found
+
+    def table(self, key: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.take(key, dict, {}, "a table")
+        return found
+
+    def tables(self, key: str) -> dict[str, Any]:
+        """Returns a table of tables."""
+        return self.table(key)
+
+    def inner(self, key: str, short: str) -> _Section | None:
+        """Returns an inner table, where a text alone stands for its key `short`."""
+        self.known.append(key)
+        if key not in self.left:
+            return None
+        value = self.left.pop(key)
+        return _Section(self.file, f"{self.name}.{key}", {short: value} if isinstance(value, str) else value)
+
+    def end(self) -> None:
+        for key in self.left:
+            near = get_close_matches(key, self.known, 1)
+            meant = f"; is {near[0]} meant?" if near else ""
+            raise self.error(key, f"is not known{meant}", f"known here: {', '.join(self.known)}")
+
+
+def _relation(file: str, name: str) -> Relation:
+    names = [one.strip() for one in name.split(",")]
+    if len(names) != 3 or not all(names):
+        raise DatasetError(
+            f'{file}: [edges."{name}"]: names no relation; write "source type,relation,target type"'
+        )
+    return names[0], names[1], names[2]
+
+
+def _options(section: _Section) -> TableOptions:
+    found = TableOptions(
+        section.text("name", ""),
+        section.flag("reverse", True),
+        section.choice("time_unit", UNITS, None),
+    )
+    section.end()
+    return found
+
+
+def _node_table(section: _Section) -> NodeTable:
+    keys = section.table("foreign_keys")
+    table = NodeTable(
+        files=section.texts("files", needed=True),
+        key=section.texts("key"),
+        time=_time(section),
+        label=_label(section),
+        split=_split(section),
+        foreign_keys={name: _foreign_key(section, name, one) for name, one in keys.items()},
+        features=_features(section),
+        **_form(section),
+    )
+    section.end()
+    return table
+
+
+def _edge_table(section: _Section) -> EdgeTable:
+    table = EdgeTable(
+        files=section.texts("files", needed=True),
+        source=section.texts("source", needed=True),
+        target=section.texts("target", needed=True),
+        time=_time(section),
+        split=_split(section),
+        features=_features(section),
+        reverse=section.flag("reverse", None),
+        **_form(section),
+    )
+    section.end()
+    return table
+
+
+def _form(section: _Section) -> dict[str, Any]:
+    return {
+        "format": section.choice("format", _FORMATS, None),
+        "delimiter": section.text("delimiter", ","),
+        "nulls": section.texts("nulls", default=("",)),
+        "on_bad_rows": section.choice("on_bad_rows", _BAD_ROWS, "error"),
+    }
+
+
+def _time(section: _Section) -> TimeColumn | None:
+    inner = section.inner("time", "column")
+    if inner is None:
+        return None
+    (column,) = inner.texts("column", needed=True)[:1]
+    found = TimeColumn(column, inner.choice("unit", UNITS, None), inner.text("timezone", "UTC"))
+    inner.end()
+    return found
+
+
+def _label(section: _Section) -> LabelColumn | None:
+    inner = section.inner("label", "column")
+    if inner is None:
+        return None
+    (column,) = inner.texts("column", needed=True)[:1]
+    found = LabelColumn(column, inner.choice("kind", _LABEL_KINDS, None))
+    inner.end()
+    return found
+
+
+def _split(section: _Section) -> TableSplit | None:
+    inner = section.inner("split", "column")
+    if inner is None:
+        return None
+    shares = inner.take("fractions", list, None, "three shares of the sum 1")
+    if shares is not None and not all(type(one) in (int, float) for one in shares):
+        raise inner.error("fractions", f"is {shares!r}", "give three shares of the sum 1")
+    says = "a date, a time as ISO 8601, or a whole number"
+    until = [inner.take(name, (str, int, date), None, says) for name in ("train_until", "val_until")]
+    fractions: Any = None if shares is None else tuple(map(float, shares))
+    found = TableSplit(inner.text("column"), fractions, *until)
+    inner.end()
+    return found
+
+
+def _foreign_key(section: _Section, name: str, said: Any) -> ForeignKey:
+    inner = _Section(
+        section.file, f"{section.name}.foreign_keys.{name}", {"type": said} if isinstance(said, str) else said
+    )
+    columns = inner.texts("columns", default=(name,))
+    kind = inner.texts("type", needed=True)[0]
+    found = ForeignKey(columns, kind, inner.flag("reverse", None))
+    inner.end()
+    return found
+
+
+def _features(section: _Section) -> dict[str, ColumnFeature]:
+    found = {}
+    for column, said in section.table("features").items():
+        said = {"encoder": said} if isinstance(said, str) else said
+        inner = _Section(section.file, f"{section.name}.features.{column}", said)
+        encoder = inner.texts("encoder", needed=True)[0]
+        options: dict[str, Any] = {}
+        if encoder in ("category", "ids"):
+            options["limit"] = _count(inner, "limit", None)
+        if encoder == "hashed":
+            options["buckets"] = _count(inner, "buckets", 64)
+        if encoder == "calendar":
+            options["parts"] = inner.texts("parts", default=PARTS)
+            wrong = [one for one in options["parts"] if one not in PARTS]
+            if wrong:
+                raise inner.error("parts", f"has {wrong[0]!r}", f"choose among {', '.join(PARTS)}")
+            options |= {"unit": inner.choice("unit", UNITS, None), "timezone": inner.text("timezone", "UTC")}
+        found[column] = ColumnFeature(encoder, **options)
+        inner.end()
+    return found
+
+
+def _count(section: _Section, key: str, default: int | None) -> Any:
+    value = section.take(key, int, default, "a whole number, 1 or more")
+    if value is not None and value < 1:
+        raise section.error(key, f"is {value}", "give a whole number, 1 or more")
+    return value
+
+
+# Writing ##########################################################################################
+
+_Comments = Mapping[tuple[str, ...], str]
+
+
+def to_toml(content: Mapping[str, Any], comments: _Comments | None = None) -> str:
+    """Returns TOML. ``comments``: the text above a table or behind a key, by the path to it."""
+    lines: list[str] = []
+    _write(lines, (), content, comments or {})
+    return "\n".join(lines).strip() + "\n"
+
+
+def _write(lines: list[str], path: tuple[str, ...], table: Mapping[str, Any], comments: _Comments) -> None:
+    for key, value in table.items():
+        if not _is_section(path, key, value):
+            note = comments.get((*path, key), "")
+            lines.append(f"{_key(key)} = {_value(value)}{'  # ' + note if note else ''}")
+    lines += [f"# {one}" for one in comments.get((*path, ""), "").splitlines()]
+    for key, value in table.items():
+        if _is_section(path, key, value):
+            inner = (*path, key)
+            if any(not _is_section(inner, *one) for one in value.items()) or not value:
+                lines.append("")
+                lines += [f"# {one}" for one in comments.get(inner, "").splitlines()]
+                lines.append(f"[{'.'.join(map(_key, inner))}]")
+            _write(lines, inner, value, comments)
+
+
+def _is_section(path: tuple[str, ...], key: str, value: Any) -> bool:
+    """Returns whether a value gets a header of its own. Small tables stand in one line."""
+    return isinstance(value, Mapping) and (len(path) < 2 or key in ("features", "foreign_keys"))
+
+
+def _key(key: str) -> str:
+    bare = key and all(one.isascii() and (one.isalnum() or one in "_-") for one in key)
+    return key if bare else _text(key)
+
+
+def _text(value: str) -> str:
+    escaped = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    shown = (escaped.get(one, one if one >= " " and one != "\x7f" else f"\\u{ord(one):04X}") for one in value)
+    return f'"{"".join(shown)}"'
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_value, value))}]"
+    return _text(str(value))

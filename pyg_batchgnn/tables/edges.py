@@ -1,0 +1,197 @@
+"""The edges of a relation, from a link table or a foreign key, with their attributes and links."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyg_batchgnn.data import (
+    EDGE_FEATURES,
+    SPLITS,
+    Group,
+    LinkArray,
+    Relation,
+    RowKind,
+    attribute_array,
+    edge_array,
+    reverse_of,
+)
+from pyg_batchgnn.data.files import EdgeAppender
+from pyg_batchgnn.tables.description import EdgeTable, ForeignKey
+from pyg_batchgnn.tables.features import FeaturesOfRows
+from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
+from pyg_batchgnn.tables.join import IdFile, match
+from pyg_batchgnn.tables.journal import Made
+from pyg_batchgnn.tables.rows import BadRows, look_at
+from pyg_batchgnn.tables.source import RawTable
+from pyg_batchgnn.tables.values import missing_in, to_rows
+
+
+def make_edges(job: ConversionJob, relation: Relation) -> Made:
+    """Writes the edges of a relation, with their attributes and links."""
+    one, group = job.said.relations()[relation], Group(RowKind.EDGE, relation)
+    ends = [job.facts[f"nodes {end}"]["count"] for end in (relation[0], relation[2])]
+    dtype = np.int32 if max(ends) < 2**31 else np.int64
+    file = job.file(edge_array("edge_index", group))
+    if not isinstance(one, EdgeTable):
+        return _foreign_key_edges(job, group, one[0], one[1], dtype, file)
+    table = job.table_of(relation)
+    bad, features = BadRows(table, one), FeaturesOfRows(table, one.features)
+    checks = features.checks()
+    times = job.times_of(group, one, table, checks)
+    look_at(table, checks, (), bad)
+    ids = IdFile(job.work(group, "ids"), dtype, (2, table.rows))
+    for at, (end, columns) in enumerate(((relation[0], one.source), (relation[2], one.target))):
+        _match(job, end, table, columns, ids, at)
+        _refuse_unmatched(end, table, columns, ids.values[at], bad)
+    kept = ~bad.is_bad
+    codes = job.splits_of(one, table, tuple(dict.fromkeys([*one.source, *one.target])), times)
+    files = bad.write(job.bad_file(group))
+    counts, training = None, None
+    if codes is not None and one.split is not None:
+        codes[bad.is_bad] = -1
+        counts = {split: int((codes == code).sum()) for code, split in enumerate(SPLITS)}
+        files += _write_links(job, group, ids.values, codes, times)
+        training = codes == 0
+        if not one.split.is_by_time:  # sampling by time looks only back; other sampling would see them
+            kept &= codes < 1
+    files += _write_edges(ids, kept, file)
+    if times is not None:
+        files.append(job.file(attribute_array(group, TIME)))
+        write_rows(files[-1], times, kept)
+    states = job.fitted_states("edges", ",".join(relation), features)
+    if states is None:
+        rows, last = kept if training is None else training, job.last_training_time()
+        if training is None and times is not None and last is not None:
+            rows = kept & (times <= last)
+        states = features.fit(int(rows.sum()), lambda first, end: rows[first:end])
+    columns_of = features.names(states)
+    files += features.write(
+        states,
+        lambda first, end: kept[first:end],
+        lambda column: job.file(attribute_array(group, column)),
+        EDGE_FEATURES,
+    )
+    facts = {
+        "count": int(kept.sum()),
+        "bad": dict(bad.reasons),
+        "links": counts,
+        "states": states,
+        "columns": columns_of,
+        "attributes": [
+            *(column for column, said in one.features.items() if said.encoder == "ids"),
+            *([EDGE_FEATURES] if columns_of else []),
+            *([TIME] if times is not None else []),
+        ],
+    }
+    return facts, files
+
+
+def _foreign_key_edges(
+    job: ConversionJob, group: Group, name: str, key: ForeignKey, dtype: type, file: Path
+) -> Made:
+    """Writes the edges from the rows of a table to those that a foreign key names."""
+    table, said = job.table_of(name), job.said.nodes[name]
+    # Torn rows were counted with the nodes.
+    bad, kept = BadRows(replace(table, torn=()), said), job.kept_rows(name)
+    ids = IdFile(job.work(group, "ids"), dtype, (1, table.rows))
+    _match(job, key.type, table, key.columns, ids, 0)
+    of = _ids_of_rows(kept)
+    edges = 0
+    with EdgeAppender(file, dtype) as writer:
+        for first, chunk in table.chunks(list(key.columns)):
+            here = slice(first, first + len(chunk))
+            named, found = kept[here].copy(), ids.values[0, here]
+            for column in key.columns:
+                named &= ~missing_in(chunk.column(column))
+            bad.add(first + np.flatnonzero(named & (found < 0)), key.columns, f"is the key of no {key.type}")
+            named &= found >= 0
+            writer.append(of[here][named], found[named])
+            edges += int(named.sum())
+    ids.close()
+    ids.path.unlink()
+    files = [file, *bad.write(job.bad_file(group))]
+    nothing: dict[str, Any] = {"links": None, "states": {}, "columns": [], "attributes": []}
+    return {"count": edges, "bad": dict(bad.reasons), **nothing}, files
+
+
+def make_reverse(job: ConversionJob, relation: Relation) -> Made:
+    """Writes the reverse of a relation: the ends exchanged, and the same attributes."""
+    group, back = Group(RowKind.EDGE, relation), Group(RowKind.EDGE, reverse_of(relation))
+    index = np.load(job.file(edge_array("edge_index", group)), mmap_mode="r")
+    files = [job.file(edge_array("edge_index", back))]
+    with EdgeAppender(files[0], index.dtype) as writer:
+        for at in range(0, index.shape[1], ROWS):
+            writer.append(index[1, at : at + ROWS], index[0, at : at + ROWS])
+    for name in job.facts[f"edges {','.join(relation)}"]["attributes"]:
+        files.append(job.file(attribute_array(back, name)))
+        shutil.copyfile(job.file(attribute_array(group, name)), files[-1])
+    return {"count": index.shape[1]}, files
+
+
+def _match(
+    job: ConversionJob, end: str, table: RawTable, columns: Sequence[str], ids: IdFile, at: int
+) -> None:
+    """Writes the id of each row's end; -1 where it has none."""
+    said = job.said.nodes.get(end)
+    if said is None or said.key:
+        match(job.engine, table, columns, job.key_file(Group(RowKind.NODE, end)), ids, at)
+        return
+    of = _ids_of_rows(job.kept_rows(end))
+    for first, chunk in table.chunks(columns):
+        found = to_rows(chunk.column(0))
+        inside = (found >= 0) & (found < len(of))
+        ids.put(at, first + np.arange(len(found)), np.where(inside, of[np.where(inside, found, 0)], -1))
+
+
+def _refuse_unmatched(
+    end: str, table: RawTable, columns: Sequence[str], ids: np.ndarray, bad: BadRows
+) -> None:
+    if not any(bool((ids[at : at + ROWS] < 0).any()) for at in range(0, len(ids), ROWS)):
+        return
+    for first, chunk in table.chunks(columns):
+        lost = ids[first : first + len(chunk)] < 0
+        missing = np.any([missing_in(chunk.column(column)) for column in columns], axis=0)
+        bad.add(first + np.flatnonzero(lost & missing), columns, "is a key without a value")
+        bad.add(first + np.flatnonzero(lost & ~missing), columns, f"is the key of no {end}")
+
+
+def _write_edges(ids: IdFile, kept: np.ndarray, file: Path) -> list[Path]:
+    if kept.all():
+        ids.close()
+        ids.path.rename(file)
+        return [file]
+    with EdgeAppender(file, ids.values.dtype) as writer:
+        for at in range(0, len(kept), ROWS):
+            part = slice(at, at + ROWS)
+            writer.append(ids.values[0, part][kept[part]], ids.values[1, part][kept[part]])
+    ids.close()
+    ids.path.unlink()
+    return [file]
+
+
+def _write_links(
+    job: ConversionJob, group: Group, ids: np.ndarray, codes: np.ndarray, times: np.ndarray | None
+) -> list[Path]:
+    files = []
+    for code, split in enumerate(SPLITS):
+        files.append(job.file(str(LinkArray(group, split, "index"))))
+        wanted = codes == code
+        with EdgeAppender(files[-1], ids.dtype) as writer:
+            for at in range(0, len(codes), ROWS):
+                part = slice(at, at + ROWS)
+                writer.append(ids[0, part][wanted[part]], ids[1, part][wanted[part]])
+        if times is not None:
+            files.append(job.file(str(LinkArray(group, split, TIME))))
+            write_rows(files[-1], times, wanted)
+    return files
+
+
+def _ids_of_rows(kept: np.ndarray) -> np.ndarray:
+    """Returns the id of each row of a node table, -1 of those that are no nodes."""
+    return np.where(kept, np.cumsum(kept) - 1, -1)

@@ -1,0 +1,212 @@
+"""A report on tables before they are converted: bad rows, labels, times, degrees and memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyg_batchgnn.data import LABELS, SPLITS, Dataset, EdgeSet, NodeSet, Relation, open_folder
+from pyg_batchgnn.data.files import read_json
+from pyg_batchgnn.tables.conversion import TABLES_FILE, Conversion, convert, training_options
+from pyg_batchgnn.tables.description import GraphDescription
+from pyg_batchgnn.tables.job import TIME
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_PIECE = 1 << 22
+#: Classes that are shown with their counts.
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class TableCheck:
+    """The findings in the tables of a graph.
+
+    Attributes:
+        bad: how many rows of each table are bad, by reason. Conversion sets them aside, or fails.
+        nodes: for each type its nodes, columns of features, splits and labels, as texts.
+        edges: for each relation its edges, degrees and times, as texts.
+        nbytes: the bytes of all arrays of the data folder. Training holds the edges in memory once
+            more, by destination.
+        notes: what to think of before training.
+    """
+
+    bad: Mapping[str, Mapping[str, int]]
+    nodes: Mapping[str, tuple[str, str, str, str]]
+    edges: Mapping[Relation, tuple[str, str, str, str]]
+    nbytes: int
+    notes: tuple[str, ...] = ()
+
+    def tables(self) -> list[Table]:
+        """Returns the report as tables to print."""
+        from rich.table import Table
+
+        found = []
+        for title, names, rows in (
+            ("Bad rows", ("table", "rows", "reason"), self._bad_rows()),
+            (
+                "Nodes",
+                ("type", "nodes", "features", "splits", "labels"),
+                [(k, *v) for k, v in self.nodes.items()],
+            ),
+            (
+                "Edges",
+                ("relation", "edges", "in-degree, mean and most", "times", "out of time"),
+                [("-".join(k), *v) for k, v in self.edges.items()],
+            ),
+        ):
+            table = Table(title=title, title_justify="left")
+            for name in names:
+                table.add_column(name, overflow="fold")
+            for row in rows:
+                table.add_row(*row)
+            found.append(table)
+        return found
+
+    def _bad_rows(self) -> list[tuple[str, str, str]]:
+        rows = [
+            (name, f"{count:,}", reason)
+            for name, reasons in self.bad.items()
+            for reason, count in reasons.items()
+        ]
+        return rows or [("all", "0", "")]
+
+
+def check(
+    description: GraphDescription, *, memory_limit: int | None = None, threads: int | None = None
+) -> TableCheck:
+    """Converts tables to a folder that is removed again, and reports what was found.
+
+    Bad rows of all tables are counted, whatever the description says of them.
+
+    Raises:
+        DatasetError: something other than a row is wrong, as in `convert`.
+    """
+    lenient = replace(
+        description,
+        nodes={name: replace(one, on_bad_rows="set aside") for name, one in description.nodes.items()},
+        edges={name: replace(one, on_bad_rows="set aside") for name, one in description.edges.items()},
+    )
+    with tempfile.TemporaryDirectory(prefix="batchgnn-") as work:
+        made = convert(lenient, Path(work) / "data", memory_limit=memory_limit, threads=threads)
+        return _examined(made, _notes(description))
+
+
+def _notes(said: GraphDescription) -> tuple[str, ...]:
+    """Returns what a description does that training will not take, or only with an option."""
+    notes = []
+    nodes = [name for name, one in said.nodes.items() if one.time is not None]
+    edges = ["-".join(name) for name, one in said.edges.items() if one.time is not None]
+    if nodes and edges:
+        notes.append(
+            f"nodes ({', '.join(nodes)}) and edges ({', '.join(edges)}) have times: training by time takes "
+            f"those of nodes or those of edges; leave time out of the others"
+        )
+    if "--time-attr" in training_options(said):
+        notes.append(f"the split is by time: train with --time-attr {TIME}, or later edges are seen too")
+    return tuple(notes)
+
+
+def _examined(made: Conversion, notes: tuple[str, ...]) -> TableCheck:
+    dataset = open_folder(made.folder)
+    labels = read_json(made.folder / TABLES_FILE)["labels"]
+    nbytes = sum(path.stat().st_size for path in made.folder.rglob("*.npy"))
+    units = made.folder / "keys" / "times.json"
+    unit = read_json(units)["unit"] if units.is_file() else None
+    last = _last_seed(dataset)
+    return TableCheck(
+        made.bad,
+        {one.name: _of_nodes(one, labels.get(one.name)) for one in dataset.node_sets},
+        {one.relation: _of_edges(dataset, one, unit, last) for one in dataset.edge_sets},
+        nbytes,
+        notes,
+    )
+
+
+def _of_nodes(nodes: NodeSet, labels: dict[str, Any] | None) -> tuple[str, str, str, str]:
+    x = nodes.tables.get("x")
+    columns = "none: learned" if x is None else f"{x.shape[1]} columns"
+    splits = ", ".join(f"{name} {len(nodes.splits[name]):,}" for name in SPLITS if name in nodes.splits)
+    return f"{nodes.num_nodes:,}", columns, splits or "none", _balance(nodes, labels)
+
+
+def _balance(nodes: NodeSet, labels: dict[str, Any] | None) -> str:
+    """Returns how often each class occurs, the share of true labels, or the mean of values."""
+    if labels is None:
+        return "none"
+    y = nodes.tables[LABELS].numpy()
+    if labels["kind"] == "boolean":
+        return f"{labels['column']}: {100 * float(y.mean()) if len(y) else 0:.2f} % true"
+    if labels["kind"] == "value":
+        known = y[~np.isnan(y)]
+        return (
+            f"{labels['column']}: mean {known.mean():.4g}, {len(y) - len(known):,} missing"
+            if len(known)
+            else "none"
+        )
+    counts = np.bincount(y[y >= 0], minlength=1)
+    names = labels["values"] or range(len(counts))
+    most = sorted(zip(counts.tolist(), names, strict=False), key=lambda one: (-one[0], str(one[1])))
+    shown = [f"{name} {100 * count / max(int(counts.sum()), 1):.1f} %" for count, name in most[:_SHOWN]]
+    more = f" and {len(most) - _SHOWN} more" if len(most) > _SHOWN else ""
+    missing = int((y < 0).sum())
+    return f"{labels['column']}: {', '.join(shown)}{more}{f'; {missing:,} missing' if missing else ''}"
+
+
+def _of_edges(
+    dataset: Dataset, edges: EdgeSet, unit: str | None, last: int | None
+) -> tuple[str, str, str, str]:
+    targets = dataset.nodes_of(edges.relation[2]).num_nodes
+    degree = np.zeros(targets, np.int64)
+    for at in range(0, edges.num_edges, _PIECE):
+        degree += np.bincount(edges.edge_index[1, at : at + _PIECE].numpy(), minlength=targets)
+    degrees = f"{degree.mean():.1f}, {degree.max():,}" if targets else "none"
+    count = f"{edges.num_edges:,}"
+    if TIME not in edges.tables or not edges.num_edges:
+        return count, degrees, "none", _before_an_end(dataset, edges)
+    times = edges.tables[TIME].numpy()
+    span = " to ".join(_shown(int(one), unit) for one in (times.min(), times.max()))
+    late = 0 if last is None else int((times > last).sum())
+    found = [f"{late:,} later than the last seed"] if late else []
+    early = _before_an_end(dataset, edges)
+    return count, degrees, span, ", ".join([*found, *([early] if early != "none" else [])]) or "none"
+
+
+def _before_an_end(dataset: Dataset, edges: EdgeSet) -> str:
+    """Returns how many edges are earlier than a node that they join."""
+    times = edges.tables.get(TIME)
+    if times is None:
+        return "none"
+    early = np.zeros(edges.num_edges, np.bool_)
+    for row, end in enumerate((edges.relation[0], edges.relation[2])):
+        born = dataset.nodes_of(end).tables.get(TIME)
+        if born is not None:
+            early |= (born[edges.edge_index[row].long()] > times).numpy()
+    return f"{int(early.sum()):,} before an end" if early.any() else "none"
+
+
+def _last_seed(dataset: Dataset) -> int | None:
+    """Returns the time of the last node or link in a split."""
+    found = []
+    for nodes in dataset.node_sets:
+        if TIME in nodes.tables:
+            found += [int(nodes.tables[TIME][one].max()) for one in nodes.splits.values() if len(one)]
+    for edges in dataset.edge_sets:
+        found += [
+            int(one.tables[TIME].max()) for one in edges.links.values() if TIME in one.tables and len(one)
+        ]
+    return max(found, default=None)
+
+
+def _shown(time: int, unit: str | None) -> str:
+    return (
+        str(time)
+        if unit is None
+        else str(np.asarray(time).astype(f"datetime64[{unit}]").astype("datetime64[s]"))
+    )

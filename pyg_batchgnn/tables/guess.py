@@ -1,0 +1,464 @@
+"""A first draft of a description, guessed from files, for a person to edit."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.tables.description import (
+    FILE,
+    ColumnFeature,
+    EdgeTable,
+    ForeignKey,
+    GraphDescription,
+    LabelColumn,
+    NodeTable,
+    TableSplit,
+    TimeColumn,
+    to_toml,
+)
+from pyg_batchgnn.tables.join import Engine, compared, is_number
+from pyg_batchgnn.tables.source import RawTable, need, numbered, open_table, quoted
+from pyg_batchgnn.tables.values import is_text
+
+_ENDINGS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}
+_LABELS = ("label", "y", "target", "class", "fraud", "is_fraud", "churn", "churned", "outcome")
+_TIMES = ("time", "timestamp", "ts", "at", "date", "day", "when", "created", "datetime")
+_ENDS = ("src", "dst", "source", "target", "from", "to")
+#: A column is a foreign key if this share of its values are keys of the other table.
+_SHARE = 0.9
+#: Distinct values that are held against a key; categories that get a column of their own.
+_COMPARED, _FEW = 10_000, 32
+#: Different values are counted exactly in tables of at most this number of rows.
+_EXACT = 1_000_000
+#: Whole numbers in these ranges are taken for seconds and milliseconds since 1970.
+_SECONDS, _MILLISECONDS = (3 * 10**8, 5 * 10**9), (3 * 10**11, 5 * 10**12)
+_HEAD = """A first draft, guessed from the files. Read it, correct it, then:
+    batchgnn tables check THIS_FOLDER
+    batchgnn tables convert THIS_FOLDER --out DATA
+which prints the command that trains on the result.
+Files are names or globs. A table of [nodes.TYPE] has one node per row, a table of
+[edges."SOURCE,NAME,TARGET"] one edge per row. Encoders of features: number, log, quantile,
+boolean, category, hashed, ids, calendar, list."""
+
+
+@dataclass
+class _ColumnFacts:
+    """A column as far as it was looked at."""
+
+    name: str
+    kind: str  # text, whole, number, boolean, time, list or other
+    rows: int
+    there: int
+    distinct: int
+    low: Any = None
+    high: Any = None
+    middle: Any = None
+
+    @property
+    def note(self) -> str:
+        missing = self.rows - self.there
+        share = f", {100 * missing / self.rows:.0f} % missing" if missing else ""
+        about = "" if self.rows <= _EXACT else "about "
+        return "vectors" if self.kind == "list" else f"{about}{self.distinct:,} different values{share}"
+
+
+@dataclass
+class _Guess:
+    """A table and what is guessed of it."""
+
+    name: str
+    files: tuple[str, ...]
+    raw: RawTable
+    delimiter: str = ","
+    columns: dict[str, _ColumnFacts] = field(default_factory=dict)
+    key: str | None = None
+    named: dict[str, str] = field(default_factory=dict)  # column -> type
+    label: str | None = None
+    time: TimeColumn | None = None
+
+    @property
+    def type(self) -> str:
+        return _singular(self.name)
+
+
+def draft(folder: str | Path, place: str | Path | None = None) -> str:
+    """Returns the text of a `graph.toml` for the Parquet and CSV files of a folder.
+
+    Keys are columns without repeats, foreign keys are guessed by name and checked by values.
+
+    Args:
+        place: the folder that the description is for, from which files are named; None: the same.
+
+    Raises:
+        DatasetError: there are no such files, or one is damaged.
+    """
+    folder = Path(folder).expanduser()
+    if not folder.is_dir():
+        raise DatasetError(f"{folder}: no such folder; give one with Parquet or CSV files")
+    groups = _groups(folder)
+    if not groups:
+        raise DatasetError(f"{folder}: has no files that end in {', '.join(_ENDINGS)}; give another folder")
+    with tempfile.TemporaryDirectory(prefix="batchgnn-") as work:
+        engine = Engine(Path(work) / "spilled", 2 << 30, os.cpu_count() or 1)
+        try:
+            guesses = [_look(engine, folder, Path(work), name, files) for name, files in groups.items()]
+            _find_foreign_keys(engine, guesses)
+            for guess in guesses:  # a row of a table without foreign keys is no event
+                guess.time = _time_of(guess) if guess.named else None
+            inner = "." if place is None else os.path.relpath(folder, place)
+            for guess in guesses if inner != "." else ():
+                guess.files = tuple(f"{inner}/{file}" for file in guess.files)
+            return _written(engine, folder, guesses)
+        finally:
+            engine.close()
+
+
+def _groups(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Returns the files of each table: parts with numbers, and folders of parts, are one."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir(), key=lambda one: numbered(one.name)):
+        inner = sorted(path.iterdir()) if path.is_dir() and not path.name.startswith(".") else [path]
+        for file in inner:
+            if file.suffix.lower() in _ENDINGS:
+                stem = path.name if path.is_dir() else re.sub(r"[._-]*(part)?[._-]*\d+$", "", file.stem)
+                found.setdefault(stem or file.stem, []).append(file)
+    tables: dict[str, tuple[str, ...]] = {}
+    for name, files in found.items():
+        if len(files) == 1:
+            tables[name] = (str(files[0].relative_to(folder)),)
+        elif files[0].parent != folder:
+            tables[name] = (f"{files[0].parent.name}/*{files[0].suffix}",)
+        else:
+            tables[name] = tuple(str(one.relative_to(folder)) for one in files)
+    return tables
+
+
+def _singular(name: str) -> str:
+    if name.endswith("ies") and len(name) > 6:
+        return f"{name[:-3]}y"
+    return name[:-1] if name.endswith("s") and not name.endswith("ss") and len(name) > 2 else name
+
+
+# Looking at tables ################################################################################
+
+
+def _look(engine: Engine, folder: Path, work: Path, name: str, files: tuple[str, ...]) -> _Guess:
+    delimiter = "\t" if files[0].lower().endswith(".tsv") else ","
+    raw = open_table(f"[{name}]", NodeTable(files, delimiter=delimiter), folder, work / name)
+    guess = _Guess(name, files, raw, delimiter)
+    for column in raw.schema:
+        guess.columns[column.name] = _facts(engine, raw, column)
+    guess.key = _key_of(engine, guess)
+    for column, facts in guess.columns.items():
+        if facts.kind in ("boolean", "text", "whole", "number") and column.lower() in _LABELS:
+            guess.label = column
+            break
+    return guess
+
+
+def _facts(engine: Engine, raw: RawTable, column: Any) -> _ColumnFacts:
+    kind = _kind(column.type)
+    rows = f"({raw.sql({'c': column.name})})"
+    if kind in ("list", "other"):
+        return _ColumnFacts(column.name, kind, raw.rows, raw.rows, 0)
+    distinct = "count(DISTINCT c)" if raw.rows <= _EXACT else "approx_count_distinct(c)"
+    counts = engine.columns(
+        f"SELECT count(c) AS n, {distinct} AS d, count(TRY_CAST(c AS DOUBLE)) AS x, "
+        f"count(TRY_CAST(c AS TIMESTAMP)) AS t, "
+        f"count(*) FILTER (lower(CAST(c AS VARCHAR)) IN ('true', 'false')) AS b FROM {rows}"
+        if is_text(column.type)
+        else f"SELECT count(c) AS n, {distinct} AS d, 0, 0, 0 FROM {rows}"
+    )
+    there, different, numbers, times, flags = (int(one[0]) for one in counts)
+    if kind == "text" and there:
+        kind = next(
+            (
+                name
+                for name, count in (("boolean", flags), ("number", numbers), ("time", times))
+                if count == there
+            ),
+            "text",
+        )
+    found = _ColumnFacts(column.name, kind, raw.rows, there, min(different, there))
+    if kind in ("whole", "number") and there:
+        low, high, middle = engine.columns(
+            "SELECT min(x), max(x), quantile_disc(x, 0.5) FROM "
+            f"(SELECT CAST(c AS DOUBLE) AS x FROM {rows}) WHERE x IS NOT NULL AND NOT isnan(x)"
+        )
+        found.low, found.high, found.middle = low[0], high[0], middle[0]
+    return found
+
+
+def _kind(kind: Any) -> str:
+    types = need("pyarrow").types
+    if getattr(kind, "extension_name", "") == "arrow.uuid" or is_text(kind):
+        return "text"
+    for name, test in (
+        ("boolean", types.is_boolean),
+        ("whole", types.is_integer),
+        ("number", types.is_floating),
+        ("number", types.is_decimal),
+        ("time", types.is_timestamp),
+        ("time", types.is_date),
+        ("list", types.is_list),
+        ("list", types.is_fixed_size_list),
+    ):
+        if test(kind):
+            return name
+    return "other"
+
+
+def _key_of(engine: Engine, guess: _Guess) -> str | None:
+    """Returns the first column that is named like a key, always there and without repeats."""
+    names = ("id", "key", "uuid", f"{guess.type}_id", f"{guess.type}id", guess.type, f"{guess.name}_id")
+    order = sorted(guess.columns, key=lambda one: (one.lower() not in names, not _is_id(one)))
+    first = next(iter(guess.columns))
+    for name in order:
+        facts = guess.columns[name]
+        looks = _is_id(name) or name.lower() in names or (name == first and facts.kind == "text")
+        if looks and facts.kind in ("text", "whole") and facts.there == facts.rows > 0.9 * facts.distinct:
+            query = f"SELECT count(DISTINCT c) FROM ({guess.raw.sql({'c': name})})"
+            if facts.distinct > 0.8 * facts.rows and int(engine.columns(query)[0][0]) == facts.rows:
+                return name
+    return None
+
+
+def _is_id(name: str) -> bool:
+    return re.search(r"(^|_)(id|key|uuid|hash)$|[a-z]I[dD]$", name) is not None
+
+
+def _time_of(guess: _Guess) -> TimeColumn | None:
+    words = {name: set(re.split(r"[^a-z]+", name.lower())) for name in guess.columns}
+    for name, facts in guess.columns.items():
+        if facts.kind == "time":
+            return TimeColumn(name)
+        if facts.kind == "whole" and words[name] & set(_TIMES):
+            unit = next(
+                (
+                    unit
+                    for unit, (low, high) in (("s", _SECONDS), ("ms", _MILLISECONDS))
+                    if facts.there and low <= facts.low and facts.high <= high
+                ),
+                None,
+            )
+            return TimeColumn(name, unit)
+        if facts.kind == "number" and words[name] & {"day", "days"}:
+            return TimeColumn(name, "D")
+    return None
+
+
+# Foreign keys #####################################################################################
+
+
+def _find_foreign_keys(engine: Engine, guesses: list[_Guess]) -> None:
+    keyed = [one for one in guesses if one.key is not None]
+    for guess in guesses:
+        for name, facts in guess.columns.items():
+            if (
+                facts.kind not in ("text", "whole", "number")
+                or name in (guess.key, guess.label)
+                or not facts.there
+            ):
+                continue
+            ranked = sorted(keyed, key=lambda other, name=name: -_likeness(name, other))  # type: ignore[misc]
+            for other in ranked:
+                likely = _likeness(name, other) > 0
+                only = len(keyed) == 1 and name.lower() in _ENDS
+                if facts.kind == "number" and not is_number(guess.raw.schema.field(name).type):
+                    continue
+                if (likely or only or (facts.kind == "text" and facts.distinct > 20)) and _are_keys(
+                    engine, guess, name, other, _SHARE if likely or only else 0.999
+                ):
+                    guess.named[name] = other.type
+                    break
+
+
+def _likeness(column: str, other: _Guess) -> int:
+    """Returns how well the name of a column fits another table; 0: not at all."""
+    name, key = column.lower(), (other.key or "").lower()
+    kind, table = other.type.lower(), other.name.lower()
+    if name == key and key not in ("id", "key", "uuid"):
+        return 3
+    if name in (kind, table, f"{kind}_id", f"{kind}id", f"{table}_id", f"{kind}_key"):
+        return 2
+    return int(re.search(rf"(^|_)({re.escape(kind)}|{re.escape(table)})(_|$|id$)", name) is not None)
+
+
+def _are_keys(engine: Engine, guess: _Guess, column: str, other: _Guess, share: float) -> bool:
+    assert other.key is not None
+    kinds = [guess.raw.schema.field(column).type, other.raw.schema.field(other.key).type]
+    cast = compared(kinds) or "VARCHAR"
+    found, total = engine.columns(
+        f"SELECT count(*) FILTER (c IN (SELECT CAST(k AS {cast}) FROM ({other.raw.sql({'k': other.key})}))), "
+        f"count(*) FROM (SELECT DISTINCT CAST(c AS {cast}) AS c FROM ({guess.raw.sql({'c': column})}) "
+        f"WHERE c IS NOT NULL LIMIT {_COMPARED})"
+    )
+    return int(found[0]) >= share * int(total[0]) > 0
+
+
+# Writing ##########################################################################################
+
+
+def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
+    nodes: dict[str, NodeTable] = {}
+    edges: dict[tuple[str, str, str], EdgeTable] = {}
+    comments: dict[tuple[str, ...], str] = {}
+    labelled = next((one for one in guesses if one.label is not None), None)
+    for guess in guesses:
+        ends = _ends(guess)
+        if ends is not None and guess is not labelled:
+            (source, source_type), (target, target_type) = ends
+            relation = (source_type, guess.name, target_type)
+            path = ("edges", ",".join(relation))
+            edges[relation] = EdgeTable(
+                guess.files,
+                (source,),
+                (target,),
+                guess.time,
+                features=_features(guess, {source, target}, comments, path),
+                delimiter=guess.delimiter,
+            )
+        else:
+            path = ("nodes", guess.type)
+            used = {guess.key, *guess.named, guess.label if guess is labelled else None}
+            nodes[guess.type] = NodeTable(
+                guess.files,
+                () if guess.key is None else (guess.key,),
+                guess.time,
+                LabelColumn(guess.label) if guess is labelled and guess.label is not None else None,
+                _split(engine, guess) if guess is labelled else None,
+                {_relation_name(name): ForeignKey((name,), kind) for name, kind in guess.named.items()},
+                _features(guess, used, comments, path),
+                delimiter=guess.delimiter,
+            )
+            if guess.key is None:
+                comments[path] = (
+                    "No column is a key: a node is named by the position of its row.\n"
+                    + comments.get(path, "")
+                )
+    if labelled is None and edges:
+        _, relation = max((guess.raw.rows, rel) for guess in guesses for rel in edges if rel[1] == guess.name)
+        guess = next(one for one in guesses if one.name == relation[1])
+        edges[relation] = replace(edges[relation], split=_split(engine, guess))
+        comments["edges", ",".join(relation), "split"] = "the links to be predicted: train --task link"
+    elif labelled is None:
+        comments[()] = 'No label was found: add label = "COLUMN" and split to the table to be predicted.'
+    said = GraphDescription(nodes, edges, folder=folder).to_dict()
+    head = "\n".join(f"# {one}" for one in [*_HEAD.splitlines(), *comments.pop((), "").splitlines()])
+    return f"{head}\n\n{to_toml(said, comments)}"
+
+
+def _relation_name(column: str) -> str:
+    return re.sub(r"_?(id|key|uuid)$", "", column, flags=re.IGNORECASE) or column
+
+
+def _ends(guess: _Guess) -> list[tuple[str, str]] | None:
+    """Returns the columns and types of the ends of a link table; None: it is none."""
+    if guess.key is not None:
+        return None
+    if len(guess.named) == 2:
+        return list(guess.named.items())
+    named = list(guess.named.items())
+    if len(named) < 2:
+        others = [
+            (name, _relation_name(name))
+            for name, facts in guess.columns.items()
+            if facts.kind in ("text", "whole") and _is_id(name) and name not in guess.named
+        ]
+        return (
+            sorted(named + others, key=lambda one: list(guess.columns).index(one[0]))
+            if (len(named) + len(others) == 2)
+            else None
+        )
+    return None
+
+
+def _features(
+    guess: _Guess, used: Iterable[str | None], comments: dict[tuple[str, ...], str], path: tuple[str, ...]
+) -> dict[str, ColumnFeature]:
+    found: dict[str, ColumnFeature] = {}
+    left = []
+    for name, facts in guess.columns.items():
+        if name in used or (guess.time is not None and name == guess.time.column):
+            continue
+        feature = _feature(guess, facts)
+        if feature is None:
+            left.append(f"{name} ({facts.kind}, {facts.note})")
+            continue
+        found[name] = feature
+        place = (*path, "features", name)
+        comments[place] = facts.note
+    if left:
+        where = (*path, "features") if found else path
+        comments[where] = f"Not used: {', '.join(left)}."
+    return found
+
+
+def _feature(guess: _Guess, facts: _ColumnFacts) -> ColumnFeature | None:
+    """Returns the encoder for a column; None: it is not used."""
+    if not facts.there or facts.kind == "other":
+        return None
+    if facts.kind == "boolean":
+        return ColumnFeature("boolean")
+    if facts.kind == "list":
+        return ColumnFeature("list")
+    if facts.kind == "time":
+        is_date = need("pyarrow").types.is_date(guess.raw.schema.field(facts.name).type)
+        return (
+            ColumnFeature("calendar", parts=("weekday", "day", "month"))
+            if is_date
+            else ColumnFeature("calendar")
+        )
+    if facts.kind in ("whole", "number"):
+        if facts.kind == "whole" and facts.distinct <= _FEW // 4:
+            return ColumnFeature("category")
+        if _is_id(facts.name):
+            return None
+        skewed = facts.low >= 0 and facts.high > 20 * max(facts.middle, 1)
+        return ColumnFeature("log" if skewed else "number")
+    if facts.distinct <= _FEW:
+        return ColumnFeature("category")
+    return ColumnFeature("hashed") if facts.distinct < facts.there / 2 else None
+
+
+def _split(engine: Engine, guess: _Guess) -> TableSplit:
+    """Returns a split by time, 60 and 20 % of the rows for training and validation; without times
+    by fractions."""
+    if guess.time is None:
+        return TableSplit(fractions=(0.8, 0.1, 0.1))
+    facts = guess.columns[guess.time.column]
+    cast = "TIMESTAMP" if facts.kind == "time" else "DOUBLE"
+    column = f"CAST({quoted('c')} AS {cast})"
+    shown = ("CAST(CAST(x AS DATE) AS VARCHAR)", "strftime(x, '%Y-%m-%dT%H:%M:%SZ')")
+    query = f"SELECT quantile_disc({column}, Q) AS x FROM ({guess.raw.sql({'c': guess.time.column})})"
+    if cast == "DOUBLE":
+        ends = [int(engine.columns(query.replace("Q", share))[0][0]) for share in ("0.6", "0.8")]
+        return TableSplit(train_until=ends[0], val_until=ends[1])
+    for form in shown:
+        texts = [
+            str(engine.columns(f"SELECT {form} AS x FROM ({query.replace('Q', share)})")[0][0])
+            for share in ("0.6", "0.8")
+        ]
+        if texts[0] != texts[1]:
+            break
+    return TableSplit(train_until=texts[0], val_until=texts[1])
+
+
+def write_draft(folder: str | Path, out: Path | None = None) -> Path:
+    """Writes a draft to `graph.toml` in the folder of the tables, or to another file.
+
+    Raises:
+        DatasetError: as `draft`, or the file exists.
+    """
+    file = Path(folder).expanduser() / FILE if out is None else out
+    if file.exists():
+        raise DatasetError(f"{file}: exists already; remove it, or give another file with --out")
+    file.write_text(draft(folder, file.parent), encoding="utf-8")
+    return file

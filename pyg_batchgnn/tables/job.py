@@ -1,0 +1,147 @@
+"""One conversion: what it is of, where its files lie, and what its steps have found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyg_batchgnn.data import DatasetError, Group, Relation, RowKind, group_folder
+from pyg_batchgnn.data.files import NpyAppender
+from pyg_batchgnn.tables.description import EdgeTable, GraphDescription, NodeTable
+from pyg_batchgnn.tables.features import FeaturesOfRows
+from pyg_batchgnn.tables.join import Engine
+from pyg_batchgnn.tables.journal import Journal, Made
+from pyg_batchgnn.tables.rows import RowCheck, SplitOfRows, times_of_rows
+from pyg_batchgnn.tables.source import RawTable
+
+#: The attribute of times.
+TIME = "time"
+#: Rows that are copied at a time.
+ROWS = 1 << 22
+
+
+@dataclass
+class ConversionJob:
+    """One conversion.
+
+    Attributes:
+        said: the description.
+        journal: the folder that is made, and its complete steps.
+        engine: joins keys.
+        fitted: the content of a model's `tables.json`; None: encoders are to be fitted.
+        progress: is called with the name of each step.
+        raw: the tables by their names in errors.
+        facts: what each step has found.
+        unit: of all times; None: plain integers, or no times.
+    """
+
+    said: GraphDescription
+    journal: Journal
+    engine: Engine
+    fitted: dict[str, Any] | None
+    progress: Callable[[str], None]
+    raw: dict[str, RawTable] = field(default_factory=dict)
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unit: str | None = None
+
+    def step(self, name: str, make: Callable[[], Made]) -> None:
+        """Makes a step, unless it is complete from before, and keeps its facts."""
+        self.progress(name)
+        self.facts[name] = self.journal.step(name, make)
+
+    def file(self, array: str) -> Path:
+        """Returns the file of an array of the data folder."""
+        file = self.journal.folder / f"{array}.npy"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file
+
+    def work(self, group: Group, name: str) -> Path:
+        """Returns the file of an array that only the conversion needs."""
+        file = self.journal.work / group.kind.value / group_folder(group) / f"{name}.npy"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file
+
+    def table_of(self, name: str | Relation) -> RawTable:
+        """Returns the table of a node type or of a relation."""
+        return self.raw[f"[nodes.{name}]" if isinstance(name, str) else f'[edges."{",".join(name)}"]']
+
+    def key_file(self, group: Group) -> Path:
+        """Returns the file of a type's keys."""
+        return self.journal.folder / "keys" / f"{group_folder(group)}.parquet"
+
+    def kept_rows(self, name: str) -> np.ndarray:
+        """Returns which rows of a node table are nodes, [rows] bool."""
+        kept = np.ones(self.table_of(name).rows, np.bool_)
+        file = self.work(Group(RowKind.NODE, name), "bad")
+        if sum(self.facts[f"nodes {name}"]["bad"].values()) and file.is_file():
+            kept[np.load(file)] = False
+        return kept
+
+    def bad_file(self, group: Group) -> Path:
+        """Returns the file of the rows that are set aside."""
+        return self.journal.folder / "bad_rows" / f"{group_folder(group)}.parquet"
+
+    def last_training_time(self) -> int | None:
+        """Returns the time of the last training node of any type."""
+        steps = [facts for name, facts in self.facts.items() if name.startswith("nodes ")]
+        times = [one["last_training_time"] for one in steps]
+        return max((one for one in times if one is not None), default=None)
+
+    def fitted_states(self, kind: str, name: str, features: FeaturesOfRows) -> dict[str, Any] | None:
+        """Returns the states of the encoders of a model; None: they are to be fitted.
+
+        Raises:
+            DatasetError: the model has others.
+        """
+        if self.fitted is None:
+            return None
+        known = self.fitted["features"][kind].get(name, {"states": {}})["states"]
+        if set(known) != set(features.said):
+            raise DatasetError(
+                f"{features.table.where}: features: are {', '.join(features.said)}, but fitted were "
+                f"{', '.join(known) or 'none'}; describe the new tables like the old ones"
+            )
+        return dict(known)
+
+    def times_of(
+        self, group: Group, said: NodeTable | EdgeTable, table: RawTable, checks: list[RowCheck]
+    ) -> np.ndarray | None:
+        """Adds the check that reads the times; returns where it writes them, [rows] int64."""
+        if said.time is None:
+            return None
+        file = self.work(group, "times_of_rows")
+        shape = (table.rows,)
+        times: np.ndarray = (
+            np.lib.format.open_memmap(file, "w+", np.int64, shape) if table.rows else np.zeros(0, np.int64)
+        )
+        checks.append(times_of_rows(table, said.time, self.unit, times))
+        return times
+
+    def splits_of(
+        self, said: NodeTable | EdgeTable, table: RawTable, keys: tuple[str, ...], times: np.ndarray | None
+    ) -> np.ndarray | None:
+        """Returns the number of each row's split, -1 in none; None where there are no splits."""
+        if said.split is None:
+            return None
+        found = SplitOfRows(said.split, table, keys)
+        if said.split.column is not None:
+            table.type_of(said.split.column, "split")
+        if said.split.is_by_time:
+            assert times is not None and said.time is not None
+            found.by_time(times, said.time, self.unit)
+        else:
+            found.by_columns()
+        return found.codes
+
+
+def write_rows(file: Path, values: np.ndarray, wanted: np.ndarray) -> Path:
+    """Writes the rows of an array that are wanted, [rows] bool, a piece at a time."""
+    with NpyAppender(file, values.dtype) as writer:
+        for at in range(0, len(values), ROWS):
+            part = slice(at, at + ROWS)
+            writer.append(values[part][wanted[part]])
+    return file

@@ -1,0 +1,166 @@
+"""The steps of a conversion that are complete, so that one that was killed goes on where it was."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data.files import (
+    META_FILE,
+    ArrayPromise,
+    file_sha256,
+    promise_of,
+    read_json,
+    refuse_existing_path,
+    rename_whole,
+    sync_file,
+    sync_folder,
+    write_json,
+    writing,
+)
+
+#: What a step returns: its facts, as JSON, and the files that it wrote.
+Made = tuple[dict[str, Any], list[Path]]
+_NAME, _WORK, _LOCK = "journal.json", "work", "lock"
+
+
+class Journal:
+    """A folder that is made step by step under a temporary name.
+
+    Attributes:
+        folder: the temporary folder.
+        work: a folder in it for what the result does not hold.
+    """
+
+    def __init__(self, path: Path, made_of: Any) -> None:
+        """Begins a folder, or goes on with one that is made of the same.
+
+        Args:
+            path: the folder to be made.
+            made_of: what the result depends on, as JSON.
+
+        Raises:
+            DatasetError: `path` exists, or another process makes it now.
+        """
+        refuse_existing_path(path)
+        self.path, self.folder = path, path.with_name(f".{path.name}.converting")
+        self.work = self.folder / _WORK
+        with writing(path):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(self.folder / _LOCK, path)
+        self._steps: dict[str, Any] = {}
+        self.promises: dict[str, ArrayPromise] = {}
+        made_of = json.loads(json.dumps(made_of))
+        known: dict[str, Any] = {}
+        if (self.folder / _NAME).is_file():
+            with contextlib.suppress(DatasetError):
+                known = read_json(self.folder / _NAME)
+        if known.get("made_of") == made_of:
+            self._steps = known["steps"]
+        else:
+            self._clear()
+        self._made_of = made_of
+        with writing(path):
+            self.work.mkdir(exist_ok=True)
+
+    def _clear(self) -> None:
+        for one in self.folder.iterdir():
+            if one.is_dir():
+                shutil.rmtree(one)
+            elif one.name != _LOCK:
+                one.unlink()
+
+    def step(self, name: str, make: Callable[[], Made]) -> dict[str, Any]:
+        """Makes a step that is not complete yet, and returns its facts.
+
+        Args:
+            make: returns the facts, as JSON, and the files that it wrote.
+        """
+        done = self._steps.get(name)
+        if done is None or not self._is_whole(done["files"]):
+            facts, files = make()
+            promised = {}
+            for file in files:
+                sync_file(file)
+                sync_folder(file.parent)
+                said = promise_of(file).to_json() if file.suffix == ".npy" else {"sha256": file_sha256(file)}
+                promised[file.relative_to(self.folder).as_posix()] = said
+            done = {"facts": json.loads(json.dumps(facts)), "files": promised}
+            self._steps[name] = done
+            self._write()
+        for file, said in done["files"].items():
+            if file.endswith(".npy") and not file.startswith(_WORK):
+                self.promises[file.removesuffix(".npy")] = ArrayPromise.from_json(said)
+        return dict(done["facts"])
+
+    def _is_whole(self, files: dict[str, Any]) -> bool:
+        return all(
+            (self.folder / file).is_file() and file_sha256(self.folder / file) == said["sha256"]
+            for file, said in files.items()
+        )
+
+    def _write(self) -> None:
+        temporary = self.folder / f"{_NAME}.partial"
+        write_json(temporary, {"made_of": self._made_of, "steps": self._steps})
+        sync_file(temporary)
+        temporary.rename(self.folder / _NAME)
+        sync_folder(self.folder)
+
+    def finish(self) -> None:
+        """Gives the folder its name. Files that no step wrote, but those for META.json, go."""
+        shutil.rmtree(self.work)
+        for name in (_NAME, f"{_NAME}.partial", _LOCK):
+            (self.folder / name).unlink(missing_ok=True)
+        assert (self.folder / META_FILE).is_file()
+        for file in self.folder.glob("*.json"):
+            sync_file(file)
+        rename_whole(self.folder, self.path)
+        self.close()
+
+    def remove(self) -> None:
+        """Removes the temporary folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.close()
+
+    def close(self) -> None:
+        """Lets other processes have the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _locked(file: Path, path: Path) -> int:
+    """Opens a file for this process alone."""
+    import fcntl
+
+    with writing(path):
+        handle = os.open(file, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise DatasetError(f"{path}: another process is making it; wait for it") from error
+    return handle
+
+
+@contextlib.contextmanager
+def making(path: Path, made_of: Any) -> Iterator[Journal]:
+    """Yields the journal of a folder.
+
+    An error of the user's removes what was made. After any other end, as by a signal, the next
+    call goes on.
+    """
+    journal = Journal(path, made_of)
+    try:
+        yield journal
+    except DatasetError:
+        journal.remove()
+        raise
+    finally:
+        journal.close()

@@ -1,0 +1,221 @@
+"""The nodes of a type: ids, keys, times, labels and splits, and their features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyg_batchgnn.data import (
+    FEATURES,
+    LABELS,
+    SPLITS,
+    Group,
+    RowKind,
+    attribute_array,
+    group_folder,
+    split_array,
+)
+from pyg_batchgnn.data.files import NpyAppender, write_json
+from pyg_batchgnn.tables.description import EdgeTable, NodeTable
+from pyg_batchgnn.tables.features import FeaturesOfRows
+from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
+from pyg_batchgnn.tables.join import KeyWriter, distinct_keys, repeated, stored_type
+from pyg_batchgnn.tables.journal import Made
+from pyg_batchgnn.tables.rows import BadRows, LabelsOfRows, RowCheck, look_at
+from pyg_batchgnn.tables.source import RawTable
+from pyg_batchgnn.tables.values import is_uuid, uuid_texts
+
+
+def make_nodes(job: ConversionJob, name: str) -> Made:
+    """Gives the nodes of a type their ids, and writes keys, times, labels and splits."""
+    if name not in job.said.nodes:
+        return _nodes_without_table(job, name)
+    said, table, group = job.said.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
+    bad, checks = BadRows(table, said), FeaturesOfRows(table, said.features).checks()
+    times, labels = job.times_of(group, said, table, checks), None
+    if said.label is not None:
+        labels = _labels(job, name, said, table)
+        checks.append(RowCheck(said.label.column, labels.parse))
+    look_at(table, checks, said.key, bad)
+    _refuse_repeated(job, said, table, bad)
+    splits = job.splits_of(said, table, said.key, times)
+    fitted = None if job.fitted is None else job.fitted["labels"].get(name)
+    if labels is None and fitted is not None and splits is not None:  # what has no label is in no split
+        splits[:] = -1
+    kept = ~bad.is_bad
+    files = [*_write_keys(job, group, said, table, kept), *bad.write(job.bad_file(group))]
+    if times is not None:
+        files.append(write_rows(job.file(attribute_array(group, TIME)), times, kept))
+    if labels is not None:
+        files += _write_labels(job, group, labels, table, kept, splits)
+    elif fitted is not None:
+        files += _write_no_labels(job, group, fitted, int(kept.sum()))
+    if splits is not None:
+        splits[bad.is_bad] = -1
+        files += _write_splits(job, group, splits[kept])
+    if bad.is_bad.any():
+        files.append(job.work(group, "bad"))
+        np.save(files[-1], np.flatnonzero(bad.is_bad))
+    counts, last = None, None
+    if splits is not None:
+        counts = {split: int((splits == code).sum()) for code, split in enumerate(SPLITS)}
+        if times is not None and counts[SPLITS[0]]:
+            last = int(times[splits == 0].max())
+    facts = {
+        "count": int(kept.sum()),
+        "bad": dict(bad.reasons),
+        "labels": fitted if labels is None else labels.to_json(),
+        "splits": counts,
+        "last_training_time": last,
+    }
+    return facts, files
+
+
+def _nodes_without_table(job: ConversionJob, name: str) -> Made:
+    """Gives ids to a type that only other tables name: by ascending key."""
+    used: list[tuple[RawTable, Sequence[str]]] = []
+    for relation, one in job.said.relations().items():
+        if isinstance(one, EdgeTable):
+            table = job.table_of(relation)
+            used += [(table, one.source)] * (relation[0] == name)
+            used += [(table, one.target)] * (relation[2] == name)
+        elif relation[2] == name:
+            used.append((job.table_of(one[0]), one[1].columns))
+    file = job.key_file(Group(RowKind.NODE, name))
+    count = distinct_keys(job.engine, used, used[0][1], file)
+    nothing: dict[str, Any] = {"labels": None, "splits": None, "last_training_time": None, "bad": {}}
+    return {"count": count, **nothing}, [file]
+
+
+def _labels(job: ConversionJob, name: str, said: NodeTable, table: RawTable) -> LabelsOfRows:
+    assert said.label is not None
+    known = None if job.fitted is None else job.fitted["labels"].get(name)
+    if known is None:
+        return LabelsOfRows.of(said.label, table)
+    return LabelsOfRows(said.label, table, known["kind"], known["values"], known["count"])
+
+
+def _refuse_repeated(job: ConversionJob, said: NodeTable, table: RawTable, bad: BadRows) -> None:
+    if not said.key:
+        return
+    rows, first = repeated(job.engine, table, said.key)
+    good = ~bad.is_bad[rows]
+    rows, first = rows[good], first[good]
+    order = np.lexsort((rows, first))
+    again = np.zeros(len(rows), np.bool_)
+    again[1:] = first[order][1:] == first[order][:-1]
+    bad.add(np.sort(rows[order][again]), list(said.key), "is the key of an earlier row too")
+
+
+def _write_keys(
+    job: ConversionJob, group: Group, said: NodeTable, table: RawTable, kept: np.ndarray
+) -> list[Path]:
+    import pyarrow as pa
+
+    if not said.key:
+        return []
+    file = job.key_file(group)
+    schema = pa.schema([(one, stored_type(table.schema.field(one).type)) for one in said.key])
+    with KeyWriter(file, schema) as writer:
+        for first, chunk in table.chunks(said.key):
+            writer.append(_key_columns(chunk, kept[first : first + len(chunk)]))
+    return [file]
+
+
+def _write_labels(
+    job: ConversionJob,
+    group: Group,
+    labels: LabelsOfRows,
+    table: RawTable,
+    kept: np.ndarray,
+    splits: np.ndarray | None,
+) -> list[Path]:
+    """Writes "y" of the rows that are kept. Rows without a label get -1 in `splits`."""
+    file = job.file(attribute_array(group, LABELS))
+    with NpyAppender(file, *labels.form) as writer:
+        for first, chunk in table.chunks([labels.said.column]):
+            here = slice(first, first + len(chunk))
+            found = labels.parse(chunk.column(0))
+            writer.append(labels.final(found)[kept[here]])
+            if splits is not None:
+                splits[here][found.missing] = -1
+    return [file, *_write_classes(job, group, labels.to_json())]
+
+
+def _write_classes(job: ConversionJob, group: Group, labels: Mapping[str, Any]) -> list[Path]:
+    if labels["values"] is None:
+        return []
+    file = job.journal.folder / "keys" / f"{group_folder(group)}.classes.json"
+    file.parent.mkdir(exist_ok=True)
+    write_json(file, {"column": labels["column"], "values": labels["values"]})
+    return [file]
+
+
+def _write_no_labels(job: ConversionJob, group: Group, labels: Mapping[str, Any], count: int) -> list[Path]:
+    """Writes "y" of rows without labels, for a model that was trained with some."""
+    file = job.file(attribute_array(group, LABELS))
+    nothing = {"boolean": np.zeros((count, 1), np.bool_), "class": np.full(count, -1)}
+    np.save(file, nothing.get(labels["kind"], np.full(count, np.nan, np.float32)))
+    return [file, *_write_classes(job, group, labels)]
+
+
+def _write_splits(job: ConversionJob, group: Group, codes: np.ndarray) -> list[Path]:
+    files = [job.work(group, "splits")]
+    np.save(files[0], codes)
+    for code, split in enumerate(SPLITS):
+        file = job.file(split_array(group, split))
+        with NpyAppender(file, np.int64) as writer:
+            for at in range(0, len(codes), ROWS):
+                writer.append(at + np.flatnonzero(codes[at : at + (ROWS)] == code))
+        files.append(file)
+    return files
+
+
+def make_node_features(job: ConversionJob, name: str) -> Made:
+    said, table, group = job.said.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
+    kept = job.kept_rows(name)
+    features = FeaturesOfRows(table, said.features)
+    states = job.fitted_states("nodes", name, features)
+    if states is None:
+        training = _training_nodes(job, name)
+        rows = _spread(kept, training)
+        states = features.fit(int(rows.sum()), lambda first, last: rows[first:last])
+    files = features.write(
+        states,
+        lambda first, last: kept[first:last],
+        lambda column: job.file(attribute_array(group, column)),
+        FEATURES,
+    )
+    return {"states": states, "columns": features.names(states)}, files
+
+
+def _training_nodes(job: ConversionJob, name: str) -> np.ndarray:
+    """Returns which nodes of a type are for fitting, [N] bool."""
+    group, count = Group(RowKind.NODE, name), job.facts[f"nodes {name}"]["count"]
+    if job.facts[f"nodes {name}"]["splits"] is not None:
+        return np.asarray(np.load(job.work(group, "splits")) == 0)
+    last = job.last_training_time()
+    if last is None or job.said.nodes[name].time is None:
+        return np.ones(count, np.bool_)
+    return np.asarray(np.load(job.file(attribute_array(group, TIME)), mmap_mode="r") <= last)
+
+
+def _key_columns(chunk: Any, kept: np.ndarray) -> Any:
+    """Returns the keys of the rows that are kept, UUIDs as texts."""
+    import pyarrow as pa
+
+    chunk = chunk if kept.all() else chunk.filter(pa.array(kept))
+    for at, column in enumerate(chunk.schema):
+        if is_uuid(column.type):
+            chunk = chunk.set_column(at, column.name, uuid_texts(chunk.column(at).combine_chunks()))
+    return chunk
+
+
+def _spread(kept: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Returns which rows are wanted, given which of those that are kept are."""
+    rows = np.zeros(len(kept), np.bool_)
+    rows[kept] = wanted
+    return rows

@@ -1,0 +1,363 @@
+"""The rows of a table that take part: bad ones are an error or set aside; splits; labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyg_batchgnn.data import SPLITS, DatasetError
+from pyg_batchgnn.tables.description import EdgeTable, LabelColumn, NodeTable, TableSplit, TimeColumn
+from pyg_batchgnn.tables.source import RawTable, need
+from pyg_batchgnn.tables.values import (
+    Parsed,
+    as_texts,
+    flat,
+    hash_texts,
+    is_text,
+    missing_in,
+    mixed,
+    moment,
+    to_booleans,
+    to_numbers,
+    to_times,
+)
+
+# Bad rows #########################################################################################
+
+
+class BadRows:
+    """The bad rows of a table, found one after the other.
+
+    Attributes:
+        is_bad: [rows] bool.
+        reasons: how many rows are bad for each reason.
+    """
+
+    def __init__(self, table: RawTable, said: NodeTable | EdgeTable) -> None:
+        self.table, self.sets_aside = table, said.on_bad_rows != "error"
+        self.is_bad = np.zeros(table.rows, np.bool_)
+        self.reasons: Counter[str] = Counter()
+        self._found: list[tuple[np.ndarray, tuple[str, ...], str]] = []
+        for _ in table.torn:
+            self.reasons["wrong number of columns"] += 1
+
+    def add(self, rows: np.ndarray, columns: Sequence[str], reason: str) -> None:
+        """Takes rows that are bad for a reason, in ascending order.
+
+        Raises:
+            DatasetError: bad rows are an error. It names the first.
+        """
+        if not len(rows):
+            return
+        if not self.sets_aside:
+            row = int(rows[0])
+            shown = ", ".join(repr(self.table.value(row, column)) for column in columns)
+            more = f" ({len(rows):,} rows)" if len(rows) > 1 else ""
+            raise DatasetError(
+                f"{self.table.place(row)}: {', '.join(columns)}: {shown} {reason}{more}; correct the rows, "
+                f'or set on_bad_rows = "set aside" under {self.table.where}'
+            )
+        rows = rows[~self.is_bad[rows]]
+        self.is_bad[rows] = True
+        self.reasons[reason] += len(rows)
+        self._found.append((rows, tuple(columns), reason))
+
+    def write(self, path: Path) -> list[Path]:
+        """Writes the bad rows to a Parquet file, if there are any. Returns the files."""
+        if not self._found and not self.table.torn:
+            return []
+        pa, pq = need("pyarrow"), need("pyarrow.parquet")
+        text, whole = pa.string(), pa.int64()
+        names = ("file", "row_group", "row", "column", "value", "reason")
+        schema = pa.schema(list(zip(names, (text, whole, whole, text, text, text), strict=True)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with pq.ParquetWriter(path, schema) as writer:
+            for lines in self._lines():
+                writer.write_table(pa.table(dict(zip(names, lines, strict=True)), schema))
+            if self.table.torn:
+                files, rows, texts = (list(one) for one in zip(*self.table.torn, strict=True))
+                count = len(files)
+                lines = [
+                    files,
+                    [None] * count,
+                    rows,
+                    [""] * count,
+                    texts,
+                    ["wrong number of columns"] * count,
+                ]
+                writer.write_table(pa.table(dict(zip(names, lines, strict=True)), schema))
+        return [path]
+
+    def _lines(self) -> Iterator[list[Any]]:
+        """Yields the columns of the file, for the bad rows of each chunk of the table."""
+        if not self._found:
+            return
+        rows = np.concatenate([rows for rows, _, _ in self._found])
+        of = np.repeat(np.arange(len(self._found)), [len(rows) for rows, _, _ in self._found])
+        order = np.argsort(rows, kind="stable")
+        rows, of = rows[order], of[order]
+        columns = list(dict.fromkeys(one for _, names, _ in self._found for one in names))
+        for first, chunk in self.table.chunks(columns):
+            begin, end = np.searchsorted(rows, [first, first + len(chunk)])
+            if begin == end:
+                continue
+            here = chunk.take(rows[begin:end] - first)
+            texts = {
+                name: [None if one is None else str(one) for one in here[name].to_pylist()]
+                for name in columns
+            }
+            named = [self._found[at] for at in of[begin:end]]
+            values = [_joined([texts[name][at] for name in names]) for at, (_, names, _) in enumerate(named)]
+            places = [self.table.file_and_row(int(row)) for row in rows[begin:end]]
+            yield [
+                [file for file, _, _ in places],
+                [group for _, group, _ in places],
+                [row for _, _, row in places],
+                [", ".join(names) for _, names, _ in named],
+                values,
+                [reason for _, _, reason in named],
+            ]
+
+
+def _joined(texts: list[str | None]) -> str | None:
+    return texts[0] if len(texts) == 1 else ", ".join(one or "" for one in texts)
+
+
+@dataclass
+class RowCheck:
+    """A column that is looked at before ids are given.
+
+    Attributes:
+        column: its name.
+        parse: reads its values.
+        needs: whether a missing value makes the row bad.
+        keep: takes the first row and the values of a chunk, to be used later.
+    """
+
+    column: str
+    parse: Callable[[Any], Parsed]
+    needs: bool = False
+    keep: Callable[[int, Parsed], None] | None = None
+
+
+def look_at(table: RawTable, checks: Sequence[RowCheck], keys: Sequence[str], bad: BadRows) -> None:
+    """Reads the columns of all rows once, and finds those that are bad."""
+    columns = list(dict.fromkeys([*keys, *(check.column for check in checks)]))
+    if not columns:
+        return
+    for first, chunk in table.chunks(columns):
+        for key in keys:
+            missing = missing_in(chunk.column(key))
+            bad.add(first + np.flatnonzero(missing), [key], "is a key without a value")
+        for check in checks:
+            found = check.parse(chunk.column(check.column))
+            bad.add(first + np.flatnonzero(found.bad), [check.column], "cannot be read")
+            if check.needs:
+                bad.add(first + np.flatnonzero(found.missing), [check.column], "has no value")
+            if check.keep is not None:
+                check.keep(first, found)
+
+
+# Splits ###########################################################################################
+
+
+@dataclass
+class SplitOfRows:
+    """Finds the split of each row.
+
+    Attributes:
+        codes: [rows] int8, the number of each row's split among `SPLITS`; -1 in none.
+    """
+
+    said: TableSplit
+    table: RawTable
+    keys: tuple[str, ...]
+    codes: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.codes = np.full(self.table.rows, -1, np.int8)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        if self.said.column is not None:
+            return (self.said.column,)
+        return self.keys if self.said.fractions is not None else ()
+
+    def by_columns(self) -> None:
+        """Finds the splits by a column, or by a hash of the key."""
+        if not self.columns:
+            if self.said.fractions is not None:
+                self.codes = self._shares(mixed(np.arange(self.table.rows, dtype=np.uint64)))
+            return
+        for first, chunk in self.table.chunks(self.columns):
+            here = slice(first, first + len(chunk))
+            if self.said.column is not None:
+                self.codes[here] = _named_splits(chunk.column(0))
+            else:
+                self.codes[here] = self._shares(mixed_keys(chunk, self.keys))
+
+    def _shares(self, hashes: np.ndarray) -> np.ndarray:
+        assert self.said.fractions is not None
+        shares = (hashes >> np.uint64(11)).astype(np.float64) / 2**53
+        ends = np.cumsum(self.said.fractions)[:2]
+        return np.searchsorted(ends, shares, side="right").astype(np.int8)
+
+    def by_time(self, times: np.ndarray, said: TimeColumn, unit: str | None) -> None:
+        """Finds the splits by the times of the rows, [rows] int64."""
+        bounds = [
+            moment(value, said, unit, f"{self.table.where}: split")
+            for value in (self.said.train_until, self.said.val_until)
+            if value is not None
+        ]
+        if bounds[0] > bounds[1]:
+            raise DatasetError(f"{self.table.where}: split: val_until is before train_until; exchange them")
+        for at in range(0, len(times), 1 << 20):
+            part = slice(at, at + (1 << 20))
+            self.codes[part] = np.searchsorted(bounds, times[part], side="right")
+
+
+def mixed_keys(chunk: Any, keys: Sequence[str]) -> np.ndarray:
+    """Returns [n] uint64, one hash of some key columns. Their order does not matter."""
+    hashes = [hash_texts(as_texts(chunk.column(key))) for key in keys]
+    return mixed(np.asarray(np.sum(hashes, axis=0, dtype=np.uint64))) if len(hashes) > 1 else hashes[0]
+
+
+def _named_splits(array: Any) -> np.ndarray:
+    encoded = flat(as_texts(array).dictionary_encode())
+    known = {name: at for at, name in enumerate(SPLITS)}
+    of = np.asarray([known.get(one, -1) for one in encoded.dictionary.to_pylist()] + [-1], np.int8)
+    return of[encoded.indices.fill_null(len(of) - 1).to_numpy(zero_copy_only=False)]
+
+
+# Labels ###########################################################################################
+
+#: More classes than this are taken for a mistake.
+_MOST_CLASSES = 1 << 16
+
+
+@dataclass
+class LabelsOfRows:
+    """Finds out which labels a column holds, and turns it into "y".
+
+    Attributes:
+        kind: "boolean", "class" or "value".
+        values: the values of the classes in order; None: class numbers are the values themselves.
+        count: the number of classes; 0 for other labels.
+    """
+
+    said: LabelColumn
+    table: RawTable
+    kind: str = ""
+    values: list[Any] | None = None
+    count: int = 0
+
+    @classmethod
+    def of(cls, said: LabelColumn, table: RawTable) -> LabelsOfRows:
+        """Looks at all labels of a table.
+
+        Raises:
+            DatasetError: there is no such column, or there are too many classes.
+        """
+        table.type_of(said.column, "label")
+        found = cls(said, table, said.kind or "")
+        if said.kind in ("boolean", "value"):
+            return found
+        distinct = found._distinct()
+        types, kind = need("pyarrow").types, table.schema.field(said.column).type
+        if said.kind is None and types.is_boolean(kind):
+            found.kind = "boolean"
+        elif said.kind is None and types.is_floating(kind):
+            found.kind = "value"
+        elif said.kind is None and is_text(kind) and (guess := _kind_of_texts(distinct)) != "class":
+            found.kind = guess
+        else:
+            found.kind = "class"
+            found.values = found._classes(distinct)
+            found.count = int(max(distinct, default=-1)) + 1 if found.values is None else len(found.values)
+        return found
+
+    def _distinct(self) -> list[Any]:
+        kind = self.table.schema.field(self.said.column).type
+        if self.said.kind is None and need("pyarrow").types.is_floating(kind):
+            return []
+        found: set[Any] = set()
+        for _, chunk in self.table.chunks([self.said.column]):
+            found.update(flat(chunk.column(0)).unique().to_pylist())
+            if len(found) > _MOST_CLASSES:
+                if self.said.kind is None and is_text(kind) and _kind_of_texts(found) == "value":
+                    break  # numbers: the others are read later
+                raise DatasetError(
+                    f"{self.table.where}: label: {self.said.column} has more than {_MOST_CLASSES:,} values; "
+                    f'give kind = "value" for numbers to be predicted as such'
+                )
+        return sorted(one for one in found if one is not None and one == one)
+
+    def _classes(self, distinct: list[Any]) -> list[Any] | None:
+        whole = all(isinstance(one, (int, float)) and one == int(one) for one in distinct)
+        if whole and (not distinct or (min(distinct) >= 0 and max(distinct) < _MOST_CLASSES)):
+            return None
+        return [one if isinstance(one, (int, str, float)) else str(one) for one in distinct]
+
+    def parse(self, array: Any) -> Parsed:
+        """Returns "y" of some rows: bool, class numbers int64, or values float64."""
+        where = f"{self.table.where}: label: {self.said.column}"
+        if self.kind == "boolean":
+            return to_booleans(array, where)
+        if self.kind == "value" or self.values is None:
+            found = to_numbers(array, where)
+            if self.kind == "value":
+                return found
+            return Parsed(found.values.astype(np.int64), found.missing, found.bad)
+        encoded = flat(flat(array).dictionary_encode())
+        known = {one: at for at, one in enumerate(self.values)}
+        names = [
+            one if isinstance(one, (int, str, float)) else str(one) for one in encoded.dictionary.to_pylist()
+        ]
+        of = np.asarray([known.get(one, -1) for one in names] + [-1], np.int64)
+        codes = of[encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
+        return Parsed(codes, codes < 0, np.zeros(len(codes), np.bool_))
+
+    def final(self, found: Parsed) -> np.ndarray:
+        """Returns "y" as it is stored: -1 and NaN where a row has no label, of booleans False."""
+        if self.kind == "boolean":
+            return (found.values & ~found.missing)[:, None]
+        if self.kind == "class":
+            return np.where(found.missing, -1, found.values).astype(np.int64)
+        return np.where(found.missing, np.nan, found.values).astype(np.float32)
+
+    @property
+    def form(self) -> tuple[type, tuple[int, ...]]:
+        """The type of "y" and the shape of a row."""
+        forms = {"boolean": (np.bool_, (1,)), "class": (np.int64, ()), "value": (np.float32, ())}
+        return forms[self.kind]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"column": self.said.column, "kind": self.kind, "values": self.values, "count": self.count}
+
+
+def _kind_of_texts(distinct: Any) -> str:
+    texts = [one for one in distinct if one is not None]
+    if texts and all(one.strip().lower() in ("true", "false") for one in texts):
+        return "boolean"
+    try:
+        for one in texts:
+            float(one)
+    except ValueError:
+        return "class"
+    return "value" if texts else "class"
+
+
+def times_of_rows(table: RawTable, said: TimeColumn, unit: str | None, times: np.ndarray) -> RowCheck:
+    """Returns the check of a column of times, which writes them to `times`, [rows] int64."""
+    table.type_of(said.column, "time")
+
+    def keep(first: int, found: Parsed) -> None:
+        times[first : first + len(found.values)] = np.where(found.missing | found.bad, 0, found.values)
+
+    where = f"{table.where}: time: {said.column}"
+    return RowCheck(said.column, lambda array: to_times(array, said, unit, where), True, keep)

@@ -1,0 +1,443 @@
+"""The rows of tables: Parquet and CSV files, local or remote, in their order."""
+
+from __future__ import annotations
+
+import bisect
+import csv
+import gzip
+import itertools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.tables.description import EdgeTable, NodeTable
+
+#: Rows that are read and encoded at a time. Statistics are summed in these steps, so another
+#: number would change their last bits.
+CHUNK = 1 << 17
+_PARQUET = (".parquet", ".parq", ".pq")
+_CSV_BYTES = 1 << 24
+#: A whole number as it is written: no zeros in front, no sign +, within int64.
+_WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
+
+
+def need(module: str) -> Any:
+    """Imports pyarrow or duckdb, or a module of theirs.
+
+    Raises:
+        DatasetError: it is not installed.
+    """
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        raise DatasetError(f"tables need {name}; pip install 'pyg_batchgnn[tables]'") from error
+
+
+# Files ############################################################################################
+
+
+def _remote(path: str) -> Any:
+    """Returns the file system of a URL and the path in it."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise DatasetError(f"{path}: other file systems need fsspec; pip install fsspec") from error
+    try:
+        return url_to_fs(path)
+    except (ImportError, ValueError) as error:
+        raise DatasetError(f"{path}: cannot be opened ({error}); correct it") from error
+
+
+def _is_remote(path: str) -> bool:
+    return "://" in path
+
+
+def open_file(path: str) -> IO[bytes]:
+    """Opens a file here or elsewhere for reading."""
+    if _is_remote(path):
+        files, inner = _remote(path)
+        opened: IO[bytes] = files.open(inner, "rb")
+    else:
+        opened = Path(path).open("rb")  # noqa: SIM115 (the caller closes it)
+    return gzip.open(opened) if path.endswith(".gz") else opened  # type: ignore[return-value]
+
+
+def state_of(path: str) -> list[Any]:
+    """Returns what changes when a file changes: its path, its size and when it was written."""
+    if not _is_remote(path):
+        stat = Path(path).stat()
+        return [path, stat.st_size, stat.st_mtime_ns]
+    files, inner = _remote(path)
+    info = files.info(inner)
+    when = next(
+        (str(info[key]) for key in ("LastModified", "mtime", "etag", "ETag", "created") if key in info), ""
+    )
+    return [path, info.get("size"), when]
+
+
+def numbered(path: str) -> list[tuple[int, str]]:
+    """Makes names compare as 2 before 10."""
+    return [(int(part), part) if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
+
+
+def expand(where: str, folder: Path, files: Sequence[str]) -> list[str]:
+    """Returns the files that names and globs stand for: each name's in natural order.
+
+    Raises:
+        DatasetError: a name stands for no file.
+    """
+    found: list[str] = []
+    for name in files:
+        if _is_remote(name):
+            system, inner = _remote(name)
+            protocol = name.partition("://")[0]
+            there = [
+                f"{protocol}://{one.lstrip('/')}" if protocol != "file" else f"file://{one}"
+                for one in system.glob(inner)
+            ]
+        else:
+            pattern = Path(name).expanduser()
+            if pattern.is_absolute():
+                there = [
+                    str(one) for one in Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
+                ]
+            else:
+                there = [str(one) for one in folder.glob(name)]
+        if not there:
+            raise DatasetError(f"{where}: files: {name!r} stands for no file in {folder}; correct it")
+        found += sorted(there, key=numbered)
+    return list(dict.fromkeys(found))
+
+
+# Tables ###########################################################################################
+
+
+@dataclass(frozen=True)
+class TablePart:
+    """One file of a table.
+
+    Attributes:
+        path: the file as errors name it.
+        parquet: the local Parquet file that is read, the same or a copy.
+        rows: its number of rows.
+        first: the number of its first row in the table.
+        delimiter: of a CSV file; "" for Parquet.
+    """
+
+    path: str
+    parquet: str
+    rows: int
+    first: int
+    delimiter: str
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """The rows of a table, as they are in its files.
+
+    Attributes:
+        where: its name in errors, such as [nodes.user].
+        parts: the files in order.
+        schema: the columns and their Arrow types.
+        torn: rows of CSV files with a wrong number of columns: file, row and text.
+    """
+
+    where: str
+    parts: tuple[TablePart, ...]
+    schema: Any
+    torn: tuple[tuple[str, int, str], ...] = ()
+
+    @cached_property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(part.rows for part in self.parts)
+
+    def type_of(self, column: str, key: str) -> Any:
+        """Returns the Arrow type of a column.
+
+        Raises:
+            DatasetError: the table has no such column; ``key`` of the description names it.
+        """
+        if column not in self.schema.names:
+            raise DatasetError(
+                f"{self.where}: {key}: there is no column {column!r} in {self.parts[0].path}; it has "
+                f"{', '.join(self.schema.names)}"
+            )
+        return self.schema.field(column).type
+
+    def chunks(self, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+        """Yields the rows in order, `CHUNK` at a time: their first number, and an Arrow table."""
+        pa = need("pyarrow")
+        schema = pa.schema([self.schema.field(name) for name in dict.fromkeys(columns)])
+        waiting: list[Any] = []
+        first = held = 0
+        for batch in self._batches(schema):
+            waiting.append(batch)
+            held += len(batch)
+            while held >= CHUNK:
+                table = pa.Table.from_batches(waiting, schema)
+                yield first, table.slice(0, CHUNK)
+                first, held = first + CHUNK, held - CHUNK
+                waiting = table.slice(CHUNK).to_batches()
+        if held:
+            yield first, pa.Table.from_batches(waiting, schema)
+
+    def _batches(self, schema: Any) -> Iterator[Any]:
+        pq, pa = need("pyarrow.parquet"), need("pyarrow")
+        for part in self.parts:
+            with pq.ParquetFile(part.parquet, pre_buffer=False) as file:
+                for batch in file.iter_batches(CHUNK, columns=schema.names):
+                    table = pa.Table.from_batches([batch]).select(schema.names)
+                    yield from table.cast(schema).to_batches() if table.schema != schema else [batch]
+
+    def sql(self, columns: dict[str, str]) -> str:
+        """Returns the query of the rows with their numbers.
+
+        Args:
+            columns: the name of each column in the result, and the column. Whole numbers of CSV
+                files are such in the result.
+        """
+        pa = need("pyarrow")
+        shown = []
+        for name, column in columns.items():
+            whole = self.schema.field(column).type == pa.int64()
+            shown.append(
+                f"{f'CAST({quoted(column)} AS BIGINT)' if whole else quoted(column)} AS {quoted(name)}"
+            )
+        return " UNION ALL ".join(
+            f"SELECT {', '.join([*shown, f'file_row_number + {part.first} AS _row'])} FROM "
+            f"read_parquet({literal(part.parquet)}, file_row_number = true)"
+            for part in self.parts
+        )
+
+    def place(self, row: int) -> str:
+        """Returns where a row stands: the file and the line, or the row group and the row."""
+        file, group, inner = self.file_and_row(row)
+        if group is None:
+            return f"{file}: line {_line_of(file, inner, self._part_of(row).delimiter)}"
+        return f"{file}: row group {group}, row {inner}"
+
+    def file_and_row(self, row: int) -> tuple[str, int | None, int]:
+        """Returns the file of a row, its row group (None: a CSV file has none), and its number
+        there."""
+        part = self._part_of(row)
+        inner = row - part.first
+        return part.path, None if part.delimiter else bisect.bisect_right(self._groups[part], inner), inner
+
+    def _part_of(self, row: int) -> TablePart:
+        return self.parts[bisect.bisect_right(self._firsts, row) - 1]  # of empty files the last
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return [part.first for part in self.parts]
+
+    @cached_property
+    def _groups(self) -> dict[TablePart, list[int]]:
+        """The row at which each row group ends, by file."""
+        metas = {part: need("pyarrow.parquet").read_metadata(part.parquet) for part in self.parts}
+        return {
+            part: list(itertools.accumulate(meta.row_group(at).num_rows for at in range(meta.num_row_groups)))
+            for part, meta in metas.items()
+        }
+
+    def value(self, row: int, column: str) -> Any:
+        """Returns the value of a row in a column."""
+        for first, chunk in self.chunks([column]):
+            if row < first + len(chunk):
+                return chunk.column(0)[row - first].as_py()
+        raise IndexError(row)
+
+
+def quoted(name: str) -> str:
+    """Returns a name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Returns a text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _line_of(path: str, row: int, delimiter: str) -> int:
+    """Returns the line on which a row of a CSV file ends, from 1 on. Empty lines are no rows."""
+    with open_file(path) as stream:
+        lines = csv.reader((one.decode("utf-8", "replace") for one in stream), delimiter=delimiter)
+        next(itertools.islice((line for line in lines if line), row + 1, None), None)
+        return lines.line_num
+
+
+# Opening ##########################################################################################
+
+
+def open_table(where: str, said: NodeTable | EdgeTable, folder: Path, staged: Path) -> RawTable:
+    """Opens the files of a table. CSV and remote files are copied to Parquet files once.
+
+    Args:
+        where: the table's name in errors.
+        folder: the folder that the names of files count from.
+        staged: the folder for the copies.
+
+    Raises:
+        DatasetError: a file is missing, damaged, or has other columns than the first.
+    """
+    pa = need("pyarrow")
+    parts: list[TablePart] = []
+    schemas: list[Any] = []
+    torn: list[tuple[str, int, str]] = []
+    texts, seen = set[str](), set[str]()
+    for number, path in enumerate(expand(where, folder, said.files)):
+        is_csv = said.format == "csv" or (said.format is None and not path.lower().endswith(_PARQUET))
+        copy = staged / f"{number:05}.parquet"
+        if is_csv:
+            found = _stage_csv(where, path, said, copy)
+            texts |= set(found["texts"])
+            seen |= set(found["seen"])
+            torn += [tuple(one) for one in found["torn"]]
+        elif _is_remote(path):
+            _stage_remote(path, copy)
+        file = str(copy) if is_csv or _is_remote(path) else path
+        rows, schema = _outline(path, file)
+        parts.append(
+            TablePart(path, file, rows, sum(part.rows for part in parts), said.delimiter if is_csv else "")
+        )
+        schemas.append(schema)
+    for part, schema in zip(parts, schemas, strict=True):
+        if set(schema.names) != set(schemas[0].names):
+            differ = sorted(set(schema.names) ^ set(schemas[0].names))
+            raise DatasetError(
+                f"{where}: {part.path} and {parts[0].path} do not have the same columns: {', '.join(differ)}"
+            )
+    try:
+        schema = pa.unify_schemas([_plain(schema) for schema in schemas], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DatasetError(f"{where}: the files differ in the type of a column ({error})") from error
+    for name in sorted(seen - texts):
+        schema = schema.set(schema.get_field_index(name), pa.field(name, pa.int64()))
+    return RawTable(where, tuple(parts), schema, tuple(torn))
+
+
+def _plain(schema: Any) -> Any:
+    """Returns a schema without dictionaries and without metadata."""
+    pa = need("pyarrow")
+    fields = [
+        pa.field(one.name, one.type.value_type if pa.types.is_dictionary(one.type) else one.type)
+        for one in schema
+    ]
+    return pa.schema(fields)
+
+
+def _outline(path: str, file: str) -> tuple[int, Any]:
+    pa, pq = need("pyarrow"), need("pyarrow.parquet")
+    try:
+        with pq.ParquetFile(file) as opened:
+            schema = opened.schema_arrow
+            twice = [name for name in schema.names if schema.names.count(name) > 1]
+            if twice:
+                raise DatasetError(f"{path}: has two columns {twice[0]!r}; rename one")
+            return opened.metadata.num_rows, schema
+    except (pa.ArrowException, OSError) as error:
+        raise DatasetError(f"{path}: not readable as Parquet ({error}); write the file again") from error
+
+
+def _stage_remote(path: str, copy: Path) -> None:
+    if copy.is_file():
+        return
+    temporary = copy.with_suffix(".partial")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    with open_file(path) as stream, temporary.open("wb") as out:
+        while piece := stream.read(_CSV_BYTES):
+            out.write(piece)
+    temporary.rename(copy)
+
+
+def _stage_csv(where: str, path: str, said: NodeTable | EdgeTable, copy: Path) -> dict[str, Any]:
+    """Copies a CSV file as texts.
+
+    Returns:
+        "texts": the columns with a value that is no whole number; "seen": those with any value;
+        "torn": rows with a wrong number of columns, as in a `RawTable`.
+    """
+    pa, pq, pc = need("pyarrow"), need("pyarrow.parquet"), need("pyarrow.compute")
+    note = copy.with_suffix(".json")
+    if copy.is_file() and note.is_file():
+        return dict(json.loads(note.read_text(encoding="utf-8")))
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    temporary, torn = copy.with_suffix(".partial"), list[tuple[str, int, str]]()
+    with open_file(path) as stream:
+        names = _header(path, stream, said.delimiter)
+    texts, seen = set[str](), set[str]()
+    with open_file(path) as stream:
+        reader = _csv_reader(where, path, stream, names, said, torn)
+        with pq.ParquetWriter(temporary, pa.schema([(name, pa.string()) for name in names])) as writer:
+            try:
+                for batch in reader:
+                    writer.write_batch(batch)
+                    for name in names:
+                        column = batch.column(name)
+                        if column.null_count < len(column):
+                            seen.add(name)
+                        if (
+                            name not in texts
+                            and pc.all(pc.match_substring_regex(column, _WHOLE)).as_py() is False
+                        ):
+                            texts.add(name)
+            except pa.ArrowInvalid as error:
+                raise DatasetError(f"{path}: not readable as CSV ({error}); correct the file") from error
+    found = {"texts": sorted(texts), "seen": sorted(seen), "torn": torn}
+    note.write_text(json.dumps(found), encoding="utf-8")
+    temporary.rename(copy)
+    return found
+
+
+def _header(path: str, stream: IO[bytes], delimiter: str) -> list[str]:
+    try:
+        line = next(csv.reader((one.decode("utf-8-sig") for one in stream), delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise DatasetError(f"{path}: not readable as CSV ({error}); give files in UTF-8") from error
+    if not line or len(set(line)) < len(line) or "" in line:
+        raise DatasetError(
+            f"{path}: the first line is {','.join(line)!r}; a CSV file starts with the names of its columns, "
+            f"each once"
+        )
+    return line
+
+
+def _csv_reader(
+    where: str,
+    path: str,
+    stream: IO[bytes],
+    names: list[str],
+    said: NodeTable | EdgeTable,
+    torn: list[tuple[str, int, str]],
+) -> Any:
+    pa, pcsv = need("pyarrow"), need("pyarrow.csv")
+
+    def on_torn(row: Any) -> str:
+        if said.on_bad_rows == "error":
+            return "error"
+        torn.append((path, -1 if row.number is None else row.number, row.text or ""))
+        return "skip"
+
+    try:
+        return pcsv.open_csv(
+            stream,
+            pcsv.ReadOptions(use_threads=False, block_size=_CSV_BYTES),
+            pcsv.ParseOptions(delimiter=said.delimiter, newlines_in_values=True, invalid_row_handler=on_torn),
+            pcsv.ConvertOptions(
+                column_types={name: pa.string() for name in names},
+                strings_can_be_null=True,
+                null_values=list(said.nulls),
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        if "Empty CSV" in str(error):
+            return iter(())
+        raise DatasetError(f"{path}: {where}: not readable as CSV ({error}); correct the file") from error

@@ -1,0 +1,344 @@
+"""Values of columns as NumPy arrays: numbers, booleans, times and texts, with what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from typing import Any
+
+import numpy as np
+
+from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.tables.description import UNITS, Moment, TimeColumn
+from pyg_batchgnn.tables.source import need
+
+_TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
+#: One unit of time in nanoseconds.
+_NANOSECONDS = {"D": 86_400 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """A column in numbers.
+
+    Attributes:
+        values: [n], anything where they are missing or bad.
+        missing: [n] bool, the rows without a value.
+        bad: [n] bool, the rows whose value is none of its kind.
+    """
+
+    values: np.ndarray
+    missing: np.ndarray
+    bad: np.ndarray
+
+
+def missing_in(array: Any) -> np.ndarray:
+    """Returns which rows of a column have no value, [n] bool."""
+    array = flat(array)
+    return np.asarray(array.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def flat(array: Any) -> Any:
+    """Returns a chunked array as one array."""
+    pa = need("pyarrow")
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+        if isinstance(array, pa.ChunkedArray):
+            array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    return array
+
+
+def is_text(kind: Any) -> bool:
+    """Returns whether an Arrow type is one of texts."""
+    types = need("pyarrow").types
+    return types.is_string(kind) or types.is_large_string(kind) or "string_view" in str(kind)
+
+
+# Numbers and booleans #############################################################################
+
+
+def to_numbers(array: Any, where: str) -> Parsed:
+    """Returns numbers as float64. NaN is missing, and infinite numbers are bad.
+
+    Raises:
+        DatasetError: the column is of no numbers; ``where`` names it.
+    """
+    pa, types = need("pyarrow"), need("pyarrow").types
+    array, kind = flat(array), array.type
+    missing = missing_in(array)
+    bad = np.zeros(len(array), np.bool_)
+    if is_text(kind):
+        try:
+            values = np.asarray(array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False))
+        except pa.ArrowInvalid:
+            values, bad = _each(array, float, missing)
+    elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        filled = array.fill_null(False if types.is_boolean(kind) else 0)
+        values = np.asarray(filled.to_numpy(zero_copy_only=False), np.float64)
+    elif types.is_decimal(kind):
+        values = np.asarray(array.cast(pa.float64()).fill_null(0).to_numpy(), np.float64)
+    else:
+        raise DatasetError(f"{where}: has the type {kind}, expected numbers; choose another encoder")
+    missing |= np.isnan(values) & ~bad
+    return Parsed(values, missing, bad | np.isinf(values))
+
+
+def to_rows(array: Any) -> np.ndarray:
+    """Returns the numbers of rows that a column of numbers names, int64; -1 where it names none."""
+    numbers = to_numbers(array, "a row")
+    none = numbers.missing | numbers.bad | (numbers.values != np.floor(numbers.values))
+    return np.where(none, -1, np.where(none, 0, numbers.values)).astype(np.int64)
+
+
+def to_booleans(array: Any, where: str) -> Parsed:
+    """Returns booleans as bool. The numbers 0 and 1 and the usual words serve too.
+
+    Raises:
+        DatasetError: the column is of no booleans; ``where`` names it.
+    """
+    types = need("pyarrow").types
+    array, kind = flat(array), array.type
+    missing = missing_in(array)
+    if types.is_boolean(kind):
+        values = np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+        return Parsed(values, missing, np.zeros(len(values), np.bool_))
+    if types.is_integer(kind) or types.is_floating(kind):
+        numbers = to_numbers(array, where)
+        bad = ~numbers.missing & (numbers.values != 0) & (numbers.values != 1)
+        return Parsed(numbers.values == 1, numbers.missing, bad)
+    if not is_text(kind):
+        raise DatasetError(f"{where}: has the type {kind}, expected booleans; choose another encoder")
+    words = {**dict.fromkeys(_TRUE, 1.0), **dict.fromkeys(_FALSE, 0.0)}
+    values, bad = _each(array, lambda text: words[text.strip().lower()], missing)
+    return Parsed(values == 1, missing, bad)
+
+
+def _each(array: Any, read: Any, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Reads each distinct text once. Returns float64 values, and which are bad."""
+    encoded = flat(array.dictionary_encode())
+    texts = encoded.dictionary.to_pylist()
+    known, wrong = np.zeros(len(texts) + 1), np.zeros(len(texts) + 1, np.bool_)
+    for at, text in enumerate(texts):
+        try:
+            known[at] = read(text)
+        except (ValueError, KeyError):
+            wrong[at] = True
+    codes = np.where(missing, len(texts), encoded.indices.fill_null(0).to_numpy(zero_copy_only=False))
+    return known[codes], wrong[codes]
+
+
+# Times ############################################################################################
+
+
+def natural_unit(kind: Any, said: TimeColumn) -> str | None:
+    """Returns the unit of a column of times by its Arrow type; None: plain integers."""
+    types = need("pyarrow").types
+    if types.is_timestamp(kind):
+        return str(kind.unit)
+    if types.is_date(kind):
+        return "D"
+    if is_text(kind):
+        return "us"
+    if types.is_floating(kind) and said.unit is not None:
+        return "us" if said.unit in ("D", "s", "ms") else said.unit
+    return said.unit
+
+
+def common_unit(units: dict[str, str | None]) -> str | None:
+    """Returns the finest of the units of some columns.
+
+    Raises:
+        DatasetError: some are plain integers, and others are not.
+    """
+    plain = [name for name, unit in units.items() if unit is None]
+    dated = {name: unit for name, unit in units.items() if unit is not None}
+    if plain and dated:
+        raise DatasetError(
+            f"{plain[0]}: plain integers cannot be compared with {next(iter(dated))}; give time.unit"
+        )
+    return max((unit for unit in dated.values()), key=UNITS.index, default=None)
+
+
+def to_times(array: Any, said: TimeColumn, unit: str | None, where: str) -> Parsed:
+    """Returns times as int64: units since 1970-01-01 UTC, rounded down.
+
+    Raises:
+        DatasetError: the column is of no times; ``where`` names it.
+    """
+    pa, types = need("pyarrow"), need("pyarrow").types
+    array, kind = flat(array), array.type
+    missing = missing_in(array)
+    nothing = np.zeros(len(array), np.bool_)
+    if types.is_integer(kind):
+        values = np.asarray(array.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+        return Parsed(_scaled(values, said.unit, unit), missing, nothing)
+    if types.is_floating(kind) and said.unit is not None:
+        numbers = to_numbers(array, where)
+        ratio = _NANOSECONDS[said.unit] / _NANOSECONDS[unit or said.unit]
+        shown = np.where(numbers.bad | numbers.missing, 0, numbers.values) * ratio
+        bad = numbers.bad | (np.abs(shown) >= 2.0**63)
+        return Parsed(np.floor(np.where(bad, 0, shown)).astype(np.int64), numbers.missing, bad)
+    if is_text(kind):
+        array, bad = _read_texts(array, said, missing)
+    elif types.is_date(kind) or types.is_timestamp(kind):
+        array, bad = _zoned(array, said), nothing
+    else:
+        fact = f"has the type {kind}, expected timestamps, dates, texts, whole numbers"
+        raise DatasetError(f"{where}: {fact} or, with time.unit, numbers; give another column")
+    stamp = array.type
+    counts = np.asarray(array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    return Parsed(_scaled(counts, stamp.unit, unit), missing, bad)
+
+
+def _scaled(values: np.ndarray, have: str | None, want: str | None) -> np.ndarray:
+    if have is None or want is None or have == want:
+        return values
+    up, down = _NANOSECONDS[have], _NANOSECONDS[want]
+    return values * (up // down) if up >= down else values // (down // up)
+
+
+def _zoned(array: Any, said: TimeColumn) -> Any:
+    """Returns timestamps that count from 1970-01-01 UTC."""
+    pa, pc = need("pyarrow"), need("pyarrow.compute")
+    if pa.types.is_date(array.type):
+        array = array.cast(pa.timestamp("s" if pa.types.is_date32(array.type) else "ms"))
+    if array.type.tz is None and said.timezone != "UTC":
+        return pc.assume_timezone(array, said.timezone, ambiguous="earliest", nonexistent="earliest")
+    return array
+
+
+def _read_texts(array: Any, said: TimeColumn, missing: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Reads ISO 8601 texts as timestamps in microseconds."""
+    pa = need("pyarrow")
+    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            return _zoned(array.cast(kind), said), np.zeros(len(array), np.bool_)
+        except pa.ArrowInvalid:
+            continue
+    found, bad = [], np.zeros(len(array), np.bool_)
+    for at, text in enumerate(array.to_pylist()):
+        value = None
+        if not missing[at]:
+            try:
+                value = _instant(text, said)
+            except ValueError:
+                bad[at] = True
+        found.append(value)
+    return pa.array(found, pa.timestamp("us", "UTC")), bad
+
+
+def _instant(text: str, said: TimeColumn) -> datetime:
+    """Returns the instant of one ISO 8601 text."""
+    found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    if found.tzinfo is not None:
+        return found.astimezone(timezone.utc)
+    pa = need("pyarrow")
+    stamp = _zoned(pa.array([found], pa.timestamp("us")), said)[0].as_py()
+    return stamp if stamp.tzinfo is not None else stamp.replace(tzinfo=timezone.utc)
+
+
+def moment(value: Moment, said: TimeColumn, unit: str | None, where: str) -> int:
+    """Returns a boundary of a split in units of the graph's times.
+
+    Raises:
+        DatasetError: it is no time of the column's kind; ``where`` names it.
+    """
+    pa = need("pyarrow")
+    if isinstance(value, int):
+        if said.unit is None and unit is not None:
+            raise DatasetError(f"{where}: is {value}, but the times are dates; give a date as YYYY-MM-DD")
+        return int(_scaled(np.asarray([value]), said.unit, unit)[0])
+    if unit is None:
+        raise DatasetError(f"{where}: is {value!r}, but the times are plain integers; give a number")
+    text = value.isoformat() if isinstance(value, date) else value
+    found = to_times(pa.array([text]), said, unit, where)
+    if found.bad[0] or found.missing[0]:
+        raise DatasetError(f"{where}: {value!r} is no time; give one as 2026-01-31 or 2026-01-31T12:00:00Z")
+    return int(found.values[0])
+
+
+def calendar(values: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the parts of the calendar of times in seconds, each as a share of its period."""
+    days = values.astype("datetime64[s]").astype("datetime64[D]")
+    months = days.astype("datetime64[M]")
+    length = ((months + 1).astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64)
+    return {
+        "hour": (values % 86_400) / 86_400,
+        "weekday": ((days.astype(np.int64) + 3) % 7) / 7,
+        "day": (days - months.astype("datetime64[D]")).astype(np.int64) / length,
+        "month": (months.astype(np.int64) % 12) / 12,
+    }
+
+
+# Texts of any value, and their hash ###############################################################
+
+
+def as_texts(array: Any) -> Any:
+    """Returns a column as texts: what an export of the table to CSV would hold.
+
+    Booleans are true and false, times ISO 8601, bytes hexadecimal.
+    """
+    pa, types = need("pyarrow"), need("pyarrow").types
+    array = flat(array)
+    if is_text(array.type):
+        return array if types.is_string(array.type) else array.cast(pa.string())
+    if is_uuid(array.type):
+        return uuid_texts(array)
+    if types.is_binary(array.type) or types.is_fixed_size_binary(array.type):
+        return pa.array([None if one is None else one.hex() for one in array.to_pylist()], pa.string())
+    return array.cast(pa.string())
+
+
+def is_uuid(kind: Any) -> bool:
+    """Returns whether an Arrow type is the one of UUIDs."""
+    return getattr(kind, "extension_name", "") == "arrow.uuid"
+
+
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+def uuid_texts(array: Any) -> Any:
+    """Returns UUIDs as texts of 36 characters."""
+    pa = need("pyarrow")
+    storage = array.storage if hasattr(array, "storage") else array
+    count = len(storage)
+    filled = storage.fill_null(b"\0" * 16)
+    raw = np.frombuffer(filled.buffers()[1], np.uint8)[filled.offset * 16 :][: count * 16].reshape(count, 16)
+    shown = np.full((count, 36), ord("-"), np.uint8)
+    places = [at for at in range(36) if at not in (8, 13, 18, 23)]
+    shown[:, places[0::2]], shown[:, places[1::2]] = _HEX[raw >> 4], _HEX[raw & 15]
+    offsets = np.arange(count + 1, dtype=np.int32) * 36
+    texts = pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(shown))
+    return need("pyarrow.compute").if_else(storage.is_null(), None, texts) if storage.null_count else texts
+
+
+#: The base and the last steps of the hash, of splitmix64.
+_BASE, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+def hash_texts(array: Any) -> np.ndarray:
+    """Returns [n] uint64, a hash of each text that is the same everywhere and for ever.
+
+    It is the polynomial of the text's bytes (+ 1) in an odd base modulo 2^64, mixed by splitmix64.
+    A missing text has the hash of the empty one.
+    """
+    array = flat(array).fill_null("")
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1].astype(np.int64)
+    if not len(array):
+        return np.zeros(0, np.uint64)
+    data = array.buffers()[2]
+    data = np.frombuffer(data if data is not None else b"", np.uint8)[offsets[0] : offsets[-1]]
+    starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
+    powers = np.cumprod(np.full(max(int(lengths.max()), 1), _BASE, np.uint64))
+    terms = (data.astype(np.uint64) + np.uint64(1)) * powers[
+        np.arange(len(data)) - np.repeat(starts, lengths)
+    ]
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(terms, dtype=np.uint64)])
+    return mixed(sums[starts + lengths] - sums[starts])
+
+
+def mixed(values: np.ndarray) -> np.ndarray:
+    """Returns uint64 numbers, mixed as splitmix64 does in the end."""
+    for factor, shift in zip(_MIX, (30, 27), strict=True):
+        values = (values ^ (values >> np.uint64(shift))) * np.uint64(factor)
+    return values ^ (values >> np.uint64(31))

@@ -1,0 +1,1 @@
+"""Tests of `pyg_batchgnn.tables`."""

@@ -1,0 +1,165 @@
+"""``batchgnn tables`` from three files to a data folder, and one line for a mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.training_runs import SMALL, batchgnn
+
+
+def write_shop(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "users.csv").write_text(
+        "user_id,age\n" + "".join(f"u{at},{20 + at % 40}\n" for at in range(50))
+    )
+    rows = "".join(f"u{at % 50},i{at * 7 % 40},{at}\n" for at in range(300))
+    (folder / "orders.csv").write_text("user_id,item_id,price\n" + rows)
+
+
+def test_the_commands_lead_to_a_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_shop(tmp_path / "shop")
+    assert batchgnn("tables", "describe", "shop") == 0
+    assert "wrote shop/graph.toml; read it, correct it" in capsys.readouterr().out
+    assert batchgnn("tables", "check", "shop", "--memory-limit", "1GiB", "--threads", "1") == 0
+    assert "arrays of the data folder" in capsys.readouterr().out
+    assert batchgnn("tables", "convert", "shop", "--out", "data") == 0
+    out = capsys.readouterr().out
+    assert "user: 50 nodes" in out and "user-orders-item: " in out
+    assert "train on it with: batchgnn train data --task link --edge-type user,orders,item" in out
+    assert batchgnn("tables", "apply", "data", "shop", "--out", "again") == 0
+    assert batchgnn("verify", "again") == 0
+    assert (tmp_path / "data/nodes/user/x.npy").read_bytes() == (
+        tmp_path / "again/nodes/user/x.npy"
+    ).read_bytes()
+
+
+def test_a_draft_can_be_converted_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_shop(tmp_path / "shop")
+    assert batchgnn("tables", "describe", "shop", "--out", "shop.toml", "--convert", "data") == 0
+    assert "wrote shop.toml; read what was guessed" in capsys.readouterr().out
+    assert batchgnn("verify", "data") == 0
+    assert 'files = "shop/users.csv"' in (tmp_path / "shop.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["describe", "no"], "no: no such folder"),
+        (
+            ["convert", "no", "--out", "data"],
+            "no: no such file; batchgnn tables describe FOLDER writes a first",
+        ),
+        (
+            ["convert", "shop", "--out", "data", "--memory-limit", "1MiB"],
+            "memory_limit: is 1,048,576 bytes; give",
+        ),
+        (["convert", "shop", "--out", "shop"], "shop: exists already"),
+        (["apply", "shop", "shop", "--out", "data"], "tables.json: no such file"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_shop(tmp_path / "shop")
+    (tmp_path / "shop/graph.toml").write_text(
+        '[edges."user,orders,item"]\nfiles = "orders.csv"\nsource = "user_id"\ntarget = "item_id"\n'
+    )
+    assert batchgnn("tables", *arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("batchgnn: ") and said in error and error.count("\n") == 1
+
+
+def test_missing_libraries_are_named(tmp_path: Path) -> None:
+    """DuckDB and pyarrow are imported only when they are needed, and their absence is one line."""
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
+    program = (
+        "import sys\n"
+        "import pyg_batchgnn.tables as tables\n"
+        "tables.GraphDescription, tables.convert, tables.draft\n"
+        "assert not {'duckdb', 'pyarrow'} & set(sys.modules)\n"
+        "sys.modules['duckdb'] = None\n"
+        f"tables.draft({str(tmp_path)!r})\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "DatasetError: tables need duckdb; pip install 'pyg_batchgnn[tables]'" in ran.stderr
+
+
+def write_bank(folder: Path, first: int, count: int) -> None:
+    folder.mkdir()
+    cards = {"card": [f"c{at}" for at in range(20)], "limit": [float(at) for at in range(20)]}
+    pq.write_table(pa.table(cards), folder / "cards.parquet")
+    rows = range(first, first + count)
+    payments = {
+        "number": [f"p{at}" for at in rows],
+        "card": [f"c{at % 20}" for at in rows],
+        "amount": [float(at % 7) for at in rows],
+    }
+    if not first:
+        payments["kind"] = [("shop", "bar")[at % 2] for at in rows]
+    pq.write_table(pa.table(payments), folder / "payments.parquet")
+
+
+def test_new_tables_are_predicted_with_the_model_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_bank(tmp_path / "bank", 0, 100)
+    (tmp_path / "bank/graph.toml").write_text(
+        '[nodes.payment]\nfiles = "payments.parquet"\nkey = "number"\nlabel = "kind"\n'
+        "split = { fractions = [0.6, 0.2, 0.2] }\n"
+        'features = { amount = "number" }\nforeign_keys = { card = "card" }\n'
+        '[nodes.card]\nfiles = "cards.parquet"\nkey = "card"\nfeatures = { limit = "log" }\n'
+    )
+    write_bank(tmp_path / "today", 100, 30)
+    assert batchgnn("tables", "convert", "bank", "--out", "data") == 0
+    arguments = ["--node-type", "payment", "--epochs", "1", "--run", "run", *SMALL]
+    assert batchgnn("train", "data", *arguments) == 0
+    assert batchgnn("tables", "apply", "data", "today", "--out", "new") == 0
+    assert batchgnn("predict", "run", "--dataset", "new", "--out", "scores") == 0
+    assert np.load(tmp_path / "scores/predictions.npy").shape == (30,)
+    assert json.loads((tmp_path / "new/keys/payment.classes.json").read_text())["values"] == ["bar", "shop"]
+
+    other = (tmp_path / "bank/graph.toml").read_text().replace('"number" }', '"log" }')
+    (tmp_path / "bank/graph.toml").write_text(other)
+    assert batchgnn("tables", "convert", "bank", "--out", "other") == 0
+    capsys.readouterr()
+    assert batchgnn("predict", "run", "--dataset", "other", "--out", "more") == 2
+    assert "is of another data set: its checksum is" in capsys.readouterr().err
+
+
+def test_a_model_with_learned_rows_knows_no_new_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_shop(tmp_path / "shop")
+    (tmp_path / "shop/graph.toml").write_text(
+        '[nodes.user]\nfiles = "users.csv"\nkey = "user_id"\nlabel = "age"\n'
+        "split = { fractions = [0.6, 0.2, 0.2] }\n"
+        '[edges."user,orders,item"]\nfiles = "orders.csv"\nsource = "user_id"\ntarget = "item_id"\n'
+    )
+    assert batchgnn("tables", "convert", "shop", "--out", "data") == 0
+    assert batchgnn("train", "data", "--node-type", "user", "--epochs", "1", "--run", "run", *SMALL) == 0
+    with (tmp_path / "shop/users.csv").open("a") as stream:
+        stream.write("u50,22\n")
+    assert batchgnn("tables", "apply", "data", "shop", "--out", "new") == 0
+    assert batchgnn("predict", "run", "--dataset", "new", "--out", "scores") == 2
+    assert "learned rows of the nodes of" in capsys.readouterr().err

@@ -1,0 +1,190 @@
+"""Tables to data folders: equal to plain Python, whatever the files, threads and memory."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from pyg_batchgnn.data import DatasetError, read_folder, verify_folder
+from pyg_batchgnn.tables import GraphDescription, convert
+from tests.support.table_graphs import TableGraph, table_graphs
+
+QUICK = settings(max_examples=30, deadline=None)
+MIB = 1 << 20
+#: Users who know users.
+LINKED: dict[str, Any] = {
+    "nodes": {"user": {"files": "user.parquet", "key": "id"}},
+    "edges": {"user,knows,user": {"files": "links.parquet", "source": "a", "target": "b"}},
+}
+
+
+def bytes_of(folder: Path) -> dict[str, str]:
+    """Returns the checksum of every file of a folder."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def arrays_of(folder: Path) -> dict[str, np.ndarray]:
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): np.load(path) for path in folder.rglob("*.npy")
+    }
+
+
+@QUICK
+@given(table_graphs())
+def test_a_folder_is_what_plain_python_makes(graph: TableGraph) -> None:
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work) / "data"
+        convert(graph.write(Path(work) / "tables", "parquet"), folder, threads=1)
+        found, expected = arrays_of(folder), graph.expected()
+        assert found.keys() == expected.keys()
+        for name, array in expected.items():
+            assert found[name].dtype == array.dtype and found[name].shape == array.shape, name
+            np.testing.assert_allclose(found[name], array, rtol=1e-6, atol=1e-6, err_msg=name)
+        dataset = read_folder(folder)
+        assert dataset.nodes_of("user").num_nodes == len(graph.order)
+        verify_folder(folder)
+        keys = pq.read_table(folder / "keys" / "user.parquet")
+        wanted = [graph.key(one) for one in graph.order]
+        shown = [str(uuid.UUID(bytes=one[0])) for one in wanted] if graph.kind == "uuid" else None
+        assert list(zip(*(column.to_pylist() for column in keys.columns), strict=True)) == (
+            [(one,) for one in shown] if shown else wanted
+        )
+
+
+@QUICK
+@given(table_graphs(["text", "odd text", "whole", "two columns"]))
+def test_csv_gives_the_same_as_parquet(graph: TableGraph) -> None:
+    with tempfile.TemporaryDirectory() as work:
+        found = []
+        for form in ("parquet", "csv"):
+            convert(graph.write(Path(work) / form, form), Path(work) / f"data-{form}", threads=1)
+            files = bytes_of(Path(work) / f"data-{form}")
+            found.append({name: one for name, one in files.items() if name.endswith(".npy")})
+        assert found[0] == found[1]
+        keys = [
+            pq.read_table(Path(work) / f"data-{form}" / "keys" / "user.parquet")
+            for form in ("parquet", "csv")
+        ]
+        assert keys[0].to_pydict() == keys[1].to_pydict()
+
+
+def large(folder: Path, count: int = 30_000, links: int = 400_000) -> GraphDescription:
+    """Writes a graph that needs several chunks of rows."""
+    draw = np.random.default_rng(0)
+    names = [f"{one:016x}" for one in draw.permutation(count)]
+    folder.mkdir()
+    pq.write_table(
+        pa.table({"id": names, "n": draw.random(count)}), folder / "user.parquet", row_group_size=7_000
+    )
+    for part, at in enumerate((0, links // 3)):
+        ends = [
+            np.asarray(names)[draw.integers(count, size=links - at - (links // 3) * (part == 0))]
+            for _ in range(2)
+        ]
+        pq.write_table(
+            pa.table({"a": ends[0], "b": ends[1]}), folder / f"links.{part}.parquet", row_group_size=50_000
+        )
+    (folder / "graph.toml").write_text(
+        '[nodes.user]\nfiles = "user.parquet"\nkey = "id"\nfeatures = { n = "quantile" }\n'
+        '[edges."user,knows,user"]\nfiles = "links.*.parquet"\nsource = "a"\ntarget = "b"\n'
+    )
+    return GraphDescription.read(folder)
+
+
+def test_the_bytes_do_not_depend_on_threads_and_memory(tmp_path: Path) -> None:
+    said = large(tmp_path / "tables")
+    convert(said, tmp_path / "one", threads=1)
+    convert(said, tmp_path / "two", threads=2, memory_limit=1024 * MIB)
+    assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "two")
+    names = pq.read_table(tmp_path / "tables" / "user.parquet")["id"].to_numpy()
+    ends = pa.concat_tables([pq.read_table(tmp_path / "tables" / f"links.{part}.parquet") for part in (0, 1)])
+    index = np.load(tmp_path / "one" / "edge_index" / "user__knows__user.npy")
+    assert (names[index[0]] == ends["a"].to_numpy()).all() and (names[index[1]] == ends["b"].to_numpy()).all()
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int32(), pa.uint64(), pa.float64(), pa.string(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_keys_of_other_types_are_compared_by_value(tmp_path: Path, kind: pa.DataType) -> None:
+    pq.write_table(pa.table({"id": pa.array([7, 70, 700], pa.int64())}), tmp_path / "user.parquet")
+    ends = [
+        pa.array([700, 7, 70]).cast(kind.value_type if hasattr(kind, "value_type") else kind).cast(kind)
+    ] * 2
+    pq.write_table(pa.table({"a": ends[0], "b": ends[1]}), tmp_path / "links.parquet")
+    convert(GraphDescription.from_dict(LINKED, tmp_path), tmp_path / "data")
+    assert np.load(tmp_path / "data/edge_index/user__knows__user.npy").tolist() == [[2, 0, 1]] * 2
+
+
+def test_files_elsewhere_are_copied_once(tmp_path: Path) -> None:
+    """Files of other file systems are read through fsspec; those in memory stand for s3:// here."""
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory")
+    files.makedirs("/shop", exist_ok=True)
+    for part, keys in ((9, ["a", "b"]), (10, ["c"])):
+        with files.open(f"/shop/user.{part}.parquet", "wb") as stream:
+            pq.write_table(pa.table({"id": keys}), stream)
+    with files.open("/shop/links.csv", "wb") as stream:
+        stream.write(b"a,b\nc,a\nb,c\n")
+    said = {
+        "nodes": {"user": {**LINKED["nodes"]["user"], "files": "memory://shop/user.*.parquet"}},
+        "edges": {
+            "user,knows,user": {**LINKED["edges"]["user,knows,user"], "files": "memory://shop/links.csv"}
+        },
+    }
+    convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "data")
+    assert np.load(tmp_path / "data/edge_index/user__knows__user.npy").tolist() == [[2, 1], [0, 2]]
+    local = {**LINKED, "nodes": {"user": {"files": f"file://{tmp_path}/data/keys/user.parquet", "key": "id"}}}
+    local["edges"] = said["edges"]
+    convert(GraphDescription.from_dict(local, tmp_path), tmp_path / "again")
+    assert (
+        bytes_of(tmp_path / "data")["keys/user.parquet"] == bytes_of(tmp_path / "again")["keys/user.parquet"]
+    )
+
+
+def test_compressed_csv_and_empty_tables(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "user.csv.gz", "wt") as stream:
+        stream.write("id;n\na;1\nb;2\n")
+    (tmp_path / "links.csv").write_text("a,b\n")
+    said = {
+        "nodes": {
+            "user": {
+                "files": "user.csv.gz",
+                "key": "id",
+                "delimiter": ";",
+                "features": {"n": "quantile"},
+                "split": {"fractions": [1, 0, 0]},
+            }
+        },
+        "edges": {
+            "user,buys,item": {
+                "files": "links.csv",
+                "source": "a",
+                "target": "b",
+                "features": {"b": "category"},
+            }
+        },
+    }
+    made = convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "data")
+    assert made.nodes == {"user": 2, "item": 0} and made.edges == {("user", "buys", "item"): 0}
+    assert read_folder(tmp_path / "data").nodes_of("user").tables["x"].tolist() == [
+        [pytest.approx(-(3**0.5))],
+        [pytest.approx(3**0.5)],
+    ]
+    (tmp_path / "latin.csv").write_bytes("name,größe\n".encode("latin-1"))
+    said["edges"]["user,buys,item"]["files"] = "latin.csv"
+    with pytest.raises(DatasetError, match=r"latin.csv: not readable as CSV .* give files in UTF-8"):
+        convert(GraphDescription.from_dict(said, tmp_path), tmp_path / "other")

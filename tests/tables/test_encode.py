@@ -1,0 +1,179 @@
+"""Encoders: equal to what NumPy says, fitted to training rows alone, stored and applied."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data.meta import read_meta
+from pyg_batchgnn.tables import ColumnFeature, GraphDescription, apply
+from pyg_batchgnn.tables.encode import encoder_of
+from pyg_batchgnn.tables.values import hash_texts, mixed
+from tests.tables.conftest import Converted
+
+
+def encoded(said: ColumnFeature, train: Any, values: Any) -> np.ndarray:
+    """Fits an encoder to some values in two chunks, and encodes others."""
+    train, values = pa.chunked_array([pa.array(train)]), pa.chunked_array([pa.array(values)])
+    learning = encoder_of("here", said, len(train))
+    for at in range(0, len(train), 2):
+        learning.see(train.slice(at, 2))
+    learned = json.loads(json.dumps(learning.state()))
+    encoder = encoder_of("here", said, learned=learned)
+    assert len(encoder.names()) == (0 if said.encoder == "ids" else encoder.encode(values).shape[1])
+    return encoder.encode(values)
+
+
+def test_numbers() -> None:
+    train = [1.0, 4.0, 4.0, 7.0, 9.0]
+    found = encoded(ColumnFeature("number"), train, [2.0, None, 9.0])
+    assert found[:, 0] == pytest.approx((np.asarray([2.0, np.mean(train), 9.0]) - 5) / np.std(train))
+    assert encoded(ColumnFeature("number"), [1.0, None, 3.0], [None, 3.0]).tolist() == [[0, 1], [1, 0]]
+    assert encoded(ColumnFeature("number"), [5, 5, 5], [5, 7]).tolist() == [[0], [2]]
+    logs = np.log1p([0, 9, 99])
+    found = encoded(ColumnFeature("log"), ["0", "9", "99"], ["-9", "0"])
+    assert found[:, 0] == pytest.approx((np.asarray([-np.log(10), 0]) - logs.mean()) / logs.std())
+
+
+def test_quantiles() -> None:
+    found = encoded(ColumnFeature("quantile"), [0.0, 1.0, 2.0, 3.0, 100.0], [-5.0, 0.0, 2.0, 100.0, 1e9])
+    assert found[:, 0] == pytest.approx((np.asarray([0, 0, 0.5, 1, 1]) - 0.5) * 12**0.5)
+    tied = encoded(ColumnFeature("quantile"), [0.0] * 50 + [1.0], [0.0])
+    assert abs(float(tied[0, 0])) < 0.1
+
+
+def test_booleans_and_categories() -> None:
+    words = ["true", "NO", "1", "f"]
+    assert encoded(ColumnFeature("boolean"), words, ["y", "false", None]).tolist() == [[1], [0], [0]]
+    assert encoded(ColumnFeature("boolean"), [True, None], [None, True]).tolist() == [[0, 1], [1, 0]]
+    train = ["b", "a", "b", "c", "c"]
+    assert encoded(ColumnFeature("category", limit=2), train, ["b", "a", None, "new", "c"]).tolist() == [
+        [1, 0, 0],
+        [0, 0, 1],
+        [0, 0, 0],
+        [0, 0, 1],
+        [0, 1, 0],
+    ]
+    assert encoded(ColumnFeature("ids"), train, ["c", None, "new", "a"]).tolist() == [4, 0, 1, 2]
+    assert encoded(ColumnFeature("category"), [3, 1], [1, 2]).tolist() == [[1, 0, 0], [0, 0, 1]]
+
+
+def test_the_hash_is_the_one_that_is_said() -> None:
+    texts = ["", "a", "Zürich", "x" * 100]
+    for text, value in zip(texts, hash_texts(pa.array(texts)), strict=True):
+        total, power = 0, 1
+        for byte in text.encode():
+            power = power * 0x9E3779B97F4A7C15 % 2**64
+            total = (total + (byte + 1) * power) % 2**64
+        for factor, shift in ((0xBF58476D1CE4E5B9, 30), (0x94D049BB133111EB, 27)):
+            total = (total ^ (total >> shift)) * factor % 2**64
+        assert int(value) == total ^ (total >> 31)
+    sliced = hash_texts(pa.array(["other", *texts]).slice(1))
+    assert sliced.tolist() == hash_texts(pa.array(texts)).tolist()
+    assert mixed(np.arange(3, dtype=np.uint64)).tolist() != [0, 1, 2]
+    buckets = encoded(ColumnFeature("hashed", buckets=8), texts, texts)
+    assert buckets.argmax(1).tolist() == (hash_texts(pa.array(texts)) % 8).tolist()
+
+
+def test_calendar() -> None:
+    times = [datetime(2024, 2, 29, 6), None]
+    found = encoded(ColumnFeature("calendar"), times, times)
+    shares = [6 / 24, 3 / 7, 28 / 29, 1 / 12]  # Thursday; February has 29 days
+    waves = [wave(2 * np.pi * share) for share in shares for wave in (np.sin, np.cos)]
+    assert found[0] == pytest.approx(np.asarray(waves), abs=1e-6)
+    assert not found[1].any()
+    days = encoded(ColumnFeature("calendar", parts=("day",)), [date(2024, 2, 29)], [date(2024, 2, 29)])
+    assert days[0] == pytest.approx(np.asarray(waves[4:6]), abs=1e-6)
+    with pytest.raises(DatasetError, match="has whole numbers; give unit"):
+        encoded(ColumnFeature("calendar"), [3], [3])
+
+
+def test_vectors() -> None:
+    fixed = pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32(), 2))
+    assert encoded(ColumnFeature("list"), fixed, fixed).tolist() == [[1, 2], [0, 0], [3, 4]]
+    assert encoded(ColumnFeature("list"), ["[1, 2]"], ["[3, 4]", None]).tolist() == [[3, 4], [0, 0]]
+
+
+SAID = """
+[nodes.p]
+files = "p.parquet"
+key = "id"
+time = { column = "t", unit = "D" }
+label = "fraud"
+split = { train_until = 2, val_until = 3 }
+features = { n = "number", c = "category" }
+[nodes.card]
+files = "card.parquet"
+key = "id"
+features = { limit = "number" }
+[edges."p,by,card"]
+files = "by.parquet"
+source = "p"
+target = "card"
+time = { column = "t", unit = "D" }
+features = { w = "number" }
+"""
+TABLES = {
+    "p": {
+        "id": ["a", "b", "c", "d"],
+        "t": [0, 1, 2, 3],
+        "fraud": [True, False, None, True],
+        "n": [1.0, 3.0, 100.0, -100.0],
+        "c": ["x", "y", "z", "x"],
+    },
+    "card": {"id": [7, 8], "limit": [1.0, 2.0]},
+    "by": {"p": ["a", "b", "d"], "card": [7, 7, 8], "t": [0, 1, 3], "w": [1.0, 3.0, 50.0]},
+}
+
+
+def test_statistics_come_from_training_rows(converted: Converted) -> None:
+    found = converted(SAID, **TABLES)
+    assert found["nodes/p/x"][:, 0].tolist() == [-1, 1, 98, -102]
+    assert found["nodes/p/x"][:, 1:].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    assert found["nodes/card/x"][:, 0].tolist() == [-1, 1]
+    assert found["edges/p__by__card/edge_attr"][:, 0].tolist() == [-1, 1, 48]  # not later than day 1
+    assert found["splits/p/train"].tolist() == [0, 1]
+
+
+def test_what_was_fitted_is_applied_to_new_tables(converted: Converted, tmp_path: Path) -> None:
+    converted(SAID, **TABLES)
+    today = tmp_path / "today"
+    today.mkdir()
+    new = {"id": ["e", "f"], "t": [4, 5], "n": [3.0, 2.0], "c": ["y", "new"]}
+    pq.write_table(pa.table(new), today / "p.parquet")
+    for name in ("card", "by"):
+        columns = {**TABLES[name]} if name == "card" else {"p": ["e"], "card": [8], "t": [4], "w": [2.0]}
+        pq.write_table(pa.table(columns), today / f"{name}.parquet")
+    made = apply(tmp_path / "data", today, tmp_path / "scored")
+    assert made.nodes == {"p": 2, "card": 2}
+    x = np.load(tmp_path / "scored/nodes/p/x.npy")
+    assert x.tolist() == [[1, 0, 1, 0], [0, 0, 0, 1]]
+    assert np.load(tmp_path / "scored/nodes/p/y.npy").tolist() == [[False], [False]]  # there are no labels
+    assert read_meta(tmp_path / "scored").origin == read_meta(tmp_path / "data").origin
+    assert np.load(tmp_path / "scored/splits/p/test.npy").tolist() == []  # without labels
+    assert np.load(tmp_path / "scored/edges/p__by__card/edge_attr.npy").tolist() == [[0]]
+    said = json.loads((tmp_path / "scored/tables.json").read_text())
+    assert said["features"] == json.loads((tmp_path / "data/tables.json").read_text())["features"]
+    (tmp_path / "graph.toml").write_text(SAID.replace('n = "number", ', ""))
+    with pytest.raises(DatasetError, match="features: are c, but fitted were n, c; describe the new tables"):
+        apply(tmp_path / "data", GraphDescription.read(tmp_path), tmp_path / "other")
+    with pytest.raises(DatasetError, match="give a data folder that batchgnn tables convert wrote"):
+        apply(today, today, tmp_path / "other")
+
+
+def test_links_of_a_model_stay_edges_of_new_tables(converted: Converted, tmp_path: Path) -> None:
+    """Nothing is learned from new tables, so all their links are seen."""
+    said = '[edges."u,buys,i"]\nfiles = "buys.parquet"\nsource = "u"\ntarget = "i"\n'
+    rows = {"u": [f"u{at % 9}" for at in range(99)], "i": [f"i{at % 11}" for at in range(99)]}
+    found = converted(said + "split = { fractions = [0.5, 0.2, 0.3] }\n", buys=rows)
+    assert found["edge_index/u__buys__i"].shape[1] < 99
+    made = apply(tmp_path / "data", tmp_path, tmp_path / "new")
+    assert made.edges["u", "buys", "i"] == 99
