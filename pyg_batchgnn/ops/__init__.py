@@ -64,7 +64,7 @@ from pyg_batchgnn.ops.keys import (
     names_key,
     part_key,
 )
-from pyg_batchgnn.ops.library import first_order, simd_level, to_signed
+from pyg_batchgnn.ops.library import first_order, simd_level, thread_count, thread_limit, to_signed
 from pyg_batchgnn.ops.linear import ProductsName, compute_dtype, current_products, linear, set_products
 from pyg_batchgnn.ops.linear_norm import linear_norm
 from pyg_batchgnn.ops.memory import (
@@ -120,7 +120,6 @@ from pyg_batchgnn.ops.sample import (
     sample,
     sample_by_budgets,
 )
-from pyg_batchgnn.ops.threads import thread_count, thread_limit
 
 __all__ = [
     "FLOATS",

@@ -18,9 +18,8 @@ from pyg_batchgnn.ops.checks import (
     id_dtype,
     remember,
 )
-from pyg_batchgnn.ops.library import fake, first_order, gradient, kernels
+from pyg_batchgnn.ops.library import fake, first_order, gradient, kernels, thread_count
 from pyg_batchgnn.ops.memory import empty
-from pyg_batchgnn.ops.threads import thread_count
 
 
 def aggregate(

@@ -11,9 +11,8 @@ from torch import Tensor
 from pyg_batchgnn.ops.aggregate import check_by_source, check_graph
 from pyg_batchgnn.ops.checks import check_dense, check_indptr, check_vector
 from pyg_batchgnn.ops.keys import part_key
-from pyg_batchgnn.ops.library import fake, gradient, kernels
+from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 from pyg_batchgnn.ops.norm import check_drop, dropout_scale
-from pyg_batchgnn.ops.threads import thread_count
 
 
 class Attention(NamedTuple):

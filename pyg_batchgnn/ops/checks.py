@@ -14,8 +14,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
 from pyg_batchgnn import machine
-from pyg_batchgnn.ops.library import kernels
-from pyg_batchgnn.ops.threads import thread_count
+from pyg_batchgnn.ops.library import kernels, thread_count
 
 INTEGERS = (torch.int32, torch.int64)
 #: The most nodes that a node type may have.

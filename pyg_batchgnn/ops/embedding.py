@@ -11,9 +11,8 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector, extent
-from pyg_batchgnn.ops.library import kernels, to_signed
+from pyg_batchgnn.ops.library import kernels, thread_count, to_signed
 from pyg_batchgnn.ops.memory import empty
-from pyg_batchgnn.ops.threads import thread_count
 
 #: The element types that rows may have.
 ROW_DTYPES = (torch.float32, torch.float64)

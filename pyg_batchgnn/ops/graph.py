@@ -26,8 +26,7 @@ from pyg_batchgnn.ops.checks import (
     too_many_nodes,
 )
 from pyg_batchgnn.ops.in_edges import InEdges
-from pyg_batchgnn.ops.library import kernels
-from pyg_batchgnn.ops.threads import thread_count
+from pyg_batchgnn.ops.library import kernels, thread_count
 
 
 def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None) -> InEdges:

@@ -11,8 +11,7 @@ from torch.autograd.graph import increment_version
 
 from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector, remember
 from pyg_batchgnn.ops.in_edges import InEdges
-from pyg_batchgnn.ops.library import kernels
-from pyg_batchgnn.ops.threads import thread_count
+from pyg_batchgnn.ops.library import kernels, thread_count
 
 #: The line of a node that has none.
 NO_LINE = -1

@@ -1,4 +1,4 @@
-"""The compiled operators, as torch knows them.
+"""The compiled operators, as torch knows them, and the number of threads that they use.
 
 The files of csrc/bindings list their names and schemas. Each is called by a wrapper in a module of
 this package, which checks the arguments and names the results. The same module registers with torch
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -153,3 +154,37 @@ class _Refusal(torch.autograd.Function):
             "native layers have no second derivatives; use PyG's layers for losses that contain gradients "
             "(create_graph=True)"
         )
+
+
+# Threads ##########################################################################################
+
+
+class _Setting(threading.local):
+    """The setting of one thread of the program, such as a thread that prefetches."""
+
+    count: int | None = None
+
+
+_setting = _Setting()
+
+
+def thread_count() -> int:
+    """Returns the largest number of threads of an operator that this thread calls now.
+
+    It is torch's number, or that of the innermost `thread_limit`.
+    """
+    return _setting.count or torch.get_num_threads()
+
+
+@contextlib.contextmanager
+def thread_limit(count: int | None) -> Iterator[None]:
+    """Lets operators that this thread calls in the block use at most `count` threads.
+
+    None changes nothing, nor does a limit above that of a block around it.
+    """
+    before = _setting.count
+    _setting.count = min(filter(None, (before, count)), default=None)
+    try:
+        yield
+    finally:
+        _setting.count = before

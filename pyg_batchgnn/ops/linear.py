@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_ids, check_on_cpu, check_vector
-from pyg_batchgnn.ops.library import fake, gradient, kernels
+from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 from pyg_batchgnn.ops.norm import activate, check_drop, dropout_scale
-from pyg_batchgnn.ops.threads import thread_count
 
 
 class RowsOfTable(Protocol):

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_dense, check_float
-from pyg_batchgnn.ops.library import fake, first_order, kernels
+from pyg_batchgnn.ops.library import fake, first_order, kernels, thread_count
 from pyg_batchgnn.ops.linear import compute_dtype
-from pyg_batchgnn.ops.threads import thread_count
 
 
 class LinearNorm(NamedTuple):

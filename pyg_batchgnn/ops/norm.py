@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_dense, check_float, check_matrix, check_vector
-from pyg_batchgnn.ops.library import fake, gradient, kernels
-from pyg_batchgnn.ops.threads import thread_count
+from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 
 
 class BatchNormResult(NamedTuple):

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_range, check_vector
-from pyg_batchgnn.ops.library import kernels, to_signed
+from pyg_batchgnn.ops.library import kernels, thread_count, to_signed
 from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, check_details, check_rules
-from pyg_batchgnn.ops.threads import thread_count
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from pyg_batchgnn.ops.checks import (
     is_known_indptr,
     writes,
 )
-from pyg_batchgnn.ops.library import kernels, memory_errors, to_signed
-from pyg_batchgnn.ops.threads import thread_count
+from pyg_batchgnn.ops.library import kernels, memory_errors, thread_count, to_signed
 
 
 class _Held(NamedTuple):
