@@ -19,12 +19,12 @@ struct Operator {
   const char* schema;
   void (*boxed)(StableIValue*, uint64_t, uint64_t);
 
-  // Torch chooses a kernel by the device of the tensor arguments. Lists do not count: one may be
-  // empty.
+  // Torch chooses a kernel by the device of the tensor arguments. Lists and optional tensors do not
+  // count: they may be empty.
   constexpr bool takes_tensor() const {
     const std::string_view text = schema;
     const std::string_view arguments = text.substr(0, text.find("->"));
-    for (const std::string_view tensor : {"Tensor ", "Tensor(", "Tensor? "}) {
+    for (const std::string_view tensor : {"Tensor ", "Tensor("}) {
       if (arguments.find(tensor) != std::string_view::npos) return true;
     }
     return false;

@@ -68,11 +68,8 @@ Tensor relay_begin(const Tensor& seeds, const Tensor& seed_ptr, const Tensor& ke
                    const OptionalTensor& example, const OptionalTensor& time, const OptionalTensor& excluded,
                    std::vector<int64_t> offsets, int64_t types, int64_t rank, std::vector<int64_t> source,
                    std::vector<int64_t> target, std::vector<int64_t> num_edges, bool wide, bool disjoint,
-                   bool timed, bool excluding, int64_t hops, std::vector<int64_t> fanouts,
-                   const OptionalTensor& shares, bool replace, bool return_edge, bool last, int64_t window,
-                   bool induced, bool coo, int64_t seed, int64_t epoch) {
-  Plan plan =
-      plan_of({hops, std::move(fanouts), shares, replace, return_edge, last, window, induced}, seed, epoch);
+                   bool timed, bool excluding, const Tensor& rules, bool coo, int64_t seed, int64_t epoch) {
+  auto plan = plan_of<Plan>(rules, seed, epoch);
   Book book{std::move(offsets), types, rank, std::move(source), std::move(target), std::move(num_edges)};
   const SeedLists lists =
       seeds_of(seeds, seed_ptr, keys, static_cast<size_t>(types), example, time, excluded);
@@ -89,10 +86,8 @@ std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, Tensor> relay_ask
 std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64_t>> relay_answer(
     const Tensor& graph, const Tensor& node, int64_t first, int64_t all_nodes, std::vector<int64_t> num_edges,
     const Tensor& requests, std::vector<int64_t> words_of, bool disjoint, bool timed, bool excluding,
-    int64_t hop, int64_t hops, std::vector<int64_t> fanouts, const OptionalTensor& shares, bool replace,
-    bool return_edge, bool last, int64_t window, bool induced, int64_t threads) {
-  const Plan plan =
-      plan_of({hops, std::move(fanouts), shares, replace, return_edge, last, window, induced}, 0, 0);
+    int64_t hop, const Tensor& rules, int64_t threads) {
+  const Plan& plan = held<Plan>(rules);
   const auto& own = held<HeldGraph>(graph);
   const QuestionShape shape{static_cast<int64_t>(own.num_types()), disjoint, timed, excluding};
   return own.with_graph([&]<class Index>(const TypedGraph<Index>& typed) {
@@ -124,14 +119,12 @@ constexpr Operator kOperators[] = {
         relay_begin,
         "(Tensor seeds, Tensor seed_ptr, Tensor keys, Tensor? example, Tensor? time, Tensor? excluded, int[] "
         "offsets, int types, int rank, int[] source, int[] target, int[] num_edges, bool wide, bool "
-        "disjoint, bool timed, bool excluding, int hops, int[] fanouts, Tensor? shares, bool replace, bool "
-        "return_edge, bool last, int window, bool induced, bool coo, int seed, int epoch) -> Tensor"),
+        "disjoint, bool timed, bool excluding, Tensor rules, bool coo, int seed, int epoch) -> Tensor"),
     OPERATOR(relay_ask,
              "(Tensor(a!) state, int threads) -> (Tensor words, int[] counts, int[] nodes, Tensor own)"),
     OPERATOR(relay_answer,
              "(Tensor graph, Tensor node, int first, int all_nodes, int[] num_edges, Tensor requests, int[] "
-             "words_of, bool disjoint, bool timed, bool excluding, int hop, int hops, int[] fanouts, Tensor? "
-             "shares, bool replace, bool return_edge, bool last, int window, bool induced, int threads) -> "
+             "words_of, bool disjoint, bool timed, bool excluding, int hop, Tensor rules, int threads) -> "
              "(Tensor words, int[] counts, int[] picks, int[] fault)"),
     OPERATOR(relay_merge,
              "(Tensor(a!) state, Tensor own, Tensor answers, int[] words_of, int threads) -> (int error, int "

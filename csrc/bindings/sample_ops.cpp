@@ -46,13 +46,28 @@ Tensor sampled_graph(std::vector<int64_t> num_nodes, std::vector<Tensor> indptr,
   return hold(std::make_unique<HeldGraph>(std::move(num_nodes), arrays));
 }
 
-Minibatches sample(const Tensor& graph, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
-                   const OptionalTensor& example, const OptionalTensor& time, const OptionalTensor& excluded,
-                   int64_t hops, std::vector<int64_t> fanouts, const OptionalTensor& shares, bool replace,
-                   bool return_edge, bool last, int64_t window, bool induced, bool coo, int64_t seed,
-                   int64_t epoch, int64_t threads) {
-  const Plan plan =
-      plan_of({hops, std::move(fanouts), shares, replace, return_edge, last, window, induced}, seed, epoch);
+Tensor sampling_rules(int64_t hops, std::vector<int64_t> fanouts, const OptionalTensor& shares, bool replace,
+                      bool return_edge, bool last, int64_t window, bool induced) {
+  Plan plan{std::move(fanouts), replace ? Replacement::kWith : Replacement::kWithout, return_edge, 0, 0};
+  plan.hops = hops;
+  if (shares) plan.shares.assign(data<double>(*shares), data<double>(*shares) + shares->numel());
+  plan.temporal = last ? Temporal::kLast : Temporal::kUniform;
+  plan.window = window;
+  plan.subgraph = induced ? Subgraph::kInduced : Subgraph::kDirectional;
+  return hold(std::make_unique<Plan>(std::move(plan)));
+}
+
+Tensor budget_rules(int64_t hops, std::vector<int64_t> samples, std::vector<int64_t> type_digest, int64_t cap,
+                    bool return_edge) {
+  HgtPlan plan{std::move(samples), hops, cap, {type_digest.begin(), type_digest.end()}, {},
+               return_edge,        0,    0};
+  return hold(std::make_unique<HgtPlan>(std::move(plan)));
+}
+
+Minibatches sample(const Tensor& graph, const Tensor& rules, const Tensor& seeds, const Tensor& seed_ptr,
+                   const Tensor& keys, const OptionalTensor& example, const OptionalTensor& time,
+                   const OptionalTensor& excluded, bool coo, int64_t seed, int64_t epoch, int64_t threads) {
+  const auto plan = plan_of<Plan>(rules, seed, epoch);
   const auto& whole = held<HeldGraph>(graph);
   const SeedLists lists = seeds_of(seeds, seed_ptr, keys, whole.num_types(), example, time, excluded);
   return whole.with_graph([&](const auto& typed) { return sample_all(typed, plan, lists, coo, threads); });
@@ -71,18 +86,9 @@ int64_t minibatch_key(const Tensor& seeds) {
   return static_cast<int64_t>(pyg_batchgnn::minibatch_key(data<int64_t>(seeds), seeds.numel()));
 }
 
-Minibatches sample_hgt(const Tensor& graph, const Tensor& seeds, const Tensor& seed_ptr, const Tensor& keys,
-                       int64_t hops, std::vector<int64_t> samples, std::vector<int64_t> type_digest,
-                       int64_t cap, bool return_edge, bool coo, int64_t seed, int64_t epoch,
-                       int64_t threads) {
-  HgtPlan plan{std::move(samples),
-               hops,
-               cap,
-               {type_digest.begin(), type_digest.end()},
-               {},
-               return_edge,
-               static_cast<uint64_t>(seed),
-               static_cast<uint64_t>(epoch)};
+Minibatches sample_hgt(const Tensor& graph, const Tensor& rules, const Tensor& seeds, const Tensor& seed_ptr,
+                       const Tensor& keys, bool coo, int64_t seed, int64_t epoch, int64_t threads) {
+  auto plan = plan_of<HgtPlan>(rules, seed, epoch);
   const auto& whole = held<HeldGraph>(graph);
   const SeedLists lists = seeds_of(seeds, seed_ptr, keys, whole.num_types());
   return whole.with_graph([&](const auto& typed) {
@@ -97,15 +103,18 @@ constexpr Operator kOperators[] = {
     OPERATOR(sampled_graph,
              "(int[] num_nodes, Tensor[] indptr, Tensor[] indices, Tensor[] edge_ids, int[] source, int[] "
              "target, int[] digest, Tensor[] order, Tensor[] weights) -> Tensor"),
+    OPERATOR(sampling_rules,
+             "(int hops, int[] fanouts, Tensor? shares, bool replace, bool return_edge, bool last, int "
+             "window, bool induced) -> Tensor"),
+    OPERATOR(budget_rules,
+             "(int hops, int[] samples, int[] type_digest, int cap, bool return_edge) -> Tensor"),
     OPERATOR(sample,
-             "(Tensor graph, Tensor seeds, Tensor seed_ptr, Tensor keys, Tensor? example, Tensor? time, "
-             "Tensor? excluded, int hops, int[] fanouts, Tensor? shares, bool replace, bool return_edge, "
-             "bool last, int window, bool induced, bool coo, int seed, int epoch, int threads) -> (Tensor[] "
+             "(Tensor graph, Tensor rules, Tensor seeds, Tensor seed_ptr, Tensor keys, Tensor? example, "
+             "Tensor? time, Tensor? excluded, bool coo, int seed, int epoch, int threads) -> (Tensor[] "
              "arrays, Tensor counts)"),
     OPERATOR(sample_hgt,
-             "(Tensor graph, Tensor seeds, Tensor seed_ptr, Tensor keys, int hops, int[] samples, int[] "
-             "type_digest, int cap, bool return_edge, bool coo, int seed, int epoch, int threads) -> "
-             "(Tensor[] arrays, Tensor counts)"),
+             "(Tensor graph, Tensor rules, Tensor seeds, Tensor seed_ptr, Tensor keys, bool coo, int seed, "
+             "int epoch, int threads) -> (Tensor[] arrays, Tensor counts)"),
     OPERATOR(keyed_permutation, "(int n, int seed, int epoch) -> Tensor"),
     OPERATOR(minibatch_key, "(Tensor seeds) -> int"),
 };

@@ -34,26 +34,12 @@ inline SeedLists seeds_of(const Tensor& seeds, const Tensor& seed_ptr, const Ten
   return lists;
 }
 
-// The rules of picking, as in ops/sample.py.
-struct RuleArguments {
-  int64_t hops;
-  std::vector<int64_t> fanouts;
-  const OptionalTensor& shares;
-  bool replace, return_edge, last;
-  int64_t window;
-  bool induced;
-};
-
-inline Plan plan_of(RuleArguments rules, int64_t seed, int64_t epoch) {
-  Plan plan{std::move(rules.fanouts), rules.replace ? Replacement::kWith : Replacement::kWithout,
-            rules.return_edge, static_cast<uint64_t>(seed), static_cast<uint64_t>(epoch)};
-  plan.hops = rules.hops;
-  if (rules.shares) {
-    plan.shares.assign(data<double>(*rules.shares), data<double>(*rules.shares) + rules.shares->numel());
-  }
-  plan.temporal = rules.last ? Temporal::kLast : Temporal::kUniform;
-  plan.window = rules.window;
-  plan.subgraph = rules.induced ? Subgraph::kInduced : Subgraph::kDirectional;
+// Returns a plan that an operator holds (`Plan` or `HgtPlan`), for one seed and epoch.
+template <class PlanT>
+PlanT plan_of(const Tensor& rules, int64_t seed, int64_t epoch) {
+  PlanT plan = held<PlanT>(rules);
+  plan.seed = static_cast<uint64_t>(seed);
+  plan.epoch = static_cast<uint64_t>(epoch);
   return plan;
 }
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_range, check_vector
 from pyg_batchgnn.ops.library import kernels, thread_count, to_signed
-from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, check_details, check_rules
+from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, check_details
 
 
 @dataclass(frozen=True)
@@ -229,13 +229,13 @@ class Relay:
             )
         details = (seeds.example, seeds.time, seeds.excluded)
         check_details(*details, seeds.node.numel(), (seeds.keys.numel(), relations))
-        check_rules(rules.fanouts, rules.shares, relations * rules.hops)
+        plan = rules.held(relations)
         _check_form(seeds, form)
         self._state = kernels.relay_begin(
             *(seeds.node, seeds.ptr, seeds.keys, *details),
             *(book.offsets, book.num_types, book.rank, book.source, book.target, book.num_edges),
-            *(book.wide, form.disjoint, form.timed, form.excluding, *rules.arguments(), rules.coo),
-            *(to_signed(seed), to_signed(epoch)),
+            *(book.wide, form.disjoint, form.timed, form.excluding),
+            *(plan, rules.coo, to_signed(seed), to_signed(epoch)),
         )
 
     def ask(self) -> RelayQuestions:
@@ -294,7 +294,7 @@ def relay_answer(
         The answers, or the first fault in the questions.
     """
     arrays = owned.arrays
-    check_rules(rules.fanouts, rules.shares, len(arrays.target) * rules.hops)
+    plan = rules.held(len(arrays.target))
     if not 0 <= hop < rules.hops + rules.induced:
         raise ValueError(f"hop {hop} is none of {rules.hops + rules.induced}")
     if any(time.numel() for time in arrays.order[::2]) and not form.timed:
@@ -307,6 +307,6 @@ def relay_answer(
     answers, to, picks, fault = kernels.relay_answer(
         *(owned.held(), owned.node, owned.first, owned.all_nodes, owned.num_edges),
         *(words, list(counts), form.disjoint, form.timed, form.excluding),
-        *(hop, *rules.arguments(), thread_count()),
+        *(hop, plan, thread_count()),
     )
     return _fault(fault) or RelayAnswers(answers, to, picks)

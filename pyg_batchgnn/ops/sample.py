@@ -141,12 +141,21 @@ class SamplingRules:
     induced: bool
     coo: bool
 
-    def arguments(self) -> tuple[object, ...]:
-        """Returns the rules, but for the form of the edges, in the order that operators take."""
-        return (
+    def held(self, num_relations: int) -> Tensor:
+        """Returns the rules, but for the form of the edges, as the kernel takes them, checked."""
+        check_rules(self.fanouts, self.shares, num_relations * self.hops)
+        return self._state
+
+    @cached_property
+    def _state(self) -> Tensor:
+        made: Tensor = kernels.sampling_rules(
             *(self.hops, self.fanouts, self.shares, self.replace, self.return_edge, self.last),
             *(self.window, self.induced),
         )
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_state"}
 
 
 def sample(
@@ -165,14 +174,14 @@ def sample(
     check_seeds(seeds.node, seeds.ptr, seeds.keys, graph.num_nodes)
     details = (seeds.example, seeds.time, seeds.excluded)
     check_details(*details, seeds.node.numel(), (seeds.keys.numel(), relations))
-    check_rules(rules.fanouts, rules.shares, relations * rules.hops)
+    plan = rules.held(relations)
     with memory_errors(
         f"not enough memory to sample {seeds.node.numel()} seeds with fanouts {rules.fanouts}; use "
         f"smaller fanouts, batches or macrobatches"
     ):
         return kernels.sample(
-            *(held, seeds.node, seeds.ptr, seeds.keys, *details),
-            *(*rules.arguments(), rules.coo, to_signed(seed), to_signed(epoch), thread_count()),
+            *(held, plan, seeds.node, seeds.ptr, seeds.keys, *details),
+            *(rules.coo, to_signed(seed), to_signed(epoch), thread_count()),
         )
 
 
@@ -200,6 +209,17 @@ class BudgetRules:
     return_edge: bool
     coo: bool
 
+    @cached_property
+    def state(self) -> Tensor:
+        """The rules, but for the form of the edges, as the kernel takes them."""
+        made: Tensor = kernels.budget_rules(
+            self.hops, self.samples, self.type_digest, self.cap, self.return_edge
+        )
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "state"}
+
 
 def sample_by_budgets(
     graph: SampledGraph, seeds: SampledSeeds, rules: BudgetRules, seed: int, epoch: int
@@ -224,9 +244,8 @@ def sample_by_budgets(
         f"smaller samples, batches or macrobatches"
     ):
         return kernels.sample_hgt(
-            *(held, seeds.node, seeds.ptr, seeds.keys),
-            *(rules.hops, rules.samples, rules.type_digest, rules.cap, rules.return_edge, rules.coo),
-            *(to_signed(seed), to_signed(epoch), thread_count()),
+            *(held, rules.state, seeds.node, seeds.ptr, seeds.keys),
+            *(rules.coo, to_signed(seed), to_signed(epoch), thread_count()),
         )
 
 

@@ -413,10 +413,10 @@ def test_opcheck() -> None:
     checks = ("test_schema", "test_autograd_registration")
     words = begun()[1].words
     held = (graph.held(), graph.node, graph.first, graph.all_nodes, graph.num_edges)
-    plan = (1, [4], None, False, True, False, -1, False)
-    asked = (*held, words, [0, words.numel(), 0], False, False, False, 0, *plan, 2)
+    plan = kernels.sampling_rules(1, [4], None, False, True, False, -1, False)
+    asked = (*held, words, [0, words.numel(), 0], False, False, False, 0, plan, 2)
     torch.library.opcheck(kernels.relay_answer, asked, test_utils=checks)
     node = torch.tensor([100, 149])
     seeds = (node, torch.tensor([0, 2]), torch.tensor([7]), None, None, None)
     start = (*seeds, [0, 100, 150, 200], 1, 0, [0], [0], [2000], False, False, False, False)
-    torch.library.opcheck(kernels.relay_begin, (*start, *plan, False, 1, 2), test_utils=checks)
+    torch.library.opcheck(kernels.relay_begin, (*start, plan, False, 1, 2), test_utils=checks)
