@@ -3,6 +3,7 @@ attribute."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -13,6 +14,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
+from pyg_batchgnn.port.module_state import attributes_of
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys, known_prefixes, sorted_prefixes
 from pyg_batchgnn.port.structure import (
     DrawnKey,
@@ -176,32 +178,52 @@ class Batch:
         return {key: self._value(inside, store[inside], key, store) for key, store in stores.items()}
 
     def attributes(self) -> dict[Any, Any]:
-        """Returns all attributes as arguments; by type and relation, where there are several."""
+        """Returns all attributes as arguments; by type and relation, where there are several.
+
+        An object that holds tensors, such as a table, is a dict of its attributes.
+        """
         if isinstance(self.source, Data):
-            return {name: self.get(name) for name in self.source.keys()}  # noqa: SIM118 (no mapping)
+            names = list(self.source.keys())
+            return {name: self._opened(name, self.get(name), None) for name in names}
         stores = {store._key: store for store in (*self.source.node_stores, *self.source.edge_stores)}
         return {
-            key: {name: self._value(name, one, key, store) for name, one in store.items()}
+            key: {
+                name: self._opened(name, self._value(name, one, key, store), key)
+                for name, one in store.items()
+            }
             for key, store in stores.items()
         }
+
+    def _opened(self, name: str, value: Any, key: Any) -> Any:
+        if isinstance(value, (ArgumentTensor, Count)):
+            return value
+        inside = attributes_of(value)
+        value = value if inside is None else inside
+        if isinstance(value, dict):
+            return {one: self._opened(str(one), held, key) for one, held in value.items()}
+        if isinstance(value, Tensor):
+            return given(value, axis_by_size(name, value, self.structure, key))
+        return value
 
     def copied(self, attributes: Mapping[Any, Any]) -> Any:
         """Returns a copy of the batch that holds other values of its attributes."""
         made = self.source.__copy__() if hasattr(self.source, "__copy__") else self.source
         for key, one in attributes.items():
             if isinstance(self.source, Data):
-                made[key] = one
+                made[key] = _closed(self.source[key], one)
                 continue
             for name, value in one.items():
-                made[key][name] = value
+                made[key][name] = _closed(self.source[key][name], value)
         return made
 
     def _value(self, name: str, value: Any, key: Any, store: Any) -> Any:
         if isinstance(value, Tensor):
             return given(value, self._axis(name, value, key, store))
-        sampled = isinstance(self.structure, SampledBatch)
+        sampled, hops = isinstance(self.structure, SampledBatch), self.structure.hops
         if sampled and name == "batch_size" and value == self.structure.counter(("nodes", key, 0)):
             return Count(int(value), Form.prefix("nodes", key, 0))
+        if sampled and name == "num_nodes" and value == prefix(self.structure, "nodes", key, hops):
+            return Count(int(value), Form.prefix("nodes", key, hops))
         if sampled and name == "num_sampled_nodes" and isinstance(value, list):
             return hop_counts("nodes", key, value)
         if sampled and name == "num_sampled_edges" and isinstance(value, list):
@@ -273,6 +295,18 @@ class Batch:
         return given(table if rows.row is None else rows.gather(name), axis)
 
 
+def _closed(source: Any, attributes: Any) -> Any:
+    """Returns a copy of an attribute of a batch that holds other tensors."""
+    inside = attributes_of(source)
+    if inside is not None:
+        made = copy.copy(source)
+        vars(made).update(_closed(inside, attributes))
+        return made
+    if isinstance(source, dict):
+        return {name: _closed(one, attributes[name]) for name, one in source.items()}
+    return attributes
+
+
 _OF_MINIBATCHES = (
     *("edge_index", "edge_index_dict", "batch_size", "n_id", "input_id", "seed_time", "edge_label_index"),
 )
@@ -301,10 +335,8 @@ def _stores_with(source: HeteroData, name: str) -> dict[Any, Any]:
 
 def _seeds(source: Data, nodes: int, prefixes: PrefixEdges | None) -> int:
     links = "edge_label_index" in source or any(name in source for name in _TRIPLETS)
-    if links and getattr(source, "batch_size", None) is None and prefixes is not None:
-        return prefixes.nodes_per_hop[0]
-    if links and getattr(source, "batch_size", None) is None:
-        return nodes
+    if links and source.get("batch_size") is None:  # what a `Batch` calls so is the number of its graphs
+        return nodes if prefixes is None else prefixes.nodes_per_hop[0]
     return seeds_of(source, nodes)
 
 

@@ -82,7 +82,7 @@ def _containers(tree: Any, seen: set[int], depth: int = 0) -> Iterator[Any]:
     """Yields the lists, dicts and sets in a container and in objects, and itself."""
     if depth > _DEEPEST or id(tree) in seen:
         return
-    inside = _attributes(tree)
+    inside = attributes_of(tree)
     if inside is not None:
         seen.add(id(tree))
         yield from _containers(inside, seen, depth)
@@ -222,7 +222,7 @@ def _frozen(value: Any, depth: int, seen: set[int]) -> Any:
         return value
     if depth > _DEEPEST or id(value) in seen:
         return None
-    inside = _attributes(value)
+    inside = attributes_of(value)
     if isinstance(value, (*_HOLDERS, tuple, frozenset, Mapping)) and len(value) > _LONGEST:
         return _Same(value), len(value)
     if inside is not None or isinstance(value, (*_HOLDERS, Mapping)):
@@ -234,7 +234,7 @@ def _frozen(value: Any, depth: int, seen: set[int]) -> Any:
     return None if inside is None else _frozen(inside, depth + 1, seen)
 
 
-def _attributes(value: Any) -> dict[str, Any] | None:
+def attributes_of(value: Any) -> dict[str, Any] | None:
     """Returns the attributes of an object that holds values; None of modules, tensors and
     functions."""
     if isinstance(value, (type, Tensor, torch.nn.Module)) or callable(value):
@@ -261,7 +261,7 @@ def contents(value: Any, depth: int = 0) -> Any:
         return type(value), frozenset(contents(one, depth + 1) for one in value)
     if depth <= _DEEPEST and isinstance(value, Mapping):
         return type(value), tuple((name, contents(one, depth + 1)) for name, one in value.items())
-    inside = _attributes(value)
+    inside = attributes_of(value)
     if inside is None or depth > _DEEPEST:
         raise Refusal(f"an argument is a {type(value).__name__}, whose contents may change")
     return type(value), contents(inside, depth + 1)
