@@ -107,7 +107,7 @@ def preparing(tell: Callable[[str], None] | None) -> Callable[[torch.nn.Module],
         return torch.nn.Module.train(norm, False)
 
     def prepare(model: torch.nn.Module) -> None:
-        torch.nn.BatchNorm1d.train = train  # type: ignore[method-assign]
+        torch.nn.BatchNorm1d.train = train  # type: ignore[method-assign, assignment]
         for module in model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0

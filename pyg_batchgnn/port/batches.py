@@ -108,14 +108,24 @@ class Batch:
     Attributes:
         source: the batch.
         seeds: by node type, the number of seeds.
+        by_type: ``x`` and ``edge_index`` are dicts by type, even if there is one type alone.
     """
+
+    by_type = False
 
     def __init__(self, source: Any, structure: Structure, seeds: Mapping[str | None, int]) -> None:
         self.source, self.structure, self.seeds = source, structure, seeds
 
     @classmethod
-    def of(cls, source: Any, *, needs_seeds: bool = True) -> Batch | None:
+    def of(cls, source: Any, *, needs_seeds: bool = True, by_type: bool = False) -> Batch | None:
         """Returns a batch, or None if its edges are of a form that is not known."""
+        found = cls._of(source, needs_seeds)
+        if found is not None:
+            found.by_type = by_type
+        return found
+
+    @classmethod
+    def _of(cls, source: Any, needs_seeds: bool) -> Batch | None:
         if isinstance(source, SampledMinibatch):
             if nn.has_halo(source):
                 return None
@@ -141,16 +151,18 @@ class Batch:
         if not all(map(are_plain_edges, edges.values())):
             return None
         nodes = {name: source[name].num_nodes or 0 for name in source.node_types}
-        structure = _typed(source, edges, nodes) or UnsampledGraph(edges, nodes)
+        counts: dict[str, Any] = {name: source[name].get("num_sampled_nodes") for name in nodes}
+        of_edges: dict[Relation, Any] = {name: source[name].get("num_sampled_edges") for name in edges}
+        structure = typed_prefixes(edges, nodes, counts, of_edges) or UnsampledGraph(edges, nodes)
         seeds = {name: int(source[name].get("batch_size", 0) or 0) for name in source.node_types}
         if not any(seeds.values()) and isinstance(structure, SampledBatch):
             seeds = {name: one.per_hop[0] for name, one in structure.nodes.items() if name is not None}
         return cls(source, structure, seeds)
 
     @staticmethod
-    def holds(source: Any, name: str) -> bool:
+    def holds(source: Any, name: str, *, by_type: bool) -> bool:
         """Returns whether a batch holds an attribute."""
-        name = _by_type_name(source, name)
+        name = _by_type_name(source, name, by_type)
         if isinstance(source, HeteroData):
             inside = name.removesuffix("_dict")
             return (
@@ -165,7 +177,7 @@ class Batch:
 
     def get(self, name: str) -> Any:
         """Returns an attribute as an argument."""
-        name = _by_type_name(self.source, name)
+        name = _by_type_name(self.source, name, self.by_type)
         if isinstance(self.source, SampledMinibatch):
             return self._of_minibatch(name)
         if isinstance(self.source, Data):
@@ -319,12 +331,12 @@ def _edges_of(batch: SampledMinibatch, relation: Relation, hops: int) -> Argumen
     )
 
 
-def _by_type_name(source: Any, name: str) -> str:
+def _by_type_name(source: Any, name: str, by_type: bool) -> str:
     """Returns the name of an attribute by type, where a batch has several types and a model names
-    it as if there were one, as `to_hetero` does."""
-    typed = isinstance(source, HeteroData) or (
-        isinstance(source, SampledMinibatch) and not source.has_one_type
-    )
+    it as if there were one, as `to_hetero` does. A batch of one type has one such attribute."""
+    typed = isinstance(source, SampledMinibatch) and not source.has_one_type
+    if isinstance(source, HeteroData):
+        typed = by_type or len(source.node_types) > 1 or len(source.edge_types) > 1
     return f"{name}_dict" if typed and name in ("x", "edge_index", "edge_attr", "edge_weight") else name
 
 
@@ -357,14 +369,19 @@ def are_counts(counts: Any) -> TypeGuard[list[int]]:
     return isinstance(counts, list) and all(type(one) is int for one in counts)
 
 
-def _typed(
-    source: HeteroData, edges: Mapping[Relation, Tensor], num_nodes: Mapping[str, int]
+def typed_prefixes(
+    edges: Mapping[Relation, Tensor],
+    num_nodes: Mapping[str, int],
+    nodes: Mapping[str, Any],
+    counts: Mapping[Relation, Any],
 ) -> SampledBatch | None:
-    """Returns the prefixes of a batch of several types by its counts; None if these do not fit."""
-    nodes: dict[str, Any] = {name: source[name].get("num_sampled_nodes") for name in source.node_types}
-    counts: dict[Relation, Any] = {
-        relation: source[relation].get("num_sampled_edges") for relation in source.edge_types
-    }
+    """Returns the prefixes of a batch of several types; None if the counts do not fit.
+
+    Args:
+        edges: the edge index of each relation.
+        num_nodes: the number of nodes of each type.
+        nodes, counts: the counts of sampled nodes and edges by hop.
+    """
     if not all(map(are_counts, (*nodes.values(), *counts.values()))):
         return None
     if any(sum(counted) != num_nodes[name] for name, counted in nodes.items()):

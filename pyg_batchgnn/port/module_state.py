@@ -8,7 +8,7 @@ import enum
 import operator
 import random
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -172,7 +172,7 @@ class ModuleState:
             kept = {name: one for name, one in kept.items() if name in own or not callable(one)}
         self._scalars = {name: one for name, one in kept.items() if type(one) in SCALARS}
         others = {name: one for name, one in kept.items() if name not in self._scalars}
-        self._others = {name: (one, _frozen(one, 0, set())) for name, one in others.items()}
+        self._others = {name: (one, frozen(one)) for name, one in others.items()}
         self._modules = dict(own["_modules"])
         self._tensors = _tensors(own)
 
@@ -187,7 +187,7 @@ class ModuleState:
                 return name
         for name, (value, inside) in self._others.items():
             now = _attribute(module, name)
-            if now is not value or (inside is not None and _frozen(now, 0, set()) != inside):
+            if now is not value or (inside is not None and frozen(now) != inside):
                 return name
         if own["_modules"] != self._modules:
             return next(iter({*own["_modules"]} ^ {*self._modules}), "_modules")
@@ -217,9 +217,10 @@ def _attribute(module: torch.nn.Module, name: str) -> Any:
 
 
 def _frozen(value: Any, depth: int, seen: set[int]) -> Any:
-    """Returns what an object holds, in a form that compares; None if it stands for itself."""
     if type(value) in SCALARS:
         return value
+    if isinstance(value, np.ndarray) and value.size <= _LONGEST:  # it may be written in place
+        return value.dtype, value.shape, value.tobytes()
     if depth > _DEEPEST or id(value) in seen:
         return None
     inside = attributes_of(value)
@@ -234,13 +235,28 @@ def _frozen(value: Any, depth: int, seen: set[int]) -> Any:
     return None if inside is None else _frozen(inside, depth + 1, seen)
 
 
+def frozen(value: Any) -> Any:
+    """Returns what an object holds, in a form that compares; None if it stands for itself."""
+    return _frozen(value, 0, set())
+
+
 def attributes_of(value: Any) -> dict[str, Any] | None:
     """Returns the attributes of an object that holds values; None of modules, tensors and
     functions."""
     if isinstance(value, (type, Tensor, torch.nn.Module)) or callable(value):
         return None
     inside = getattr(value, "__dict__", None)
+    slots = [one for kind in type(value).__mro__ for one in _slots(kind) if hasattr(value, one)]
+    if slots:
+        return {**(inside or {}), **{name: getattr(value, name) for name in slots}}
     return inside if inside and isinstance(inside, dict) else None
+
+
+def _slots(kind: type) -> Sequence[str]:
+    """Returns the names that a user's class keeps outside of ``__dict__``."""
+    found = vars(kind).get("__slots__", ())
+    names = (found,) if isinstance(found, str) else tuple(found)
+    return [one for one in names if one not in ("__dict__", "__weakref__") and not one.startswith("__")]
 
 
 def contents(value: Any, depth: int = 0) -> Any:

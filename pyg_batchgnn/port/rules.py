@@ -144,6 +144,16 @@ def is_by_row(
     return False
 
 
+def why_whole(function: Callable[..., Any]) -> str:
+    """Returns why a function that reads rows is not computed row by row, in a clause."""
+    if function in _BY_ELEMENT:
+        return "meets values of other rows"
+    named = (_BY_DIM, KEEPING, _PRODUCT, _RESHAPE, _TRANSPOSES)
+    if function is Tensor.__getitem__ or any(function in one for one in named):
+        return "looks at all rows"
+    return "is not known to compute each row by itself"
+
+
 def tensors(tree: Any) -> Iterator[Tensor]:
     """Yields the tensors in nested tuples, lists, dicts and slices."""
     if isinstance(tree, Tensor):

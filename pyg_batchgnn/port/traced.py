@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
+import torch_geometric.nn
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn.conv import HeteroConv
@@ -30,6 +32,7 @@ from pyg_batchgnn.port.record import Recorder, record, share_memory
 from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, differs, flat, mapped
 from pyg_batchgnn.port.report import AccelerationReport, forward_report, log_report, refused
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
+from pyg_batchgnn.port.settings import Settings
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.values import Count, Nodes, Refusal
 
@@ -53,15 +56,19 @@ class Graph:
 
     Attributes:
         states: of the modules that it depends on, by path.
+        settings: outside of the modules.
         paths: of the modules whose ``forward`` was recorded, and of those that it calls.
         programs: by whether the seeds' rows alone are wanted.
+        draws: numbers are drawn anew whenever it runs, beside the one of its own dropout.
         sizes: the sizes of the batches whose results were compared.
     """
 
     recording: Recording
     states: dict[str, ModuleState]
+    settings: Settings
     paths: list[str]
     programs: dict[bool, Program] = field(default_factory=dict)
+    draws: bool = False
     sizes: list[tuple[Any, ...]] = field(default_factory=list)
 
     def fits(self, model: torch.nn.Module) -> bool:
@@ -70,7 +77,7 @@ class Graph:
             parts = [(model.get_submodule(path), state) for path, state in self.states.items()]
         except AttributeError:  # one is gone
             return False
-        return all(state.change(part) is None for part, state in parts)
+        return all(state.change(part) is None for part, state in parts) and self.settings.change() is None
 
     def may_run(self, model: torch.nn.Module) -> bool:
         """Returns whether nobody waits for a module to be called as PyG calls it."""
@@ -87,6 +94,8 @@ class Tracing:
         report: is told how ``forward`` is computed.
         uses_all_rows: True once a loss used other rows than the seeds'.
         is_full: no further graphs are recorded.
+        own_forward: the ``forward`` of this instance, as PyG's `Sequential` has one; else None.
+        is_told: the report says why a call could not be recorded at all.
         graphs: by the pattern of the arguments, several for other attributes; or the reason why
             there is none.
     """
@@ -96,10 +105,12 @@ class Tracing:
     report: Callable[[AccelerationReport], None] = log_report
     uses_all_rows: bool = False
     is_full: bool = False
+    own_forward: Callable[..., Any] | None = None
+    is_told: bool = False
     graphs: dict[Any, list[Graph | str]] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: Any) -> Tracing:
-        return Tracing(self.trims, self.rows)
+        return Tracing(self.trims, self.rows, self.report, own_forward=self.own_forward)
 
     def __reduce__(self) -> Any:
         return Tracing, (self.trims, self.rows)
@@ -138,11 +149,14 @@ class TracedModel(torch.nn.Module):
     _batchgnn: Tracing
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        plain = functools.partial(self.stands_for.forward, self)
+        own = self.users_forward
+        plain = functools.partial(own, self)
         if is_recording() or is_traced() or is_symbolic(*args, *kwargs.values()):
             return plain(*args, **kwargs)
-        bound = bind(self.stands_for.forward, args, kwargs, rows=self._batchgnn.rows, names=self.bound_names)
+        by_type = isinstance(self, torch.fx.GraphModule)
+        bound = bind(own, args, kwargs, rows=self._batchgnn.rows, names=self.bound_names, by_type=by_type)
         if bound is None:
+            self._tell_of_names(own)
             return plain(*args, **kwargs)
         found, result = run(self, self._batchgnn, bound)
         if found:
@@ -151,6 +165,22 @@ class TracedModel(torch.nn.Module):
             values = {name: _materialised(one) for name, one in bound.arguments.items()}
             return _cut(plain(**values), bound, None)
         return plain(*args, **kwargs)
+
+    @property
+    def users_forward(self) -> Callable[..., Any]:
+        """The user's ``forward``, as a function of the model and its arguments."""
+        tracing = self._batchgnn
+        if tracing.own_forward is None and isinstance(self, torch_geometric.nn.Sequential):
+            tracing.own_forward = forward_of_sequential(self)  # a file held the model
+        return tracing.own_forward or self.stands_for.forward
+
+    def _tell_of_names(self, forward: Callable[..., Any]) -> None:
+        """Reports, once, that the arguments of ``forward`` have no names."""
+        kinds = [one.kind for one in inspect.signature(forward).parameters.values()]
+        if inspect.Parameter.VAR_POSITIONAL in kinds and not self._batchgnn.is_told:
+            self._batchgnn.is_told = True
+            reason = "it takes *args, whose names are not known; write its parameters out"
+            self._batchgnn.report(AccelerationReport(forward=refused(self, reason)))
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -161,6 +191,29 @@ class TracedModel(torch.nn.Module):
                 return TracedModel.forward(self, *args, **kwargs)
 
             cls.forward = forward  # type: ignore[method-assign]
+
+
+def forward_of_sequential(model: Any) -> Callable[..., Any]:
+    """Returns a ``forward`` for a `Sequential` of PyG, as a function of it and its arguments.
+
+    PyG writes one for each instance, and puts it on the class as well: that of another one may
+    stand there. The instance's own is removed, because it would stand before that of the class.
+    """
+    vars(model).pop("forward", None)
+    names = list(model.signature.param_dict)
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        values, found = {**dict(zip(names, args, strict=False)), **kwargs}, None
+        for child in self._children:
+            found = getattr(self, child.name)(*(values[name] for name in child.param_names))
+            several = len(child.return_names) > 1
+            values.update(zip(child.return_names, found if several else (found,), strict=False))
+        return found
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, kind) for name in ("self", *names)]
+    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return forward
 
 
 def _reduced(self: TracedModel, protocol: Any) -> Any:
@@ -208,7 +261,9 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
         return False, None
     try:
         if bound.seeds is None and _splits(graph, model, tracing, bound):
-            return True, _with_seed_rows(graph, model, tracing, bound)
+            rows = _with_seed_rows(graph, model, tracing, bound)
+            if rows is not None:
+                return True, rows
         found = run_program(program, Frame(model, bound.structure, {}), _inputs(bound))
     except Refusal:
         return False, None
@@ -223,7 +278,7 @@ def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound
     output = graph.recording.output
     return (
         torch.is_grad_enabled()
-        and not tracing.uses_all_rows
+        and not (tracing.uses_all_rows or graph.draws)
         and isinstance(output, Ref)
         and isinstance(graph.recording.axes[output.number], Nodes)
         and bound.structure.hops > 0
@@ -232,14 +287,21 @@ def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound
 
 
 def _with_seed_rows(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
+    """Returns all rows, with gradients of the seeds' rows; None if every run drops others."""
+    before = torch.get_rng_state()
     every = functools.partial(
         lambda: run_program(
             _program(graph, model, seeds=False), Frame(model, bound.structure, {}), _inputs(bound)
         )
     )
     seeds = run_program(_program(graph, model, seeds=True), Frame(model, bound.structure, {}), _inputs(bound))
+    drawn = torch.get_rng_state()
     with torch.no_grad():
         rows = every()
+    if not torch.equal(drawn, torch.get_rng_state()):
+        graph.draws = True
+        torch.set_rng_state(before)
+        return None
     if rows._is_view() or any(isinstance(one, Tensor) and share_memory(one, rows) for one in _inputs(bound)):
         rows = rows.clone()  # which is overwritten
     given = [one.value for one in _leaves(bound) if isinstance(one.value, Tensor)]
@@ -314,7 +376,10 @@ def graph_of(recording: Recording, model: torch.nn.Module) -> Graph:
             inside = f"{path}.{name}" if name else path
             if name not in known and name != "aggr_module" and inside not in recording.writers:
                 states[inside] = ModuleState(part)
-    return Graph(recording, states, [*recording.inlined, *called])
+    settings = Settings()
+    for path in ("", *recording.inlined):
+        settings.add(model.get_submodule(path))
+    return Graph(recording, states, settings, [*recording.inlined, *called])
 
 
 def recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Recording, Any]:
@@ -346,7 +411,7 @@ def _record_once(model: Any, recorder: Recorder, bound: Bound) -> tuple[Recordin
     before = [one.to_dict() for one in batches]
     _recording.active = True
     try:
-        found = record(recorder, functools.partial(model.stands_for.forward, model), (), arguments)
+        found = record(recorder, functools.partial(model.users_forward, model), (), arguments)
         if any(not _same_tree(one.to_dict(), was) for one, was in zip(batches, before, strict=True)):
             raise Refusal("it writes to the batch")
         return found
