@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def bind(
     Raises:
         TypeError: an argument is neither given nor held by the batch.
     """
-    signature = inspect.signature(forward)
+    signature = _signature(forward)
     every = list(signature.parameters)[1:]
     if not args and every and every[0] not in ("x", "x_dict") and is_batch(kwargs.get(every[0])):
         args, kwargs = (kwargs[every[0]],), {name: one for name, one in kwargs.items() if name != every[0]}
@@ -96,6 +97,11 @@ def bind(
         ) from None
     given_now = {name: found[name] for name in every if name in found}
     return _as_typed(given_now) if any(map(_is_by_type, given_now.values())) else _as_given(given_now)
+
+
+@functools.lru_cache(maxsize=256)
+def _signature(forward: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(forward)
 
 
 def _takes_batch(
