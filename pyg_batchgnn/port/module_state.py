@@ -7,6 +7,7 @@ import copy
 import enum
 import operator
 import random
+import sys
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -253,7 +254,10 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 
 def _slots(kind: type) -> Sequence[str]:
-    """Returns the names that a user's class keeps outside of ``__dict__``."""
+    """Returns the names that a user's class keeps outside of ``__dict__``. Python's own classes
+    keep values there that they compute when asked."""
+    if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return []
     found = vars(kind).get("__slots__", ())
     names = (found,) if isinstance(found, str) else tuple(found)
     return [one for one in names if one not in ("__dict__", "__weakref__") and not one.startswith("__")]

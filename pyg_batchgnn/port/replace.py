@@ -17,7 +17,7 @@ from pyg_batchgnn.port import models, modules
 from pyg_batchgnn.port.models import AcceleratedModel
 from pyg_batchgnn.port.modules import AcceleratedHeteroConv
 from pyg_batchgnn.port.report import AccelerationReport, NotReplaced, Replaced, log_report
-from pyg_batchgnn.port.traced import TracedModel, Tracing, forward_of_sequential, traced_class
+from pyg_batchgnn.port.traced import TracedModel, Tracing, traced_class
 
 Module = torch.nn.Module
 
@@ -195,11 +195,14 @@ def _trace(
         of_torch = kind.__module__.startswith("torch.") and not isinstance(model, torch.fx.GraphModule)
         if kind in NATIVE.values() or of_torch or isinstance(model, MessagePassing):
             return
-        own = forward_of_sequential(model) if kind is torch_geometric.nn.Sequential else None
+        # PyG writes the forward of an instance, which would stand before that of the class.
+        sequential = isinstance(model, torch_geometric.nn.Sequential) and (
+            vars(model).pop("forward", None) is not None or kind is torch_geometric.nn.Sequential
+        )
         model.__class__ = traced_class(kind)
     else:
-        own = model._batchgnn.own_forward
-    model._batchgnn = Tracing(trims, rows, report, own_forward=own)  # type: ignore[assignment]
+        sequential = model._batchgnn.is_sequential
+    model._batchgnn = Tracing(trims, rows, report, is_sequential=sequential)  # type: ignore[assignment]
 
 
 def _has_a_forward_to_record(module: Module) -> bool:

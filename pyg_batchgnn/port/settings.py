@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from pyg_batchgnn.port.module_state import SCALARS, frozen
 
 #: Packages whose functions and constants do not change.
 _LIBRARIES = {"torch", "torch_geometric", "numpy", "math", "pyg_batchgnn", "builtins", "typing"}
-_CONTAINERS = (list, tuple, dict, set, frozenset)
+#: What is compared by its contents.
+_HOLDERS = (list, tuple, dict, set, frozenset, np.ndarray)
 
 
 class Settings:
@@ -24,7 +26,7 @@ class Settings:
     """
 
     def __init__(self) -> None:
-        self._held: list[tuple[Any, str, Any]] = []
+        self._held: list[_Held] = []
         self._seen: set[int] = set()
 
     def add(self, module: torch.nn.Module) -> None:
@@ -34,13 +36,7 @@ class Settings:
 
     def change(self) -> str | None:
         """Returns the name of a setting that is not what it was, or None."""
-        for holder, name, value in self._held:
-            now = _now(holder, name)
-            if now is not value and (type(value) is _Kept or type(now) is not type(value) or now != value):
-                if type(value) is _Kept and frozen(now) == value.inside:
-                    continue
-                return name
-        return None
+        return next((one.name for one in self._held if one.is_other()), None)
 
     def _follow(self, function: Any, kind: type) -> None:
         function = getattr(function, "__func__", getattr(function, "fget", function))
@@ -61,31 +57,48 @@ class Settings:
     def _see(self, holder: Any, name: str, names: list[str], kind: type) -> None:
         """Notes a value that a function reads, or what it reads of it."""
         value = _now(holder, name)
-        if type(value) in SCALARS or callable(value):
-            self._held.append((holder, name, value))
+        if isinstance(value, torch.Tensor) or _is_library(value):  # the recording refuses such a tensor
+            return
+        self._held.append(_Held(holder, name, value))
+        if callable(value):
             self._follow(value, kind)
-        elif isinstance(value, _CONTAINERS):
-            self._held.append((holder, name, _Kept(frozen(value))))
-        elif not isinstance(value, torch.Tensor) and not _is_library(value):
-            self._held.append((holder, name, value))
-            for part in dict.fromkeys(names):
-                inside = getattr(value, "__dict__", {}).get(part)
-                if type(inside) in SCALARS or (isinstance(value, ModuleType) and callable(inside)):
-                    self._held.append((value, part, inside))
+        elif type(value) not in SCALARS and not isinstance(value, _HOLDERS):
+            inside = getattr(value, "__dict__", {})
+            for part in [name for name in dict.fromkeys(names) if name in inside]:
+                fixed = isinstance(value, ModuleType) and callable(inside[part])
+                if type(inside[part]) in SCALARS or fixed:
+                    self._held.append(_Held(value, part, inside[part]))
 
 
-class _Kept:
-    """The contents that a container had."""
+class _Held:
+    """A setting: by its holder and name, and what it was.
 
-    def __init__(self, inside: Any) -> None:
-        self.inside = inside
+    Args:
+        holder: the globals, the cell of a closure, or an object with attributes.
+    """
+
+    def __init__(self, holder: Any, name: str, value: Any) -> None:
+        self.name, self._holder, self._value = name, holder, value
+        self._inside = frozen(value) if isinstance(value, _HOLDERS) else None
+
+    def is_other(self) -> bool:
+        """Returns whether it is not what it was."""
+        now, was = _now(self._holder, self.name), self._value
+        if self._inside is not None:
+            return type(now) is not type(was) or bool(frozen(now) != self._inside)
+        if now is was:
+            return False
+        return type(was) not in SCALARS or type(now) is not type(was) or bool(now != was)
 
 
 def _now(holder: Any, name: str) -> Any:
     if isinstance(holder, dict):
         return holder.get(name)
-    if hasattr(holder, "cell_contents"):
-        return holder.cell_contents
+    if isinstance(holder, CellType):
+        try:
+            return holder.cell_contents
+        except ValueError:  # nothing was assigned yet
+            return None
     return getattr(holder, "__dict__", {}).get(name)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
-import torch_geometric.nn
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn.conv import HeteroConv
@@ -94,7 +93,7 @@ class Tracing:
         report: is told how ``forward`` is computed.
         uses_all_rows: True once a loss used other rows than the seeds'.
         is_full: no further graphs are recorded.
-        own_forward: the ``forward`` of this instance, as PyG's `Sequential` has one; else None.
+        is_sequential: the model is a `Sequential` of PyG without a ``forward`` of the user's.
         is_told: the report says why a call could not be recorded at all.
         graphs: by the pattern of the arguments, several for other attributes; or the reason why
             there is none.
@@ -105,15 +104,15 @@ class Tracing:
     report: Callable[[AccelerationReport], None] = log_report
     uses_all_rows: bool = False
     is_full: bool = False
-    own_forward: Callable[..., Any] | None = None
+    is_sequential: bool = False
     is_told: bool = False
     graphs: dict[Any, list[Graph | str]] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: Any) -> Tracing:
-        return Tracing(self.trims, self.rows, self.report, own_forward=self.own_forward)
+        return Tracing(self.trims, self.rows, self.report, is_sequential=self.is_sequential)
 
     def __reduce__(self) -> Any:
-        return Tracing, (self.trims, self.rows)
+        return functools.partial(Tracing, is_sequential=self.is_sequential), (self.trims, self.rows)
 
     def note_all_rows(self) -> None:
         self.uses_all_rows = True
@@ -169,10 +168,10 @@ class TracedModel(torch.nn.Module):
     @property
     def users_forward(self) -> Callable[..., Any]:
         """The user's ``forward``, as a function of the model and its arguments."""
-        tracing = self._batchgnn
-        if tracing.own_forward is None and isinstance(self, torch_geometric.nn.Sequential):
-            tracing.own_forward = forward_of_sequential(self)  # a file held the model
-        return tracing.own_forward or self.stands_for.forward
+        if not self._batchgnn.is_sequential:
+            return self.stands_for.forward
+        signature: Any = self.signature
+        return _forward_of_sequential(tuple(signature.param_dict))
 
     def _tell_of_names(self, forward: Callable[..., Any]) -> None:
         """Reports, once, that the arguments of ``forward`` have no names."""
@@ -193,14 +192,13 @@ class TracedModel(torch.nn.Module):
             cls.forward = forward  # type: ignore[method-assign]
 
 
-def forward_of_sequential(model: Any) -> Callable[..., Any]:
+@functools.lru_cache(maxsize=64)
+def _forward_of_sequential(names: tuple[str, ...]) -> Callable[..., Any]:
     """Returns a ``forward`` for a `Sequential` of PyG, as a function of it and its arguments.
 
     PyG writes one for each instance, and puts it on the class as well: that of another one may
-    stand there. The instance's own is removed, because it would stand before that of the class.
+    stand there.
     """
-    vars(model).pop("forward", None)
-    names = list(model.signature.param_dict)
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         values, found = {**dict(zip(names, args, strict=False)), **kwargs}, None
