@@ -14,7 +14,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
-from pyg_batchgnn.port.module_state import attributes_of
+from pyg_batchgnn.port.module_state import DEEPEST, attributes_of
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys, known_prefixes, sorted_prefixes
 from pyg_batchgnn.port.structure import (
     DrawnKey,
@@ -24,7 +24,17 @@ from pyg_batchgnn.port.structure import (
     UnsampledGraph,
     prefix,
 )
-from pyg_batchgnn.port.values import WHOLE, Axis, BatchEdges, Count, Edges, Form, Nodes, SeedIds
+from pyg_batchgnn.port.values import (
+    WHOLE,
+    Axis,
+    BatchEdges,
+    Count,
+    Edges,
+    Form,
+    Nodes,
+    Refusal,
+    SeedIds,
+)
 from pyg_batchgnn.types import Relation, SampledMinibatch
 
 
@@ -206,13 +216,15 @@ class Batch:
             for key, store in stores.items()
         }
 
-    def _opened(self, name: str, value: Any, key: Any) -> Any:
+    def _opened(self, name: str, value: Any, key: Any, depth: int = 0) -> Any:
         if isinstance(value, (ArgumentTensor, Count)):
             return value
+        if depth > DEEPEST:
+            raise Refusal(f"the batch holds a {type(value).__name__} in objects that hold each other")
         inside = attributes_of(value)
         value = value if inside is None else inside
         if isinstance(value, dict):
-            return {one: self._opened(str(one), held, key) for one, held in value.items()}
+            return {one: self._opened(str(one), held, key, depth + 1) for one, held in value.items()}
         if isinstance(value, Tensor):
             return given(value, axis_by_size(name, value, self.structure, key))
         return value

@@ -81,7 +81,7 @@ _HOLDERS = (list, dict, set, deque)
 
 def _containers(tree: Any, seen: set[int], depth: int = 0) -> Iterator[Any]:
     """Yields the lists, dicts and sets in a container and in objects, and itself."""
-    if depth > _DEEPEST or id(tree) in seen:
+    if depth > DEEPEST or id(tree) in seen:
         return
     inside = attributes_of(tree)
     if inside is not None:
@@ -208,7 +208,7 @@ def _tensors(own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 #: How deep, and up to which length, the contents of what an attribute holds are looked at.
-_DEEPEST, _LONGEST = 6, 1000
+DEEPEST, _LONGEST = 6, 1000
 
 
 def _attribute(module: torch.nn.Module, name: str) -> Any:
@@ -222,7 +222,7 @@ def _frozen(value: Any, depth: int, seen: set[int]) -> Any:
         return value
     if isinstance(value, np.ndarray) and value.size <= _LONGEST:  # it may be written in place
         return value.dtype, value.shape, value.tobytes()
-    if depth > _DEEPEST or id(value) in seen:
+    if depth > DEEPEST or id(value) in seen:
         return None
     inside = attributes_of(value)
     if isinstance(value, (*_HOLDERS, tuple, frozenset, Mapping)) and len(value) > _LONGEST:
@@ -275,14 +275,14 @@ def contents(value: Any, depth: int = 0) -> Any:
         return value.dtype, value.shape, value.tobytes()
     if isinstance(value, Tensor):
         return Tensor
-    if depth <= _DEEPEST and isinstance(value, (list, tuple, deque)):
+    if depth <= DEEPEST and isinstance(value, (list, tuple, deque)):
         return type(value), tuple(contents(one, depth + 1) for one in value)
-    if depth <= _DEEPEST and isinstance(value, (set, frozenset)):
+    if depth <= DEEPEST and isinstance(value, (set, frozenset)):
         return type(value), frozenset(contents(one, depth + 1) for one in value)
-    if depth <= _DEEPEST and isinstance(value, Mapping):
+    if depth <= DEEPEST and isinstance(value, Mapping):
         return type(value), tuple((name, contents(one, depth + 1)) for name, one in value.items())
     inside = attributes_of(value)
-    if inside is None or depth > _DEEPEST:
+    if inside is None or depth > DEEPEST:
         raise Refusal(f"an argument is a {type(value).__name__}, whose contents may change")
     return type(value), contents(inside, depth + 1)
 

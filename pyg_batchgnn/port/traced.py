@@ -117,6 +117,12 @@ class Tracing:
     def note_all_rows(self) -> None:
         self.uses_all_rows = True
 
+    def tell_once(self, model: torch.nn.Module, reason: str) -> None:
+        """Reports why calls cannot be recorded at all."""
+        if not self.is_told:
+            self.is_told = True
+            self.report(AccelerationReport(forward=refused(model, reason)))
+
     def judge(self, conv: Any, x: Any, edge_index: Any, values: Mapping[str, Any]) -> Way | str:
         """Returns how the first rows of a convolution are computed, or why all are."""
         is_ours = isinstance(conv, AcceleratedConv) and set(values) <= {conv.edge_values}
@@ -163,7 +169,7 @@ class TracedModel(torch.nn.Module):
         if bound.by_name:
             values = {name: _materialised(one) for name, one in bound.arguments.items()}
             return _cut(plain(**values), bound, None)
-        return plain(*args, **kwargs)
+        return _cut(plain(*args, **kwargs), bound, None)
 
     @property
     def users_forward(self) -> Callable[..., Any]:
@@ -176,10 +182,9 @@ class TracedModel(torch.nn.Module):
     def _tell_of_names(self, forward: Callable[..., Any]) -> None:
         """Reports, once, that the arguments of ``forward`` have no names."""
         kinds = [one.kind for one in inspect.signature(forward).parameters.values()]
-        if inspect.Parameter.VAR_POSITIONAL in kinds and not self._batchgnn.is_told:
-            self._batchgnn.is_told = True
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
             reason = "it takes *args, whose names are not known; write its parameters out"
-            self._batchgnn.report(AccelerationReport(forward=refused(self, reason)))
+            self._batchgnn.tell_once(self, reason)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -320,7 +325,8 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
     recorded just now."""
     try:
         pattern = _pattern(model, bound)
-    except Refusal:
+    except Refusal as refusal:
+        tracing.tell_once(model, refusal.reason)
         return None, None
     known = tracing.graphs.setdefault(pattern, [])
     for one in known:
