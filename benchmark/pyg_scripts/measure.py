@@ -185,6 +185,7 @@ class Example:
         arguments: its own arguments.
         steps: the training steps after which it is ended.
         scale: the size of its data set.
+        takes_batch: its model can be called with a batch.
     """
 
     name: str
@@ -192,9 +193,11 @@ class Example:
     arguments: tuple[str, ...] = ()
     steps: int = 10
     scale: float = 0.005
+    takes_batch: bool = True
 
 
 SHORT = (*("--epochs", "8", "--num_layers", "2"), *("--fan_out", "5", "--hidden_channels", "32"))
+POLYNORMER = (*SHORT[2:], *("--model", "polynormer", "--epochs", "4", "--local_epochs", "4"))
 EXAMPLES = (
     Example("to_hetero_mag", "examples/hetero/to_hetero_mag.py"),
     Example("to_hetero_mag, HGT", "examples/hetero/to_hetero_mag.py", ("--use_hgt_loader",)),
@@ -202,12 +205,15 @@ EXAMPLES = (
     Example("graph_sage_unsup", "examples/graph_sage_unsup.py", steps=40),
     Example("ogbn_train, disjoint", "examples/ogbn_train.py", SHORT),
     Example("ogbn_train, SAGE", "examples/ogbn_train.py", (*SHORT, "--model", "sage")),
+    Example("ogbn_train, GAT", "examples/ogbn_train.py", (*SHORT, "--model", "gat")),
+    Example("ogbn_train, Polynormer", "examples/ogbn_train.py", POLYNORMER),
     Example("reddit", "examples/reddit.py"),
     Example("hierarchical_sampling", "examples/hierarchical_sampling.py", scale=0.01),
     Example("graph_sage_unsup_ppi", "examples/graph_sage_unsup_ppi.py", steps=20),
     Example("temporal_link_pred", "examples/hetero/temporal_link_pred.py", steps=20),
     Example("recommender_system", "examples/hetero/recommender_system.py", scale=0.1),
-    Example("infomax_inductive", "examples/infomax_inductive.py", steps=15),
+    # DeepGraphInfomax takes any arguments, without names.
+    Example("infomax_inductive", "examples/infomax_inductive.py", steps=15, takes_batch=False),
 )
 
 
@@ -215,19 +221,22 @@ class ExampleError(RuntimeError):
     """The error of an example that failed; the text has the end of its output."""
 
 
-def run_example(example: Example, checkout: Path, folder: Path) -> Record:
+def run_example(example: Example, checkout: Path, folder: Path, models: str | None = None) -> Record:
     """Runs an example with this package's loaders.
 
     Args:
         example: the example.
         checkout: the checkout of PyG.
         folder: where the record is written.
+        models: those of `run_script`, to compare losses; None runs the script as it is.
 
     Raises:
         ExampleError: it failed.
     """
     file = folder / "record.json"
-    options = ["--record", str(file), "--steps", str(example.steps), "--workers", "1"]
+    workers = "1" if models is None else "0"
+    options = ["--record", str(file), "--steps", str(example.steps), "--workers", workers]
+    options += [] if models is None else ["--models", models]
     script = [str(checkout / example.script), *example.arguments]
     try:
         run(Side.OURS, [*options, "--scale", str(example.scale), *script])

@@ -33,6 +33,7 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.loader.link_loader import LinkLoader
 from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 
+from benchmark.pyg_scripts.batch_calls import PREPARE, preparing, rewritten
 from benchmark.pyg_scripts.stand_ins import SCALE, install_data_sets
 
 
@@ -49,12 +50,16 @@ class Record:
         batches: the number of batches that loaders handed out.
         schema: what the first batch had, by name: dtype and shape, or the value of a number.
         different: the batches whose schema is not that of PyG's batch, with what is different.
+        calls: the calls in the script that were rewritten to get a batch.
+        reports: how an accelerated model is computed.
     """
 
     losses: list[float] = field(default_factory=list)
     batches: int = 0
     schema: dict[str, Any] = field(default_factory=dict)
     different: list[str] = field(default_factory=list)
+    calls: int = 0
+    reports: list[str] = field(default_factory=list)
 
     def see(self, loader: Any, batch: Any) -> None:
         """Records a batch."""
@@ -191,6 +196,12 @@ def main(arguments: list[str] | None = None) -> None:
     add("--workers", type=int, help="at most this many worker processes per loader, whatever it asks for")
     add("--record", type=Path, help="JSON file for losses and the schema of batches (ours only)")
     add("--steps", type=int, help="number of training steps after which the script ends")
+    add(
+        "--models",
+        choices=("pyg", "tensors", "batch"),
+        help="compare losses: in float64, without dropout, with the same seeds; PyG's model, or an "
+        "accelerated one that is called with tensors, or with the batch",
+    )
     add("--backend", choices=("gloo", "ccl"), help="run benchmark/multi_gpu on the ranks of torchrun")
     add("script", type=Path)
     add("rest", nargs=argparse.REMAINDER)
@@ -198,7 +209,15 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ[SCALE] = options.scale
     torch.set_num_threads(options.threads)
     record = Record()
-    use_stand_ins(options.loader, record if options.record else None, options.workers)
+    if options.models:
+        torch.set_default_dtype(torch.float64)
+        torch.manual_seed(0)
+    use_stand_ins(
+        options.loader,
+        record if options.record and not options.models else None,
+        options.workers,
+        seed=0 if options.models else None,
+    )
     if options.record:
         record_losses(record, options.steps)
     lead_to_checkout(options.script.resolve())
@@ -207,20 +226,21 @@ def main(arguments: list[str] | None = None) -> None:
         if options.backend:
             train_on_ranks(options.backend, options.rest)
         else:
-            execute(options.script.resolve())
+            execute(options.script.resolve(), options.models, record)
     except EnoughError:
         print(f"ended after {len(record.losses)} steps")
     if options.record:
         options.record.write_text(json.dumps(record.as_dict()))
 
 
-def use_stand_ins(side: str, record: Record | None, workers: int | None) -> None:
+def use_stand_ins(side: str, record: Record | None, workers: int | None, seed: int | None = None) -> None:
     """Replaces data sets and, for "ours", loaders.
 
     Args:
         side: whose loaders scripts get.
         record: sees the batches, if given.
         workers: at most this many worker processes per loader.
+        seed: of every loader; None leaves it to the script.
     """
     install_data_sets()
     for name in ("NeighborLoader", "LinkNeighborLoader", "HGTLoader"):
@@ -230,6 +250,7 @@ def use_stand_ins(side: str, record: Record | None, workers: int | None) -> None
 
             loader = getattr(pyg_batchgnn, f"Macrobatch{name}", loader)
             loader = loader if record is None else recorded(loader, record)
+            loader = loader if seed is None else seeded(loader, seed)
         setattr(torch_geometric.loader, name, loader if workers is None else with_fewer(loader, workers))
 
 
@@ -238,10 +259,23 @@ def with_fewer(loader: type, workers: int) -> type:
 
     class Fewer(loader):
         def __init__(self, *args: Any, num_workers: int = 0, **kwargs: Any) -> None:
-            super().__init__(*args, num_workers=min(num_workers, workers), **kwargs)
+            count = min(num_workers, workers)
+            kwargs["persistent_workers"] = bool(count) and kwargs.get("persistent_workers", False)
+            super().__init__(*args, num_workers=count, **kwargs)
 
     Fewer.__name__ = loader.__name__
     return Fewer
+
+
+def seeded(loader: type, seed: int) -> type:
+    """Returns a loader whose samples are the same in every run."""
+
+    class Seeded(loader):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, seed=seed, **kwargs)
+
+    Seeded.__name__ = loader.__name__
+    return Seeded
 
 
 def lead_to_checkout(script: Path) -> None:
@@ -258,17 +292,28 @@ def lead_to_checkout(script: Path) -> None:
         sys.modules["benchmark"] = package
 
 
-def execute(script: Path) -> None:
+def execute(script: Path, models: str | None, record: Record) -> None:
     """Executes a script as Python does.
 
     Its file's name leads to it too: PyG's ``Sequential`` imports the file that it is called in, and
     would execute the script a second time.
+
+    Args:
+        script: its path.
+        models: whose models are compared; None leaves the script as it is.
+        record: is told which calls were rewritten, and how models are computed.
     """
     main = ModuleType("__main__")
     main.__file__ = str(script)
     sys.modules["__main__"] = sys.modules[script.stem] = main
     sys.path.insert(0, str(script.parent))
-    exec(compile(script.read_text(encoding="utf-8"), str(script), "exec"), vars(main))
+    source = script.read_text(encoding="utf-8")
+    if models is None:
+        exec(compile(source, str(script), "exec"), vars(main))
+        return
+    vars(main)[PREPARE] = preparing(None if models == "pyg" else record.reports.append)
+    code, record.calls = rewritten(source, str(script), calls=models == "batch")
+    exec(code, vars(main))
 
 
 if __name__ == "__main__":

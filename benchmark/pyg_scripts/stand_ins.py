@@ -246,7 +246,7 @@ class Planetoid(StandIn):
         del root
         data, splits = homogeneous(name, 1.0)
         data = symmetric(data)
-        data.x = (data.x > 2.5).float()  # words that a document has
+        data.x = (data.x > 2.5).to(data.x.dtype)  # words that a document has
         data.update(splits.masks(data.num_nodes))
         super().__init__(data, data.y, transform)
 

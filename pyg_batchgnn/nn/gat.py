@@ -202,7 +202,9 @@ class AttentionConv(NativeConv):
             return None
         if self.lin_edge is None:
             raise ValueError("edge_attr is given, but the layer was constructed without edge_dim")
-        features = edge_rows(call.slots.graph, call.edge_attr, self.lin_edge.weight.size(1)).to(dtype)
+        attr = call.edge_attr
+        set_width(self.lin_edge, attr.view(-1, 1) if attr.dim() == 1 else attr)
+        features = edge_rows(call.slots.graph, attr, self.lin_edge.weight.size(1)).to(dtype)
         return EdgeFeatures(features, call.slots.loop_features(features, self.fill_value))
 
 

@@ -3,6 +3,7 @@ attribute."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -13,6 +14,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port.inputs import are_plain_edges, seeds_of
+from pyg_batchgnn.port.module_state import DEEPEST, attributes_of
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, SampleKeys, known_prefixes, sorted_prefixes
 from pyg_batchgnn.port.structure import (
     DrawnKey,
@@ -22,7 +24,17 @@ from pyg_batchgnn.port.structure import (
     UnsampledGraph,
     prefix,
 )
-from pyg_batchgnn.port.values import WHOLE, Axis, BatchEdges, Count, Edges, Form, Nodes, SeedIds
+from pyg_batchgnn.port.values import (
+    WHOLE,
+    Axis,
+    BatchEdges,
+    Count,
+    Edges,
+    Form,
+    Nodes,
+    Refusal,
+    SeedIds,
+)
 from pyg_batchgnn.types import Relation, SampledMinibatch
 
 
@@ -106,14 +118,24 @@ class Batch:
     Attributes:
         source: the batch.
         seeds: by node type, the number of seeds.
+        by_type: ``x`` and ``edge_index`` are dicts by type, even if there is one type alone.
     """
+
+    by_type = False
 
     def __init__(self, source: Any, structure: Structure, seeds: Mapping[str | None, int]) -> None:
         self.source, self.structure, self.seeds = source, structure, seeds
 
     @classmethod
-    def of(cls, source: Any, *, needs_seeds: bool = True) -> Batch | None:
+    def of(cls, source: Any, *, needs_seeds: bool = True, by_type: bool = False) -> Batch | None:
         """Returns a batch, or None if its edges are of a form that is not known."""
+        found = cls._of(source, needs_seeds)
+        if found is not None:
+            found.by_type = by_type
+        return found
+
+    @classmethod
+    def _of(cls, source: Any, needs_seeds: bool) -> Batch | None:
         if isinstance(source, SampledMinibatch):
             if nn.has_halo(source):
                 return None
@@ -139,16 +161,18 @@ class Batch:
         if not all(map(are_plain_edges, edges.values())):
             return None
         nodes = {name: source[name].num_nodes or 0 for name in source.node_types}
-        structure = _typed(source, edges, nodes) or UnsampledGraph(edges, nodes)
+        counts: dict[str, Any] = {name: source[name].get("num_sampled_nodes") for name in nodes}
+        of_edges: dict[Relation, Any] = {name: source[name].get("num_sampled_edges") for name in edges}
+        structure = typed_prefixes(edges, nodes, counts, of_edges) or UnsampledGraph(edges, nodes)
         seeds = {name: int(source[name].get("batch_size", 0) or 0) for name in source.node_types}
         if not any(seeds.values()) and isinstance(structure, SampledBatch):
             seeds = {name: one.per_hop[0] for name, one in structure.nodes.items() if name is not None}
         return cls(source, structure, seeds)
 
     @staticmethod
-    def holds(source: Any, name: str) -> bool:
+    def holds(source: Any, name: str, *, by_type: bool) -> bool:
         """Returns whether a batch holds an attribute."""
-        name = _by_type_name(source, name)
+        name = _by_type_name(source, name, by_type)
         if isinstance(source, HeteroData):
             inside = name.removesuffix("_dict")
             return (
@@ -163,7 +187,7 @@ class Batch:
 
     def get(self, name: str) -> Any:
         """Returns an attribute as an argument."""
-        name = _by_type_name(self.source, name)
+        name = _by_type_name(self.source, name, self.by_type)
         if isinstance(self.source, SampledMinibatch):
             return self._of_minibatch(name)
         if isinstance(self.source, Data):
@@ -176,32 +200,54 @@ class Batch:
         return {key: self._value(inside, store[inside], key, store) for key, store in stores.items()}
 
     def attributes(self) -> dict[Any, Any]:
-        """Returns all attributes as arguments; by type and relation, where there are several."""
+        """Returns all attributes as arguments; by type and relation, where there are several.
+
+        An object that holds tensors, such as a table, is a dict of its attributes.
+        """
         if isinstance(self.source, Data):
-            return {name: self.get(name) for name in self.source.keys()}  # noqa: SIM118 (no mapping)
+            names = list(self.source.keys())
+            return {name: self._opened(name, self.get(name), None) for name in names}
         stores = {store._key: store for store in (*self.source.node_stores, *self.source.edge_stores)}
         return {
-            key: {name: self._value(name, one, key, store) for name, one in store.items()}
+            key: {
+                name: self._opened(name, self._value(name, one, key, store), key)
+                for name, one in store.items()
+            }
             for key, store in stores.items()
         }
+
+    def _opened(self, name: str, value: Any, key: Any, depth: int = 0) -> Any:
+        if isinstance(value, (ArgumentTensor, Count)):
+            return value
+        if depth > DEEPEST:
+            raise Refusal(f"the batch holds a {type(value).__name__} in objects that hold each other")
+        inside = attributes_of(value)
+        value = value if inside is None else inside
+        if isinstance(value, dict):
+            return {one: self._opened(str(one), held, key, depth + 1) for one, held in value.items()}
+        if isinstance(value, Tensor):
+            return given(value, axis_by_size(name, value, self.structure, key))
+        return value
 
     def copied(self, attributes: Mapping[Any, Any]) -> Any:
         """Returns a copy of the batch that holds other values of its attributes."""
         made = self.source.__copy__() if hasattr(self.source, "__copy__") else self.source
         for key, one in attributes.items():
             if isinstance(self.source, Data):
-                made[key] = one
+                made[key] = _closed(self.source[key], one)
                 continue
             for name, value in one.items():
-                made[key][name] = value
+                made[key][name] = _closed(self.source[key][name], value)
         return made
 
     def _value(self, name: str, value: Any, key: Any, store: Any) -> Any:
         if isinstance(value, Tensor):
             return given(value, self._axis(name, value, key, store))
-        sampled = isinstance(self.structure, SampledBatch)
+        sampled, hops = isinstance(self.structure, SampledBatch), self.structure.hops
         if sampled and name == "batch_size" and value == self.structure.counter(("nodes", key, 0)):
             return Count(int(value), Form.prefix("nodes", key, 0))
+        if sampled and name == "num_nodes" and value == prefix(self.structure, "nodes", key, hops):
+            return Count(int(value), Form.prefix("nodes", key, hops))
         if sampled and name == "num_sampled_nodes" and isinstance(value, list):
             return hop_counts("nodes", key, value)
         if sampled and name == "num_sampled_edges" and isinstance(value, list):
@@ -273,6 +319,18 @@ class Batch:
         return given(table if rows.row is None else rows.gather(name), axis)
 
 
+def _closed(source: Any, attributes: Any) -> Any:
+    """Returns a copy of an attribute of a batch that holds other tensors."""
+    inside = attributes_of(source)
+    if inside is not None:
+        made = copy.copy(source)
+        vars(made).update(_closed(inside, attributes))
+        return made
+    if isinstance(source, dict):
+        return {name: _closed(one, attributes[name]) for name, one in source.items()}
+    return attributes
+
+
 _OF_MINIBATCHES = (
     *("edge_index", "edge_index_dict", "batch_size", "n_id", "input_id", "seed_time", "edge_label_index"),
 )
@@ -285,12 +343,12 @@ def _edges_of(batch: SampledMinibatch, relation: Relation, hops: int) -> Argumen
     )
 
 
-def _by_type_name(source: Any, name: str) -> str:
+def _by_type_name(source: Any, name: str, by_type: bool) -> str:
     """Returns the name of an attribute by type, where a batch has several types and a model names
-    it as if there were one, as `to_hetero` does."""
-    typed = isinstance(source, HeteroData) or (
-        isinstance(source, SampledMinibatch) and not source.has_one_type
-    )
+    it as if there were one, as `to_hetero` does. A batch of one type has one such attribute."""
+    typed = isinstance(source, SampledMinibatch) and not source.has_one_type
+    if isinstance(source, HeteroData):
+        typed = by_type or len(source.node_types) > 1 or len(source.edge_types) > 1
     return f"{name}_dict" if typed and name in ("x", "edge_index", "edge_attr", "edge_weight") else name
 
 
@@ -301,10 +359,8 @@ def _stores_with(source: HeteroData, name: str) -> dict[Any, Any]:
 
 def _seeds(source: Data, nodes: int, prefixes: PrefixEdges | None) -> int:
     links = "edge_label_index" in source or any(name in source for name in _TRIPLETS)
-    if links and getattr(source, "batch_size", None) is None and prefixes is not None:
-        return prefixes.nodes_per_hop[0]
-    if links and getattr(source, "batch_size", None) is None:
-        return nodes
+    if links and source.get("batch_size") is None:  # what a `Batch` calls so is the number of its graphs
+        return nodes if prefixes is None else prefixes.nodes_per_hop[0]
     return seeds_of(source, nodes)
 
 
@@ -325,14 +381,19 @@ def are_counts(counts: Any) -> TypeGuard[list[int]]:
     return isinstance(counts, list) and all(type(one) is int for one in counts)
 
 
-def _typed(
-    source: HeteroData, edges: Mapping[Relation, Tensor], num_nodes: Mapping[str, int]
+def typed_prefixes(
+    edges: Mapping[Relation, Tensor],
+    num_nodes: Mapping[str, int],
+    nodes: Mapping[str, Any],
+    counts: Mapping[Relation, Any],
 ) -> SampledBatch | None:
-    """Returns the prefixes of a batch of several types by its counts; None if these do not fit."""
-    nodes: dict[str, Any] = {name: source[name].get("num_sampled_nodes") for name in source.node_types}
-    counts: dict[Relation, Any] = {
-        relation: source[relation].get("num_sampled_edges") for relation in source.edge_types
-    }
+    """Returns the prefixes of a batch of several types; None if the counts do not fit.
+
+    Args:
+        edges: the edge index of each relation.
+        num_nodes: the number of nodes of each type.
+        nodes, counts: the counts of sampled nodes and edges by hop.
+    """
     if not all(map(are_counts, (*nodes.values(), *counts.values()))):
         return None
     if any(sum(counted) != num_nodes[name] for name, counted in nodes.items()):

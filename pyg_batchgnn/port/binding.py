@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,15 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.port.batches import Batch, are_counts, axis_by_size, given, hop_counts, is_batch
+from pyg_batchgnn.port.batches import (
+    Batch,
+    are_counts,
+    axis_by_size,
+    given,
+    hop_counts,
+    is_batch,
+    typed_prefixes,
+)
 from pyg_batchgnn.port.inputs import are_plain_edges, refuse_batch
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, known_prefixes, sorted_prefixes
 from pyg_batchgnn.port.structure import SampledBatch, Structure, UnsampledGraph
@@ -49,6 +58,7 @@ def bind(
     *,
     rows: str | None,
     names: tuple[str, ...] | None,
+    by_type: bool = False,
 ) -> Bound | None:
     """Returns the arguments of a call, or None for a call whose nodes and edges are not known.
 
@@ -57,18 +67,23 @@ def bind(
         args, kwargs: what the model was called with, without the model itself.
         rows: "seeds" if a ``forward`` that takes a batch is asked for the rows of the seeds.
         names: the parameters that a batch gives values to; all where None.
+        by_type: ``x`` and ``edge_index`` are dicts by type, even if there is one type alone.
 
     Raises:
         TypeError: an argument is neither given nor held by the batch.
     """
-    signature = inspect.signature(forward)
+    signature = _signature(forward)
     every = list(signature.parameters)[1:]
+    if not args and every and every[0] not in ("x", "x_dict") and is_batch(kwargs.get(every[0])):
+        args, kwargs = (kwargs[every[0]],), {name: one for name, one in kwargs.items() if name != every[0]}
     if args and every and is_batch(args[0]):
+        if signature.parameters[every[0]].kind is inspect.Parameter.VAR_POSITIONAL:
+            return None
         if _takes_batch(signature, every, args, kwargs):
             return _of_whole_batch(signature, args, kwargs, rows)
         if len(args) > 1:
             refuse_batch(args[0], args[1])
-        batch = Batch.of(args[0])
+        batch = Batch.of(args[0], by_type=by_type)
         return None if batch is None else _by_name(signature, every, names or every, batch, kwargs)
     try:
         found = signature.bind(None, *args, **kwargs).arguments
@@ -84,13 +99,18 @@ def bind(
     return _as_typed(given_now) if any(map(_is_by_type, given_now.values())) else _as_given(given_now)
 
 
+@functools.lru_cache(maxsize=256)
+def _signature(forward: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(forward)
+
+
 def _takes_batch(
     signature: inspect.Signature, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """Returns whether ``forward`` takes the batch itself: its first parameter is nothing in it."""
     first, *rest = names
     others = [one for one in rest[len(args) - 1 :] if _is_required(signature.parameters[one])]
-    return not Batch.holds(args[0], first) and all(one in kwargs for one in others)
+    return not Batch.holds(args[0], first, by_type=True) and all(one in kwargs for one in others)
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:
@@ -113,7 +133,7 @@ def _by_name(
         if name in kwargs:
             found[name] = _beside_batch(name, kwargs[name], batch.structure)
         elif _is_required(parameter) or (name in bound and name not in _ONLY_IF_GIVEN):
-            if Batch.holds(batch.source, name):
+            if Batch.holds(batch.source, name, by_type=batch.by_type):
                 found[name] = batch.get(name)
             elif _is_required(parameter):
                 raise TypeError(
@@ -228,6 +248,10 @@ def _is_by_relation(one: Any) -> bool:
     return isinstance(one, Mapping) and bool(one) and all(isinstance(name, tuple) for name in one)
 
 
+def _are_counts(one: Mapping[Any, Any]) -> bool:
+    return bool(one) and all(map(are_counts, one.values()))
+
+
 def _as_typed(arguments: dict[str, Any]) -> Bound | None:
     """Returns the arguments of a call with dicts by node type and by relation."""
     rows = next((one for one in arguments.values() if _is_by_type(one)), None)
@@ -239,13 +263,25 @@ def _as_typed(arguments: dict[str, Any]) -> Bound | None:
     ends = {name for source, _, target in edges for name in (source, target)}
     if not ends <= set(rows):
         return None
-    structure = UnsampledGraph(edges, {name: one.size(0) for name, one in rows.items()})
+    sizes = {name: one.size(0) for name, one in rows.items()}
+    counts = [one for one in arguments.values() if isinstance(one, Mapping) and _are_counts(one)]
+    of_nodes = next((one for one in counts if set(one) == set(rows)), None)
+    of_edges = next((one for one in counts if set(one) == set(edges)), None)
+    structure: Structure = UnsampledGraph(edges, sizes)
+    if of_nodes is not None and of_edges is not None:
+        structure = typed_prefixes(edges, sizes, of_nodes, of_edges) or structure
     found: dict[str, Any] = {}
     for name, one in arguments.items():
         if one is rows:
-            found[name] = {key: given(value, Nodes(key, 0)) for key, value in one.items()}
+            found[name] = {key: given(value, Nodes(key, structure.hops)) for key, value in one.items()}
         elif one is edges:
-            found[name] = {key: given(value, BatchEdges(key, 0)) for key, value in one.items()}
+            found[name] = {key: given(value, BatchEdges(key, structure.hops)) for key, value in one.items()}
+        elif isinstance(one, Mapping) and isinstance(structure, SampledBatch) and _are_counts(one):
+            kind = "nodes" if one is of_nodes else "edges"
+            known = one is of_nodes or one is of_edges
+            found[name] = {
+                key: hop_counts(kind, key, value) if known else value for key, value in one.items()
+            }
         elif isinstance(one, Mapping):
             found[name] = {key: _of_type(name, key, value, structure) for key, value in one.items()}
         else:

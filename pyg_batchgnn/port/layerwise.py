@@ -101,7 +101,7 @@ def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recordin
     arguments = _arguments(model, x, edges)
     if any(is_uninitialized_parameter(one) for one in model.parameters()):
         values = {name: mapped(one, lambda leaf: leaf.tensor()) for name, one in arguments.items()}
-        model.stands_for.forward(model, **values)
+        model.users_forward(model, **values)
     for path, module in model.named_modules():
         if module is not model and must_be_called(module):
             raise LayerwiseError(f"{path} has hooks or is no longer as PyG made it")
@@ -130,7 +130,7 @@ def _four(row: Tensor) -> Tensor:
 def _arguments(
     model: TracedModel, x: Mapping[TypeName, Any], edges: Mapping[RelationName, Any]
 ) -> dict[str, Any]:
-    parameters = list(inspect.signature(model.stands_for.forward).parameters.values())[1:]
+    parameters = list(inspect.signature(model.users_forward).parameters.values())[1:]
     required = [
         one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
     ]
@@ -139,9 +139,18 @@ def _arguments(
             f"inference calls forward with rows and edges, but that of {type(model).__name__} takes "
             f"{', '.join(required) or 'nothing'}; call the model on the whole graph"
         )
+    if required[0] in _NO_FEATURES:
+        raise LayerwiseError(
+            f"inference gives forward the features of nodes, but the first parameter of "
+            f"{type(model).__name__} is {required[0]}; call the model on the whole graph"
+        )
     if None in x:
         return {required[0]: x[None], required[1]: edges[None]}
     return {required[0]: dict(x), required[1]: dict(edges)}
+
+
+#: Attributes of batches that are values of nodes, but no features.
+_NO_FEATURES = ("n_id", "n_id_dict", "input_id", "batch", "batch_dict", "y", "y_dict", "seed_time", "time")
 
 
 # The layers #######################################################################################

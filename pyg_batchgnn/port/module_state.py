@@ -7,8 +7,9 @@ import copy
 import enum
 import operator
 import random
+import sys
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -80,9 +81,9 @@ _HOLDERS = (list, dict, set, deque)
 
 def _containers(tree: Any, seen: set[int], depth: int = 0) -> Iterator[Any]:
     """Yields the lists, dicts and sets in a container and in objects, and itself."""
-    if depth > _DEEPEST or id(tree) in seen:
+    if depth > DEEPEST or id(tree) in seen:
         return
-    inside = _attributes(tree)
+    inside = attributes_of(tree)
     if inside is not None:
         seen.add(id(tree))
         yield from _containers(inside, seen, depth)
@@ -172,7 +173,7 @@ class ModuleState:
             kept = {name: one for name, one in kept.items() if name in own or not callable(one)}
         self._scalars = {name: one for name, one in kept.items() if type(one) in SCALARS}
         others = {name: one for name, one in kept.items() if name not in self._scalars}
-        self._others = {name: (one, _frozen(one, 0, set())) for name, one in others.items()}
+        self._others = {name: (one, frozen(one)) for name, one in others.items()}
         self._modules = dict(own["_modules"])
         self._tensors = _tensors(own)
 
@@ -187,7 +188,7 @@ class ModuleState:
                 return name
         for name, (value, inside) in self._others.items():
             now = _attribute(module, name)
-            if now is not value or (inside is not None and _frozen(now, 0, set()) != inside):
+            if now is not value or (inside is not None and frozen(now) != inside):
                 return name
         if own["_modules"] != self._modules:
             return next(iter({*own["_modules"]} ^ {*self._modules}), "_modules")
@@ -207,7 +208,7 @@ def _tensors(own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 #: How deep, and up to which length, the contents of what an attribute holds are looked at.
-_DEEPEST, _LONGEST = 6, 1000
+DEEPEST, _LONGEST = 6, 1000
 
 
 def _attribute(module: torch.nn.Module, name: str) -> Any:
@@ -217,12 +218,13 @@ def _attribute(module: torch.nn.Module, name: str) -> Any:
 
 
 def _frozen(value: Any, depth: int, seen: set[int]) -> Any:
-    """Returns what an object holds, in a form that compares; None if it stands for itself."""
     if type(value) in SCALARS:
         return value
-    if depth > _DEEPEST or id(value) in seen:
+    if isinstance(value, np.ndarray) and value.size <= _LONGEST:  # it may be written in place
+        return value.dtype, value.shape, value.tobytes()
+    if depth > DEEPEST or id(value) in seen:
         return None
-    inside = _attributes(value)
+    inside = attributes_of(value)
     if isinstance(value, (*_HOLDERS, tuple, frozenset, Mapping)) and len(value) > _LONGEST:
         return _Same(value), len(value)
     if inside is not None or isinstance(value, (*_HOLDERS, Mapping)):
@@ -234,13 +236,31 @@ def _frozen(value: Any, depth: int, seen: set[int]) -> Any:
     return None if inside is None else _frozen(inside, depth + 1, seen)
 
 
-def _attributes(value: Any) -> dict[str, Any] | None:
+def frozen(value: Any) -> Any:
+    """Returns what an object holds, in a form that compares; None if it stands for itself."""
+    return _frozen(value, 0, set())
+
+
+def attributes_of(value: Any) -> dict[str, Any] | None:
     """Returns the attributes of an object that holds values; None of modules, tensors and
     functions."""
     if isinstance(value, (type, Tensor, torch.nn.Module)) or callable(value):
         return None
     inside = getattr(value, "__dict__", None)
+    slots = [one for kind in type(value).__mro__ for one in _slots(kind) if hasattr(value, one)]
+    if slots:
+        return {**(inside or {}), **{name: getattr(value, name) for name in slots}}
     return inside if inside and isinstance(inside, dict) else None
+
+
+def _slots(kind: type) -> Sequence[str]:
+    """Returns the names that a user's class keeps outside of ``__dict__``. Python's own classes
+    keep values there that they compute when asked."""
+    if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return []
+    found = vars(kind).get("__slots__", ())
+    names = (found,) if isinstance(found, str) else tuple(found)
+    return [one for one in names if one not in ("__dict__", "__weakref__") and not one.startswith("__")]
 
 
 def contents(value: Any, depth: int = 0) -> Any:
@@ -255,14 +275,14 @@ def contents(value: Any, depth: int = 0) -> Any:
         return value.dtype, value.shape, value.tobytes()
     if isinstance(value, Tensor):
         return Tensor
-    if depth <= _DEEPEST and isinstance(value, (list, tuple, deque)):
+    if depth <= DEEPEST and isinstance(value, (list, tuple, deque)):
         return type(value), tuple(contents(one, depth + 1) for one in value)
-    if depth <= _DEEPEST and isinstance(value, (set, frozenset)):
+    if depth <= DEEPEST and isinstance(value, (set, frozenset)):
         return type(value), frozenset(contents(one, depth + 1) for one in value)
-    if depth <= _DEEPEST and isinstance(value, Mapping):
+    if depth <= DEEPEST and isinstance(value, Mapping):
         return type(value), tuple((name, contents(one, depth + 1)) for name, one in value.items())
-    inside = _attributes(value)
-    if inside is None or depth > _DEEPEST:
+    inside = attributes_of(value)
+    if inside is None or depth > DEEPEST:
         raise Refusal(f"an argument is a {type(value).__name__}, whose contents may change")
     return type(value), contents(inside, depth + 1)
 

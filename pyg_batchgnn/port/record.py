@@ -244,7 +244,7 @@ class Recorder:
             self._poison(result, call.results[0])
         seeds = any(isinstance(self.axis(one), SeedIds) for one in rules.tensors((args, kwargs)))
         if not by_row and not seeds and self._reads_rows(call.args, call.kwargs):
-            call.note = f"{_name(func)} looks at all rows"
+            call.note = f"{_name(func)} {rules.why_whole(func)}"
         return result
 
     def _check_written(self, written: Tensor) -> None:

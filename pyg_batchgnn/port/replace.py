@@ -195,8 +195,14 @@ def _trace(
         of_torch = kind.__module__.startswith("torch.") and not isinstance(model, torch.fx.GraphModule)
         if kind in NATIVE.values() or of_torch or isinstance(model, MessagePassing):
             return
+        # PyG writes the forward of an instance, which would stand before that of the class.
+        sequential = isinstance(model, torch_geometric.nn.Sequential) and (
+            vars(model).pop("forward", None) is not None or kind is torch_geometric.nn.Sequential
+        )
         model.__class__ = traced_class(kind)
-    model._batchgnn = Tracing(trims, rows, report)  # type: ignore[assignment]
+    else:
+        sequential = model._batchgnn.is_sequential
+    model._batchgnn = Tracing(trims, rows, report, is_sequential=sequential)  # type: ignore[assignment]
 
 
 def _has_a_forward_to_record(module: Module) -> bool:

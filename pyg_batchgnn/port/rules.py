@@ -130,6 +130,8 @@ def is_by_row(
     if function in _LAYER_NORM or function in _RMS_NORM:
         shape = args[1] if len(args) > 1 else kwargs.get("normalized_shape", ())
         return rows(args[0]) and len(shape) < args[0].dim() and not any(map(rows, given[1:]))
+    if function is torch.einsum:
+        return _sums_no_rows(args, rows)
     if function in _GROUP_NORM:
         return rows(args[0]) and args[0].dim() > 1 and not any(map(rows, given[1:]))
     if function in _EMBEDDING:
@@ -140,6 +142,16 @@ def is_by_row(
         by_frequency = bool(kwargs.get("scale_grad_by_freq")) or (len(args) > 5 and bool(args[5]))
         return rows(index) and not rows(table) and not renormed and not by_frequency
     return False
+
+
+def why_whole(function: Callable[..., Any]) -> str:
+    """Returns why a function that reads rows is not computed row by row, in a clause."""
+    if function in _BY_ELEMENT:
+        return "meets values of other rows"
+    named = (_BY_DIM, KEEPING, _PRODUCT, _RESHAPE, _TRANSPOSES)
+    if function is Tensor.__getitem__ or any(function in one for one in named):
+        return "looks at all rows"
+    return "is not known to compute each row by itself"
 
 
 def tensors(tree: Any) -> Iterator[Tensor]:
@@ -170,6 +182,23 @@ def _broadcasts(given: Sequence[Tensor], rows: Callable[[Any], bool]) -> bool:
 
 def _is_matrix(given: Sequence[Tensor]) -> bool:
     return bool(given) and given[0].dim() in (1, 2)
+
+
+def _sums_no_rows(args: Sequence[Any], rows: Callable[[Any], bool]) -> bool:
+    """Returns whether the rows of an ``einsum`` have a letter of their own, which comes first in
+    the result."""
+    equation, *rest = args
+    operands = rest[0] if len(rest) == 1 and isinstance(rest[0], (list, tuple)) else rest
+    if not isinstance(equation, str) or "->" not in equation:
+        return False
+    terms, result = equation.replace(" ", "").split("->")
+    letter, each = result[:1], terms.split(",")
+    if not letter.isalpha() or result.count(letter) != 1 or len(each) != len(operands):
+        return False
+    return all(
+        one.startswith(letter) and one.count(letter) == 1 if rows(operand) else letter not in one
+        for one, operand in zip(each, operands, strict=True)
+    )
 
 
 def _keeps_rows(index: Any, rows: Callable[[Any], bool]) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -30,6 +31,7 @@ from pyg_batchgnn.port.record import Recorder, record, share_memory
 from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, differs, flat, mapped
 from pyg_batchgnn.port.report import AccelerationReport, forward_report, log_report, refused
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
+from pyg_batchgnn.port.settings import Settings
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.values import Count, Nodes, Refusal
 
@@ -53,15 +55,19 @@ class Graph:
 
     Attributes:
         states: of the modules that it depends on, by path.
+        settings: outside of the modules.
         paths: of the modules whose ``forward`` was recorded, and of those that it calls.
         programs: by whether the seeds' rows alone are wanted.
+        draws: numbers are drawn anew whenever it runs, beside the one of its own dropout.
         sizes: the sizes of the batches whose results were compared.
     """
 
     recording: Recording
     states: dict[str, ModuleState]
+    settings: Settings
     paths: list[str]
     programs: dict[bool, Program] = field(default_factory=dict)
+    draws: bool = False
     sizes: list[tuple[Any, ...]] = field(default_factory=list)
 
     def fits(self, model: torch.nn.Module) -> bool:
@@ -70,7 +76,7 @@ class Graph:
             parts = [(model.get_submodule(path), state) for path, state in self.states.items()]
         except AttributeError:  # one is gone
             return False
-        return all(state.change(part) is None for part, state in parts)
+        return all(state.change(part) is None for part, state in parts) and self.settings.change() is None
 
     def may_run(self, model: torch.nn.Module) -> bool:
         """Returns whether nobody waits for a module to be called as PyG calls it."""
@@ -87,6 +93,8 @@ class Tracing:
         report: is told how ``forward`` is computed.
         uses_all_rows: True once a loss used other rows than the seeds'.
         is_full: no further graphs are recorded.
+        is_sequential: the model is a `Sequential` of PyG without a ``forward`` of the user's.
+        is_told: the report says why a call could not be recorded at all.
         graphs: by the pattern of the arguments, several for other attributes; or the reason why
             there is none.
     """
@@ -96,16 +104,24 @@ class Tracing:
     report: Callable[[AccelerationReport], None] = log_report
     uses_all_rows: bool = False
     is_full: bool = False
+    is_sequential: bool = False
+    is_told: bool = False
     graphs: dict[Any, list[Graph | str]] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: Any) -> Tracing:
-        return Tracing(self.trims, self.rows)
+        return Tracing(self.trims, self.rows, self.report, is_sequential=self.is_sequential)
 
     def __reduce__(self) -> Any:
-        return Tracing, (self.trims, self.rows)
+        return functools.partial(Tracing, is_sequential=self.is_sequential), (self.trims, self.rows)
 
     def note_all_rows(self) -> None:
         self.uses_all_rows = True
+
+    def tell_once(self, model: torch.nn.Module, reason: str) -> None:
+        """Reports why calls cannot be recorded at all."""
+        if not self.is_told:
+            self.is_told = True
+            self.report(AccelerationReport(forward=refused(model, reason)))
 
     def judge(self, conv: Any, x: Any, edge_index: Any, values: Mapping[str, Any]) -> Way | str:
         """Returns how the first rows of a convolution are computed, or why all are."""
@@ -138,11 +154,14 @@ class TracedModel(torch.nn.Module):
     _batchgnn: Tracing
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        plain = functools.partial(self.stands_for.forward, self)
+        own = self.users_forward
+        plain = functools.partial(own, self)
         if is_recording() or is_traced() or is_symbolic(*args, *kwargs.values()):
             return plain(*args, **kwargs)
-        bound = bind(self.stands_for.forward, args, kwargs, rows=self._batchgnn.rows, names=self.bound_names)
+        by_type = isinstance(self, torch.fx.GraphModule)
+        bound = bind(own, args, kwargs, rows=self._batchgnn.rows, names=self.bound_names, by_type=by_type)
         if bound is None:
+            self._tell_of_names(own)
             return plain(*args, **kwargs)
         found, result = run(self, self._batchgnn, bound)
         if found:
@@ -150,7 +169,22 @@ class TracedModel(torch.nn.Module):
         if bound.by_name:
             values = {name: _materialised(one) for name, one in bound.arguments.items()}
             return _cut(plain(**values), bound, None)
-        return plain(*args, **kwargs)
+        return _cut(plain(*args, **kwargs), bound, None)
+
+    @property
+    def users_forward(self) -> Callable[..., Any]:
+        """The user's ``forward``, as a function of the model and its arguments."""
+        if not self._batchgnn.is_sequential:
+            return self.stands_for.forward
+        signature: Any = self.signature
+        return _forward_of_sequential(tuple(signature.param_dict))
+
+    def _tell_of_names(self, forward: Callable[..., Any]) -> None:
+        """Reports, once, that the arguments of ``forward`` have no names."""
+        kinds = [one.kind for one in inspect.signature(forward).parameters.values()]
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
+            reason = "it takes *args, whose names are not known; write its parameters out"
+            self._batchgnn.tell_once(self, reason)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -161,6 +195,28 @@ class TracedModel(torch.nn.Module):
                 return TracedModel.forward(self, *args, **kwargs)
 
             cls.forward = forward  # type: ignore[method-assign]
+
+
+@functools.lru_cache(maxsize=64)
+def _forward_of_sequential(names: tuple[str, ...]) -> Callable[..., Any]:
+    """Returns a ``forward`` for a `Sequential` of PyG, as a function of it and its arguments.
+
+    PyG writes one for each instance, and puts it on the class as well: that of another one may
+    stand there.
+    """
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        values, found = {**dict(zip(names, args, strict=False)), **kwargs}, None
+        for child in self._children:
+            found = getattr(self, child.name)(*(values[name] for name in child.param_names))
+            several = len(child.return_names) > 1
+            values.update(zip(child.return_names, found if several else (found,), strict=False))
+        return found
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, kind) for name in ("self", *names)]
+    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return forward
 
 
 def _reduced(self: TracedModel, protocol: Any) -> Any:
@@ -208,7 +264,9 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
         return False, None
     try:
         if bound.seeds is None and _splits(graph, model, tracing, bound):
-            return True, _with_seed_rows(graph, model, tracing, bound)
+            rows = _with_seed_rows(graph, model, tracing, bound)
+            if rows is not None:
+                return True, rows
         found = run_program(program, Frame(model, bound.structure, {}), _inputs(bound))
     except Refusal:
         return False, None
@@ -223,7 +281,7 @@ def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound
     output = graph.recording.output
     return (
         torch.is_grad_enabled()
-        and not tracing.uses_all_rows
+        and not (tracing.uses_all_rows or graph.draws)
         and isinstance(output, Ref)
         and isinstance(graph.recording.axes[output.number], Nodes)
         and bound.structure.hops > 0
@@ -232,14 +290,21 @@ def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound
 
 
 def _with_seed_rows(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
+    """Returns all rows, with gradients of the seeds' rows; None if every run drops others."""
+    before = torch.get_rng_state()
     every = functools.partial(
         lambda: run_program(
             _program(graph, model, seeds=False), Frame(model, bound.structure, {}), _inputs(bound)
         )
     )
     seeds = run_program(_program(graph, model, seeds=True), Frame(model, bound.structure, {}), _inputs(bound))
+    drawn = torch.get_rng_state()
     with torch.no_grad():
         rows = every()
+    if not torch.equal(drawn, torch.get_rng_state()):
+        graph.draws = True
+        torch.set_rng_state(before)
+        return None
     if rows._is_view() or any(isinstance(one, Tensor) and share_memory(one, rows) for one in _inputs(bound)):
         rows = rows.clone()  # which is overwritten
     given = [one.value for one in _leaves(bound) if isinstance(one.value, Tensor)]
@@ -260,7 +325,8 @@ def _graph(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Grap
     recorded just now."""
     try:
         pattern = _pattern(model, bound)
-    except Refusal:
+    except Refusal as refusal:
+        tracing.tell_once(model, refusal.reason)
         return None, None
     known = tracing.graphs.setdefault(pattern, [])
     for one in known:
@@ -314,7 +380,10 @@ def graph_of(recording: Recording, model: torch.nn.Module) -> Graph:
             inside = f"{path}.{name}" if name else path
             if name not in known and name != "aggr_module" and inside not in recording.writers:
                 states[inside] = ModuleState(part)
-    return Graph(recording, states, [*recording.inlined, *called])
+    settings = Settings()
+    for path in ("", *recording.inlined):
+        settings.add(model.get_submodule(path))
+    return Graph(recording, states, settings, [*recording.inlined, *called])
 
 
 def recorded(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[Recording, Any]:
@@ -346,7 +415,7 @@ def _record_once(model: Any, recorder: Recorder, bound: Bound) -> tuple[Recordin
     before = [one.to_dict() for one in batches]
     _recording.active = True
     try:
-        found = record(recorder, functools.partial(model.stands_for.forward, model), (), arguments)
+        found = record(recorder, functools.partial(model.users_forward, model), (), arguments)
         if any(not _same_tree(one.to_dict(), was) for one, was in zip(batches, before, strict=True)):
             raise Refusal("it writes to the batch")
         return found

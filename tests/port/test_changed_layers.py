@@ -417,30 +417,31 @@ def _changed(module: Any, conv: Any, change: Callable[[Any], Undo], call: Callab
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.filterwarnings("ignore")
-def test_changes_act_as_on_pygs_layer(name: str, change: str) -> None:
-    for place, (_, conv_of, call) in PLACES.items():
-        plain, before, after = (_copied(_unchanged(place, name)) for _ in range(3))
-        accelerate(after)
-        call(after, X, OTHERS)
-        wanted = _changed(plain, conv_of(plain), CHANGES[change], call)
-        torch.manual_seed(5)
-        undo = None
-        try:
-            undo = CHANGES[change](conv_of(before))
-            accelerate(before)
-            found = _outcome(before, call)
-        except AttributeError as error:
-            found = type(error)
-        finally:
-            if undo is not None:
-                undo()
-        outcomes = {"before": found, "after": _changed(after, conv_of(after), CHANGES[change], call)}
-        for when, one in outcomes.items():
-            if isinstance(wanted, type) or isinstance(one, type):
-                assert one is wanted, (place, when, one, wanted)
-            else:
-                assert_same(one, wanted, 1e-9)
+def test_changes_act_as_on_pygs_layer(place: str, name: str, change: str) -> None:
+    _, conv_of, call = PLACES[place]
+    plain, before, after = (_copied(_unchanged(place, name)) for _ in range(3))
+    accelerate(after)
+    call(after, X, OTHERS)
+    wanted = _changed(plain, conv_of(plain), CHANGES[change], call)
+    torch.manual_seed(5)
+    undo = None
+    try:
+        undo = CHANGES[change](conv_of(before))
+        accelerate(before)
+        found = _outcome(before, call)
+    except AttributeError as error:
+        found = type(error)
+    finally:
+        if undo is not None:
+            undo()
+    outcomes = {"before": found, "after": _changed(after, conv_of(after), CHANGES[change], call)}
+    for when, one in outcomes.items():
+        if isinstance(wanted, type) or isinstance(one, type):
+            assert one is wanted, (when, one, wanted)
+        else:
+            assert_same(one, wanted, 1e-9)
 
 
 # What follows from it #############################################################################

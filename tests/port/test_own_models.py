@@ -12,6 +12,7 @@ import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from hypothesis import given, note
 from torch import Tensor
+from torch_geometric.data import Batch
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader
 from tests.support.ported_models import GRAPH
@@ -247,4 +248,18 @@ def test_links_outside_of_a_model(export: str) -> None:
         found, wanted = ours(given_now), plain(batch.x, batch.edge_index)
         assert found.size(0) == batch.num_sampled_nodes[0]
         assert_close(found[batch.edge_label_index], wanted[batch.edge_label_index])
+    assert_trimmed(ours, [1, 0])
+
+
+def test_links_of_a_batch_of_graphs() -> None:
+    """What such a batch calls its size is the number of its graphs."""
+    ours, plain = pair(Outside())
+    several = Batch.from_data_list([GRAPH, GRAPH])
+    loader = MacrobatchLinkNeighborLoader(
+        several, [4, 3], edge_label_index=several.edge_index[:, 5:25], batch_size=16, seed=3
+    )
+    for batch in loader:
+        assert isinstance(batch, Batch) and batch.batch_size == 2
+        rows = batch.edge_label_index
+        assert_close(ours(batch)[rows], plain(batch.x, batch.edge_index)[rows])
     assert_trimmed(ours, [1, 0])

@@ -151,6 +151,15 @@ def transposed(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return (h.t() * model.table.unsqueeze(1)).T + torch.einsum("ij,j->ij", h, model.table)
 
 
+def einsums(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    outer = torch.einsum("ij, k -> ikj", h, model.table)
+    return outer.sum(dim=1) + torch.einsum("ij,ij->i", h, h)[:, None]
+
+
+def einsums_over_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
+    return torch.einsum("ij,kj->ij", h, h) + torch.einsum("ij,jk", h, model.square.weight)
+
+
 def first_row(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h + h[0] + h[:1] + h.select(0, 1)
 
@@ -168,13 +177,13 @@ def summed_over_everything(model: Any, x: Tensor, h: Tensor) -> Tensor:
 BY_ROW: list[Middle] = [
     relu_in_place, relu_by_option, added_in_place, alias_of_written, modules_in_place, types_and_presence,
     shapes_compared, reshaped, columns, softmaxes, parameters_and_buffers, products, stacked,
-    skipped_if_unused, number_of_rows,
+    skipped_if_unused, number_of_rows, einsums,
 ]  # fmt: skip
 #: With the hops of the convolutions: the second one is over the rows of the nodes or over others.
 WHOLE: dict[Middle, list[int]] = {
     **{one: [2, 0] for one in (softmax_over_rows, mean_of_rows, mean_by_size, first_row)},
     **{one: [2, 0] for one in (summed_over_everything, broadcast_of_one_row)},
-    **{one: [2] for one in (others, tuples_of_rows, transposed, reshaped_to_rows)},
+    **{one: [2] for one in (others, tuples_of_rows, transposed, reshaped_to_rows, einsums_over_rows)},
 }
 
 

@@ -1,11 +1,14 @@
-"""PyG's examples run with one changed import: losses fall, and batches are as PyG's."""
+"""PyG's examples run with one changed import: losses fall, and batches are as PyG's. With
+accelerated models that are called with the batch, losses are those of PyG's models."""
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
+from benchmark.pyg_scripts.batch_calls import PREPARE, BatchCalls
 from benchmark.pyg_scripts.measure import (
     EXAMPLES,
     VARIABLE,
@@ -29,6 +32,41 @@ def test_an_example(example: Example, tmp_path: Path) -> None:
     assert record.batches >= len(record.losses) > 1
     assert record.different == []
     assert falls(record.losses), f"losses do not fall: {record.losses}"
+
+
+@pytest.mark.skipif(pyg_checkout() is None, reason=missing())
+@pytest.mark.parametrize("example", EXAMPLES, ids=[one.name for one in EXAMPLES])
+def test_an_example_with_accelerated_models(example: Example, tmp_path: Path) -> None:
+    checkout, models = pyg_checkout(), "batch" if example.takes_batch else "tensors"
+    assert checkout is not None
+    plain, ours = (run_example(example, checkout, tmp_path, one) for one in ("pyg", models))
+    assert plain.reports == [] and any("recorded:" in one for one in ours.reports)
+    assert (ours.calls > 0) == example.takes_batch
+    assert len(plain.losses) > 1 and ours.losses == pytest.approx(plain.losses, rel=1e-9)
+
+
+SCRIPT = """
+model = Net()
+def train():
+    for data in tqdm(loader):
+        out = model(data.x, data.edge_index)[:data.batch_size]
+        out = F.dropout(out, p=0.5)
+def test():
+    for batch in loader:
+        model(batch.x_dict, batch.edge_index_dict)["paper"]
+    model(data.x, data.edge_index)
+"""
+
+
+def test_a_rewritten_script() -> None:
+    rewriter = BatchCalls(calls=True)
+    found = ast.unparse(ast.fix_missing_locations(rewriter.visit(ast.parse(SCRIPT))))
+    assert rewriter.rewritten == 2
+    assert found.split("\n")[1] == f"{PREPARE}(model)"
+    assert "model(data)[:data.batch_size]" in found and "p=0.0" in found
+    assert "model(batch)['paper']" in found and "    model(data.x, data.edge_index)" in found
+    kept = ast.unparse(BatchCalls(calls=False).visit(ast.parse(SCRIPT)))
+    assert "model(data.x, data.edge_index)[:data.batch_size]" in kept
 
 
 def test_the_record_notices_what_is_not_as_pygs() -> None:

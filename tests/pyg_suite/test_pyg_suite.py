@@ -1,4 +1,5 @@
-"""PyG's own tests of its neighbour loaders and samplers pass with this package's classes."""
+"""PyG's own tests pass with this package's classes: those of neighbour loaders and samplers with
+ours in their places, those of layers and models with every call repeated by accelerated copies."""
 
 from __future__ import annotations
 
@@ -24,6 +25,40 @@ FILES = (
     "test/loader/test_imbalanced_sampler.py",
     "test/sampler",
 )
+
+
+#: Files of tests of layers and models, and of which so manieth cases are run.
+LAYERS_AND_MODELS = {
+    "test/nn/conv": 1,
+    "test/nn/models/test_basic_gnn.py": 8,
+    "test/nn/models/test_polynormer.py": 2,
+}
+
+
+@pytest.mark.skipif(pyg_checkout() is None, reason=missing())
+@pytest.mark.parametrize("name", LAYERS_AND_MODELS)
+def test_calls_in_pygs_tests_are_those_of_accelerated_models(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = tmp_path / "counts.json"
+    own = ["--counts", str(counts), "--every", str(LAYERS_AND_MODELS[name])]
+    options = ["-p", "tests.pyg_suite.model_plugin", "-p", "no:cacheprovider", *own]
+    options += ["--rootdir", str(pyg_checkout()), "-o", "addopts=", "--tb=short", "-q"]
+    command = [sys.executable, "-m", "pytest", *options]
+    done = subprocess.run(
+        [*command, f"{pyg_checkout()}/{name}"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, f"pytest ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    found = json.loads(counts.read_text(encoding="utf-8"))
+    assert min(found["as they are"], found["with batches"]) > 0
+    with capsys.disabled():
+        print(f"\n{name}: {found}")
 
 
 def run(checkout: Path, outcomes: Path) -> list[Outcome]:

@@ -354,14 +354,15 @@ class Columns(Module):
         self.lin, self.norm = torch.nn.Linear(IN, HIDDEN), torch.nn.LayerNorm(HIDDEN)
 
     def forward(self, table: Any) -> Tensor:
-        return self.norm(self.lin(table.numbers))
+        return self.norm(torch.einsum("ij,kj->ik", table.columns["numbers"], self.lin.weight))
 
 
 def with_tables() -> list[Any]:
     found = timed_batches()
     for batch in found:
         for name in (USER, ITEM):
-            batch[name].tf = SimpleNamespace(numbers=batch[name].x)
+            batch[name].tf = SimpleNamespace(columns={"numbers": batch[name].x.clone()}, names=["a"])
+            batch[name].num_nodes = batch[name].x.size(0)
     return found
 
 

@@ -1,0 +1,328 @@
+"""Models and calls of unusual form: PyG's `Sequential`, layers that read the training flag,
+settings outside of modules, batches of one type, counts by type."""
+
+from __future__ import annotations
+
+import copy
+import io
+import sys
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn.port import accelerate, inference
+from tests.support.example_models import ITEM, Hierarchical, typed_batches
+from tests.support.ported_models import CLASSES, FEATURES, GRAPH
+from tests.support.recorded_models import (
+    HIDDEN,
+    assert_close,
+    assert_trimmed,
+    batches,
+    compare,
+    compare_plain_calls,
+    found_in,
+    gradients,
+    pair,
+)
+
+
+class Pair(torch.nn.Module):
+    """Two layers of a kind."""
+
+    def __init__(self, kind: Any = pyg.SAGEConv, **options: Any) -> None:
+        super().__init__()
+        self.conv1 = kind(FEATURES, HIDDEN, **options)
+        self.conv2 = kind(HIDDEN, CLASSES, **options)
+
+    def between(self, h: Tensor) -> Tensor:
+        return h.relu()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv2(self.between(self.conv1(x, edge_index)), edge_index)
+
+
+# Models ###########################################################################################
+
+
+def test_a_sequential_model_of_pyg() -> None:
+    """PyG writes a ``forward`` for each and puts the last one on the class as well."""
+    layers = [
+        (pyg.SAGEConv(FEATURES, HIDDEN), "x, edge_index -> x"),
+        torch.nn.ReLU(inplace=True),
+        (pyg.GraphConv(HIDDEN, CLASSES), "x, edge_index -> x"),
+    ]
+    # PyG imports the module that makes a `Sequential` by the name of its file.
+    with mock.patch.dict(sys.modules, {"test_forms_of_models": sys.modules[__name__]}):
+        model = pyg.Sequential("x, edge_index", layers)
+        assert "forward" in vars(model)
+        ours, plain = pair(model)
+        pyg.Sequential("other, edge_index", [(pyg.SAGEConv(3, 3), "other, edge_index -> other")])
+    file = io.BytesIO()
+    torch.save(ours, file)
+    file.seek(0)
+    for model in (ours, copy.deepcopy(ours), torch.load(file, weights_only=False)):
+        compare(model, plain)
+        assert_trimmed(model, [1, 0])
+        compare_plain_calls(model, plain)
+
+
+class AnyArguments(Pair):
+    def forward(self, *given: Any) -> Tensor:  # type: ignore[override]
+        return super().forward(*given)
+
+
+def test_arguments_without_names_are_reported_once() -> None:
+    told: list[str] = []
+    ours, plain = pair(AnyArguments(), report=lambda report: told.append(str(report)))
+    for batch in batches():
+        assert_close(ours(batch.x, batch.edge_index), plain(batch.x, batch.edge_index))
+    assert len(told) == 2 and "it takes *args, whose names are not known" in told[1]
+    with pytest.raises(TypeError, match="edge_index"):
+        ours(batches()[0])
+
+
+def test_a_copy_keeps_the_report() -> None:
+    told: list[Any] = []
+    ours, _ = pair(Pair(), report=told.append)
+    copied = copy.deepcopy(ours)
+    copied(batches()[0])
+    assert len(told) == 2 and told[1].forward.calls
+
+
+@pytest.mark.parametrize("kind", [pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_a_width_of_edges_that_the_first_call_tells(kind: Any, columns: int) -> None:
+    class WithEdges(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = kind(FEATURES, CLASSES, edge_dim=-1)
+
+        def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+            return self.conv(x, edge_index, edge_attr)
+
+    plain = WithEdges().double()
+    ours = accelerate(copy.deepcopy(plain))
+    for batch in batches():
+        attr = batch.edge_attr[:, :columns]
+        ours(batch.x, batch.edge_index, attr)
+        plain(batch.x, batch.edge_index, attr)
+        plain.load_state_dict(ours.state_dict())
+        found = ours(batch, edge_attr=attr)
+        assert_close(found, plain(batch.x, batch.edge_index, attr)[: batch.batch_size])
+
+
+# Layers that read the training flag ###############################################################
+
+
+class Difference(pyg.MessagePassing):
+    def __init__(self, columns: int, hidden: int) -> None:
+        super().__init__(aggr="max")
+        self.lin = torch.nn.Linear(columns, hidden)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=self.lin(x))
+
+    def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        return F.dropout(x_j - x_i, 0.0, training=self.training)
+
+    def update(self, inputs: Tensor) -> Tensor:
+        return inputs.relu() if self.training else inputs
+
+
+class Centred(Difference):
+    def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+        return x_j - x_j.mean(dim=0) if self.training else x_j - x_i
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", [Difference, Centred])
+def test_layers_that_read_the_training_flag(kind: type[Difference], training: bool) -> None:
+    ours, plain = pair(Pair(kind))
+    ours.train(training), plain.train(training)
+    compare(ours, plain)
+    if kind is Centred and training:
+        assert any(
+            "message reads self.training, and looks at all rows" in one for one in found_in(ours).notes
+        )
+    else:
+        assert_trimmed(ours, [1, 0])
+
+
+class Two(Difference):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return self.propagate(edge_index, x=(self.lin(x), self.lin(x)))[0]
+
+    def update(self, inputs: Tensor) -> Any:
+        return inputs, inputs
+
+
+def test_a_layer_whose_propagate_returns_a_tuple() -> None:
+    ours, plain = pair(Pair(Two))
+    compare(ours, plain)
+    assert any("propagate returns no tensor" in one for one in found_in(ours).notes)
+
+
+# Settings #########################################################################################
+
+SCALE, RATES = 1.0, [1.0]
+OPTIONS = SimpleNamespace(scale=1.0, other=object())
+ACT = F.relu
+
+
+def scaled(h: Tensor) -> Tensor:
+    return ACT(h) * SCALE
+
+
+class Slots:
+    __slots__ = ("scale",)
+
+
+class Settings(Pair):
+    """Reads globals, a closure, an array and an object without a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.array, self.slots = np.ones(2), Slots()
+        self.slots.scale = 1.0
+
+    def between(self, h: Tensor) -> Tensor:
+        return scaled(h) * OPTIONS.scale * RATES[0] * float(self.array[1]) * self.slots.scale
+
+
+def test_settings_outside_of_a_module_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, plain = pair(Settings())
+    compare(ours, plain)
+    here, graphs = globals(), 1
+    for holder, name, value in (
+        (here, "SCALE", 2.0), (here, "ACT", F.elu), (vars(OPTIONS), "scale", 3.0), (here, "RATES", [2.0]),
+    ):  # fmt: skip
+        monkeypatch.setitem(holder, name, value)
+        compare(ours, plain)
+        graphs += 1
+        assert len(found_in(ours).graphs) == graphs
+    for model in (ours, plain):
+        model.array[1] = 0.5
+    compare(ours, plain)
+    for model in (ours, plain):
+        model.slots.scale = 0.25
+    compare(ours, plain)
+    monkeypatch.setitem(vars(OPTIONS), "other", 1)  # nobody reads it
+    compare(ours, plain)
+    assert len(found_in(ours).graphs) == 7 and found_in(ours).reasons == []
+
+
+def test_a_closure_is_seen() -> None:
+    factor = 1.0
+
+    class Closed(Pair):
+        def between(self, h: Tensor) -> Tensor:
+            return h * factor
+
+    ours, plain = pair(Closed())
+    compare(ours, plain)
+    factor = 2.0
+    compare(ours, plain)
+    assert len(found_in(ours).graphs) == 2
+
+
+# Calls ############################################################################################
+
+
+class TorchsDropout(Pair):
+    def between(self, h: Tensor) -> Tensor:
+        return F.alpha_dropout(h, 0.5, self.training)
+
+
+def test_all_rows_of_a_plain_call_belong_to_one_mask() -> None:
+    """The gradient of the rows beside the seeds' is computed again, which would drop others."""
+    ours, _ = pair(TorchsDropout())
+    for batch in batches():
+        rows = ours(batch.x, batch.edge_index)
+        assert type(rows.grad_fn).__name__ != "_SeedRowsBackward"
+    ours.eval()
+    rows = ours(batch.x, batch.edge_index)
+    assert type(rows.grad_fn).__name__ == "_SeedRowsBackward"
+
+
+class OfBatch(Pair):
+    def forward(self, data: Any) -> Tensor:  # type: ignore[override]
+        return super().forward(data.x, data.edge_index)
+
+
+def test_a_batch_that_is_given_by_name() -> None:
+    ours, plain = pair(OfBatch(), rows="seeds")
+    for batch in batches():
+        wanted = plain(batch)[: batch.batch_size]
+        assert_close(ours(data=batch), wanted)
+        assert_close(ours(batch), wanted)
+    assert_trimmed(ours, [1, 0])
+
+
+class Decides(OfBatch):
+    def between(self, h: Tensor) -> Tensor:
+        return h.relu() if float(h.sum()) != 0.5 else h
+
+
+@pytest.mark.parametrize("kind", [OfBatch, Decides])
+def test_a_batch_that_cannot_be_recorded_gives_the_rows_of_the_seeds(kind: Any) -> None:
+    """An object that holds itself has contents that nobody can compare."""
+    told: list[str] = []
+    ours, plain = pair(kind(), rows="seeds", report=lambda report: told.append(str(report)))
+    for given_now in batches():
+        batch = given_now.clone()
+        if kind is OfBatch:
+            batch.extra = SimpleNamespace()
+            batch.extra.own = batch.extra
+        assert_close(ours(batch), plain(batch)[: batch.batch_size])
+    why = "reads values of a tensor" if kind is Decides else "in objects that hold each other"
+    assert len(told) == 2 and why in told[1]
+
+
+class ByIds(Pair):
+    def forward(self, n_id: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(n_id.double()[:, None].expand(-1, FEATURES), edge_index)
+
+
+def test_inference_gives_features_and_no_ids() -> None:
+    ours, _ = pair(ByIds())
+    loader = MacrobatchNeighborLoader(GRAPH, [3, 2], torch.arange(20), batch_size=10)
+    with pytest.raises(ValueError, match="the first parameter of ByIds is n_id"):
+        inference(ours, loader)
+
+
+def test_a_typed_batch_of_one_type() -> None:
+    data = HeteroData()
+    data["paper"].x, data["paper", "cites", "paper"].edge_index = GRAPH.x.double(), GRAPH.edge_index
+    ours, plain = pair(Pair())
+    loader = MacrobatchNeighborLoader(data, [4, 3], ("paper", torch.arange(30)), batch_size=12, seed=1)
+    for batch in loader:
+        x, edges = batch["paper"].x, batch["paper", "cites", "paper"].edge_index
+        found, wanted = ours(batch), plain(x, edges)[: batch["paper"].batch_size]
+        assert_close(found, wanted)
+        assert_close(gradients(ours, found), gradients(plain, wanted))
+    assert_trimmed(ours, [1, 0])
+
+
+def test_a_plain_call_with_counts_by_type() -> None:
+    (first, *_) = given_now = typed_batches()
+    model = Hierarchical().double()
+    call = lambda one, batch: one(  # noqa: E731
+        batch.x_dict, batch.edge_index_dict, batch.num_sampled_edges_dict, batch.num_sampled_nodes_dict
+    )
+    call(model, first)
+    ours, plain = pair(model)
+    for batch in given_now:
+        for rows in (batch[ITEM].batch_size, None):
+            found, wanted = (one[:rows] for one in (call(ours, batch), call(plain, batch)))
+            assert_close(found, wanted)
+            assert_close(gradients(ours, found), gradients(plain, wanted))
+    assert found_in(ours).reasons == [] and len(found_in(ours).graphs) == 1
