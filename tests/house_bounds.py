@@ -7,13 +7,14 @@ BOUNDS = {
     # models (4,800 lines of `port`); TransformerConv (340). Tables with their encoders (4,400),
     # keys and predictions with keys (650), runs by time (700), Parquet columns (250), logs,
     # Lightning, containers (500).
-    "package: Python lines": 70_500,
+    "package: Python lines": 71_000,
     "C++: files": 170,
     "C++: lines": 19_000,  # aim: 18,000. Layer normalisation (500), attention with weights by target (250)
     # aim: 40,000. What is recorded and refused, random models, every layer of PyG (4,200). Tables,
     # keys, times, logs, aarch64, deployment (3,300).
-    "tests: lines": 57_500,
-    "benchmark: lines": 10_460,  # Own models beside PyG's (310); tables beside DuckDB's joins (150)
+    "tests: lines": 58_500,
+    # Own models beside PyG's (310); PyG's scripts with `model(batch)` (180); tables beside DuckDB (150).
+    "benchmark: lines": 10_640,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
     "files crossed: constructing a loader": 30,
