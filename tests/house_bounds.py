@@ -13,7 +13,8 @@ BOUNDS = {
     # aim: 40,000. What is recorded and refused, random models, every layer of PyG (4,200). Tables,
     # keys, times, logs, aarch64, deployment (3,300).
     "tests: lines": 58_500,
-    # Own models beside PyG's (310); PyG's scripts with `model(batch)` (180); tables beside DuckDB (150).
+    # Own models beside PyG's (310); PyG's scripts with `model(batch)` (180); tables beside DuckDB's
+    # joins (150).
     "benchmark: lines": 10_640,
     "benchmark: bytes of results": 1_000_000,
     # Files of the package that a call crosses.
