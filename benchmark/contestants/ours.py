@@ -229,7 +229,8 @@ def _stock(options: Options) -> Job:
     graph, batches = GraphFolder.open(options.graph), loader(options, export="native")
     torch.manual_seed(options.seed)
     shape = (graph.num_features, options.hidden, len(options.fanouts), graph.num_classes)
-    model = {"own-sage": nn.SAGE, "own-gat": nn.GAT}[options.model](*shape, dropout=DROPOUT)
+    kind = {"own-sage": nn.SAGE, "own-gat": nn.GAT}[options.model]
+    model = kind(*shape, dropout=DROPOUT, norm="layer_norm")
     trainer = StepTrainer(model)
 
     def step(batch: Any) -> Counts:
