@@ -38,6 +38,7 @@ def test_the_commands_lead_to_a_data_folder(
     assert "user: 50 nodes" in out and "user-orders-item: " in out
     assert "train on it with: batchgnn train data --task link --edge-type user,orders,item" in out
     assert batchgnn("tables", "apply", "data", "shop", "--out", "again") == 0
+    assert "score its rows with: batchgnn predict RUN --dataset again" in capsys.readouterr().out
     assert batchgnn("verify", "again") == 0
     assert (tmp_path / "data/nodes/user/x.npy").read_bytes() == (
         tmp_path / "again/nodes/user/x.npy"

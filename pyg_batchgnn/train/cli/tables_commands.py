@@ -163,11 +163,18 @@ def apply(
             model, tables, out, memory_limit=limit, threads=threads, progress=progress
         ),
         begun,
+        f"score its rows with: batchgnn predict RUN --dataset {out} --out SCORES",
     )
 
 
-def with_status(make: Callable[[Callable[[str], None]], Conversion], begun: float) -> None:
-    """Converts with a line that shows the step, and prints what was made."""
+def with_status(
+    make: Callable[[Callable[[str], None]], Conversion], begun: float, use: str | None = None
+) -> None:
+    """Converts with a line that shows the step, and prints what was made.
+
+    Args:
+        use: what to do with the folder; None: train on it.
+    """
     console = Console()
     if console.is_terminal:
         with console.status("reading") as shown:
@@ -181,10 +188,8 @@ def with_status(make: Callable[[Callable[[str], None]], Conversion], begun: floa
     for name, reasons in made.bad.items():
         for reason, rows in reasons.items():
             typer.echo(f"set aside of {name}: {rows:,} rows, whose value {reason}")
-    typer.echo(
-        f"wrote {made.folder} in {time.perf_counter() - begun:.1f} s; train on it with: "
-        f"batchgnn train {made.folder}{made.training}"
-    )
+    then = use or f"train on it with: batchgnn train {made.folder}{made.training}"
+    typer.echo(f"wrote {made.folder} in {time.perf_counter() - begun:.1f} s; {then}")
 
 
 for command in (describe, check, convert, apply):
