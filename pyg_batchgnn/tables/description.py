@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zoneinfo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -363,6 +364,13 @@ def _check_common(where: str, table: NodeTable | EdgeTable) -> None:
                 f"{where}: features.{column}: encoder {one.encoder!r} {_instead(one.encoder)}; choose among "
                 f"{', '.join(ENCODERS)}"
             )
+    for one in (table.time, *table.features.values()):
+        try:
+            zoneinfo.ZoneInfo("UTC" if one is None else one.timezone)
+        except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+            raise DatasetError(
+                f"{where}: timezone is {one.timezone!r}; give one such as Europe/Berlin"
+            ) from None
     if table.on_bad_rows not in _BAD_ROWS:
         raise DatasetError(f'{where}: on_bad_rows is {table.on_bad_rows!r}; give "error" or "set aside"')
 
