@@ -364,13 +364,12 @@ def _check_common(where: str, table: NodeTable | EdgeTable) -> None:
                 f"{where}: features.{column}: encoder {one.encoder!r} {_instead(one.encoder)}; choose among "
                 f"{', '.join(ENCODERS)}"
             )
-    for one in (table.time, *table.features.values()):
+    for said in (table.time, *table.features.values()):
+        zone = "UTC" if said is None else said.timezone
         try:
-            zoneinfo.ZoneInfo("UTC" if one is None else one.timezone)
+            zoneinfo.ZoneInfo(zone)
         except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-            raise DatasetError(
-                f"{where}: timezone is {one.timezone!r}; give one such as Europe/Berlin"
-            ) from None
+            raise DatasetError(f"{where}: timezone is {zone!r}; give one such as Europe/Berlin") from None
     if table.on_bad_rows not in _BAD_ROWS:
         raise DatasetError(f'{where}: on_bad_rows is {table.on_bad_rows!r}; give "error" or "set aside"')
 

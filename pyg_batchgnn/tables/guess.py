@@ -248,7 +248,7 @@ def _key_of(engine: Engine, guess: _Guess) -> str | None:
 
 
 def _plain(name: str) -> str:
-    """Returns a name in small letters whose words are joined by _, as customer_no of Customer No."""
+    """Returns a name in small letters with _ between words, as customer_no of Customer No."""
     return re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).strip("_").lower()
 
 

@@ -219,8 +219,8 @@ def distinct_keys(
                 writer.append(pa.Table.from_batches([batch]).rename_columns(list(names)))
             except pa.ArrowInvalid as error:
                 raise DatasetError(
-                    f"{columns[0][0].where}: {', '.join(names)}: keys of the types uint64 and int64 do not fit "
-                    f"one type; give all columns of these keys the same"
+                    f"{columns[0][0].where}: {', '.join(names)}: keys of the types uint64 and int64 do not "
+                    f"fit one type; give all columns of these keys the same"
                 ) from error
     return writer.rows
 

@@ -319,8 +319,8 @@ def open_table(where: str, said: NodeTable | EdgeTable, folder: Path, staged: Pa
         if set(schema.names) != set(schemas[0].names):
             differ = sorted(set(schema.names) ^ set(schemas[0].names))
             raise DatasetError(
-                f"{where}: {part.path} and {parts[0].path} do not have the same columns: {', '.join(differ)}; "
-                f"write them with the same, or name them in two tables"
+                f"{where}: {part.path} and {parts[0].path} do not have the same columns: "
+                f"{', '.join(differ)}; write them with the same, or name them in two tables"
             )
     try:
         schema = pa.unify_schemas([_plain(schema) for schema in schemas], promote_options="permissive")
