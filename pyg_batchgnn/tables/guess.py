@@ -23,9 +23,9 @@ from pyg_batchgnn.tables.description import (
     TimeColumn,
     to_toml,
 )
-from pyg_batchgnn.tables.join import Engine, compared, is_number
+from pyg_batchgnn.tables.join import Engine, compared
 from pyg_batchgnn.tables.source import RawTable, need, numbered, open_file, open_table, quoted
-from pyg_batchgnn.tables.values import is_text
+from pyg_batchgnn.tables.values import is_number, is_text
 
 _ENDINGS = (".parquet", ".csv", ".tsv")
 _LABELS = ("label", "y", "target", "class", "fraud", "is_fraud", "churn", "churned", "outcome")

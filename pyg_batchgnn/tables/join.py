@@ -17,7 +17,7 @@ import numpy as np
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.data.files import npy_header
 from pyg_batchgnn.tables.source import RawTable, literal, need, quoted
-from pyg_batchgnn.tables.values import is_uuid
+from pyg_batchgnn.tables.values import is_number, is_uuid
 
 #: What Python, its libraries and the chunks under way may take of a memory limit; at most half.
 _OURS = 1 << 30
@@ -74,12 +74,6 @@ class Engine:
 
 
 # Types of keys ####################################################################################
-
-
-def is_number(kind: Any) -> bool:
-    """Returns whether an Arrow type is one of numbers, which are compared by value."""
-    types = need("pyarrow").types
-    return bool(types.is_integer(kind) or types.is_floating(kind))
 
 
 def is_key(kind: Any, own: bool) -> bool:

@@ -54,6 +54,12 @@ def is_text(kind: Any) -> bool:
     return types.is_string(kind) or types.is_large_string(kind) or "string_view" in str(kind)
 
 
+def is_number(kind: Any) -> bool:
+    """Returns whether an Arrow type is one of numbers, which are compared by value."""
+    types = need("pyarrow").types
+    return bool(types.is_integer(kind) or types.is_floating(kind))
+
+
 # Numbers and booleans #############################################################################
 
 
@@ -73,11 +79,8 @@ def to_numbers(array: Any, where: str) -> Parsed:
             values = np.asarray(array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False))
         except pa.ArrowInvalid:
             values, bad = _each(array, float, missing)
-    elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        filled = array.fill_null(False if types.is_boolean(kind) else 0)
-        values = np.asarray(filled.to_numpy(zero_copy_only=False), np.float64)
-    elif types.is_decimal(kind):
-        values = np.asarray(array.cast(pa.float64()).fill_null(0).to_numpy(), np.float64)
+    elif is_number(kind) or types.is_boolean(kind) or types.is_decimal(kind):
+        values = np.asarray(array.cast(pa.float64(), safe=False).fill_null(0).to_numpy())
     else:
         raise DatasetError(f"{where}: has the type {kind}, expected numbers; give another column or encoder")
     missing |= np.isnan(values) & ~bad
@@ -103,7 +106,7 @@ def to_booleans(array: Any, where: str) -> Parsed:
     if types.is_boolean(kind):
         values = np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
         return Parsed(values, missing, np.zeros(len(values), np.bool_))
-    if types.is_integer(kind) or types.is_floating(kind):
+    if is_number(kind):
         numbers = to_numbers(array, where)
         bad = ~numbers.missing & (numbers.values != 0) & (numbers.values != 1)
         return Parsed(numbers.values == 1, numbers.missing, bad)
@@ -286,8 +289,6 @@ def as_texts(array: Any) -> Any:
     """
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
-    if is_text(array.type):
-        return array if types.is_string(array.type) else array.cast(pa.string())
     if is_uuid(array.type):
         return uuid_texts(array)
     if types.is_binary(array.type) or types.is_fixed_size_binary(array.type):
