@@ -76,6 +76,10 @@ class TableSplit:
     val_until: Moment | None = None
 
     @property
+    def bounds(self) -> list[Moment]:
+        return [one for one in (self.train_until, self.val_until) if one is not None]
+
+    @property
     def is_by_time(self) -> bool:
         return self.train_until is not None
 

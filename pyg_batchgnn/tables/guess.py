@@ -385,21 +385,13 @@ def _ends(guess: _Guess) -> list[tuple[str, str]] | None:
     """Returns the columns and types of the ends of a link table; None: it is none."""
     if guess.key is not None:
         return None
-    if len(guess.named) == 2:
-        return list(guess.named.items())
-    named = list(guess.named.items())
-    if len(named) < 2:
-        others = [
-            (name, _relation_name(name))
-            for name, facts in guess.columns.items()
-            if facts.kind in ("text", "whole") and _is_id(name) and name not in guess.named
-        ]
-        return (
-            sorted(named + others, key=lambda one: list(guess.columns).index(one[0]))
-            if (len(named) + len(others) == 2)
-            else None
-        )
-    return None
+    others = {
+        name: _relation_name(name)
+        for name, facts in guess.columns.items()
+        if len(guess.named) < 2 and facts.kind in ("text", "whole") and _is_id(name)
+    }
+    found = {**others, **guess.named}
+    return [(name, found[name]) for name in guess.columns if name in found] if len(found) == 2 else None
 
 
 def _features(
