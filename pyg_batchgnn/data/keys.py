@@ -65,7 +65,7 @@ class Clock:
         except ValueError:
             pass
         try:
-            date = datetime.fromisoformat(text)
+            date = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 knows no Z
         except ValueError:
             fact = "is neither an integer nor a date like 2024-03-01"
             raise DatasetError(f"the time {text!r} {fact}; give one of them") from None

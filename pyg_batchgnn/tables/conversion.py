@@ -19,11 +19,11 @@ from pyg_batchgnn.data.files import read_json, sync_tree, write_json
 from pyg_batchgnn.tables.description import EdgeTable, GraphDescription, NodeTable
 from pyg_batchgnn.tables.edges import make_edges, make_reverse
 from pyg_batchgnn.tables.job import TIME, ConversionJob
-from pyg_batchgnn.tables.join import Engine, is_key, is_number
+from pyg_batchgnn.tables.join import Engine, is_key
 from pyg_batchgnn.tables.journal import making
 from pyg_batchgnn.tables.nodes import make_node_features, make_nodes
 from pyg_batchgnn.tables.source import RawTable, expand, open_table, state_of
-from pyg_batchgnn.tables.values import common_unit, natural_unit
+from pyg_batchgnn.tables.values import common_unit, is_number, natural_unit
 
 #: What `tables.json` says it is.
 FORMAT, VERSION, TABLES_FILE = "pyg_batchgnn.tables", 1, "tables.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zoneinfo
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -73,6 +74,10 @@ class TableSplit:
     fractions: tuple[float, float, float] | None = None
     train_until: Moment | None = None
     val_until: Moment | None = None
+
+    @property
+    def bounds(self) -> list[Moment]:
+        return [one for one in (self.train_until, self.val_until) if one is not None]
 
     @property
     def is_by_time(self) -> bool:
@@ -363,6 +368,12 @@ def _check_common(where: str, table: NodeTable | EdgeTable) -> None:
                 f"{where}: features.{column}: encoder {one.encoder!r} {_instead(one.encoder)}; choose among "
                 f"{', '.join(ENCODERS)}"
             )
+    for said in (table.time, *table.features.values()):
+        zone = "UTC" if said is None else said.timezone
+        try:
+            zoneinfo.ZoneInfo(zone)
+        except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+            raise DatasetError(f"{where}: timezone is {zone!r}; give one such as Europe/Berlin") from None
     if table.on_bad_rows not in _BAD_ROWS:
         raise DatasetError(f'{where}: on_bad_rows is {table.on_bad_rows!r}; give "error" or "set aside"')
 

@@ -27,7 +27,7 @@ from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
 from pyg_batchgnn.tables.join import IdFile, match
 from pyg_batchgnn.tables.journal import Made
-from pyg_batchgnn.tables.rows import BadRows, look_at
+from pyg_batchgnn.tables.rows import BadRows, look_at, splits_of_rows
 from pyg_batchgnn.tables.source import RawTable
 from pyg_batchgnn.tables.values import missing_in, to_rows
 
@@ -50,7 +50,8 @@ def make_edges(job: ConversionJob, relation: Relation) -> Made:
         _match(job, end, table, columns, ids, at)
         _refuse_unmatched(end, table, columns, ids.values[at], bad)
     kept = ~bad.is_bad
-    codes = job.splits_of(one, table, tuple(dict.fromkeys([*one.source, *one.target])), times)
+    ends_of = tuple(dict.fromkeys([*one.source, *one.target]))
+    codes = splits_of_rows(one, table, ends_of, times, job.unit)
     files = bad.write(job.bad_file(group))
     counts, training = None, None
     if codes is not None and one.split is not None:

@@ -179,16 +179,18 @@ class _Boolean(_Number):
 class _Category(Encoder):
     """One column per category, and one for all others. A missing category is 0 in all."""
 
+    limit = _ONE_HOT
+
     def begin(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def see(self, array: Any) -> None:
-        for pair in flat(array_texts(array).value_counts()).to_pylist():
+        for pair in as_texts(array).value_counts().to_pylist():
             if pair["values"] is not None:
                 self.counts[pair["values"]] += pair["counts"]
 
     def state(self) -> dict[str, Any]:
-        limit = self.said.limit or _ONE_HOT
+        limit = self.said.limit or self.limit
         most = sorted(self.counts, key=lambda one: (-self.counts[one], one))[:limit]
         return {"categories": sorted(most)}
 
@@ -197,7 +199,7 @@ class _Category(Encoder):
 
     def places(self, array: Any) -> tuple[np.ndarray, np.ndarray]:
         """Returns the place of each row's category, and which are missing."""
-        encoded = flat(array_texts(array).dictionary_encode())
+        encoded = as_texts(array).dictionary_encode()
         known = {name: at for at, name in enumerate(self.learned["categories"])}
         others = len(known)
         of = np.asarray([known.get(one, others) for one in encoded.dictionary.to_pylist()] + [0], np.int64)
@@ -208,10 +210,6 @@ class _Category(Encoder):
     def encode(self, array: Any) -> np.ndarray:
         places, missing = self.places(array)
         return _one_hot(places, missing, len(self.learned["categories"]) + 1)
-
-
-def array_texts(array: Any) -> Any:
-    return flat(as_texts(array))
 
 
 def _one_hot(places: np.ndarray, missing: np.ndarray, columns: int) -> np.ndarray:
@@ -228,7 +226,7 @@ class _Hashed(Encoder):
         return [f"bucket {at}" for at in range(self.said.buckets)]
 
     def encode(self, array: Any) -> np.ndarray:
-        texts = array_texts(array)
+        texts = as_texts(array)
         missing = missing_in(texts)
         buckets = hash_texts(texts) % np.uint64(self.said.buckets)
         return _one_hot(buckets.astype(np.int64), missing, self.said.buckets)
@@ -237,9 +235,7 @@ class _Hashed(Encoder):
 class _Ids(_Category):
     """A number per category, for a learned embedding: 0 missing, 1 others, 2 the first category."""
 
-    def state(self) -> dict[str, Any]:
-        most = sorted(self.counts, key=lambda one: (-self.counts[one], one))[: self.said.limit or _IDS]
-        return {"categories": sorted(most)}
+    limit = _IDS
 
     def names(self) -> list[str]:
         return []

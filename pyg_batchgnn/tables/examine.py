@@ -99,18 +99,10 @@ def check(
 
 
 def _notes(said: GraphDescription) -> tuple[str, ...]:
-    """Returns what a description does that training will not take, or only with an option."""
-    notes = []
-    nodes = [name for name, one in said.nodes.items() if one.time is not None]
-    edges = ["-".join(name) for name, one in said.edges.items() if one.time is not None]
-    if nodes and edges:
-        notes.append(
-            f"nodes ({', '.join(nodes)}) and edges ({', '.join(edges)}) have times: training by time takes "
-            f"those of nodes or those of edges; leave time out of the others"
-        )
+    """Returns what training takes only with an option."""
     if "--time-attr" in training_options(said):
-        notes.append(f"the split is by time: train with --time-attr {TIME}, or later edges are seen too")
-    return tuple(notes)
+        return (f"the split is by time: train with --time-attr {TIME}, or later edges are seen too",)
+    return ()
 
 
 def _examined(made: Conversion, notes: tuple[str, ...]) -> TableCheck:

@@ -15,7 +15,7 @@ from pyg_batchgnn.data.files import NpyAppender
 from pyg_batchgnn.tables.description import ColumnFeature
 from pyg_batchgnn.tables.encode import Encoder, encoder_of
 from pyg_batchgnn.tables.rows import RowCheck
-from pyg_batchgnn.tables.source import RawTable
+from pyg_batchgnn.tables.source import RawTable, need
 
 #: Names of arrays that ids may not have.
 _TAKEN = (FEATURES, LABELS, EDGE_FEATURES, "time")
@@ -48,7 +48,8 @@ class FeaturesOfRows:
         found = []
         for column, said in self.said.items():
             encoder = self._encoder(column)
-            encoder.parse(_nothing(self.table, column))  # an error where the type does not fit
+            nothing = need("pyarrow").array([], self.table.schema.field(column).type)
+            encoder.parse(nothing)  # an error where the type does not fit
             if said.encoder == "ids" and column in _TAKEN:
                 raise DatasetError(
                     f"{self.table.where}: features.{column}: ids become an attribute of the column's name, "
@@ -74,7 +75,7 @@ class FeaturesOfRows:
                 wanted = is_training(first, first + len(chunk))
                 if not wanted.any():
                     continue
-                here = chunk if wanted.all() else chunk.filter(_mask(wanted))
+                here = chunk if wanted.all() else chunk.filter(need("pyarrow").array(wanted))
                 for column, encoder in encoders.items():
                     encoder.see(here.column(column))
         return {column: encoder.state() for column, encoder in encoders.items()}
@@ -124,22 +125,10 @@ class FeaturesOfRows:
     ) -> None:
         for first, chunk in self.table.chunks(list(encoders)):
             kept = is_kept(first, first + len(chunk))
-            chunk = chunk if kept.all() else chunk.filter(_mask(kept))
+            chunk = chunk if kept.all() else chunk.filter(need("pyarrow").array(kept))
             blocks = {column: encoder.encode(chunk.column(column)) for column, encoder in encoders.items()}
             for column, writer in writers.items():
                 piece = (
                     np.concatenate([blocks[one] for one in dense], 1) if column == name else blocks[column]
                 )
                 writer.append(piece)
-
-
-def _mask(wanted: np.ndarray) -> Any:
-    import pyarrow as pa
-
-    return pa.array(wanted)
-
-
-def _nothing(table: RawTable, column: str) -> Any:
-    import pyarrow as pa
-
-    return pa.array([], table.schema.field(column).type)

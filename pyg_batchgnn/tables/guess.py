@@ -23,11 +23,11 @@ from pyg_batchgnn.tables.description import (
     TimeColumn,
     to_toml,
 )
-from pyg_batchgnn.tables.join import Engine, compared, is_number
-from pyg_batchgnn.tables.source import RawTable, need, numbered, open_table, quoted
-from pyg_batchgnn.tables.values import is_text
+from pyg_batchgnn.tables.join import Engine, compared
+from pyg_batchgnn.tables.source import RawTable, need, numbered, open_file, open_table, quoted
+from pyg_batchgnn.tables.values import is_number, is_text
 
-_ENDINGS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}
+_ENDINGS = (".parquet", ".csv", ".tsv")
 _LABELS = ("label", "y", "target", "class", "fraud", "is_fraud", "churn", "churned", "outcome")
 _TIMES = ("time", "timestamp", "ts", "at", "date", "day", "when", "created", "datetime")
 _ENDS = ("src", "dst", "source", "target", "from", "to")
@@ -110,12 +110,14 @@ def draft(folder: str | Path, place: str | Path | None = None) -> str:
         try:
             guesses = [_look(engine, folder, Path(work), name, files) for name, files in groups.items()]
             _find_foreign_keys(engine, guesses)
-            for guess in guesses:  # a row of a table without foreign keys is no event
-                guess.time = _time_of(guess) if guess.named else None
+            for guess in guesses:  # a row of a table that names no others is no event
+                guess.time = _time_of(guess) if guess.named or _ends(guess) else None
             inner = "." if place is None else os.path.relpath(folder, place)
             for guess in guesses if inner != "." else ():
                 guess.files = tuple(f"{inner}/{file}" for file in guess.files)
-            return _written(engine, folder, guesses)
+            empty = [one.name for one in sorted(folder.glob("[!.]*")) if _is_table(one, empty=True)]
+            note = f"# Left out, as they are empty: {', '.join(empty)}.\n" if empty else ""
+            return note + _written(engine, folder, guesses)
         finally:
             engine.close()
 
@@ -123,12 +125,12 @@ def draft(folder: str | Path, place: str | Path | None = None) -> str:
 def _groups(folder: Path) -> dict[str, tuple[str, ...]]:
     """Returns the files of each table: parts with numbers, and folders of parts, are one."""
     found: dict[str, list[Path]] = {}
-    for path in sorted(folder.iterdir(), key=lambda one: numbered(one.name)):
-        inner = sorted(path.iterdir()) if path.is_dir() and not path.name.startswith(".") else [path]
-        for file in inner:
-            if file.suffix.lower() in _ENDINGS:
-                stem = path.name if path.is_dir() else re.sub(r"[._-]*(part)?[._-]*\d+$", "", file.stem)
-                found.setdefault(stem or file.stem, []).append(file)
+    for path in sorted(folder.glob("[!.]*"), key=lambda one: numbered(one.name)):
+        for file in sorted(path.glob("[!.]*")) if path.is_dir() else [path]:
+            if _is_table(file):
+                own = Path(file.name.removesuffix(".gz")).stem
+                stem = path.name if path.is_dir() else re.sub(r"[._-]*(part)?[._-]*\d+$", "", own)
+                found.setdefault((stem or own).replace(",", "_"), []).append(file)
     tables: dict[str, tuple[str, ...]] = {}
     for name, files in found.items():
         if len(files) == 1:
@@ -138,6 +140,20 @@ def _groups(folder: Path) -> dict[str, tuple[str, ...]]:
         else:
             tables[name] = tuple(str(one.relative_to(folder)) for one in files)
     return tables
+
+
+def _is_table(file: Path, empty: bool = False) -> bool:
+    ending = Path(file.name.removesuffix(".gz")).suffix.lower()
+    return ending in _ENDINGS and file.is_file() and (file.stat().st_size == 0) == empty
+
+
+def _delimiter(file: Path) -> str:
+    """Returns the delimiter that the first line of a CSV file has most often."""
+    if file.suffix.lower() == ".parquet":
+        return ","
+    with open_file(str(file)) as stream:
+        line = stream.readline()
+    return max(",;\t|", key=lambda one: line.count(one.encode()))
 
 
 def _singular(name: str) -> str:
@@ -150,14 +166,14 @@ def _singular(name: str) -> str:
 
 
 def _look(engine: Engine, folder: Path, work: Path, name: str, files: tuple[str, ...]) -> _Guess:
-    delimiter = "\t" if files[0].lower().endswith(".tsv") else ","
+    delimiter = _delimiter(next(folder.glob(files[0]), folder / files[0]))
     raw = open_table(f"[{name}]", NodeTable(files, delimiter=delimiter), folder, work / name)
     guess = _Guess(name, files, raw, delimiter)
     for column in raw.schema:
         guess.columns[column.name] = _facts(engine, raw, column)
     guess.key = _key_of(engine, guess)
     for column, facts in guess.columns.items():
-        if facts.kind in ("boolean", "text", "whole", "number") and column.lower() in _LABELS:
+        if facts.kind in ("boolean", "text", "whole", "number") and _plain(column) in _LABELS:
             guess.label = column
             break
     return guess
@@ -170,7 +186,8 @@ def _facts(engine: Engine, raw: RawTable, column: Any) -> _ColumnFacts:
         return _ColumnFacts(column.name, kind, raw.rows, raw.rows, 0)
     distinct = "count(DISTINCT c)" if raw.rows <= _EXACT else "approx_count_distinct(c)"
     counts = engine.columns(
-        f"SELECT count(c) AS n, {distinct} AS d, count(TRY_CAST(c AS DOUBLE)) AS x, "
+        f"SELECT count(c) AS n, {distinct} AS d, "
+        f"count(TRY_CAST(c AS DOUBLE)) FILTER (NOT regexp_matches(c, '^[+-]?0[0-9]')) AS x, "
         f"count(TRY_CAST(c AS TIMESTAMP)) AS t, "
         f"count(*) FILTER (lower(CAST(c AS VARCHAR)) IN ('true', 'false')) AS b FROM {rows}"
         if is_text(column.type)
@@ -218,24 +235,29 @@ def _kind(kind: Any) -> str:
 def _key_of(engine: Engine, guess: _Guess) -> str | None:
     """Returns the first column that is named like a key, always there and without repeats."""
     names = ("id", "key", "uuid", f"{guess.type}_id", f"{guess.type}id", guess.type, f"{guess.name}_id")
-    order = sorted(guess.columns, key=lambda one: (one.lower() not in names, not _is_id(one)))
+    order = sorted(guess.columns, key=lambda one: (_plain(one) not in names, not _is_id(one)))
     first = next(iter(guess.columns))
     for name in order:
         facts = guess.columns[name]
-        looks = _is_id(name) or name.lower() in names or (name == first and facts.kind == "text")
-        if looks and facts.kind in ("text", "whole") and facts.there == facts.rows > 0.9 * facts.distinct:
+        looks = _is_id(name) or _plain(name) in names or (name == first and facts.kind == "text")
+        if looks and facts.kind in ("text", "whole") and facts.there == facts.rows:
             query = f"SELECT count(DISTINCT c) FROM ({guess.raw.sql({'c': name})})"
             if facts.distinct > 0.8 * facts.rows and int(engine.columns(query)[0][0]) == facts.rows:
                 return name
     return None
 
 
+def _plain(name: str) -> str:
+    """Returns a name in small letters with _ between words, as customer_no of Customer No."""
+    return re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).strip("_").lower()
+
+
 def _is_id(name: str) -> bool:
-    return re.search(r"(^|_)(id|key|uuid|hash)$|[a-z]I[dD]$", name) is not None
+    return re.search(r"(^|_)(id|key|uuid|hash|no|nr)$", _plain(name)) is not None
 
 
 def _time_of(guess: _Guess) -> TimeColumn | None:
-    words = {name: set(re.split(r"[^a-z]+", name.lower())) for name in guess.columns}
+    words = {name: set(_plain(name).split("_")) for name in guess.columns}
     for name, facts in guess.columns.items():
         if facts.kind == "time":
             return TimeColumn(name)
@@ -282,8 +304,8 @@ def _find_foreign_keys(engine: Engine, guesses: list[_Guess]) -> None:
 
 def _likeness(column: str, other: _Guess) -> int:
     """Returns how well the name of a column fits another table; 0: not at all."""
-    name, key = column.lower(), (other.key or "").lower()
-    kind, table = other.type.lower(), other.name.lower()
+    name, key = _plain(column), _plain(other.key or "")
+    kind, table = _plain(other.type), _plain(other.name)
     if name == key and key not in ("id", "key", "uuid"):
         return 3
     if name in (kind, table, f"{kind}_id", f"{kind}id", f"{table}_id", f"{kind}_key"):
@@ -356,28 +378,20 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
 
 
 def _relation_name(column: str) -> str:
-    return re.sub(r"_?(id|key|uuid)$", "", column, flags=re.IGNORECASE) or column
+    return re.sub(r"[\W_]*(id|key|uuid)$", "", column, flags=re.IGNORECASE).replace(",", " ") or column
 
 
 def _ends(guess: _Guess) -> list[tuple[str, str]] | None:
     """Returns the columns and types of the ends of a link table; None: it is none."""
     if guess.key is not None:
         return None
-    if len(guess.named) == 2:
-        return list(guess.named.items())
-    named = list(guess.named.items())
-    if len(named) < 2:
-        others = [
-            (name, _relation_name(name))
-            for name, facts in guess.columns.items()
-            if facts.kind in ("text", "whole") and _is_id(name) and name not in guess.named
-        ]
-        return (
-            sorted(named + others, key=lambda one: list(guess.columns).index(one[0]))
-            if (len(named) + len(others) == 2)
-            else None
-        )
-    return None
+    others = {
+        name: _relation_name(name)
+        for name, facts in guess.columns.items()
+        if len(guess.named) < 2 and facts.kind in ("text", "whole") and _is_id(name)
+    }
+    found = {**others, **guess.named}
+    return [(name, found[name]) for name in guess.columns if name in found] if len(found) == 2 else None
 
 
 def _features(

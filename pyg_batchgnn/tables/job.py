@@ -15,7 +15,7 @@ from pyg_batchgnn.tables.description import EdgeTable, GraphDescription, NodeTab
 from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.join import Engine
 from pyg_batchgnn.tables.journal import Journal, Made
-from pyg_batchgnn.tables.rows import RowCheck, SplitOfRows, times_of_rows
+from pyg_batchgnn.tables.rows import RowCheck, times_of_rows
 from pyg_batchgnn.tables.source import RawTable
 
 #: The attribute of times.
@@ -120,22 +120,6 @@ class ConversionJob:
         )
         checks.append(times_of_rows(table, said.time, self.unit, times))
         return times
-
-    def splits_of(
-        self, said: NodeTable | EdgeTable, table: RawTable, keys: tuple[str, ...], times: np.ndarray | None
-    ) -> np.ndarray | None:
-        """Returns the number of each row's split, -1 in none; None where there are no splits."""
-        if said.split is None:
-            return None
-        found = SplitOfRows(said.split, table, keys)
-        if said.split.column is not None:
-            table.type_of(said.split.column, "split")
-        if said.split.is_by_time:
-            assert times is not None and said.time is not None
-            found.by_time(times, said.time, self.unit)
-        else:
-            found.by_columns()
-        return found.codes
 
 
 def write_rows(file: Path, values: np.ndarray, wanted: np.ndarray) -> Path:

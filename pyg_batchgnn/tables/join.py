@@ -17,7 +17,7 @@ import numpy as np
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.data.files import npy_header
 from pyg_batchgnn.tables.source import RawTable, literal, need, quoted
-from pyg_batchgnn.tables.values import is_uuid
+from pyg_batchgnn.tables.values import is_number, is_uuid
 
 #: What Python, its libraries and the chunks under way may take of a memory limit; at most half.
 _OURS = 1 << 30
@@ -51,13 +51,16 @@ class Engine:
         """Yields the result of a query as Arrow batches.
 
         Raises:
-            DatasetError: DuckDB cannot do it, as where memory or disk are too small.
+            DatasetError: memory or disk are too small, or a value does not fit its column.
         """
         duckdb = need("duckdb")
         try:
             found = self.connection.sql(query)
             read = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
             yield from read(_BATCH)
+        except duckdb.ConversionException as error:
+            fact = str(error).partition("\n")[0]
+            raise DatasetError(f"tables: {fact}; give all files one type for the column") from error
         except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
             raise DatasetError(f"tables: DuckDB gives up ({error}); give more memory or disk") from error
 
@@ -71,12 +74,6 @@ class Engine:
 
 
 # Types of keys ####################################################################################
-
-
-def is_number(kind: Any) -> bool:
-    """Returns whether an Arrow type is one of numbers, which are compared by value."""
-    types = need("pyarrow").types
-    return bool(types.is_integer(kind) or types.is_floating(kind))
 
 
 def is_key(kind: Any, own: bool) -> bool:
@@ -106,9 +103,13 @@ def compared(kinds: Sequence[Any]) -> str:
 
 
 def _as(column: str, sql_type: str, kind: Any) -> str:
-    """Returns a column of an Arrow type as another SQL type. Fractions become NULL."""
+    """Returns a column of an Arrow type as another SQL type.
+
+    Fractions become NULL, and so do floats from 2^53 on, which stand for several whole numbers.
+    """
     if need("pyarrow").types.is_floating(kind):
-        whole = f"CASE WHEN {column} = floor({column}) THEN TRY_CAST({column} AS BIGINT) END"
+        exact = f"{column} = floor({column}) AND abs({column}) < 9007199254740992"
+        whole = f"CASE WHEN {exact} THEN TRY_CAST({column} AS BIGINT) END"
         return f"CAST({whole} AS {sql_type})"
     return f"CAST({column} AS {sql_type})" if sql_type else column
 
@@ -208,7 +209,13 @@ def distinct_keys(
     query = f"SELECT DISTINCT {keys} FROM ({' UNION ALL '.join(parts)}) WHERE {known} ORDER BY {keys}"
     with KeyWriter(path, pa.schema(list(zip(names, kinds, strict=True)))) as writer:
         for batch in engine.batches(query):
-            writer.append(pa.Table.from_batches([batch]).rename_columns(list(names)))
+            try:
+                writer.append(pa.Table.from_batches([batch]).rename_columns(list(names)))
+            except pa.ArrowInvalid as error:
+                raise DatasetError(
+                    f"{columns[0][0].where}: {', '.join(names)}: keys of the types uint64 and int64 do not "
+                    f"fit one type; give all columns of these keys the same"
+                ) from error
     return writer.rows
 
 

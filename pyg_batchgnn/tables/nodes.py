@@ -24,7 +24,7 @@ from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
 from pyg_batchgnn.tables.join import KeyWriter, distinct_keys, repeated, stored_type
 from pyg_batchgnn.tables.journal import Made
-from pyg_batchgnn.tables.rows import BadRows, LabelsOfRows, RowCheck, look_at
+from pyg_batchgnn.tables.rows import BadRows, LabelsOfRows, RowCheck, look_at, splits_of_rows
 from pyg_batchgnn.tables.source import RawTable
 from pyg_batchgnn.tables.values import is_uuid, uuid_texts
 
@@ -41,7 +41,7 @@ def make_nodes(job: ConversionJob, name: str) -> Made:
         checks.append(RowCheck(said.label.column, labels.parse))
     look_at(table, checks, said.key, bad)
     _refuse_repeated(job, said, table, bad)
-    splits = job.splits_of(said, table, said.key, times)
+    splits = splits_of_rows(said, table, said.key, times, job.unit)
     fitted = None if job.fitted is None else job.fitted["labels"].get(name)
     if labels is None and fitted is not None and splits is not None:  # what has no label is in no split
         splits[:] = -1

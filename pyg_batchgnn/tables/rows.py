@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from pyg_batchgnn.data import SPLITS, DatasetError
 from pyg_batchgnn.tables.description import EdgeTable, LabelColumn, NodeTable, TableSplit, TimeColumn
-from pyg_batchgnn.tables.source import RawTable, need
+from pyg_batchgnn.tables.source import CHUNK, RawTable, need
 from pyg_batchgnn.tables.values import (
     Parsed,
     as_texts,
@@ -26,6 +26,8 @@ from pyg_batchgnn.tables.values import (
     to_numbers,
     to_times,
 )
+
+_TORN = "wrong number of columns"
 
 # Bad rows #########################################################################################
 
@@ -43,8 +45,8 @@ class BadRows:
         self.is_bad = np.zeros(table.rows, np.bool_)
         self.reasons: Counter[str] = Counter()
         self._found: list[tuple[np.ndarray, tuple[str, ...], str]] = []
-        for _ in table.torn:
-            self.reasons["wrong number of columns"] += 1
+        if table.torn:
+            self.reasons[_TORN] = len(table.torn)
 
     def add(self, rows: np.ndarray, columns: Sequence[str], reason: str) -> None:
         """Takes rows that are bad for a reason, in ascending order.
@@ -80,17 +82,8 @@ class BadRows:
             for lines in self._lines():
                 writer.write_table(pa.table(dict(zip(names, lines, strict=True)), schema))
             if self.table.torn:
-                files, rows, texts = (list(one) for one in zip(*self.table.torn, strict=True))
-                count = len(files)
-                lines = [
-                    files,
-                    [None] * count,
-                    rows,
-                    [""] * count,
-                    texts,
-                    ["wrong number of columns"] * count,
-                ]
-                writer.write_table(pa.table(dict(zip(names, lines, strict=True)), schema))
+                rows = [(file, None, row, "", text, _TORN) for file, row, text in self.table.torn]
+                writer.write_table(pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)), schema))
         return [path]
 
     def _lines(self) -> Iterator[list[Any]]:
@@ -166,59 +159,45 @@ def look_at(table: RawTable, checks: Sequence[RowCheck], keys: Sequence[str], ba
 # Splits ###########################################################################################
 
 
-@dataclass
-class SplitOfRows:
-    """Finds the split of each row.
+def splits_of_rows(
+    said: NodeTable | EdgeTable,
+    table: RawTable,
+    keys: Sequence[str],
+    times: np.ndarray | None,
+    unit: str | None,
+) -> np.ndarray | None:
+    """Returns [rows] int8, the number of each row's split among `SPLITS`, -1 in none.
 
-    Attributes:
-        codes: [rows] int8, the number of each row's split among `SPLITS`; -1 in none.
+    None where there are no splits. Without keys, positions are hashed for splits by fractions.
     """
-
-    said: TableSplit
-    table: RawTable
-    keys: tuple[str, ...]
-    codes: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.codes = np.full(self.table.rows, -1, np.int8)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        if self.said.column is not None:
-            return (self.said.column,)
-        return self.keys if self.said.fractions is not None else ()
-
-    def by_columns(self) -> None:
-        """Finds the splits by a column, or by a hash of the key."""
-        if not self.columns:
-            if self.said.fractions is not None:
-                self.codes = self._shares(mixed(np.arange(self.table.rows, dtype=np.uint64)))
-            return
-        for first, chunk in self.table.chunks(self.columns):
-            here = slice(first, first + len(chunk))
-            if self.said.column is not None:
-                self.codes[here] = _named_splits(chunk.column(0))
-            else:
-                self.codes[here] = self._shares(mixed_keys(chunk, self.keys))
-
-    def _shares(self, hashes: np.ndarray) -> np.ndarray:
-        assert self.said.fractions is not None
-        shares = (hashes >> np.uint64(11)).astype(np.float64) / 2**53
-        ends = np.cumsum(self.said.fractions)[:2]
-        return np.searchsorted(ends, shares, side="right").astype(np.int8)
-
-    def by_time(self, times: np.ndarray, said: TimeColumn, unit: str | None) -> None:
-        """Finds the splits by the times of the rows, [rows] int64."""
-        bounds = [
-            moment(value, said, unit, f"{self.table.where}: split")
-            for value in (self.said.train_until, self.said.val_until)
-            if value is not None
-        ]
+    split = said.split
+    if split is None:
+        return None
+    codes = np.full(table.rows, -1, np.int8)
+    if split.is_by_time:
+        assert times is not None and said.time is not None
+        where = f"{table.where}: split"
+        bounds = [moment(one, said.time, unit, where) for one in split.bounds]
         if bounds[0] > bounds[1]:
-            raise DatasetError(f"{self.table.where}: split: val_until is before train_until; exchange them")
-        for at in range(0, len(times), 1 << 20):
-            part = slice(at, at + (1 << 20))
-            self.codes[part] = np.searchsorted(bounds, times[part], side="right")
+            raise DatasetError(f"{where}: val_until is before train_until; exchange them")
+        for at in range(0, len(times), CHUNK):
+            codes[at : at + CHUNK] = np.searchsorted(bounds, times[at : at + CHUNK], side="right")
+    elif split.column is not None:
+        table.type_of(split.column, "split")
+        for first, chunk in table.chunks([split.column]):
+            codes[first : first + len(chunk)] = _named_splits(chunk.column(0))
+    elif keys:
+        for first, chunk in table.chunks(keys):
+            codes[first : first + len(chunk)] = _shares(split, mixed_keys(chunk, keys))
+    else:
+        codes[:] = _shares(split, mixed(np.arange(table.rows, dtype=np.uint64)))
+    return codes
+
+
+def _shares(split: TableSplit, hashes: np.ndarray) -> np.ndarray:
+    assert split.fractions is not None
+    shares = (hashes >> np.uint64(11)).astype(np.float64) / 2**53
+    return np.searchsorted(np.cumsum(split.fractions)[:2], shares, side="right")
 
 
 def mixed_keys(chunk: Any, keys: Sequence[str]) -> np.ndarray:

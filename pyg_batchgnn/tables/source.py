@@ -109,6 +109,8 @@ def expand(where: str, folder: Path, files: Sequence[str]) -> list[str]:
                 there = [
                     str(one) for one in Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
                 ]
+            elif (folder / name).is_file():
+                there = [str(folder / name)]
             else:
                 there = [str(one) for one in folder.glob(name)]
         if not there:
@@ -196,7 +198,11 @@ class RawTable:
             with pq.ParquetFile(part.parquet, pre_buffer=False) as file:
                 for batch in file.iter_batches(CHUNK, columns=schema.names):
                     table = pa.Table.from_batches([batch]).select(schema.names)
-                    yield from table.cast(schema).to_batches() if table.schema != schema else [batch]
+                    try:
+                        yield from table.cast(schema).to_batches() if table.schema != schema else [batch]
+                    except pa.ArrowInvalid as error:
+                        fact = f"a value does not fit the type of the other files ({error})"
+                        raise DatasetError(f"{part.path}: {fact}; give all files one type") from error
 
     def sql(self, columns: dict[str, str]) -> str:
         """Returns the query of the rows with their numbers.
@@ -313,12 +319,15 @@ def open_table(where: str, said: NodeTable | EdgeTable, folder: Path, staged: Pa
         if set(schema.names) != set(schemas[0].names):
             differ = sorted(set(schema.names) ^ set(schemas[0].names))
             raise DatasetError(
-                f"{where}: {part.path} and {parts[0].path} do not have the same columns: {', '.join(differ)}"
+                f"{where}: {part.path} and {parts[0].path} do not have the same columns: "
+                f"{', '.join(differ)}; write them with the same, or name them in two tables"
             )
     try:
         schema = pa.unify_schemas([_plain(schema) for schema in schemas], promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DatasetError(f"{where}: the files differ in the type of a column ({error})") from error
+        raise DatasetError(
+            f"{where}: the files differ in the type of a column ({error}); write them again with one"
+        ) from error
     for name in sorted(seen - texts):
         schema = schema.set(schema.get_field_index(name), pa.field(name, pa.int64()))
     return RawTable(where, tuple(parts), schema, tuple(torn))

@@ -54,6 +54,12 @@ def is_text(kind: Any) -> bool:
     return types.is_string(kind) or types.is_large_string(kind) or "string_view" in str(kind)
 
 
+def is_number(kind: Any) -> bool:
+    """Returns whether an Arrow type is one of numbers, which are compared by value."""
+    types = need("pyarrow").types
+    return bool(types.is_integer(kind) or types.is_floating(kind))
+
+
 # Numbers and booleans #############################################################################
 
 
@@ -64,21 +70,19 @@ def to_numbers(array: Any, where: str) -> Parsed:
         DatasetError: the column is of no numbers; ``where`` names it.
     """
     pa, types = need("pyarrow"), need("pyarrow").types
-    array, kind = flat(array), array.type
-    missing = missing_in(array)
+    array = flat(array)
+    array = array.cast(pa.float64()) if types.is_null(array.type) else array
+    kind, missing = array.type, missing_in(array)
     bad = np.zeros(len(array), np.bool_)
     if is_text(kind):
         try:
             values = np.asarray(array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False))
         except pa.ArrowInvalid:
             values, bad = _each(array, float, missing)
-    elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        filled = array.fill_null(False if types.is_boolean(kind) else 0)
-        values = np.asarray(filled.to_numpy(zero_copy_only=False), np.float64)
-    elif types.is_decimal(kind):
-        values = np.asarray(array.cast(pa.float64()).fill_null(0).to_numpy(), np.float64)
+    elif is_number(kind) or types.is_boolean(kind) or types.is_decimal(kind):
+        values = np.asarray(array.cast(pa.float64(), safe=False).fill_null(0).to_numpy())
     else:
-        raise DatasetError(f"{where}: has the type {kind}, expected numbers; choose another encoder")
+        raise DatasetError(f"{where}: has the type {kind}, expected numbers; give another column or encoder")
     missing |= np.isnan(values) & ~bad
     return Parsed(values, missing, bad | np.isinf(values))
 
@@ -102,12 +106,12 @@ def to_booleans(array: Any, where: str) -> Parsed:
     if types.is_boolean(kind):
         values = np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
         return Parsed(values, missing, np.zeros(len(values), np.bool_))
-    if types.is_integer(kind) or types.is_floating(kind):
+    if is_number(kind):
         numbers = to_numbers(array, where)
         bad = ~numbers.missing & (numbers.values != 0) & (numbers.values != 1)
         return Parsed(numbers.values == 1, numbers.missing, bad)
     if not is_text(kind):
-        raise DatasetError(f"{where}: has the type {kind}, expected booleans; choose another encoder")
+        raise DatasetError(f"{where}: has the type {kind}, expected booleans; give another column or encoder")
     words = {**dict.fromkeys(_TRUE, 1.0), **dict.fromkeys(_FALSE, 0.0)}
     values, bad = _each(array, lambda text: words[text.strip().lower()], missing)
     return Parsed(values == 1, missing, bad)
@@ -160,7 +164,7 @@ def common_unit(units: dict[str, str | None]) -> str | None:
 
 
 def to_times(array: Any, said: TimeColumn, unit: str | None, where: str) -> Parsed:
-    """Returns times as int64: units since 1970-01-01 UTC, rounded down.
+    """Returns times as int64: units since 1970-01-01 UTC, rounded down. Those beyond are bad.
 
     Raises:
         DatasetError: the column is of no times; ``where`` names it.
@@ -170,8 +174,8 @@ def to_times(array: Any, said: TimeColumn, unit: str | None, where: str) -> Pars
     missing = missing_in(array)
     nothing = np.zeros(len(array), np.bool_)
     if types.is_integer(kind):
-        values = np.asarray(array.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
-        return Parsed(_scaled(values, said.unit, unit), missing, nothing)
+        counts = np.asarray(array.fill_null(0).to_numpy(zero_copy_only=False))
+        return _scaled(counts, said.unit, unit, missing, nothing)
     if types.is_floating(kind) and said.unit is not None:
         numbers = to_numbers(array, where)
         ratio = _NANOSECONDS[said.unit] / _NANOSECONDS[unit or said.unit]
@@ -187,14 +191,18 @@ def to_times(array: Any, said: TimeColumn, unit: str | None, where: str) -> Pars
         raise DatasetError(f"{where}: {fact} or, with time.unit, numbers; give another column")
     stamp = array.type
     counts = np.asarray(array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
-    return Parsed(_scaled(counts, stamp.unit, unit), missing, bad)
+    return _scaled(counts, stamp.unit, unit, missing, bad)
 
 
-def _scaled(values: np.ndarray, have: str | None, want: str | None) -> np.ndarray:
-    if have is None or want is None or have == want:
-        return values
-    up, down = _NANOSECONDS[have], _NANOSECONDS[want]
-    return values * (up // down) if up >= down else values // (down // up)
+def _scaled(
+    values: np.ndarray, have: str | None, want: str | None, missing: np.ndarray, bad: np.ndarray
+) -> Parsed:
+    """Returns times in another unit. Those that int64 does not hold are bad."""
+    up, down = (_NANOSECONDS[have], _NANOSECONDS[want]) if have and want else (1, 1)
+    most = (2**63 - 1) // max(up // down, 1)
+    beyond = ~missing & ((values > most) | (values < -most))
+    values = np.where(beyond, 0, values).astype(np.int64)
+    return Parsed(values * (up // down) if up >= down else values // (down // up), missing, bad | beyond)
 
 
 def _zoned(array: Any, said: TimeColumn) -> Any:
@@ -247,7 +255,8 @@ def moment(value: Moment, said: TimeColumn, unit: str | None, where: str) -> int
     if isinstance(value, int):
         if said.unit is None and unit is not None:
             raise DatasetError(f"{where}: is {value}, but the times are dates; give a date as YYYY-MM-DD")
-        return int(_scaled(np.asarray([value]), said.unit, unit)[0])
+        no = np.zeros(1, np.bool_)
+        return int(_scaled(np.asarray([value]), said.unit, unit, no, no).values[0])
     if unit is None:
         raise DatasetError(f"{where}: is {value!r}, but the times are plain integers; give a number")
     text = value.isoformat() if isinstance(value, date) else value
@@ -280,8 +289,6 @@ def as_texts(array: Any) -> Any:
     """
     pa, types = need("pyarrow"), need("pyarrow").types
     array = flat(array)
-    if is_text(array.type):
-        return array if types.is_string(array.type) else array.cast(pa.string())
     if is_uuid(array.type):
         return uuid_texts(array)
     if types.is_binary(array.type) or types.is_fixed_size_binary(array.type):

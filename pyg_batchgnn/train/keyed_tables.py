@@ -258,10 +258,18 @@ def _predicted(predictions: np.ndarray, task: NodeTask, classes: list[Any] | Non
 
     if isinstance(task, ClassTask):
         numbers = pa.array(predictions)
-        return {"prediction": numbers if classes is None else pa.array(classes).take(numbers)}
+        return {"prediction": numbers if classes is None else _values_of(classes).take(numbers)}
     if isinstance(task, LabelTask):
         predictions = predictions.astype(bool)
     return _split("prediction", predictions, None)
+
+
+def _values_of(classes: list[Any]) -> Any:
+    """Returns the values of classes as an Arrow array; those beyond int64 are uint64."""
+    import pyarrow as pa
+
+    is_large = any(isinstance(one, int) and one >= 2**63 for one in classes)
+    return pa.array(classes, pa.uint64() if is_large else None)
 
 
 def _split(name: str, values: np.ndarray, classes: list[Any] | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,40 @@ GOOD = {"id": ["u", "v", "w"]}
             "n: '2024' cannot be read",
         ),
         (USERS + "time = 'n'", {"users": {**GOOD, "n": [1, None, 3]}}, "row 1: n: None has no value"),
+        (
+            USERS + "time = 'n'",
+            {"users": {**GOOD, "n": pa.array([1, 2**63, 3], pa.uint64())}},
+            "row 1: n: 9223372036854775808 cannot be read",
+        ),
+        (
+            USERS + "time = 'n'\n[options]\ntime_unit = 'ns'",
+            {"users": {**GOOD, "n": [date(1969, 1, 1), date(1970, 1, 1), date(9999, 12, 31)]}},
+            r"row 2: n: datetime.date\(9999, 12, 31\) cannot be read",
+        ),
+        (
+            USERS + "time = { column = 'n', timezone = 'Mars/Base' }",
+            {"users": GOOD},
+            r"\[nodes.user\]: timezone is 'Mars/Base'; give one such as",
+        ),
+        (
+            USERS + LINKS,
+            {"users": {"id": [2**53, 1]}, "links": {"a": [1.0, 2.0**53 + 1], "b": [1, 1]}},
+            "row 1: a: 9007199254740992.0 is the key of no user",
+        ),
+        (
+            LINKS,
+            {"links": {"a": pa.array([2**63, 1], pa.uint64()), "b": [-1, 1]}},
+            "a: keys of the types uint64 and int64 do not fit one type",
+        ),
+        (
+            USERS.replace("users", "users*") + LINKS,
+            {
+                "users1": {"id": pa.array([1], pa.int64())},
+                "users2": {"id": pa.array([2**63], pa.uint64())},
+                "links": {"a": [1], "b": [1]},
+            },
+            "value .*9223372036854775808.*; give all files one type",
+        ),
         (
             USERS + LINKS,
             {"users": GOOD, "links": {"a": ["u", "v", "u"], "b": ["u", "x", "y"]}},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyg_batchgnn.data import DatasetError, read_folder
-from pyg_batchgnn.tables import GraphDescription, check, convert, draft, write_draft
+from pyg_batchgnn.tables import GraphDescription, LabelColumn, TimeColumn, check, convert, draft, write_draft
 
 
 def write(folder: Path, name: str, columns: dict[str, Any]) -> None:
@@ -123,6 +124,33 @@ def test_edges_between_nodes_of_one_type(tmp_path: Path) -> None:
     )
 
 
+def test_files_as_people_have_them(tmp_path: Path) -> None:
+    """Names with spaces, keys with zeros in front, another delimiter, gzip, and an empty file."""
+    people = "".join(f'{at:03};"a;b";{"" if at == 3 else at % 3 > 0}\n' for at in range(40))
+    (tmp_path / "people.csv").write_text("Person No;full.name;Is Fraud\n" + people, "utf-8-sig")
+    with gzip.open(tmp_path / "visits [1],x.csv.gz", "wt") as stream:
+        stream.write(
+            "person no,shopId,when\n" + "".join(f"{at % 40:03},s{at % 7},{at}\n" for at in range(90))
+        )
+    (tmp_path / "nothing.csv").touch()
+    (tmp_path / ".hidden.csv").write_text("\0")
+    said = GraphDescription.read(write_draft(tmp_path))
+    assert "Left out, as they are empty: nothing.csv" in (tmp_path / "graph.toml").read_text()
+    assert said.nodes["people"].key == ("Person No",)
+    assert said.nodes["people"].label == LabelColumn("Is Fraud")
+    (links,) = said.edges.values()
+    assert (links.source, links.target, links.time) == (("person no",), ("shopId",), TimeColumn("when"))
+    assert list(convert(said, tmp_path / "data").edges.values()) == [90]
+    keys = pq.read_table(tmp_path / "data/keys/people.parquet")["Person No"]
+    assert keys.to_pylist() == [f"{at:03}" for at in range(40)]
+
+
+def test_an_orders_table_alone_is_split_by_its_times(tmp_path: Path) -> None:
+    write(tmp_path, "orders", {"buyer_id": [1, 1, 2, 2], "sku_id": [3, 4, 3, 4], "at": [10, 20, 30, 40]})
+    (links,) = GraphDescription.from_dict(_toml(draft(tmp_path)), tmp_path).edges.values()
+    assert links.time == TimeColumn("at") and links.split is not None and links.split.is_by_time
+
+
 def test_a_folder_without_tables(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"has no files that end in \.parquet, \.csv, \.tsv"):
         draft(tmp_path)
@@ -168,4 +196,4 @@ def test_edges_out_of_time_are_reported(tmp_path: Path) -> None:
         "1 later than the last seed, 1 before an end",
     )
     assert found.nodes["a"] == ("3", "none: learned", "train 3, val 0, test 0", "l: 1 66.7 %, 0 33.3 %")
-    assert "nodes (a) and edges (a-k-a) have times" in found.notes[0]
+    assert found.notes == ()

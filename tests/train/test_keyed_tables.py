@@ -85,6 +85,15 @@ def test_classes_by_their_values(runs: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.float32(found[f"score_{name}"]), arrays["probabilities"][:, at])
 
 
+def test_large_numbers_as_classes(runs: Path, tmp_path: Path) -> None:
+    data, values = write_keyed(bank("classes"), tmp_path / "data"), [2**63, 2**64 - 1, 3]
+    file = data / "keys" / "payment.classes.json"
+    file.write_text(json.dumps({"column": "y", "values": values}))
+    arrays = predicted(runs, "classes", tmp_path / "out", "--dataset", data)
+    found = read(tmp_path / "out" / "predictions.parquet")
+    assert found["prediction"] == [values[one] for one in arrays["predictions"]]
+
+
 def test_too_few_values_of_classes(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = write_keyed(bank("classes"), tmp_path / "data")
     (data / "keys" / "payment.classes.json").write_text('{"column": "y", "values": ["rock"]}')
