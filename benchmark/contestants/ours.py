@@ -230,7 +230,7 @@ def _stock(options: Options) -> Job:
     torch.manual_seed(options.seed)
     shape = (graph.num_features, options.hidden, len(options.fanouts), graph.num_classes)
     kind = {"own-sage": nn.SAGE, "own-gat": nn.GAT}[options.model]
-    model = kind(*shape, dropout=DROPOUT, norm="layer_norm")
+    model = kind(*shape, dropout=DROPOUT, norm="layer_norm", norm_kwargs={"mode": "node"})
     trainer = StepTrainer(model)
 
     def step(batch: Any) -> Counts:
