@@ -32,8 +32,10 @@ class TableCheck:
         bad: how many rows of each table are bad, by reason. Conversion sets them aside, or fails.
         nodes: for each type its nodes, columns of features, splits and labels, as texts.
         edges: for each relation its edges, degrees and times, as texts.
-        nbytes: the bytes of all arrays of the data folder. Training holds the edges in memory once
-            more, by destination.
+        nbytes: the bytes of all arrays of the data folder.
+        training_bytes: the bytes of memory that training takes for the data: the arrays, and the
+            edges once more by destination, with their order by time. A model, its minibatches and
+            learned rows come on top.
         notes: what to think of before training.
     """
 
@@ -41,6 +43,7 @@ class TableCheck:
     nodes: Mapping[str, tuple[str, str, str, str]]
     edges: Mapping[Relation, tuple[str, str, str, str]]
     nbytes: int
+    training_bytes: int
     notes: tuple[str, ...] = ()
 
     def tables(self) -> list[Table]:
@@ -117,8 +120,19 @@ def _examined(made: Conversion, notes: tuple[str, ...]) -> TableCheck:
         {one.name: _of_nodes(one, labels.get(one.name)) for one in dataset.node_sets},
         {one.relation: _of_edges(dataset, one, unit, last) for one in dataset.edge_sets},
         nbytes,
+        nbytes + sum(_held_bytes(dataset, one) for one in dataset.edge_sets),
         notes,
     )
+
+
+def _held_bytes(dataset: Dataset, edges: EdgeSet) -> int:
+    """Returns the bytes of the edges of a relation by destination: where the in-edges of each
+    target begin, their sources and ids, and the times in order with their places."""
+    source, _, target = edges.relation
+    wide = 8 if max(edges.num_edges, dataset.nodes_of(source).num_nodes) >= 1 << 31 else 4
+    is_timed = TIME in edges.tables or TIME in dataset.nodes_of(source).tables
+    each = 2 * wide + (8 + wide if is_timed else 0)
+    return 8 * (dataset.nodes_of(target).num_nodes + 1) + each * edges.num_edges
 
 
 def _of_nodes(nodes: NodeSet, labels: dict[str, Any] | None) -> tuple[str, str, str, str]:

@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyg_batchgnn.data import DatasetError, read_folder
+from pyg_batchgnn.sample import NeighborChoice
+from pyg_batchgnn.sample.pyg import PygParts
 from pyg_batchgnn.tables import GraphDescription, LabelColumn, TimeColumn, check, convert, draft, write_draft
 
 
@@ -178,6 +180,21 @@ def test_a_report(tmp_path: Path) -> None:
     for table in found.tables():
         console.print(table)
     assert "is the key of no card" in console.export_text()
+
+
+def test_the_memory_of_training(tmp_path: Path) -> None:
+    """The bytes of the arrays, and of the edges by destination with their order by time."""
+    bank(tmp_path)
+    write_draft(tmp_path)
+    said = GraphDescription.read(tmp_path)
+    made = convert(said, tmp_path / "data")
+    data = read_folder(made.folder).to_pyg()
+    parts = PygParts.of(data, [2], False, NeighborChoice(time_attr="time"), 0, None)
+    held = [one.indptr.nbytes + one.indices.nbytes + 4 * one.num_edges for one in parts.graph.relations]
+    orders = [one for one in parts.macrobatch.times if one is not None]
+    held += [one.time.nbytes + one.time.numel() * 4 for one in orders]
+    found = check(said)
+    assert orders and found.training_bytes - found.nbytes == sum(held)
 
 
 def test_edges_out_of_time_are_reported(tmp_path: Path) -> None:

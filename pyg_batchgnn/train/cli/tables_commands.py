@@ -104,6 +104,9 @@ def check(tables: _Tables, memory_limit: _Memory = None, threads: _Threads = Non
     for note in found.notes:
         typer.echo(f"note: {note}")
     typer.echo(f"arrays of the data folder: {found.nbytes / 2**20:,.1f} MiB")
+    typer.echo(
+        f"memory that training takes for them: {found.training_bytes / 2**20:,.1f} MiB, and a model's on top"
+    )
 
 
 def convert(tables: _Tables, out: _Out, memory_limit: _Memory = None, threads: _Threads = None) -> None:
