@@ -4,7 +4,7 @@ Kernels trust their arguments. A wrong shape, dtype, stride or range could make 
 write out of bounds, so all of these are checked here. The entries of an array are read once: what
 was found is remembered until torch writes to the array, and arrays that kernels made are known.
 
-Operators use torch's number of threads, or fewer within `thread_limit`.
+Operators use torch's number of threads, or within `thread_limit` that number.
 """
 
 from pyg_batchgnn.ops.aggregate import BySource, aggregate, aggregate_with_targets, first_rows, transpose

@@ -171,7 +171,7 @@ _setting = _Setting()
 def thread_count() -> int:
     """Returns the largest number of threads of an operator that this thread calls now.
 
-    It is torch's number, or that of the innermost `thread_limit`.
+    It is torch's number, or instead the least `thread_limit` around the call.
     """
     return _setting.count or torch.get_num_threads()
 

@@ -167,7 +167,7 @@ class SampledRows:
 
     Attributes:
         rows: the rows that this rank computed, by node type.
-        offered: [m] int64, the nodes that `pieces` yields, of those that there are.
+        offered: [m] int64, the nodes that `pieces` yields, where a rank has their rows.
         comm: of all ranks.
     """
 

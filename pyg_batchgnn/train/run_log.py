@@ -93,10 +93,18 @@ class RunLog:
         self.write({**figures, "seconds/epoch": record.seconds}, record.epoch)
 
     def close(self) -> None:
-        """Ends the run at its place. Nothing can be written any more."""
-        if self._sink is not None:
-            self._sink.close()
-            self._sink = None
+        """Ends the run at its place. Nothing can be written any more.
+
+        Warns:
+            UserWarning: the program raised an error. The run folder is not affected.
+        """
+        sink, self._sink = self._sink, None
+        if sink is None:
+            return
+        try:
+            sink.close()
+        except Exception as error:  # as of `write`: it must not cost the result of a run
+            warnings.warn(f"the log did not end well: {error}", UserWarning, stacklevel=2)
 
     def __enter__(self) -> RunLog:
         return self

@@ -88,6 +88,23 @@ def test_training_goes_on_without_its_log(monkeypatch: pytest.MonkeyPatch, tmp_p
         log.write({"loss": 1.0}, step=3)
 
 
+def test_a_log_that_does_not_end_well_costs_no_result(
+    graph_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Endless(Broken):
+        def write(self, figures: Mapping[str, float], step: int) -> None:
+            self.taken.append(figures)
+
+        def close(self) -> None:
+            raise ConnectionError("the server is gone")
+
+    monkeypatch.setitem(run_log._SINKS, LogKind.TENSORBOARD, Endless)
+    run = tmp_path / "run"
+    with pytest.warns(UserWarning, match="the log did not end well: the server is gone"):
+        assert batchgnn("train", graph_folder, "--run", run, *RUN, "--epochs", 1, "--log", "tensorboard") == 0
+    assert (run / "result.json").is_file()
+
+
 def test_what_is_not_installed_stops_before_training(
     graph_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
