@@ -30,8 +30,8 @@ ROOMS = (
     "planner",
     "train",
 )
-#: The ground floor, for every room: compiled operators, types, late imports, the machine.
-EVERYBODYS = {"ops", "types", "late_imports", "machine"}
+#: The ground floor, for every room: compiled operators, types, rows on disk, late imports, the machine.
+EVERYBODYS = {"ops", "types", "disk", "late_imports", "machine"}
 #: Layers know nothing but the ground floor; training builds models from them.
 MAY_IMPORT = {room: {*ROOMS[:at], *EVERYBODYS, "comm"} for at, room in enumerate(ROOMS)}
 MAY_IMPORT["data"] = {"comm", *EVERYBODYS}
@@ -44,6 +44,7 @@ MAY_IMPORT["planner"] |= {"nn"}
 MAY_IMPORT["port"] |= {"nn"}
 MAY_IMPORT["ops"] = {"machine"}
 MAY_IMPORT["types"] = {"ops"}
+MAY_IMPORT["disk"] = {"ops", "machine"}
 MAY_IMPORT["__main__"] = {"train", "spinning"}
 MAY_IMPORT["registration"] = {"comm"}
 MAY_IMPORT["versions"] = set()

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
         Fetcher,
         FetchGroup,
         InPlaceFetcher,
-        are_mapped,
         as_table,
-        is_mapped,
     )
     from pyg_batchgnn.fetch.remote import RemoteFetcher
 else:
@@ -30,7 +28,5 @@ __all__ = [
     "InPlaceFetcher",
     "RemoteFetcher",
     "SeedShare",
-    "are_mapped",
     "as_table",
-    "is_mapped",
 ]

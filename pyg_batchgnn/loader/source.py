@@ -15,14 +15,13 @@ from torch_geometric.data import Data, FeatureStore, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.disk import are_mapped, is_mapped
 from pyg_batchgnn.fetch import (
     BlockFetcher,
     Fetched,
     FetchGroup,
     InPlaceFetcher,
-    are_mapped,
     as_table,
-    is_mapped,
 )
 from pyg_batchgnn.loader.filter import (
     Gatherer,

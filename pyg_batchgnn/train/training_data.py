@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pyg_batchgnn import machine, ops
 from pyg_batchgnn.data import SPLITS, Dataset, NodeSet
-from pyg_batchgnn.fetch import is_mapped
+from pyg_batchgnn.disk import is_mapped
 from pyg_batchgnn.train.config import CacheKind, Precision, RemoteKind, TaskKind, TrainConfig, refuse_given
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from pyg_batchgnn.data import NODES, Group
 from pyg_batchgnn.data import NODES as GROUP
-from pyg_batchgnn.fetch import BlockFetcher, FetchGroup, InPlaceFetcher, are_mapped, as_table, is_mapped
+from pyg_batchgnn.disk import are_mapped, is_mapped
+from pyg_batchgnn.fetch import BlockFetcher, FetchGroup, InPlaceFetcher, as_table
 from pyg_batchgnn.sample import Placement, SampledMinibatch
 from tests.support.bare_minibatches import only_nodes
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pyg_batchgnn import machine
 from pyg_batchgnn.data import Dataset, EdgeSet, NodeSet, available_datasets, hold_out_links
-from pyg_batchgnn.fetch import is_mapped
+from pyg_batchgnn.disk import is_mapped
 from pyg_batchgnn.train import training_data
 from pyg_batchgnn.train.config import EmbeddingConfig, Precision, RunConfig, TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError

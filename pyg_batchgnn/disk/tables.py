@@ -1,0 +1,127 @@
+"""Tables that lie in mapped files: which ones do, and where."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DiskTable:
+    """The place of a table in a file: rows of one size, one behind the other.
+
+    Attributes:
+        path: the file.
+        offset: the byte where the first row begins.
+        rows: the number of rows.
+        row_shape: the shape of one row.
+        dtype: the type of its elements.
+    """
+
+    path: str
+    offset: int
+    rows: int
+    row_shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of one row."""
+        return self.dtype.itemsize * torch.Size(self.row_shape).numel()
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all rows."""
+        return self.rows * self.row_bytes
+
+    @classmethod
+    def of(cls, table: Tensor) -> DiskTable | None:
+        """Finds the file that a table [rows, ...] is mapped from.
+
+        Returns:
+            None where the table lies in memory, has gaps between its rows, or its file has no name
+            any more.
+        """
+        if table.dim() == 0 or not table.numel() or not table.is_contiguous():
+            return None
+        begin = table.data_ptr()
+        for one in _file_mappings():
+            if one.begin <= begin and begin + table.nbytes <= one.end and one.is_there():
+                shape = tuple(table.shape[1:])
+                return cls(one.path, one.offset + begin - one.begin, len(table), shape, table.dtype)
+        return None
+
+
+# Mapped files #####################################################################################
+
+_MAPS = Path("/proc/self/maps")
+#: begin-end permissions offset device inode path
+_LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ (\d+) *(.*)")
+#: Mappings that have a name and an inode but lie in memory: shared memory, memfd, System V.
+_IN_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
+
+
+@dataclass(frozen=True)
+class _Mapping:
+    """A range of addresses that stands for a range of a file."""
+
+    begin: int
+    end: int
+    offset: int  # of the file's byte at ``begin``
+    inode: int
+    path: str
+
+    def is_there(self) -> bool:
+        """Returns whether the file still has this name."""
+        try:
+            return os.stat(self.path).st_ino == self.inode
+        except OSError:
+            return False
+
+
+def _file_mappings() -> list[_Mapping]:
+    """Returns the mapped files of this process; none where the system does not tell.
+
+    Linux splits a mapping in two where the process has written to one of its pages. Neighbours of
+    one file are joined.
+    """
+    if not _MAPS.exists():
+        return []
+    found: list[_Mapping] = []
+    for line in filter(None, map(_LINE.match, _MAPS.read_text(errors="replace").splitlines())):
+        begin, end, offset = (int(line[at], 16) for at in (1, 2, 3))
+        if line[4] == "0" or line[5].startswith(_IN_MEMORY):
+            continue
+        one = _Mapping(begin, end, offset, int(line[4]), line[5])
+        last = found[-1] if found else None
+        if last and last.end == begin and last.inode == one.inode and last.offset + begin - last.begin == offset:
+            found[-1] = _Mapping(last.begin, end, last.offset, last.inode, last.path)
+        else:
+            found.append(one)
+    return found
+
+
+def is_mapped(tensor: Tensor) -> bool:
+    """Returns whether the first byte of a CPU tensor lies in a mapped file."""
+    return are_mapped([tensor])[0]
+
+
+def are_mapped(tensors: Sequence[Tensor]) -> list[bool]:
+    """Returns for each CPU tensor whether its first byte lies in a mapped file.
+
+    Such a file may be larger than memory. Linux tells so in ``/proc/self/maps``, which is read
+    once; elsewhere the answers are no.
+    """
+    if not any(tensor.numel() for tensor in tensors):
+        return [False] * len(tensors)
+    files = _file_mappings()
+    return [
+        tensor.numel() > 0 and any(one.begin <= tensor.data_ptr() < one.end for one in files)
+        for tensor in tensors
+    ]
