@@ -100,7 +100,12 @@ def _file_mappings() -> list[_Mapping]:
             continue
         one = _Mapping(begin, end, offset, int(line[4]), line[5])
         last = found[-1] if found else None
-        if last and last.end == begin and last.inode == one.inode and last.offset + begin - last.begin == offset:
+        if (
+            last
+            and last.end == begin
+            and last.inode == one.inode
+            and last.offset + begin - last.begin == offset
+        ):
             found[-1] = _Mapping(last.begin, end, last.offset, last.inode, last.path)
         else:
             found.append(one)

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
+    from pyg_batchgnn.fetch.access import AccessString, Unit
     from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache, SeedShare
+    from pyg_batchgnn.fetch.disk import ENTRY_BYTES, DiskCounters, DiskRows
     from pyg_batchgnn.fetch.fetcher import (
         BlockFetcher,
         Fetched,
@@ -13,20 +15,30 @@ if TYPE_CHECKING:
         FetchGroup,
         InPlaceFetcher,
         as_table,
+        distinct_nodes,
     )
+    from pyg_batchgnn.fetch.frequencies import Frequencies, Reads
     from pyg_batchgnn.fetch.remote import RemoteFetcher
 else:
     __getattr__ = late_names(__name__)
 
 __all__ = [
+    "ENTRY_BYTES",
+    "AccessString",
     "BlockFetcher",
     "CacheRequest",
+    "DiskCounters",
+    "DiskRows",
     "FeatureCache",
     "FetchGroup",
     "Fetched",
     "Fetcher",
+    "Frequencies",
     "InPlaceFetcher",
+    "Reads",
     "RemoteFetcher",
     "SeedShare",
+    "Unit",
     "as_table",
+    "distinct_nodes",
 ]

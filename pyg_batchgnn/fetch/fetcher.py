@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.fetch.disk import DiskCounters
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
 from pyg_batchgnn.types import Group
 
@@ -50,6 +51,7 @@ class Fetched:
         hits: the number of nodes of other hosts whose rows a cache had.
         misses: the number of nodes of other hosts whose rows a cache had not; 0 without a cache.
         hit_bytes: the bytes that did not cross the wire because a cache had the rows.
+        disk: what reading from files took; None where nothing was read.
     """
 
     minibatches: list[Minibatch]
@@ -58,6 +60,7 @@ class Fetched:
     hits: int = 0
     misses: int = 0
     hit_bytes: int = 0
+    disk: DiskCounters | None = None
 
 
 class Fetcher(Protocol):

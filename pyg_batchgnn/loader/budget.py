@@ -167,7 +167,7 @@ MeasureCost: TypeAlias = Callable[[Sequence[SampledMinibatch]], AttributeCost]
 
 
 def probe_batches(
-    num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order
+    num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order, most: int = PROBES
 ) -> list[list[int]]:
     """Chooses a few minibatches to measure with, as positions in range(num_seeds). Nothing is
     drawn.
@@ -175,9 +175,9 @@ def probe_batches(
     They are runs of neighbouring positions if that is how seeds are visited, else positions
     spread over the whole range.
     """
-    size = batch_size or -(-num_seeds // (num_batches or PROBES))
+    size = batch_size or -(-num_seeds // (num_batches or most))
     size = min(size, num_seeds)
-    number = min(PROBES, -(-num_seeds // max(1, size)))
+    number = min(most, -(-num_seeds // max(1, size)))
     if order is Order.SEQUENTIAL:
         starts = [(num_seeds - size) * i // max(1, number - 1) for i in range(number)]
         return [list(range(start, start + size)) for start in starts]

@@ -15,7 +15,7 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.loader.filter import Gatherer, edge_index_of
 from pyg_batchgnn.loader.source import Source
-from pyg_batchgnn.loader.stats import LoaderCounters
+from pyg_batchgnn.loader.stats import LoaderCounters, disk_counts
 from pyg_batchgnn.sample import (
     AttributeRows,
     Minibatch,
@@ -73,21 +73,22 @@ class GatheringExporter:
         self._hook = transform_sampler_output
 
     def export(self, minibatch: SampledMinibatch) -> Exported:
-        exported = self.from_output(self.form.output(minibatch))
+        exported = self.from_output(self.form.output(minibatch), minibatch)
         remember_edges(exported.batch, minibatch, self.form)
         return exported
 
-    def from_output(self, out: PygOutput) -> Exported:
-        return self._gathered(out if self._hook is None else self._hook(out))
+    def from_output(self, out: PygOutput, minibatch: SampledMinibatch | None = None) -> Exported:
+        """Makes the batch of a sample. ``minibatch``: what the sample was, with its blocks."""
+        return self._gathered(out if self._hook is None else self._hook(out), minibatch)
 
     def batch_bytes(self, minibatch: SampledMinibatch) -> int:
         """Returns the bytes of the attributes that a batch holds. The user's hook is not called."""
         counters = self._gathered(self.form.output(minibatch)).counters
         return 0 if counters is None else counters.bytes_gathered
 
-    def _gathered(self, out: PygOutput) -> Exported:
+    def _gathered(self, out: PygOutput, minibatch: SampledMinibatch | None = None) -> Exported:
         begin = time.perf_counter()
-        gather = Gatherer()
+        gather = self._source.gatherer(minibatch)
         batch = self._source.batch(out, gather)
         fetched = time.perf_counter()
         self._info.add(batch, out)
@@ -95,6 +96,7 @@ class GatheringExporter:
             bytes_gathered=gather.bytes_gathered,
             fetch_seconds=fetched - begin,
             export_seconds=time.perf_counter() - fetched,
+            **disk_counts(None if gather.mapped is None else gather.mapped.counters),
         )
         return Exported(batch, counters)
 

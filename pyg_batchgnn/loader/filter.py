@@ -23,6 +23,7 @@ from torch_geometric.loader.utils import index_select
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.loader.on_disk import BlockReader
 from pyg_batchgnn.sample import put_entry
 from pyg_batchgnn.store import AttributeGroups
 from pyg_batchgnn.types import EDGES, NODES, Group
@@ -217,10 +218,14 @@ def read_store(
 
 
 class Gatherer:
-    """Selects rows, and counts the bytes that it copied."""
+    """Selects rows, and counts the bytes that it copied.
 
-    def __init__(self) -> None:
+    ``mapped``: reads tables that lie in mapped files; None leaves that to the system.
+    """
+
+    def __init__(self, mapped: BlockReader | None = None) -> None:
         self.bytes_gathered = 0
+        self.mapped = mapped
         self._known: list[tuple[Tensor, int]] = []  # indices met so far, and the rows that each needs
 
     def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
@@ -231,6 +236,12 @@ class Gatherer:
         Raises:
             IndexError: ``value`` has fewer rows than the index asks for.
         """
+        if self.mapped is not None:
+            value = self.mapped.held(value)
+            read = self.mapped.read(value, index)
+            if read is not None:
+                self.count(read)
+                return read
         if _is_ours(value, dim) and _is_plain(index):
             if not index.numel():
                 return value.new_empty((0, *value.shape[1:]))

@@ -12,11 +12,12 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
-from pyg_batchgnn.loader.budget import AttributeCost, biggest_of
+from pyg_batchgnn.loader.budget import FOR_THREADS, AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
 from pyg_batchgnn.loader.link_negatives import LinkPlace
 from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT
-from pyg_batchgnn.loader.options import Export, LoaderOptions, SamplingRequest, has_edge_attributes
+from pyg_batchgnn.loader.on_disk import AheadFetcher, LookAhead
+from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, SamplingRequest, has_edge_attributes
 from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.position import Order, order_of
 from pyg_batchgnn.loader.prefetch import World
@@ -30,6 +31,7 @@ from pyg_batchgnn.loader.source import (
     without_cached_hop,
 )
 from pyg_batchgnn.loader.stats import count_distinct
+from pyg_batchgnn.ops import free_bytes
 from pyg_batchgnn.sample import (
     Direction,
     Layout,
@@ -91,6 +93,7 @@ class LocalSetup:
         sampler = self._macrobatch_sampler(loader.data)
         fetcher, exporter = self._reading(loader)
         pipeline = Pipeline(self._inputs, sampler, fetcher, exporter, graph.num_nodes)
+        pipeline.look_ahead = self._look_ahead
         native = self._options.export is Export.NATIVE
         rules = rules_of(self.choice, self.direction)
         schedule: SeedSchedule = (
@@ -101,7 +104,7 @@ class LocalSetup:
         return Composition(
             schedule,
             pipeline,
-            functools.partial(_native_cost if native else _gathered_cost, pipeline),
+            functools.partial(self._cost_on_disk or (_native_cost if native else _gathered_cost), pipeline),
             [self.node_sampler.macrobatch, sampler],
             functools.partial(shape_of, sampler.plan, rules, graph.num_nodes, graph.num_edges, self._inputs),
         )
@@ -116,6 +119,7 @@ class LocalSetup:
                 "the aggregation cache is of the data that the loader was made with; make another loader"
             )
         pipeline.fetcher, pipeline.exporter = self._reading(loader)
+        pipeline.look_ahead = self._look_ahead
 
     def _macrobatch_sampler(self, data: Any) -> MacrobatchSampler:
         """Makes a sampler of 32-bit CSC, with edge ids only if an edge attribute needs them."""
@@ -130,9 +134,16 @@ class LocalSetup:
     def _reading(self, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
         """Makes the fetcher and the exporter that read attributes from ``loader.data``."""
         source, graph = self._source(loader), self._graph
+        self._look_ahead, self._cost_on_disk = None, None
+        rows = None
+        if isinstance(source, DataSource) and source.mapped is not None and source.mapped.rows is not None:
+            rows = source.mapped.rows
+            self._look_ahead = LookAhead(source.mapped, graph.num_nodes)
+            self._cost_on_disk = functools.partial(_cost_on_disk, source)
         if self._options.export is Export.PYG:
             hook, info = loader.transform_sampler_output, self._inputs.info
-            return None, GatheringExporter(source, self.node_sampler.form, info, hook)
+            ahead = None if rows is None else AheadFetcher(rows, graph.num_nodes)
+            return ahead, GatheringExporter(source, self.node_sampler.form, info, hook)
         num_nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
         source.tables(num_nodes)  # refuses what cannot be read before anything is sampled
         return SourceFetcher(source, num_nodes), NativeExporter()
@@ -144,8 +155,18 @@ class LocalSetup:
         if isinstance(loader.data, (Data, HeteroData)):
             export = self._options.export
             lists = export is Export.PYG
-            return DataSource(loader.data, schema, reading, aggregates, _LAYOUTS[export], lists)
+            budget = self._disk_budget(loader)
+            return DataSource(loader.data, schema, reading, aggregates, _LAYOUTS[export], lists, budget)
         return StoreSource(loader.data[0], graph, reading, aggregates, loader.custom_cls)
+
+    def _disk_budget(self, loader: NodeLoader) -> int | None:
+        """Returns the bytes that the loader may take if tables lie in mapped files.
+
+        None leaves these to the system: the user wants them in place, or other processes read them.
+        """
+        if self._options.reading.features is Features.IN_PLACE or loader.num_workers:
+            return None
+        return self._options.memory_budget or FOR_THREADS * free_bytes()
 
 
 def _refuse_options_of_ranks(request: SamplingRequest, options: LoaderOptions) -> None:
@@ -177,6 +198,21 @@ def _native_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> Att
     unique = count_distinct([biggest], pipeline.num_nodes)
     row = -(-fetched.bytes // max(1, unique)) + 8  # and the node's id
     return AttributeCost(row=row, minibatch=ready.nbytes - biggest.nbytes)
+
+
+def _cost_on_disk(
+    source: DataSource, pipeline: Pipeline, sampled: Sequence[SampledMinibatch]
+) -> AttributeCost:
+    """Returns what minibatches' attributes take beside blocks of rows in files. Nothing is read."""
+    biggest, schema = biggest_of(sampled), sampled[0].schema
+    counts = [one.node.numel() for one in biggest.nodes]
+    of_nodes = [source.row_bytes(group) for group in schema.node_groups]
+    if isinstance(pipeline.exporter, GatheringExporter):
+        of_edges = [source.row_bytes(group) for group in schema.edge_groups]
+        edges = [0 if one.edge is None else one.edge.numel() for one in biggest.edges]
+        pairs = (*zip(counts, of_nodes, strict=True), *zip(edges, of_edges, strict=True))
+        return AttributeCost(batch=sum(count * size for count, size in pairs))
+    return AttributeCost(row=max(of_nodes, default=0), minibatch=8 * sum(counts))
 
 
 def _gathered_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> AttributeCost:

@@ -84,11 +84,13 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             likewise. PyG batches are gathered one by one, straight from ``data``, when they are
             asked for.
         memory_budget: bytes (or a text like "2GiB") that the loader may hold at its peak, graph
-            and features not counted; None is an eighth of what is free at construction, or up to
-            half where threads would have no minibatch. It decides what "auto" means, and nothing
-            else.
+            and tables in memory not counted; None is an eighth of what is free at construction, or
+            up to half where threads would have no minibatch or tables lie in mapped files. It
+            decides what "auto" means and what is held of mapped files (docs/how-to/disk.md).
         prefetch: macrobatches to prepare beside training, on one thread (0: none). Attributes are
-            then read when the macrobatch is prepared.
+            then read when the macrobatch is prepared, those of mapped files always.
+        lookahead: macrobatches whose rows in mapped files are known before the first of them is
+            made; None stands for the epoch, which reads least.
         seed: key of shuffling and sampling; None draws one from torch's default generator.
         threads: at most this many threads work; torch's number if None. Worker processes use one
             each.
@@ -151,6 +153,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
         prefetch: int = 0,
+        lookahead: int | None = None,
         seed: int | None = None,
         threads: int | None = None,
         export: Literal["pyg", "native"] = "pyg",
@@ -169,6 +172,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             fetch_size=fetch_size,
             memory_budget=memory_budget,
             prefetch=prefetch,
+            lookahead=lookahead,
             threads=threads,
             export=export,
             features=features,
@@ -261,6 +265,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
         prefetch: int = 0,
+        lookahead: int | None = None,
         seed: int | None = None,
         threads: int | None = None,
         export: Literal["pyg", "native"] = "pyg",
@@ -279,6 +284,7 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             fetch_size=fetch_size,
             memory_budget=memory_budget,
             prefetch=prefetch,
+            lookahead=lookahead,
             threads=threads,
             export=export,
             features=features,
@@ -389,6 +395,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         fetch_size: Size = "auto",
         memory_budget: int | str | None = None,
         prefetch: int = 0,
+        lookahead: int | None = None,
         seed: int | None = None,
         threads: int | None = None,
         export: Literal["pyg", "native"] = "pyg",
@@ -406,6 +413,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             fetch_size=fetch_size,
             memory_budget=memory_budget,
             prefetch=prefetch,
+            lookahead=lookahead,
             threads=threads,
             export=export,
             features=features,

@@ -124,6 +124,7 @@ class LoaderOptions:
     fetch_size: Size = "auto"
     memory_budget: int | None = None  # bytes; None means a share of the memory that is free at construction
     prefetch: int = 0  # macrobatches that are prepared ahead
+    lookahead: int | None = None  # macrobatches whose rows in files are known ahead; None for the epoch
     threads: int | None = None  # at most this many threads work; torch's number if None
     export: Export = Export.PYG  # the form of the batches
     #: which attributes native batches carry, and where those lie
@@ -141,6 +142,7 @@ class LoaderOptions:
         fetch_size: Any,
         memory_budget: Any,
         prefetch: Any,
+        lookahead: Any = None,
         threads: Any,
         export: Any,
         features: Any,
@@ -159,6 +161,7 @@ class LoaderOptions:
             _plain(fetch_size),
             _plain(number_of_bytes(memory_budget)),
             _plain(prefetch),
+            _plain(lookahead),
             _plain(threads),
             _export(export),
             Reading.parse(features, attributes),
@@ -187,6 +190,8 @@ class LoaderOptions:
                 "do not know of aggregates made beforehand; use native layers, or no cache"
             )
         _check_number("prefetch", self.prefetch, 0, "macrobatches")
+        if self.lookahead is not None:
+            _check_number("lookahead", self.lookahead, 1, "macrobatches")
         if self.threads is not None:
             _check_number("threads", self.threads, 1, "threads")
 

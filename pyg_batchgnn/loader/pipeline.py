@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -26,11 +27,12 @@ from pyg_batchgnn.loader.budget import MeasureCost
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
 from pyg_batchgnn.loader.link_negatives import LinkPlace
 from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT, StepInputs
+from pyg_batchgnn.loader.on_disk import LookAhead
 from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
 from pyg_batchgnn.loader.position import Remainder, order_of
 from pyg_batchgnn.loader.prefetch import World, drain
 from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep, StepShape, WorkItem
-from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, sampling_counters
+from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, disk_counts, sampling_counters
 from pyg_batchgnn.sample import (
     Direction,
     LinkRules,
@@ -85,6 +87,7 @@ class Pipeline:
         self.inputs, self.num_nodes = inputs, num_nodes
         self.sampler, self.fetcher, self.exporter = sampler, fetcher, exporter
         self.embedding: EmbeddingSteps | None = None
+        self.look_ahead: LookAhead | None = None
         self.book = StatsBook()
 
     def with_sampler(self, sampler: Sampler) -> Pipeline:
@@ -102,6 +105,28 @@ class Pipeline:
 
     def sample_uncounted(self, item: WorkItem) -> list[SampledMinibatch]:
         return self._sampled(item, self.inputs.take(item, self.sampler.seed))
+
+    def ahead(self, items: Iterator[WorkItem], fetch_size: int, horizon: int | None) -> Iterator[WorkItem]:
+        """Tells the rows that macrobatches need before the first of them is made.
+
+        ``horizon``: how many macrobatches are told at a time; None stands for all.
+        """
+        look = self.look_ahead
+        if look is None:
+            yield from items
+            return
+        while window := list(itertools.islice(items, horizon)):
+            begin, string, count = time.perf_counter(), look.begin(), 0
+            for item in window:
+                sampled = self.sample_uncounted(item)
+                count += len(sampled)
+                for number, at in enumerate(range(0, len(sampled), fetch_size)):
+                    group = FetchGroup(sampled[at : at + fetch_size], item.epoch, item.number, number)
+                    look.add(string, group)
+            look.end(string)
+            seconds = time.perf_counter() - begin
+            self.book.add(LoaderCounters(minibatches_ahead=count, ahead_seconds=seconds))
+            yield from window
 
     def _sampled(self, item: WorkItem, inputs: Sequence[StepInputs]) -> list[SampledMinibatch]:
         internal = [one.internal for one in inputs if one.internal is not None]
@@ -187,6 +212,7 @@ class Pipeline:
                 cache_misses=fetched.misses,
                 cache_bytes=fetched.hit_bytes,
                 fetch_seconds=time.perf_counter() - begin,
+                **disk_counts(fetched.disk),
             )
         )
         return fetched.minibatches

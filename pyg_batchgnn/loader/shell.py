@@ -13,14 +13,16 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch_geometric.loader import NodeLoader
 
+from pyg_batchgnn.loader import disk_sizes
 from pyg_batchgnn.loader.budget import (
-    LoaderProbe,
+    PROBES,
     PrefetchDepth,
     Sizes,
     choose_sizes,
     probe_batches,
     probe_of,
 )
+from pyg_batchgnn.loader.on_disk import LookAhead
 from pyg_batchgnn.loader.options import Export, LoaderOptions, worker_arguments
 from pyg_batchgnn.loader.pipeline import Composition, EmbeddingSteps, Setup
 from pyg_batchgnn.loader.position import (
@@ -38,7 +40,7 @@ from pyg_batchgnn.loader.prefetch import prefetch as prefetched
 from pyg_batchgnn.loader.schedule import NO_NUMBER, SeedStep, WorkItem, work_items
 from pyg_batchgnn.loader.stats import LoaderStats
 from pyg_batchgnn.loader.workers import MakeBatches, Stage, WorkerPool
-from pyg_batchgnn.sample import PygOutput
+from pyg_batchgnn.sample import PygOutput, SampledMinibatch
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
@@ -194,7 +196,9 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             del made  # or the traceback of a failed transform would keep threads and workers alive
 
     def _from_here(self, items: Iterator[WorkItem]) -> Iterator[Any]:
-        make = functools.partial(self._parts.pipeline.batches, fetch_size=self.sizes.fetch)
+        fetch_size, pipeline = self.sizes.fetch, self._parts.pipeline
+        make = functools.partial(pipeline.batches, fetch_size=fetch_size)
+        items = pipeline.ahead(items, fetch_size, self._options.lookahead)
         if self._options.prefetch == 0:
             one_by_one = functools.partial(make, now=self._world.now)
             return map(self._finish, itertools.chain.from_iterable(map(one_by_one, items)))
@@ -339,9 +343,12 @@ def resolve_sizes(
     options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, world: World
 ) -> Sizes:
     """Resolves "auto" to the least B and F of all processes that have seeds to measure with."""
+    num_batches, look = parts.schedule.length(), parts.pipeline.look_ahead
+    if look is not None:
+        return _sizes_on_disk(options, parts, loader, depth, look)
     is_automatic = "auto" in (options.macrobatch_size, options.fetch_size)
-    probe = _probe(parts, loader, world) if is_automatic else None
-    num_batches = parts.schedule.length()
+    sampled = _probe(parts, loader, world, PROBES) if is_automatic else []
+    probe = probe_of(sampled, parts.pipeline.num_nodes, parts.cost(sampled)) if sampled else None
     sizes = choose_sizes(options, probe, num_batches, depth, world.max_macrobatch(num_batches))
     everyones = world.gather([probe is not None, sizes.macrobatch, sizes.fetch])
     chosen = [one for measured, *one in everyones if measured] or [one for _, *one in everyones]
@@ -349,12 +356,28 @@ def resolve_sizes(
     return Sizes(macrobatch, min(fetch, macrobatch))
 
 
-def _probe(parts: Composition, loader: NodeLoader, world: World) -> LoaderProbe | None:
+def _sizes_on_disk(
+    options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, look: LookAhead
+) -> Sizes:
+    """Chooses B, F and the size of the row cache together."""
+    sampled = _probe(parts, loader, World(), disk_sizes.PROBES)
+    if not sampled:
+        return Sizes(1, 1)
+    probe = probe_of(sampled, parts.pipeline.num_nodes, parts.cost(sampled))
+    on_disk = disk_sizes.DiskProbe.of(probe, look.rows, sampled)
+    budget = look.budget - look.string_bytes
+    forecast = disk_sizes.choose_disk_sizes(options, on_disk, parts.schedule.length(), depth, budget)
+    look.rows.set_capacity(forecast.cache_bytes)
+    look.forecast = forecast
+    return forecast.sizes
+
+
+def _probe(parts: Composition, loader: NodeLoader, world: World, most: int) -> list[SampledMinibatch]:
+    """Samples up to ``most`` minibatches to measure with; none without seeds."""
     schedule, pipeline = parts.schedule, parts.pipeline
     count = schedule.num_candidates()
-    arguments = count, loader.batch_size, schedule.length(), order_of(loader)
+    arguments = count, loader.batch_size, schedule.length(), order_of(loader), most
     chosen = probe_batches(*arguments) if count else []
     steps = parts.number([SeedStep.of(schedule.candidates(torch.tensor(one))) for one in chosen])
     item = WorkItem(0, NO_NUMBER, list(steps))
-    sampled = world.now(lambda: pipeline.sample_uncounted(item))
-    return probe_of(sampled, pipeline.num_nodes, parts.cost(sampled)) if sampled else None
+    return world.now(lambda: pipeline.sample_uncounted(item))

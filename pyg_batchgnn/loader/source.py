@@ -18,9 +18,11 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.disk import are_mapped, is_mapped
 from pyg_batchgnn.fetch import (
     BlockFetcher,
+    DiskCounters,
     Fetched,
     FetchGroup,
     InPlaceFetcher,
+    Unit,
     as_table,
 )
 from pyg_batchgnn.loader.filter import (
@@ -31,8 +33,16 @@ from pyg_batchgnn.loader.filter import (
     filter_store,
     read_store,
 )
+from pyg_batchgnn.loader.on_disk import BlockReader, MappedTables, unit_of
 from pyg_batchgnn.loader.options import TOPOLOGY, Features, Reading
-from pyg_batchgnn.sample import AttributeRows, MinibatchPlan, Placement, SamplingPlan
+from pyg_batchgnn.sample import (
+    AttributeRows,
+    Minibatch,
+    MinibatchPlan,
+    Placement,
+    SampledMinibatch,
+    SamplingPlan,
+)
 from pyg_batchgnn.store import AttributeGroups, TypedGraph
 from pyg_batchgnn.types import Group, Schema
 
@@ -62,8 +72,16 @@ class Source(Protocol):
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Any:
         """Makes a PyG batch with every attribute of the sample's nodes and edges."""
 
-    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
-        """Copies the wanted attributes of the given nodes and edges, by group and name."""
+    def gatherer(self, minibatch: SampledMinibatch | None) -> Gatherer:
+        """Returns what selects the rows of a batch. ``minibatch``: what it is made of."""
+
+    def block(
+        self, ids: Mapping[Group, Tensor], gather: Gatherer, unit: Unit | None = None
+    ) -> dict[Group, dict[str, Tensor]]:
+        """Copies the wanted attributes of the given nodes and edges, by group and name.
+
+        ``unit``: the place in its epoch of the fetch group that they are of.
+        """
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
         """Returns the wanted attributes of all nodes and edges where they lie; None if they must be
@@ -93,9 +111,9 @@ class SourceFetcher:
         if tables.edges is not None or not have_ids:
             return fetched
         edges = _edge_ids(group)
-        found = self._read(_together(edges))
+        found, disk = self._read(_together(edges), None)
         copied = sum(table.nbytes for named in found.values() for table in named.values())
-        return _joined(replace(fetched, bytes=fetched.bytes + copied), _split(found, edges))
+        return _joined(replace(fetched, bytes=fetched.bytes + copied, disk=disk), _split(found, edges))
 
     def _in_place(self, tables: Tables, have_ids: bool) -> InPlaceFetcher:
         """Returns the fetcher of these tables, kept while they stay the same."""
@@ -107,15 +125,23 @@ class SourceFetcher:
 
     def _copied(self, group: FetchGroup, edges: _EdgeIds) -> Fetched:
         found: dict[Group, dict[str, Tensor]] = {}
+        disk: list[DiskCounters | None] = []
 
         def read(nodes: Mapping[Group, Tensor]) -> dict[Group, dict[str, Tensor]]:
-            found.update(self._read({**nodes, **_together(edges)}))
+            read_now, counters = self._read({**nodes, **_together(edges)}, unit_of(group))
+            found.update(read_now)
+            disk.append(counters)
             return found
 
-        return _joined(BlockFetcher(read, self._counts).fetch(group), _split(found, edges))
+        fetched = replace(BlockFetcher(read, self._counts).fetch(group), disk=disk[0])
+        return _joined(fetched, _split(found, edges))
 
-    def _read(self, ids: Mapping[Group, Tensor]) -> dict[Group, dict[str, Tensor]]:
-        return self._source.block(ids, Gatherer())
+    def _read(
+        self, ids: Mapping[Group, Tensor], unit: Unit | None
+    ) -> tuple[dict[Group, dict[str, Tensor]], DiskCounters | None]:
+        gather = self._source.gatherer(None)
+        found = self._source.block(ids, gather, unit)
+        return found, None if gather.mapped is None else gather.mapped.counters
 
 
 def _edge_ids(group: FetchGroup) -> _EdgeIds:
@@ -177,6 +203,11 @@ class DataSource:
         aggregates: more tables of native batches, by group of nodes, one row per node.
         layouts: the layouts that attributes may have.
         carries_lists: True if lists go into batches; else they are left out.
+        budget: the bytes that the loader may take, for tables in mapped files; None leaves those
+            to the system's page cache.
+
+    Attributes:
+        mapped: the tables in mapped files; None if there are none, or the system reads them.
 
     Raises:
         TypeError: an attribute is a list, or an array of objects or texts.
@@ -191,6 +222,7 @@ class DataSource:
         aggregates: Mapping[Group, Mapping[str, Tensor]],
         layouts: Sequence[torch.layout] = (torch.strided,),
         carries_lists: bool = False,
+        budget: int | None = None,
     ) -> None:
         self.data, self._schema = data, schema
         self.reading, self.aggregates = reading, aggregates
@@ -200,6 +232,7 @@ class DataSource:
         self._tables: Tables | None = None
         self._refuse_what_is_no_table(carries_lists)
         self._refuse_other_layouts(layouts)
+        self.mapped = None if budget is None else MappedTables.of(self._wanted, budget)
         advise_tables(value for wanted in self._wanted.values() for value in wanted.values())
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
@@ -207,12 +240,28 @@ class DataSource:
             return filter_hetero_data(self.data, out, gather)
         return filter_data(self.data, out, gather)
 
-    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
+    def gatherer(self, minibatch: SampledMinibatch | None) -> Gatherer:
+        if self.mapped is None or get_worker_info() is not None:
+            return Gatherer()
+        return Gatherer(BlockReader(self.mapped, minibatch if isinstance(minibatch, Minibatch) else None))
+
+    def block(
+        self, ids: Mapping[Group, Tensor], gather: Gatherer, unit: Unit | None = None
+    ) -> dict[Group, dict[str, Tensor]]:
         self._look()
+        read = {} if gather.mapped is None else gather.mapped.read_unit(self._wanted, ids, unit)
         return {
-            group: {name: gather(value, index) for name, value in self._wanted[group].items()}
+            group: {
+                name: read[group][name] if name in read.get(group, ()) else gather(value, index)
+                for name, value in self._wanted[group].items()
+            }
             for group, index in ids.items()
         }
+
+    def row_bytes(self, group: Group) -> int:
+        """Returns the bytes of the attributes of a node or an edge."""
+        self._look()
+        return sum(int(value.nbytes) // max(1, len(value)) for value in self._wanted[group].values())
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
         """Copies in a worker process, whose batches travel through shared memory."""
@@ -248,7 +297,8 @@ class DataSource:
         """Returns the tables of edges. If one cannot be read in place, all of them are copied."""
         tables: dict[Group, dict[str, Tensor]] = {}
         for group in self._schema.edge_groups:
-            found = {name: as_table(value, 0) for name, value in self._wanted[group].items()}
+            held = self.mapped.held if self.mapped is not None else lambda value: value
+            found = {name: as_table(held(value), 0) for name, value in self._wanted[group].items()}
             tables[group] = {name: one for name, one in found.items() if isinstance(one, Tensor)}
             mapped = (self._is_mapped((group, name), one) for name, one in tables[group].items())
             if len(tables[group]) < len(found) or (self.reading.features is Features.AUTO and any(mapped)):
@@ -294,6 +344,7 @@ class DataSource:
     def _table(self, group: Group, name: str, value: Any, num_nodes: int) -> Tensor | None:
         """Returns a table that can be read in place, or None if all are to be copied."""
         features = self.reading.features
+        value = value if self.mapped is None else self.mapped.held(value)
         table = as_table(value, num_nodes)
         if features is Features.IN_PLACE and isinstance(table, str):
             raise ValueError(f"{name!r} cannot be read in place: {table}; or use features='copy'")
@@ -370,7 +421,15 @@ class StoreSource:
             return filter_hetero_store(self.store, self._groups, out, gather, self.custom_cls)
         return filter_store(self.store, self._groups, out, gather, self.custom_cls)
 
-    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
+    def gatherer(self, minibatch: SampledMinibatch | None) -> Gatherer:  # noqa: ARG002
+        return Gatherer()
+
+    def block(
+        self,
+        ids: Mapping[Group, Tensor],
+        gather: Gatherer,
+        unit: Unit | None = None,  # noqa: ARG002
+    ) -> dict[Group, dict[str, Tensor]]:
         blocks = read_store(self.store, self._groups, ids, gather, self.reading.attributes)
         for group in self.aggregates.keys() & ids.keys():
             tables = self.aggregates[group]

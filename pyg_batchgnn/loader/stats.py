@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from torch import Tensor
 
+from pyg_batchgnn.fetch import DiskCounters
 from pyg_batchgnn.ops import count_unique_nodes
 from pyg_batchgnn.sample import SampledMinibatch
 
@@ -31,6 +33,15 @@ class LoaderCounters:
         cache_hits: distinct remote nodes of each fetch group whose rows the feature cache had.
         cache_misses: distinct remote nodes whose rows it had not; 0 without a cache.
         cache_bytes: bytes that did not cross the wire because the cache had the rows.
+        disk_rows: distinct nodes and edges of each fetch group whose rows were read from files.
+        disk_hits: those whose rows were in memory from an earlier fetch group.
+        disk_useful: bytes of the rows that were read from files.
+        disk_bytes: bytes that were read from files; more than ``disk_useful``, since what lies
+            between two rows is read where that is faster.
+        disk_operations: requests to the files.
+        minibatches_ahead: minibatches that were sampled to know the epoch's rows before it starts.
+        disk_seconds: time for reading from files.
+        ahead_seconds: time for sampling ahead.
         sample_seconds: time for choosing edges and relabelling nodes.
         fetch_seconds: time for gathering attributes.
         export_seconds: time for putting the user's batch together.
@@ -46,6 +57,14 @@ class LoaderCounters:
     cache_hits: int = 0
     cache_misses: int = 0
     cache_bytes: int = 0
+    disk_rows: int = 0
+    disk_hits: int = 0
+    disk_useful: int = 0
+    disk_bytes: int = 0
+    disk_operations: int = 0
+    minibatches_ahead: int = 0
+    disk_seconds: float = 0.0
+    ahead_seconds: float = 0.0
     sample_seconds: float = 0.0
     fetch_seconds: float = 0.0
     export_seconds: float = 0.0
@@ -54,6 +73,20 @@ class LoaderCounters:
         """Adds other counts to these."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+def disk_counts(counters: DiskCounters | None) -> dict[str, Any]:
+    """Returns counts of reading from files, named as those of a loader."""
+    if counters is None:
+        return {}
+    return {
+        "disk_rows": counters.rows,
+        "disk_hits": counters.hits,
+        "disk_useful": counters.useful,
+        "disk_bytes": counters.bytes,
+        "disk_operations": counters.operations,
+        "disk_seconds": counters.seconds,
+    }
 
 
 def sampling_counters(

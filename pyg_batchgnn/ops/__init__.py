@@ -9,6 +9,7 @@ Operators use torch's number of threads, or within `thread_limit` that number.
 
 from pyg_batchgnn.ops.aggregate import BySource, aggregate, aggregate_with_targets, first_rows, transpose
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
+from pyg_batchgnn.ops.belady import NEVER, NO_SLOT, CachedNodes, move_rows
 from pyg_batchgnn.ops.checks import (
     FLOATS,
     INTEGERS,
@@ -125,12 +126,15 @@ __all__ = [
     "FLOATS",
     "INTEGERS",
     "MAP_IDS",
+    "NEVER",
     "NO_LINE",
+    "NO_SLOT",
     "ROW_DTYPES",
     "UNASSIGNED",
     "Attention",
     "BudgetRules",
     "BySource",
+    "CachedNodes",
     "HaloPeers",
     "InEdges",
     "LineTable",
@@ -218,6 +222,7 @@ __all__ = [
     "memory_stats",
     "merge_neighbours",
     "minibatch_key",
+    "move_rows",
     "names_key",
     "number_ghosts",
     "number_of_bytes",

@@ -1,0 +1,164 @@
+"""The rows that an epoch is going to need: which, and when each is needed next.
+
+Minibatches are pure functions of their seeds, so an epoch's accesses are known before it starts.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.types import Group
+
+#: The place of a fetch group: epoch, macrobatch, number of the group in the macrobatch.
+Unit: TypeAlias = tuple[int, int, int]
+
+
+class AccessString:
+    """The rows that each unit of an epoch needs, in the order of the units.
+
+    Rows are told first, unit by unit. `finish` then goes through them from the last unit to the
+    first and puts the next use of each row in its place, so 4 bytes are kept for each access. While
+    it works, it takes 4 bytes for each row of a table.
+
+    Args:
+        num_rows: by group, the number of rows of its tables.
+        held: bytes that may be kept in memory; what is beyond them lies in an unnamed file.
+    """
+
+    def __init__(self, num_rows: Mapping[Group, int], held: int) -> None:
+        self._num_rows = dict(num_rows)
+        self._spill = _Spill(held)
+        self._units: list[dict[Group, int]] = []
+        self._number: dict[Unit, int] = {}
+        #: By group, the number of rows that units need, summed over the units.
+        self.accesses = dict.fromkeys(num_rows, 0)
+
+    def append(self, unit: Unit, ids: Mapping[Group, Tensor]) -> None:
+        """Adds the rows that the next unit needs: by group, [n] int64, ascending and distinct."""
+        places = {}
+        for group, rows in ids.items():
+            places[group] = self._spill.append(rows.to(ops.id_dtype(self._num_rows[group])))
+            self.accesses[group] += rows.numel()
+        self._number[unit] = len(self._units)
+        self._units.append(places)
+
+    def finish(self, cached: Mapping[Group, Tensor]) -> dict[Group, Tensor]:
+        """Finds when each row is needed next.
+
+        Args:
+            cached: by group, [c] int64, the rows that a cache holds as the epoch begins.
+
+        Returns:
+            By group, [c] int32, the number of the unit that needs each of them first, or
+            `ops.NEVER`.
+        """
+        first = {}
+        for group, count in self._num_rows.items():
+            use = torch.full((count,), ops.NEVER, dtype=torch.int32)
+            for number in range(len(self._units) - 1, -1, -1):
+                place = self._units[number].get(group)
+                if place is None:
+                    continue
+                rows = self._spill.read(place)
+                self._spill.replace(place, ops.gather_rows(use, rows))
+                use[rows] = number
+            first[group] = use[cached[group]] if group in cached else use[:0]
+        return first
+
+    def knows(self, unit: Unit | None) -> bool:
+        """Returns whether a unit was told."""
+        return unit in self._number
+
+    def following(self, unit: Unit, group: Group) -> Tensor:
+        """Returns for each row of a unit the number of the next unit that needs it, [n] int32.
+
+        It is `ops.NEVER` for rows that no later unit needs.
+        """
+        return self._spill.read(self._units[self._number[unit]][group]).to(torch.int32)
+
+
+# Vectors in memory and on disk ####################################################################
+
+
+@dataclass
+class _Spill:
+    """Vectors of integers, in memory up to a bound, then in an unnamed file."""
+
+    left: int  # bytes that may still be kept in memory
+    _held: list[Tensor | tuple[int, int, torch.dtype]] = field(default_factory=list)
+    _file: _ScratchFile | None = None
+
+    def append(self, vector: Tensor) -> int:
+        """Keeps a vector. Returns its number."""
+        if vector.nbytes <= self.left:
+            self.left -= vector.nbytes
+            self._held.append(vector.clone())
+        else:
+            self._file = self._file or _ScratchFile()
+            self._held.append((self._file.append(vector), vector.numel(), vector.dtype))
+        return len(self._held) - 1
+
+    def read(self, number: int) -> Tensor:
+        held = self._held[number]
+        if isinstance(held, Tensor):
+            return held
+        assert self._file is not None
+        return self._file.read(*held)
+
+    def replace(self, number: int, vector: Tensor) -> None:
+        """Puts a vector of as many entries in the place of another."""
+        held = self._held[number]
+        if isinstance(held, Tensor):
+            self._held[number] = vector.to(held.dtype)
+            return
+        assert self._file is not None
+        self._file.write(held[0], vector.to(held[2]))
+
+
+class _ScratchFile:
+    """An unnamed file of vectors. Its pages do not stay in the page cache."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="pyg_batchgnn-")  # noqa: SIM115
+        self._end = 0
+
+    def append(self, vector: Tensor) -> int:
+        at, self._end = self._end, self._end + vector.nbytes
+        self.write(at, vector)
+        return at
+
+    def write(self, at: int, vector: Tensor) -> None:
+        """Raises OSError if the disk is full; the message says where the file lies."""
+        number, rest = self._file.fileno(), memoryview(vector.numpy()).cast("B")
+        begin, size = at, len(rest)
+        try:
+            while len(rest):
+                done = os.pwrite(number, rest, at)
+                at, rest = at + done, rest[done:]
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"the list of the rows that an epoch needs takes {size} bytes more in "
+                f"{tempfile.gettempdir()} ({error.strerror}); set TMPDIR to a folder with more room, or give "
+                f"a larger memory_budget",
+            ) from error
+        os.fdatasync(number)
+        os.posix_fadvise(number, begin, size, os.POSIX_FADV_DONTNEED)
+
+    def read(self, at: int, count: int, dtype: torch.dtype) -> Tensor:
+        out = torch.empty(count, dtype=dtype)
+        rest = memoryview(out.numpy()).cast("B")
+        begin, size = at, len(rest)
+        while len(rest):
+            done = os.preadv(self._file.fileno(), [rest], at)
+            at, rest = at + done, rest[done:]
+        os.posix_fadvise(self._file.fileno(), begin, size, os.POSIX_FADV_DONTNEED)
+        return out

@@ -1,0 +1,118 @@
+"""How often rows are needed, estimated from a few minibatches, and what a cache then reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+
+#: Steps of expectation and maximisation. More change the estimate by less than its own error.
+_STEPS = 300
+#: Probabilities that are told apart.
+_GRID = 60
+#: Rows that stand for all of a table where a cache is simulated.
+_ROWS = 1 << 15
+#: Units that are simulated; more repeat what these show.
+_UNITS = 128
+
+
+@dataclass(frozen=True)
+class Reads:
+    """The rows that units read, predicted.
+
+    Attributes:
+        needed: rows of a unit, on average.
+        first: rows that the first unit reads.
+        total: rows that all units of an epoch read.
+    """
+
+    needed: float
+    first: float
+    total: float
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """The rows of a table by the probability that a minibatch needs one.
+
+    Minibatches are drawn at random, so the number of minibatches among P that need a row of
+    probability p is binomial. The shares are those that explain the counts best (maximum
+    likelihood of a mixture on a grid of probabilities).
+
+    Attributes:
+        rows: the number of rows of the table.
+        probability: [k] the probabilities, ascending, the first is 0.
+        share: [k] the share of the rows that have each.
+    """
+
+    rows: int
+    probability: np.ndarray
+    share: np.ndarray
+
+    @classmethod
+    def of(cls, needed: Sequence[Tensor], rows: int) -> Frequencies:
+        """Estimates the shares. ``needed``: for each of P minibatches its rows, [n] int64, distinct."""
+        probes = len(needed)
+        _, often = torch.unique(torch.cat(list(needed)), return_counts=True)
+        counts = torch.bincount(often, minlength=probes + 1).numpy().astype(float)
+        counts[0] = rows - often.numel()
+        grid = np.concatenate([[0.0], np.geomspace(1e-3 / probes, 1 - 1e-6, _GRID)])
+        likelihood = _binomial(probes, grid)
+        share = np.full(len(grid), 1 / len(grid))
+        for _ in range(_STEPS):
+            joint = likelihood * share
+            share = ((counts / joint.sum(1).clip(1e-300)) @ joint) / rows
+        return cls(rows, grid, share)
+
+    def distinct(self, minibatches: int) -> float:
+        """Returns the number of distinct rows that some minibatches need together."""
+        return float(self.rows * (self.share * -np.expm1(minibatches * np.log1p(-self.probability))).sum())
+
+    def reads(self, minibatches: int, macrobatch: int, capacity: int) -> Reads:
+        """Simulates an epoch of units of ``macrobatch`` minibatches with a cache of ``capacity`` rows.
+
+        Some rows stand for all of them.
+        """
+        drawn = np.random.default_rng(0)
+        scale = max(1.0, self.rows / _ROWS)
+        count = max(1, round(self.rows / scale))
+        # Evenly spread over the distribution, which is less noisy than drawing.
+        at = np.searchsorted(np.cumsum(self.share), (np.arange(count) + 0.5) / count)
+        unit = -np.expm1(macrobatch * np.log1p(-self.probability[at.clip(max=len(self.probability) - 1)]))
+        units = -(-minibatches // macrobatch)
+        string = [
+            torch.from_numpy(np.flatnonzero(drawn.random(count) < unit)) for _ in range(min(units, _UNITS))
+        ]
+        missed = simulate(string, count, min(count, int(capacity / scale)))
+        later = sum(missed[1:]) / max(1, len(missed) - 1) * (units - 1)
+        needed = sum(map(len, string)) / max(1, len(string))
+        return Reads(needed * scale, missed[0] * scale, (missed[0] + later) * scale)
+
+
+def _binomial(trials: int, probability: np.ndarray) -> np.ndarray:
+    """Returns the probability of each number of successes, [trials + 1, k]."""
+    number = np.arange(trials + 1)[:, None]
+    ways = np.array([float(comb(trials, one)) for one in range(trials + 1)])[:, None]
+    return ways * probability**number * (1 - probability) ** (trials - number)
+
+
+def simulate(string: Sequence[Tensor], rows: int, capacity: int) -> list[int]:
+    """Returns how many rows each unit reads, with a cache of ``capacity`` rows by Belady's rule.
+
+    ``string``: for each unit its rows, [n] int64 below ``rows``, ascending and distinct.
+    """
+    use, following = torch.full((rows,), ops.NEVER, dtype=torch.int32), []
+    for number in range(len(string) - 1, -1, -1):
+        following.append(use[string[number]])
+        use[string[number]] = number
+    cache, missed = ops.CachedNodes.none(), []
+    for needed, later in zip(string, reversed(following), strict=True):
+        missed.append(int((cache.find(needed) < 0).sum()))
+        cache, _, _ = cache.keep(needed, later, capacity)
+    return missed

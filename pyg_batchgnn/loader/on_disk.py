@@ -1,0 +1,276 @@
+"""Attributes in mapped files: which are held in memory, and which are read by macrobatch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.disk import DiskReader, DiskTable
+from pyg_batchgnn.fetch import AccessString, DiskCounters, DiskRows, Fetched, FetchGroup, Unit, distinct_nodes
+from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
+from pyg_batchgnn.types import Group
+
+#: The share of the budget that tables may take which are held whole.
+_HELD = 0.75
+#: The share of the budget that the list of an epoch's accesses may take in memory.
+_STRING = 1 / 16
+
+#: Attributes by group and name, as the user gave them.
+Wanted = Mapping[Group, Mapping[str, Any]]
+
+
+class MappedTables:
+    """The user's tables in mapped files.
+
+    The smallest are held in memory, as many as fit a share of the budget. The others are read from
+    their files by direct I/O.
+
+    Args:
+        wanted: the attributes that batches carry.
+        budget: the bytes that the loader may take.
+
+    Attributes:
+        budget: as given.
+        rows: reads the tables that are not held; None if all are.
+        held_bytes: the bytes of the tables that are held.
+    """
+
+    def __init__(self, wanted: Wanted, budget: int) -> None:
+        found = [
+            (value, group, name, table)
+            for group, named in wanted.items()
+            for name, value in named.items()
+            if (table := disk_table(value)) is not None
+        ]
+        found.sort(key=lambda one: one[3].nbytes)
+        # By the identity of the user's object, which is kept so that no other gets its number.
+        self._held: dict[int, tuple[Any, Tensor]] = {}
+        self._places: dict[int, tuple[Any, Group, str]] = {}
+        self.budget, self.held_bytes = budget, 0
+        on_disk: dict[Group, dict[str, DiskTable]] = {}
+        for value, group, name, table in found:
+            if self.held_bytes + table.nbytes <= _HELD * budget:
+                self.held_bytes += table.nbytes
+                self._held[id(value)] = value, _read_whole(table)
+            else:
+                self._places[id(value)] = value, group, name
+                on_disk.setdefault(group, {})[name] = table
+        self.rows = DiskRows(on_disk) if on_disk else None
+
+    @classmethod
+    def of(cls, wanted: Wanted, budget: int) -> MappedTables | None:
+        """Returns the mapped tables among the wanted ones; None if there are none."""
+        found = cls(wanted, budget)
+        return found if found._held or found._places else None
+
+    def held(self, value: Any) -> Any:
+        """Returns the copy of a table that is held in memory, and anything else as it is."""
+        found = self._held.get(id(value))
+        return value if found is None else found[1]
+
+    def place(self, value: Any) -> tuple[Group, str] | None:
+        """Returns the group and the name of a table that is read from its file; else None."""
+        found = self._places.get(id(value))
+        return None if found is None else found[1:]
+
+
+def disk_table(value: Any) -> DiskTable | None:
+    """Returns where a tensor or an array lies in a mapped file; None if it does not."""
+    if isinstance(value, np.ndarray):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nothing writes to an array that is for reading only
+            try:
+                value = torch.from_numpy(value)
+            except (TypeError, ValueError):
+                return None
+    if type(value) not in (Tensor, torch.nn.Parameter) or value.device.type != "cpu" or value.requires_grad:
+        return None
+    if value.layout is not torch.strided or value.is_conj() or value.is_neg():
+        return None
+    return DiskTable.of(value)
+
+
+def _read_whole(table: DiskTable) -> Tensor:
+    out = torch.empty((table.rows, *table.row_shape), dtype=table.dtype)
+    ops.advise_huge_pages(out)
+    reader = DiskReader(table)
+    try:
+        reader.read(torch.arange(table.rows), out)
+    finally:
+        reader.close()
+    return out
+
+
+# Units ############################################################################################
+
+
+def unit_of(group: FetchGroup) -> Unit:
+    return group.epoch, group.macrobatch, group.number
+
+
+def wanted_ids(
+    rows: DiskRows, minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[int]
+) -> tuple[dict[Group, Tensor], dict[Group, list[Tensor]]]:
+    """Finds the distinct nodes and edges of some minibatches whose rows lie in files.
+
+    Returns:
+        By group, [n] int64, ascending; and by group the place of each minibatch's nodes or edges
+        among them.
+    """
+    ids, places = {}, {}
+    schema = minibatches[0].schema
+    for number, group in enumerate(schema.node_groups):
+        if group in rows.tables:
+            found = distinct_nodes([one.nodes[number].node for one in minibatches], num_nodes[number])
+            ids[group], places[group] = found.node, found.places
+    for number, group in enumerate(schema.edge_groups):
+        if group in rows.tables:
+            edges = [one.edges[number].edge for one in minibatches]
+            known = [one for one in edges if one is not None]
+            if len(known) == len(edges):
+                ids[group], place = torch.unique(torch.cat(known), return_inverse=True)
+                places[group] = list(place.split([one.numel() for one in known]))
+    return ids, places
+
+
+class AheadFetcher:
+    """Reads the rows of PyG batches when their macrobatch is prepared.
+
+    Batches copy them out of the fetch group's blocks when they are made.
+    """
+
+    def __init__(self, rows: DiskRows, num_nodes: Sequence[int]) -> None:
+        self.rows, self._num_nodes = rows, num_nodes
+
+    def fetch(self, group: FetchGroup) -> Fetched:
+        ids, places = wanted_ids(self.rows, group.minibatches, self._num_nodes)
+        blocks, counters = self.rows.read(ids, unit_of(group))
+        ready = [
+            Minibatch.of(
+                one,
+                {
+                    name: AttributeRows(block, places[name][at], Placement.BLOCK)
+                    for name, block in blocks.items()
+                },
+            )
+            for at, one in enumerate(group.minibatches)
+        ]
+        return Fetched(ready, disk=counters)
+
+
+class LookAhead:
+    """Tells the rows of the units to come, which are sampled once more for it.
+
+    Args:
+        tables: whose rows are told; some lie in files.
+
+    Attributes:
+        rows: reads those.
+        budget: the bytes that the loader may take, less those of tables that it holds.
+        forecast: what an epoch is predicted to read, a `DiskForecast`, once sizes are chosen.
+    """
+
+    def __init__(self, tables: MappedTables, num_nodes: Sequence[int]) -> None:
+        assert tables.rows is not None
+        self.rows, self._num_nodes = tables.rows, num_nodes
+        self.budget = max(0, tables.budget - tables.held_bytes)
+        self.forecast: Any = None
+
+    @property
+    def string_bytes(self) -> int:
+        """The bytes that the list of an epoch's accesses may take in memory."""
+        return int(self.budget * _STRING)
+
+    def begin(self) -> AccessString:
+        return AccessString(self.rows.num_rows, self.string_bytes)
+
+    def add(self, string: AccessString, group: FetchGroup) -> None:
+        """Adds the nodes of a fetch group, whose minibatches have no attributes yet."""
+        ids, _ = wanted_ids(self.rows, group.minibatches, self._num_nodes)
+        string.append(unit_of(group), {name: one for name, one in ids.items() if name.is_node})
+
+    def end(self, string: AccessString) -> None:
+        self.rows.look_ahead(string)
+
+
+# Reading for one batch ############################################################################
+
+
+class BlockReader:
+    """Reads the rows of one PyG batch: those of mapped tables out of blocks.
+
+    Args:
+        minibatch: what the batch is made of, with its blocks; None reads from the files.
+    """
+
+    def __init__(self, tables: MappedTables, minibatch: Minibatch | None) -> None:
+        self._tables, self._minibatch = tables, minibatch
+        self.counters = DiskCounters()
+
+    def held(self, value: Any) -> Any:
+        return self._tables.held(value)
+
+    def read(self, value: Any, index: Tensor) -> Tensor | None:
+        """Returns the rows of a table that is read from its file; None for another table."""
+        place = self._tables.place(value)
+        if place is None:
+            return None
+        group, name = place
+        block = None if self._minibatch is None else self._minibatch.attributes.get(group)
+        if block is not None and block.row is not None and self._are_own(group, index):
+            return ops.gather_rows(block.tables[name], block.row)
+        assert self._tables.rows is not None
+        ids, at = torch.unique(index, return_inverse=True)
+        blocks, counters = self._tables.rows.read({group: ids})
+        self.counters.add(counters)
+        return ops.gather_rows(blocks[group][name], at)
+
+    def read_unit(
+        self, wanted: Wanted, ids: Mapping[Group, Tensor], unit: Unit | None
+    ) -> dict[Group, dict[str, Tensor]]:
+        """Reads the rows of tables in files for a fetch group, by group and name.
+
+        Args:
+            ids: by group, [n] int64; nodes are ascending and distinct, edges are as they come.
+        """
+        rows = self._tables.rows
+        if rows is None:
+            return {}
+        asked: dict[Group, Tensor] = {}
+        places: dict[Group, Tensor] = {}
+        for group, index in ids.items():
+            now = [name for name in rows.tables.get(group, ()) if self._tables.place(wanted[group].get(name))]
+            if now and group.is_node:
+                asked[group] = index
+            elif now:
+                asked[group], places[group] = torch.unique(index, return_inverse=True)
+        blocks, counters = rows.read(asked, unit)
+        self.counters.add(counters)
+        return {
+            group: {
+                name: ops.gather_rows(table, places[group]) if group in places else table
+                for name, table in block.items()
+                if self._tables.place(wanted[group].get(name))  # a script may have replaced it
+            }
+            for group, block in blocks.items()
+        }
+
+    def _are_own(self, group: Group, index: Tensor) -> bool:
+        """Returns whether an index is that of the minibatch's nodes or edges.
+
+        A user's hook may ask for others.
+        """
+        assert self._minibatch is not None
+        schema = self._minibatch.schema
+        own = (
+            self._minibatch.nodes[schema.node_groups.index(group)].node
+            if group.is_node
+            else self._minibatch.edges[schema.edge_groups.index(group)].edge
+        )
+        return own is not None and (own is index or torch.equal(own, index))
