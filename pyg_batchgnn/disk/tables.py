@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,10 +76,15 @@ class _Mapping:
     inode: int
     path: str
 
+    def goes_on_in(self, other: _Mapping) -> bool:
+        """Returns whether another mapping is the next bytes of the file at the next address."""
+        follows = self.end == other.begin and self.offset + other.begin - self.begin == other.offset
+        return follows and self.inode == other.inode
+
     def is_there(self) -> bool:
         """Returns whether the file still has this name."""
         try:
-            return os.stat(self.path).st_ino == self.inode
+            return Path(self.path).stat().st_ino == self.inode
         except OSError:
             return False
 
@@ -100,12 +104,7 @@ def _file_mappings() -> list[_Mapping]:
             continue
         one = _Mapping(begin, end, offset, int(line[4]), line[5])
         last = found[-1] if found else None
-        if (
-            last
-            and last.end == begin
-            and last.inode == one.inode
-            and last.offset + begin - last.begin == offset
-        ):
+        if last and last.goes_on_in(one):
             found[-1] = _Mapping(last.begin, end, last.offset, last.inode, last.path)
         else:
             found.append(one)
