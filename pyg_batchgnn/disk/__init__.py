@@ -2,7 +2,7 @@
 
 from pyg_batchgnn.disk.rates import GAPS, DiskRates, ReadPlan
 from pyg_batchgnn.disk.reader import DiskReader, ReadCounters
-from pyg_batchgnn.disk.tables import DiskTable, are_mapped, is_mapped
+from pyg_batchgnn.disk.tables import DiskTable, are_mapped, is_mapped, is_written
 from pyg_batchgnn.disk.writer import DiskWriter
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "ReadPlan",
     "are_mapped",
     "is_mapped",
+    "is_written",
 ]

@@ -44,10 +44,10 @@ class DiskTable:
         """Finds the file that a table [rows, ...] is mapped from.
 
         Returns:
-            None where the table lies in memory, has gaps between its rows, or its file has no name
-            any more.
+            None where the table lies in memory, has gaps between its rows, its file has no name any
+            more, or this process has written to its own copy of the file's pages.
         """
-        if table.dim() == 0 or not table.numel() or not table.is_contiguous():
+        if table.dim() == 0 or not table.numel() or not table.is_contiguous() or is_written(table):
             return None
         begin = table.data_ptr()
         for one in _file_mappings():
@@ -109,6 +109,27 @@ def _file_mappings() -> list[_Mapping]:
         else:
             found.append(one)
     return found
+
+
+_SIZES = Path("/proc/self/smaps")
+_ANONYMOUS = re.compile(r"Anonymous: +(\d+) kB")
+
+
+def is_written(table: Tensor) -> bool:
+    """Returns whether this process has written to a private mapping that a table lies in.
+
+    What was written is in memory alone: the file has other values.
+    """
+    if not _SIZES.exists():
+        return False
+    begin, end, inside = table.data_ptr(), table.data_ptr() + table.nbytes, False
+    for line in _SIZES.read_text(errors="replace").splitlines():
+        header = _LINE.match(line)
+        if header:
+            inside = int(header[1], 16) < end and begin < int(header[2], 16) and header[4] != "0"
+        elif inside and (pages := _ANONYMOUS.match(line)) and int(pages[1]):
+            return True
+    return False
 
 
 def is_mapped(tensor: Tensor) -> bool:

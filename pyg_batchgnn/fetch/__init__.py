@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         as_table,
         distinct_nodes,
     )
-    from pyg_batchgnn.fetch.frequencies import Frequencies, Reads
+    from pyg_batchgnn.fetch.frequencies import Frequencies, RowReads
     from pyg_batchgnn.fetch.remote import RemoteFetcher
 else:
     __getattr__ = late_names(__name__)
@@ -35,8 +35,8 @@ __all__ = [
     "Fetcher",
     "Frequencies",
     "InPlaceFetcher",
-    "Reads",
     "RemoteFetcher",
+    "RowReads",
     "SeedShare",
     "Unit",
     "as_table",

@@ -137,7 +137,7 @@ class _ScratchFile:
 
     def write(self, at: int, vector: Tensor) -> None:
         """Raises OSError if the disk is full; the message says where the file lies."""
-        number, rest = self._file.fileno(), memoryview(vector.numpy()).cast("B")
+        number, rest = self._file.fileno(), _bytes_of(vector)
         begin, size = at, len(rest)
         try:
             while len(rest):
@@ -155,10 +155,14 @@ class _ScratchFile:
 
     def read(self, at: int, count: int, dtype: torch.dtype) -> Tensor:
         out = torch.empty(count, dtype=dtype)
-        rest = memoryview(out.numpy()).cast("B")
+        rest = _bytes_of(out)
         begin, size = at, len(rest)
         while len(rest):
             done = os.preadv(self._file.fileno(), [rest], at)
             at, rest = at + done, rest[done:]
         os.posix_fadvise(self._file.fileno(), begin, size, os.POSIX_FADV_DONTNEED)
         return out
+
+
+def _bytes_of(vector: Tensor) -> memoryview:
+    return memoryview(vector.contiguous().numpy().data).cast("B")

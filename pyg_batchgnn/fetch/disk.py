@@ -59,14 +59,14 @@ class DiskRows:
 
     @property
     def row_bytes(self) -> dict[Group, int]:
-        """By group, the bytes of a row of all its tables."""
+        """The bytes of a row of all tables, by group."""
         return {
             group: sum(table.row_bytes for table in named.values()) for group, named in self.tables.items()
         }
 
     @property
     def num_rows(self) -> dict[Group, int]:
-        """By group of nodes, the number of rows of its tables."""
+        """The number of rows of the tables, by group of nodes."""
         return {
             group: max(table.rows for table in named.values())
             for group, named in self.tables.items()

@@ -1,4 +1,4 @@
-"""How often rows are needed, estimated from a few minibatches, and what a cache then reads."""
+"""An estimate of how often rows are needed, and of what a cache then reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNITS = 128
 
 
 @dataclass(frozen=True)
-class Reads:
+class RowReads:
     """The rows that units read, predicted.
 
     Attributes:
@@ -57,7 +57,10 @@ class Frequencies:
 
     @classmethod
     def of(cls, needed: Sequence[Tensor], rows: int) -> Frequencies:
-        """Estimates the shares. ``needed``: for each of P minibatches its rows, [n] int64, distinct."""
+        """Estimates the shares from P minibatches.
+
+        ``needed``: for each minibatch its rows, [n] int64, distinct.
+        """
         probes = len(needed)
         _, often = torch.unique(torch.cat(list(needed)), return_counts=True)
         counts = torch.bincount(often, minlength=probes + 1).numpy().astype(float)
@@ -74,10 +77,10 @@ class Frequencies:
         """Returns the number of distinct rows that some minibatches need together."""
         return float(self.rows * (self.share * -np.expm1(minibatches * np.log1p(-self.probability))).sum())
 
-    def reads(self, minibatches: int, macrobatch: int, capacity: int) -> Reads:
-        """Simulates an epoch of units of ``macrobatch`` minibatches with a cache of ``capacity`` rows.
+    def reads(self, minibatches: int, macrobatch: int, capacity: int) -> RowReads:
+        """Simulates an epoch of units of ``macrobatch`` minibatches with a cache.
 
-        Some rows stand for all of them.
+        Some rows stand for all of them. ``capacity``: the rows that the cache holds.
         """
         drawn = np.random.default_rng(0)
         scale = max(1.0, self.rows / _ROWS)
@@ -92,7 +95,7 @@ class Frequencies:
         missed = simulate(string, count, min(count, int(capacity / scale)))
         later = sum(missed[1:]) / max(1, len(missed) - 1) * (units - 1)
         needed = sum(map(len, string)) / max(1, len(string))
-        return Reads(needed * scale, missed[0] * scale, (missed[0] + later) * scale)
+        return RowReads(needed * scale, missed[0] * scale, (missed[0] + later) * scale)
 
 
 def _binomial(trials: int, probability: np.ndarray) -> np.ndarray:

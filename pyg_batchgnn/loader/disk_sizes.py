@@ -1,7 +1,8 @@
 """The sizes of macrobatches and of the row cache, where attributes lie in files.
 
-Larger macrobatches read more rows at once, in fewer passes over the file; a larger cache reads fewer
-rows. Both take memory of one budget. The split is the one with the least predicted time of reading.
+Larger macrobatches read more rows at once, in fewer passes over the file; a larger cache reads
+fewer rows. Both take memory of one budget. It is split so that the predicted time of reading is
+least.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _USE_BYTES = 4
 
 @dataclass(frozen=True)
 class DiskForecast:
-    """What an epoch is predicted to read from files.
+    """A prediction of what an epoch reads from files.
 
     Attributes:
         sizes: B and F.
@@ -49,7 +50,7 @@ class DiskForecast:
 
 @dataclass(frozen=True, eq=False)
 class DiskProbe:
-    """What is known before sizes are chosen."""
+    """A measurement of some minibatches, before sizes are chosen."""
 
     loader: LoaderProbe  # what minibatches take, without the blocks of rows in files
     rows: DiskRows
@@ -76,8 +77,8 @@ def choose_disk_sizes(
         least = max(tried, key=lambda one: one.cache_bytes)
         warnings.warn(
             f"the loader may hold {(budget - least.cache_bytes) / 2**20:.0f} MiB at "
-            f"macrobatch_size={least.sizes.macrobatch}, more than memory_budget={budget / 2**20:.0f} MiB; use "
-            f"a smaller batch_size or smaller fanouts",
+            f"macrobatch_size={least.sizes.macrobatch}, more than the {budget / 2**20:.0f} MiB that "
+            f"memory_budget leaves; use a smaller batch_size or smaller fanouts",
             stacklevel=6,
         )
         return replace(least, cache_bytes=0)

@@ -138,7 +138,7 @@ class LocalSetup:
         rows = None
         if isinstance(source, DataSource) and source.mapped is not None and source.mapped.rows is not None:
             rows = source.mapped.rows
-            self._look_ahead = LookAhead(source.mapped, graph.num_nodes)
+            self._look_ahead = LookAhead(source.mapped, rows, graph.num_nodes)
             self._cost_on_disk = functools.partial(_cost_on_disk, source)
         if self._options.export is Export.PYG:
             hook, info = loader.transform_sampler_output, self._inputs.info

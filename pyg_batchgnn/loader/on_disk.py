@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.disk import DiskReader, DiskTable
+from pyg_batchgnn.disk import DiskReader, DiskTable, is_written
 from pyg_batchgnn.fetch import AccessString, DiskCounters, DiskRows, Fetched, FetchGroup, Unit, distinct_nodes
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
 from pyg_batchgnn.types import Group
@@ -43,23 +44,22 @@ class MappedTables:
 
     def __init__(self, wanted: Wanted, budget: int) -> None:
         found = [
-            (value, group, name, table)
+            (table, value, group, name)
             for group, named in wanted.items()
             for name, value in named.items()
             if (table := disk_table(value)) is not None
         ]
-        found.sort(key=lambda one: one[3].nbytes)
+        found.sort(key=lambda one: one[0].nbytes)
         # By the identity of the user's object, which is kept so that no other gets its number.
-        self._held: dict[int, tuple[Any, Tensor]] = {}
-        self._places: dict[int, tuple[Any, Group, str]] = {}
+        self._mapped: dict[int, _Mapped] = {}
         self.budget, self.held_bytes = budget, 0
         on_disk: dict[Group, dict[str, DiskTable]] = {}
-        for value, group, name, table in found:
-            if self.held_bytes + table.nbytes <= _HELD * budget:
+        for table, value, group, name in found:
+            fits = self.held_bytes + table.nbytes <= _HELD * budget
+            self._mapped[id(value)] = _Mapped(value, group, name, _read_whole(table) if fits else None)
+            if fits:
                 self.held_bytes += table.nbytes
-                self._held[id(value)] = value, _read_whole(table)
             else:
-                self._places[id(value)] = value, group, name
                 on_disk.setdefault(group, {})[name] = table
         self.rows = DiskRows(on_disk) if on_disk else None
 
@@ -67,33 +67,59 @@ class MappedTables:
     def of(cls, wanted: Wanted, budget: int) -> MappedTables | None:
         """Returns the mapped tables among the wanted ones; None if there are none."""
         found = cls(wanted, budget)
-        return found if found._held or found._places else None
+        return found if found._mapped else None
+
+    def check(self) -> None:
+        """Raises ValueError if a table was written to, in this process, since it was looked at."""
+        for one in self._mapped.values():
+            if is_written(_as_tensor(one.value)):
+                raise ValueError(
+                    f"the attribute {one.name!r} is mapped from a file and was written to since the loader was "
+                    f"made; what was written is in memory alone, and the loader reads the file: make a new "
+                    f"loader, or save the values to the file first"
+                )
 
     def held(self, value: Any) -> Any:
         """Returns the copy of a table that is held in memory, and anything else as it is."""
-        found = self._held.get(id(value))
-        return value if found is None else found[1]
+        found = self._mapped.get(id(value))
+        return value if found is None or found.held is None else found.held
 
     def place(self, value: Any) -> tuple[Group, str] | None:
         """Returns the group and the name of a table that is read from its file; else None."""
-        found = self._places.get(id(value))
-        return None if found is None else found[1:]
+        found = self._mapped.get(id(value))
+        return None if found is None or found.held is not None else (found.group, found.name)
+
+
+@dataclass(frozen=True, eq=False)
+class _Mapped:
+    """A table of the user's in a mapped file."""
+
+    value: Any  # the user's tensor or array
+    group: Group  # whose attribute it is
+    name: str  # the attribute's name
+    held: Tensor | None  # a copy in memory; None if rows are read from the file
 
 
 def disk_table(value: Any) -> DiskTable | None:
     """Returns where a tensor or an array lies in a mapped file; None if it does not."""
-    if isinstance(value, np.ndarray):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nothing writes to an array that is for reading only
-            try:
-                value = torch.from_numpy(value)
-            except (TypeError, ValueError):
-                return None
+    value = _as_tensor(value)
     if type(value) not in (Tensor, torch.nn.Parameter) or value.device.type != "cpu" or value.requires_grad:
         return None
     if value.layout is not torch.strided or value.is_conj() or value.is_neg():
         return None
     return DiskTable.of(value)
+
+
+def _as_tensor(value: Any) -> Any:
+    """Returns an array as a tensor, also one that is for reading only; anything else as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nothing writes to it
+        try:
+            return torch.from_numpy(value)
+        except (TypeError, ValueError):
+            return None
 
 
 def _read_whole(table: DiskTable) -> Tensor:
@@ -168,17 +194,17 @@ class LookAhead:
     """Tells the rows of the units to come, which are sampled once more for it.
 
     Args:
-        tables: whose rows are told; some lie in files.
+        tables: the user's tables in mapped files.
+        rows: reads those of them that are not held.
 
     Attributes:
-        rows: reads those.
+        rows: as given.
         budget: the bytes that the loader may take, less those of tables that it holds.
         forecast: what an epoch is predicted to read, a `DiskForecast`, once sizes are chosen.
     """
 
-    def __init__(self, tables: MappedTables, num_nodes: Sequence[int]) -> None:
-        assert tables.rows is not None
-        self.rows, self._num_nodes = tables.rows, num_nodes
+    def __init__(self, tables: MappedTables, rows: DiskRows, num_nodes: Sequence[int]) -> None:
+        self.rows, self._tables, self._num_nodes = rows, tables, num_nodes
         self.budget = max(0, tables.budget - tables.held_bytes)
         self.forecast: Any = None
 
@@ -188,6 +214,12 @@ class LookAhead:
         return int(self.budget * _STRING)
 
     def begin(self) -> AccessString:
+        """Begins a list of accesses.
+
+        Raises:
+            ValueError: a table was written to since it was looked at.
+        """
+        self._tables.check()
         return AccessString(self.rows.num_rows, self.string_bytes)
 
     def add(self, string: AccessString, group: FetchGroup) -> None:

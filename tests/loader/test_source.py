@@ -192,9 +192,10 @@ def test_copied_or_not_the_values_are_the_same(kwargs: dict[str, Any]) -> None:
     assert_same(native(data, **kwargs), native(data, features="copy"))
 
 
-def test_files_and_stores_are_copied(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:the loader may hold")
+def test_large_files_and_stores_are_copied(tmp_path: Path) -> None:
     for data in (with_mapped_features(tmp_path), stores_of(make_data(), "coo")):
-        for batch in native(data, input_nodes=torch.arange(NODES)):
+        for batch in native(data, input_nodes=torch.arange(NODES), memory_budget=1):
             assert batch.placement is Placement.BLOCK
             assert batch.block["x"].size(0) < NODES
 

@@ -1,7 +1,7 @@
 // A cache of rows whose next uses are known: the rows that are needed soonest stay (Belady, 1966).
 //
-// A unit is a fetch group. Units are numbered through the epoch. The next use of a row is the number
-// of the next unit that needs it, or kNever.
+// A unit is a fetch group. Units are numbered through the epoch. The next use of a row is the
+// number of the next unit that needs it, or kNever.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,9 @@ struct Kept {
   int64_t copies = 0;
 };
 
-// Chooses `capacity` rows among those of the cache and of the unit: those whose next use comes first.
-// Ties are broken by node. Rows that are never needed again stay where there is room, those of the
-// cache before those of the unit. Slots are below `capacity`; a row that stays keeps its slot.
+// Chooses `capacity` rows among those of the cache and of the unit: those whose next use comes
+// first. Ties are broken by node. Rows that are never needed again stay where there is room, those
+// of the cache before those of the unit. Slots are below `capacity`; a row that stays keeps its slot.
 Kept keep_soonest(const CachedNodes& cached, const UnitNodes& unit, int64_t capacity);
 
 // to[to_row[i]] = from[from_row[i]] for rows of `row_bytes`. No row of `to` comes twice.

@@ -1,0 +1,299 @@
+"""Attributes in files that are larger than what a loader may hold."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+
+from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from pyg_batchgnn.fetch import DiskRows
+from pyg_batchgnn.fetch.frequencies import simulate
+from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
+from tests.support.mapped_data import mapped, with_files
+
+#: Less than any table takes, so that all are read by macrobatch.
+NOTHING = 1
+WRITES = ("author", "writes", "paper")
+
+
+@pytest.fixture(autouse=True)
+def _small_budgets_warn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the loader may hold")
+        yield
+
+
+def rows_of(loader: Any) -> DiskRows:
+    """Returns the reader of a loader's tables in files; `sizes` are chosen first."""
+    assert loader.sizes
+    look = loader._parts.pipeline.look_ahead
+    assert look is not None
+    return look.rows
+
+
+def with_cache(loader: Any, nbytes: int) -> Any:
+    """The loader, whose rows may take these bytes between macrobatches."""
+    rows_of(loader).set_capacity(nbytes)
+    return loader
+
+
+def timed() -> Data:
+    draws = torch.Generator().manual_seed(1)
+    return make_data(
+        time=torch.randint(100, (NODES,), generator=draws),
+        weight=torch.rand(EDGES, generator=draws),
+    )
+
+
+def typed() -> HeteroData:
+    data, draws = HeteroData(), torch.Generator().manual_seed(2)
+    counts = {"author": 80, "paper": 200}
+    for name, count in counts.items():
+        data[name].x = torch.randn(count, 3, generator=draws)
+        data[name].y = torch.arange(count)
+    for source, kind, target in (WRITES, ("paper", "cites", "paper"), ("paper", "rev_writes", "author")):
+        ends = [torch.randint(counts[end], (600,), generator=draws) for end in (source, target)]
+        data[source, kind, target].edge_index = torch.stack(ends)
+    data[WRITES].edge_attr = torch.randn(600, 2, generator=draws)
+    return data
+
+
+# Equality #########################################################################################
+
+MODES: dict[str, Any] = {
+    "plain": lambda data, **sizes: make_loader(data, shuffle=True, **sizes),
+    "replace": lambda data, **sizes: make_loader(data, replace=True, **sizes),
+    "disjoint": lambda data, **sizes: make_loader(data, disjoint=True, **sizes),
+    "timed": lambda data, **sizes: make_loader(data, time_attr="time", **sizes),
+    "weighted": lambda data, **sizes: make_loader(data, weight_attr="weight", **sizes),
+    "induced": lambda data, **sizes: make_loader(data, subgraph_type="induced", **sizes),
+    "links": lambda data, **sizes: MacrobatchLinkNeighborLoader(
+        data, [4, 3], batch_size=200, seed=3, neg_sampling="binary", **sizes
+    ),
+    "triplets": lambda data, **sizes: MacrobatchLinkNeighborLoader(
+        data, [4], batch_size=300, seed=3, neg_sampling="triplet", exclude_seed_edges=True, **sizes
+    ),
+}
+TYPED: dict[str, Any] = {
+    "nodes": lambda data, **sizes: make_loader(data, input_nodes="paper", **sizes),
+    "links": lambda data, **sizes: MacrobatchLinkNeighborLoader(
+        data, [4, 3], (WRITES, None), batch_size=90, seed=3, neg_sampling="binary", **sizes
+    ),
+    "hgt": lambda data, **sizes: MacrobatchHGTLoader(data, [20, 20], "paper", batch_size=32, seed=5, **sizes),
+}
+SIZES: list[dict[str, Any]] = [
+    {"macrobatch_size": 1, "fetch_size": 1},
+    {"macrobatch_size": 4, "fetch_size": 3, "prefetch": 1},
+    {"macrobatch_size": "all", "fetch_size": "all"},
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: str(sizes["macrobatch_size"]))
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("mode", MODES)
+def test_batches_are_those_in_memory(mode: str, export: str, sizes: dict[str, Any], tmp_path: Path) -> None:
+    data = timed()
+    found = MODES[mode](with_files(data, tmp_path), export=export, memory_budget=NOTHING, **sizes)
+    with_cache(found, 2000)
+    expected = MODES[mode](data, export=export, **sizes)
+    for _ in range(2):
+        assert_same(found, expected)
+    counts = found.stats().total
+    assert counts.disk_hits and counts.disk_rows and counts.disk_bytes > counts.disk_useful > 0
+
+
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("mode", TYPED)
+def test_typed_batches_are_those_in_memory(mode: str, export: str, tmp_path: Path) -> None:
+    data = typed()
+    found = TYPED[mode](with_files(data, tmp_path), export=export, memory_budget=NOTHING, prefetch=1)
+    with_cache(found, 3000)
+    for one, other in zip(found, TYPED[mode](data, export=export), strict=True):
+        for store, same in zip(one.stores, other.stores, strict=True) if export == "pyg" else ():
+            for name, value in same.items():
+                assert torch.equal(torch.as_tensor(store[name]), torch.as_tensor(value)), name
+        for group, rows in other.attributes.items() if export == "native" else ():
+            for name in rows.tables:
+                assert torch.equal(one.attributes[group].gather(name), rows.gather(name)), (group, name)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.uint8])
+def test_types_and_shapes_of_rows(dtype: torch.dtype, tmp_path: Path) -> None:
+    data = make_data()
+    data.x = torch.arange(NODES * 14).view(NODES, 7, 2).to(dtype)
+    found = with_cache(make_loader(with_files(data, tmp_path), memory_budget=NOTHING), 1000)
+    assert_same(found, make_loader(data))
+
+
+def test_an_array_for_reading_only(tmp_path: Path) -> None:
+    data = make_data()
+    np.save(tmp_path / "x.npy", data.x.numpy())
+    read = data.clone()
+    read.x = np.load(tmp_path / "x.npy", mmap_mode="r")
+    loader = make_loader(read, memory_budget=NOTHING)
+    assert_same(loader, make_loader(data))
+    assert loader.stats().total.disk_rows
+
+
+def test_small_files_are_held(tmp_path: Path) -> None:
+    data = with_files(make_data(), tmp_path)
+    for export in ("pyg", "native"):
+        loader = make_loader(data, export=export)
+        assert_same(loader, make_loader(make_data(), export=export))
+        assert not loader.stats().total.disk_rows
+    (tmp_path / "x-0.npy").unlink()  # nothing is read any more
+    loader.set_epoch(0)
+    assert_same(loader, make_loader(make_data(), export=export))
+
+
+def test_ids_of_a_users_hook(tmp_path: Path) -> None:
+    def reversed_nodes(out: Any) -> Any:
+        out.node = out.node.flip(0) % 100
+        return out
+
+    data = make_data()
+    found, expected = (
+        make_loader(one, transform_sampler_output=reversed_nodes, memory_budget=NOTHING)
+        for one in (with_files(data, tmp_path), data)
+    )
+    assert_same(found, expected)
+
+
+def test_single_minibatches_and_iterators_that_are_broken_off(tmp_path: Path) -> None:
+    data = make_data()
+    found = with_cache(make_loader(with_files(data, tmp_path), memory_budget=NOTHING, prefetch=2), 1500)
+    expected = make_loader(data, prefetch=2)
+    for loader in (found, expected):
+        next(iter(loader))
+    some = iter(found)
+    assert_same([next(some), found([1, 2, 3])], [next(iter(expected)), expected([1, 2, 3])])
+    assert_same(found, expected)
+
+
+def test_an_epoch_goes_on_where_it_was_left(tmp_path: Path) -> None:
+    data = with_files(make_data(), tmp_path)
+    whole = list(make_loader(make_data(), shuffle=True))
+    loader = with_cache(make_loader(data, shuffle=True, memory_budget=NOTHING), 1500)
+    left = iter(loader)
+    for _ in range(4):
+        next(left)
+    again = with_cache(make_loader(data, shuffle=True, memory_budget=NOTHING), 1500)
+    again.load_state_dict(loader.state_dict())
+    assert_same(again, whole[4:])
+
+
+def test_worker_processes_read_through_the_system(tmp_path: Path) -> None:
+    data = make_data()
+    found = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, num_workers=2)
+    assert_same(found, make_loader(data))
+
+
+# What is read #####################################################################################
+
+
+def units(loader: Any, sizes: dict[str, int]) -> list[torch.Tensor]:
+    """The distinct nodes of each fetch group of an epoch."""
+    nodes = [batch.n_id for batch in loader]
+    groups = []
+    for begin in range(0, len(nodes), sizes["macrobatch_size"]):
+        macrobatch = nodes[begin : begin + sizes["macrobatch_size"]]
+        size = sizes["fetch_size"]
+        groups += [torch.cat(macrobatch[at : at + size]) for at in range(0, len(macrobatch), size)]
+    return [torch.unique(group) for group in groups]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 40, 150, NODES])
+def test_as_few_rows_are_read_as_possible(rows: int, tmp_path: Path) -> None:
+    sizes = {"macrobatch_size": 3, "fetch_size": 2}
+    data = make_data()
+    del data.edge_attr
+    loader = make_loader(with_files(data, tmp_path), shuffle=True, memory_budget=NOTHING, **sizes)
+    with_cache(loader, rows * (data.x[0].nbytes + 16))
+    expected = simulate(units(make_loader(data, shuffle=True), sizes), NODES, rows)
+    list(loader)
+    counts = loader.stats().total
+    assert counts.disk_rows == sum(expected)
+    assert counts.disk_useful == counts.disk_rows * data.x[0].nbytes
+    assert counts.disk_rows + counts.disk_hits == sum(map(len, units(make_loader(data, shuffle=True), sizes)))
+    assert counts.minibatches_ahead == len(loader)
+
+
+def test_a_shorter_look_ahead_reads_more(tmp_path: Path) -> None:
+    read = {}
+    for ahead in (None, 1):
+        data = with_files(make_data(), tmp_path)
+        loader = make_loader(data, shuffle=True, memory_budget=NOTHING, fetch_size=1, lookahead=ahead)
+        assert_same(with_cache(loader, 1500), make_loader(make_data(), shuffle=True))
+        read[ahead] = loader.stats().total.disk_rows
+    assert read[1] > read[None]
+
+
+def test_sizes_come_from_the_budget(tmp_path: Path) -> None:
+    draws = torch.Generator().manual_seed(0)
+    nodes = 20_000
+    data = Data(
+        x=mapped(torch.randn(nodes, 128, generator=draws), tmp_path / "x.npy"),
+        edge_index=torch.randint(nodes, (2, 100_000), generator=draws),
+    )
+    sizes, read = [], []
+    for budget in ("3MiB", "6MiB", "12MiB"):
+        loader = MacrobatchNeighborLoader(
+            data, [5, 5], batch_size=50, shuffle=True, seed=0, memory_budget=budget, export="native"
+        )
+        sizes.append(loader.sizes.macrobatch)
+        list(loader)
+        assert rows_of(loader).nbytes <= int(re.sub(r"\D", "", budget)) << 20
+        read.append(loader.stats().total.disk_bytes)
+    assert sizes[0] < sizes[-1] and read == sorted(read, reverse=True)
+    forecast = loader._parts.pipeline.look_ahead.forecast
+    assert 0.5 * read[-1] < forecast.bytes < 2 * read[-1]
+
+
+# Faults ###########################################################################################
+
+
+def test_a_file_that_is_gone_or_shrinks(tmp_path: Path) -> None:
+    loader = make_loader(with_files(make_data(), tmp_path), memory_budget=NOTHING)
+    file = tmp_path / "x-0.npy"
+    left = iter(loader)
+    next(left)
+    with file.open("r+b") as whole:
+        whole.truncate(1000)
+    with pytest.raises(OSError, match=re.escape(str(file))):
+        list(left)
+
+
+def test_a_table_that_was_written_to_is_read_from_memory(tmp_path: Path) -> None:
+    data = with_files(make_data(), tmp_path)
+    data.x += 1
+    expected = make_data()
+    expected.x += 1
+    assert_same(make_loader(data, memory_budget=NOTHING), make_loader(expected))
+
+
+def test_a_table_may_not_be_written_to_afterwards(tmp_path: Path) -> None:
+    data = with_files(make_data(), tmp_path)
+    loader = make_loader(data, memory_budget=NOTHING)
+    list(loader)
+    data.x[3] = 5
+    with pytest.raises(ValueError, match=r"'x' is mapped .* was written to .* make a new loader"):
+        next(iter(loader))
+
+
+def test_other_data_is_read_anew(tmp_path: Path) -> None:
+    loader = make_loader(with_files(make_data(), tmp_path), memory_budget=NOTHING)
+    list(loader)
+    other = make_data()
+    other.x = other.x * 2
+    (tmp_path / "other").mkdir()
+    loader.data = with_files(other, tmp_path / "other")
+    loader.set_epoch(0)
+    assert_same(loader, make_loader(other))
