@@ -74,9 +74,9 @@ class MappedTables:
         for one in self._mapped.values():
             if is_written(_as_tensor(one.value)):
                 raise ValueError(
-                    f"the attribute {one.name!r} is mapped from a file and was written to since the loader was "
-                    f"made; what was written is in memory alone, and the loader reads the file: make a new "
-                    f"loader, or save the values to the file first"
+                    f"the attribute {one.name!r} is mapped from a file and was written to since the loader "
+                    f"was made; what was written is in memory alone, and the loader reads the file: make a "
+                    f"new loader, or save the values to the file first"
                 )
 
     def held(self, value: Any) -> Any:

@@ -1,0 +1,67 @@
+"""The rows that an epoch is going to need, and how often rows are needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.fetch import AccessString, Frequencies
+from pyg_batchgnn.types import NODES, Group, RowKind
+
+OTHER = Group(RowKind.NODE, "other")
+ROWS = 9
+units = st.lists(st.tuples(st.sets(st.integers(0, ROWS - 1)), st.sets(st.integers(0, ROWS - 1))), max_size=6)
+
+
+@given(units, st.sampled_from([0, 20, 1 << 20]))
+def test_next_uses(string: list[tuple[set[int], set[int]]], held: int) -> None:
+    """Whatever part of the list lies in a file."""
+    accesses = AccessString({NODES: ROWS, OTHER: ROWS}, held)
+    for number, both in enumerate(string):
+        rows = [torch.tensor(sorted(one), dtype=torch.int64) for one in both]
+        accesses.append((0, number, 0), dict(zip((NODES, OTHER), rows, strict=True)))
+    first = accesses.finish({NODES: torch.arange(ROWS)})
+
+    def use(row: int, group: int, after: int) -> int:
+        later = (at for at in range(after + 1, len(string)) if row in string[at][group])
+        return next(later, ops.NEVER)
+
+    assert first[NODES].tolist() == [use(row, 0, -1) for row in range(ROWS)]
+    for number, both in enumerate(string):
+        for at, group in enumerate((NODES, OTHER)):
+            expected = [use(row, at, number) for row in sorted(both[at])]
+            assert accesses.following((0, number, 0), group).tolist() == expected
+    assert accesses.accesses[NODES] == sum(len(one) for one, _ in string)
+    assert not accesses.knows(None) and not accesses.knows((1, 0, 0))
+
+
+def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    accesses = AccessString({NODES: 100}, 0)
+    monkeypatch.setattr("os.pwrite", full)
+    with pytest.raises(OSError, match=r"takes 40 bytes more .* set TMPDIR"):
+        accesses.append((0, 0, 0), {NODES: torch.arange(10)})
+
+
+def test_frequencies_tell_how_many_rows_are_needed() -> None:
+    """The truth is a power law, of which 32 minibatches are seen."""
+    draws = np.random.default_rng(0)
+    probability = np.minimum(0.9, 200 / np.arange(1, 50_001) ** 1.1 / 20)
+
+    def minibatch() -> torch.Tensor:
+        return torch.from_numpy(np.flatnonzero(draws.random(len(probability)) < probability))
+
+    found = Frequencies.of([minibatch() for _ in range(32)], len(probability))
+    for count in (1, 8, 32, 100):
+        expected = (1 - (1 - probability) ** count).sum()
+        assert found.distinct(count) == pytest.approx(expected, rel=0.15)
+    uncached, cached = (found.reads(100, 10, capacity) for capacity in (0, 2000))
+    assert uncached.total == pytest.approx(10 * uncached.needed, rel=0.05)
+    assert cached.total < uncached.total
+    assert found.reads(100, 10, len(probability)).total == pytest.approx(found.distinct(100), rel=0.1)
