@@ -419,7 +419,7 @@ class Dataset:
         """Returns the same graph as PyG's `Data`, or as `HeteroData` if its types have names.
 
         It shares the tensors. `edge_index` becomes int64. Edges by destination become `adj_t`,
-        which our loaders read where it lies. Splits become boolean masks, such as `train_mask`.
+        which our loaders read where it lies, and `num_edges`. Splits become boolean masks, such as `train_mask`.
 
         Args:
             feature_dtype: the dtype that `x` is converted to; without it `x` stays as it is.
@@ -438,13 +438,15 @@ class Dataset:
             self._fill(store, [*nodes.tables.items(), *masks.items()], feature_dtype)
         for edges in self.edge_sets:
             store = data[edges.relation] if typed else data
-            topology = edges.topology
-            form = ("edge_index", topology.to(torch.int64)) if edges.csc is None else ("adj_t", topology)
-            self._fill(store, [form, *edges.tables.items()], None)
+            if edges.csc is None:
+                self._fill(store, [("edge_index", edges.edge_index.to(torch.int64))], None)
+            else:
+                store.adj_t, store.num_edges = edges.csc, edges.num_edges  # PyG cannot count them
+            self._fill(store, [*edges.tables.items()], None)
         return data
 
     def _fill(
-        self, store: Any, entries: Sequence[tuple[str, Any]], feature_dtype: torch.dtype | None
+        self, store: Any, entries: Sequence[tuple[str, Tensor]], feature_dtype: torch.dtype | None
     ) -> None:
         for name, tensor in entries:
             if name in store:

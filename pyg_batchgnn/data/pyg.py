@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Attributes that are refused, not left out, where they do not fit.
 _CONVENTIONS = {FEATURES: RowKind.NODE, EDGE_FEATURES: RowKind.EDGE}
-_NO_ATTRIBUTES = ("edge_index", "num_nodes")
+_NO_ATTRIBUTES = ("edge_index", "num_nodes", "num_edges")
 
 
 def from_pyg(

@@ -93,7 +93,8 @@ def _put_edges(store: BaseStorage, out: BaseStorage, sampled: SampledRelation, g
             put_entry(out, key, edge_index_of(sampled.row, sampled.col).to(value.device))
         elif key == "adj_t" and isinstance(value, InEdges):
             put_entry(out, "edge_index", edge_index_of(sampled.row, sampled.col))
-            del out._mapping[key]
+            for whole in (key, "num_edges"):
+                out._mapping.pop(whole, None)
         elif key == "adj_t":
             put_entry(out, key, _sampled_adj_t(value, sampled, gather))
         elif store.is_edge_attr(key):
