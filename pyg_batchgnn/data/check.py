@@ -94,7 +94,7 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     class number where there are any. The task that is trained checks the labels of all splits.
 
     Args:
-        files: for each array (`edge_index`, `csc/indptr`, `nodes/x`, `splits/train`) the file it came from, so
+        files: for each array (`edge_index`, `nodes/x`, `splits/train`) the file it came from, so
             that errors can name it. Errors name the data set otherwise.
     """
     check_outline(dataset, files)

@@ -1,4 +1,4 @@
-"""Edges by destination in the files of a folder: mapped, read into memory, and checked in pieces."""
+"""Edges by destination in files: mapped, read into memory, and checked in pieces."""
 
 from __future__ import annotations
 

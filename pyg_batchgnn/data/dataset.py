@@ -141,7 +141,9 @@ class EdgeSet:
     @property
     def num_edges(self) -> int:
         """The number of stored (directed) edges E_r."""
-        return int(self.topology.shape[-1]) if self.csc is None else self.csc.num_edges
+        if isinstance(self.topology, InEdges):
+            return self.topology.num_edges
+        return int(self.topology.shape[-1])
 
     @property
     def csc(self) -> InEdges | None:
@@ -156,14 +158,14 @@ class EdgeSet:
         Raises:
             DatasetError: it has to be made, and would take more than half of the free memory.
         """
-        if self.csc is None:
+        if isinstance(self.topology, Tensor):
             return self.topology
         size, free = _LIST_BYTES * self.num_edges, machine.memory().available
         if size > free // 2:
             fact = f"a list of {self.num_edges:,} edges by id takes {size:,} bytes, and {free:,} are free"
             remedy = "take what reads edges by destination, or a folder with edge_index.npy"
             raise broken("-".join(self.relation), "edge_index", fact, remedy)
-        return self.csc.edge_list()
+        return self.topology.edge_list()
 
     def some(self, edges: range) -> EdgePiece:
         """Returns some edges in the order in which they are stored, without making a list of all.
@@ -172,12 +174,12 @@ class EdgeSet:
             edges: their positions.
         """
         at = slice(edges.start, edges.stop)
-        if self.csc is None:
+        if isinstance(self.topology, Tensor):
             source, target = self.topology[:, at]
             return EdgePiece(source, target, torch.arange(edges.start, edges.stop))
-        ids = self.csc.edge_ids
+        ids = self.topology.edge_ids
         ids = torch.arange(edges.start, edges.stop) if ids is None else ids[at]
-        return EdgePiece(self.csc.indices[at], self.csc.targets_of(edges), ids)
+        return EdgePiece(self.topology.indices[at], self.topology.targets_of(edges), ids)
 
     @property
     def num_rows(self) -> int:
@@ -419,7 +421,8 @@ class Dataset:
         """Returns the same graph as PyG's `Data`, or as `HeteroData` if its types have names.
 
         It shares the tensors. `edge_index` becomes int64. Edges by destination become `adj_t`,
-        which our loaders read where it lies, and `num_edges`. Splits become boolean masks, such as `train_mask`.
+        which our loaders read where it lies, and `num_edges`. Splits become boolean masks, such as
+        `train_mask`.
 
         Args:
             feature_dtype: the dtype that `x` is converted to; without it `x` stays as it is.

@@ -74,9 +74,9 @@ def read_folder(path: str | Path) -> Dataset:
 
     Edges are `edge_index.npy` [2, E], which is mapped, or `src.npy` and `dst.npy` [E], or
     `edges*.parquet` with columns src and dst, which are read into memory; their other columns of
-    numbers are attributes of edges. Or they are by destination, and mapped: `csc/indptr.npy` [N + 1],
-    `csc/indices.npy` [E] and, where ids are not positions, `csc/edge_ids.npy` [E]. All else is
-    optional, and mapped but for Parquet:
+    numbers are attributes of edges. Or they are by destination, and mapped: `csc/indptr.npy`
+    [N + 1], `csc/indices.npy` [E] and, where ids are not positions, `csc/edge_ids.npy` [E]. All
+    else is optional, and mapped but for Parquet:
 
     - `nodes/NAME.npy` [N, ...] and `edges/NAME.npy` [E, ...]: the attributes NAME, of any dtype;
     - `nodes*.parquet`: an attribute of nodes for each column of numbers;
@@ -313,19 +313,17 @@ class FolderReader:
         return self.edge_index(group)
 
     def _csc(self, group: Group) -> InEdges:
-        indptr = self.opened(csc_array(group, INDPTR))
-        found, files = [indptr], [self.file(csc_array(group, INDPTR))]
-        for name in (INDICES, EDGE_IDS):
+        found, files, mapped = dict[str, Tensor](), [], True
+        for name in (INDPTR, INDICES, EDGE_IDS):
             array = csc_array(group, name)
             values = self.open(array)
             if values is None and name == INDICES:
                 raise missing(self.file(array), name, "put the source of each edge there")
             if values is not None:
-                found.append(to_index(values.numpy(), self.file(array), name))
+                found[name] = values if name == INDPTR else to_index(values.numpy(), self.file(array), name)
+                mapped = mapped and found[name].dtype is values.dtype  # else it is a copy in memory
                 files.append(self.file(array))
-                if found[-1].dtype is not values.dtype:  # a copy in memory
-                    files.clear()
-        return MappedEdges(*found, files=tuple(files)) if files else InEdges(*found)
+        return MappedEdges(**found, files=tuple(files)) if mapped else InEdges(**found)
 
     def edge_index(self, group: Group = EDGES) -> Tensor:
         array = edge_array("edge_index", group)

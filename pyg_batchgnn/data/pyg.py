@@ -133,7 +133,7 @@ def _edge_set(data: HeteroData, name: str, edge_type: tuple[str, str, str]) -> E
 
 
 def _edges_of(name: str, store: Any, array: str) -> Tensor | InEdges:
-    """Returns the edges of a storage: its `edge_index`, or the `adj_t` that `Dataset.to_pyg` made."""
+    """Returns the edges of a storage: `edge_index`, or the `adj_t` that `Dataset.to_pyg` made."""
     if isinstance(by_target := store.get("adj_t"), InEdges):
         return by_target
     edge_index = store.get("edge_index")

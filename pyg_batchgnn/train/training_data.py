@@ -221,7 +221,7 @@ def _copy(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 _SAMPLES = 1 << 20
-#: Of arrays of more than so many bytes fewer are taken: a million pages would be most of the file.
+#: Fewer elements are taken of arrays of more bytes than this. A million pages are most of a file.
 _MUCH, _FEW_SAMPLES = 4 << 30, 1 << 12
 
 

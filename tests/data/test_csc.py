@@ -170,7 +170,7 @@ def test_checks_look_at_every_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_list_that_does_not_fit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = by_destination(tiny_dataset())
     monkeypatch.setattr("pyg_batchgnn.data.dataset._LIST_BYTES", 1 << 50)
-    with pytest.raises(DatasetError, match="a list of 60 edges by id takes .* and .* are free; take what"):
+    with pytest.raises(DatasetError, match=r"a list of 60 edges by id takes .* and .* are free; take what"):
         _ = dataset.edge_index
 
 

@@ -1,4 +1,4 @@
-"""Minibatches of a folder whose edges lie by destination equal those of a list of the same edges."""
+"""Minibatches of a folder by destination equal those of a list of the same edges."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def assert_equal(one: Any, other: Any) -> None:
 def folders(tmp_path: Path, dataset: Dataset) -> list[Any]:
     """Returns the same graph from a folder with a list of edges, and from one by destination."""
     listed = read_folder(write_folder(dataset, tmp_path / "list"))
-    return [one.to_pyg() for one in (listed, read_folder(write_folder(by_destination(dataset), tmp_path / "csc")))]
+    by_target = read_folder(write_folder(by_destination(dataset), tmp_path / "csc"))
+    return [listed.to_pyg(), by_target.to_pyg()]
 
 
 @pytest.mark.parametrize("case", [None, CASES[0]])
