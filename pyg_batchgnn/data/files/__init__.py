@@ -20,6 +20,7 @@ from pyg_batchgnn.data.files.durable import (
     write_json,
     writing,
 )
+from pyg_batchgnn.data.files.journal import Journal, Made, making
 from pyg_batchgnn.data.files.meta_file import MetaFormat, promises
 from pyg_batchgnn.data.files.npy import (
     META_FILE,
@@ -42,6 +43,8 @@ __all__ = [
     "META_FILE",
     "ArrayPromise",
     "EdgeAppender",
+    "Journal",
+    "Made",
     "MetaFormat",
     "NpyAppender",
     "NpyHeader",
@@ -51,6 +54,7 @@ __all__ = [
     "broken",
     "check_sha256",
     "file_sha256",
+    "making",
     "map_tensor",
     "missing",
     "npy_header",
