@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.folder_write import write_folder
     from pyg_batchgnn.data.generator import (
         GeneratorSpec,
+        PapersSpec,
         TypedGeneratorSpec,
         generate,
         generate_folder,
+        generate_papers,
+        generate_papers_folder,
         generate_typed,
         generate_typed_folder,
     )
@@ -83,6 +86,7 @@ __all__ = [
     "LinkSplit",
     "Meta",
     "NodeSet",
+    "PapersSpec",
     "ParallelEdges",
     "Relation",
     "RowKind",
@@ -102,6 +106,8 @@ __all__ = [
     "from_pyg",
     "generate",
     "generate_folder",
+    "generate_papers",
+    "generate_papers_folder",
     "generate_typed",
     "generate_typed_folder",
     "group_folder",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.data.csc import Complain, check_entries_of_csc, check_outline_of_csc
 from pyg_batchgnn.data.dataset import (
     INDEX,
     NEGATIVE_TARGETS,
@@ -18,10 +19,10 @@ from pyg_batchgnn.data.dataset import (
     EdgeSet,
     LinkSplit,
     NodeSet,
-    class_numbers,
+    narrow_class_numbers,
 )
 from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.data.meta import LinkArray, attribute_array, edge_array, split_array
+from pyg_batchgnn.data.meta import LinkArray, attribute_array, csc_array, edge_array, split_array
 from pyg_batchgnn.types import FEATURES, LABELS, Group
 
 # Features are read whole to look for NaN only up to this size. A larger table is mapped, and
@@ -41,6 +42,10 @@ class _Checker:
 
     def error(self, array: str, fact: str, remedy: str) -> DatasetError:
         return broken(self.files.get(array, self.dataset.name), array.rpartition("/")[2], fact, remedy)
+
+    def errors_of_csc(self, group: Group) -> Complain:
+        """Returns what makes the errors of the edges by destination of a relation."""
+        return lambda name, fact, remedy: self.error(csc_array(group, name), fact, remedy)
 
     def shape(self, array: str, tensor: Tensor, expected: tuple[int | None, ...]) -> None:
         """Raises unless the shape is `expected`, where None stands for any size."""
@@ -96,11 +101,15 @@ def check_dataset(dataset: Dataset, files: Files | None = None) -> Dataset:
     check_node_counts(dataset, files)
     check = _Checker(dataset, files or {})
     for edges in dataset.edge_sets:
-        _check_pairs(check, edge_array("edge_index", edges.group), edges.edge_index, edges)
+        if edges.csc is None:
+            _check_pairs(check, edge_array("edge_index", edges.group), edges.edge_index, edges)
+        else:
+            sources = dataset.nodes_of(edges.relation[0]).num_nodes
+            check_entries_of_csc(edges.csc, sources, check.errors_of_csc(edges.group))
         _check_links(check, edges)
     for nodes in dataset.node_sets:
         _check_finite(check, nodes)
-        labels = class_numbers(nodes.tables)
+        labels = narrow_class_numbers(nodes.tables)
         if labels is not None:
             check.span(attribute_array(nodes.group, LABELS), labels, -1, nodes.num_classes, "label")
         _check_splits(check, nodes)
@@ -119,7 +128,12 @@ def check_node_counts(dataset: Dataset, files: Files | None = None, processes: i
         last = nodes.num_nodes - 1
         for edges in dataset.edge_sets:
             for at, end in enumerate((edges.relation[0], edges.relation[2])):
-                if end == nodes.name and edges.num_edges and int(edges.edge_index[at].max()) == last:
+                if (
+                    edges.csc is None
+                    and end == nodes.name
+                    and edges.num_edges
+                    and int(edges.edge_index[at].max()) == last
+                ):
                     fact = f"holds the id {last}, so there would be {nodes.num_nodes} nodes, but {why}"
                     raise check.error(edge_array("edge_index", edges.group), fact, ops.MAP_IDS)
         raise check.error(
@@ -139,6 +153,10 @@ def check_outline(dataset: Dataset, files: Files | None = None) -> Dataset:
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise check.error(field, f"is {value!r}", "give a whole number, 0 or more")
     for edges in dataset.edge_sets:
+        if edges.csc is not None:
+            targets = dataset.nodes_of(edges.relation[2]).num_nodes
+            check_outline_of_csc(edges.csc, targets, check.errors_of_csc(edges.group))
+            continue
         array = edge_array("edge_index", edges.group)
         check.shape(array, edges.edge_index, (2, None))
         check.dtype(array, edges.edge_index, (torch.int32, torch.int64))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import machine
+from pyg_batchgnn.data.csc import MappedEdges
 from pyg_batchgnn.data.errors import broken
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, RowKind, Schema
 
 # Links ############################################################################################
@@ -92,22 +95,41 @@ class NodeSet:
         return self.num_nodes
 
 
+class EdgePiece(NamedTuple):
+    """Some edges of a relation.
+
+    Attributes:
+        source: [n] int32 or int64.
+        target: [n] int32 or int64.
+        edge: [n] int32 or int64, their ids.
+    """
+
+    source: Tensor
+    target: Tensor
+    edge: Tensor
+
+
+#: What making a list of an edge by destination takes at its peak.
+_LIST_BYTES = 40
+
+
 @dataclass(frozen=True, eq=False)
 class EdgeSet:
     """The edges of one relation.
 
     Attributes:
         relation: the names of the source type, of the relation and of the target type.
-        edge_index: [2, E_r] int32 or int64, (source, destination) of each edge, by ids within their
-            types. An edge's position is its id.
+        topology: the edges by ids within their types, in one of two forms. [2, E_r] int32 or int64
+            are (source, destination) of each edge, and an edge's position is its id. `InEdges` are
+            by destination, in ascending id.
         tables: the attributes by name, one tensor each: [E_r, ...], any dtype and shape. By
             convention "edge_attr" are the features.
         links: the links of each split. Those of "train", "val" and "test" are for learning and for
-            measuring; the edges that a model sees are those of `edge_index` alone.
+            measuring; the edges that a model sees are those of `topology` alone.
     """
 
     relation: Relation
-    edge_index: Tensor
+    topology: Tensor | InEdges
     tables: dict[str, Tensor] = field(default_factory=dict)
     links: dict[str, LinkSplit] = field(default_factory=dict)
 
@@ -119,7 +141,45 @@ class EdgeSet:
     @property
     def num_edges(self) -> int:
         """The number of stored (directed) edges E_r."""
-        return int(self.edge_index.shape[-1])
+        if isinstance(self.topology, InEdges):
+            return self.topology.num_edges
+        return int(self.topology.shape[-1])
+
+    @property
+    def csc(self) -> InEdges | None:
+        """The edges by destination, if that is their form."""
+        return self.topology if isinstance(self.topology, InEdges) else None
+
+    @property
+    def edge_index(self) -> Tensor:
+        """[2, E_r] int32 or int64, the edges by id. Of edges by destination it is made when it is
+        read, as int64.
+
+        Raises:
+            DatasetError: it has to be made, and would take more than half of the free memory.
+        """
+        if isinstance(self.topology, Tensor):
+            return self.topology
+        size, free = _LIST_BYTES * self.num_edges, machine.memory().available
+        if size > free // 2:
+            fact = f"a list of {self.num_edges:,} edges by id takes {size:,} bytes, and {free:,} are free"
+            remedy = "take what reads edges by destination, or a folder with edge_index.npy"
+            raise broken("-".join(self.relation), "edge_index", fact, remedy)
+        return self.topology.edge_list()
+
+    def some(self, edges: range) -> EdgePiece:
+        """Returns some edges in the order in which they are stored, without making a list of all.
+
+        Args:
+            edges: their positions.
+        """
+        at = slice(edges.start, edges.stop)
+        if isinstance(self.topology, Tensor):
+            source, target = self.topology[:, at]
+            return EdgePiece(source, target, torch.arange(edges.start, edges.stop))
+        ids = self.topology.edge_ids
+        ids = torch.arange(edges.start, edges.stop) if ids is None else ids[at]
+        return EdgePiece(self.topology.indices[at], self.topology.targets_of(edges), ids)
 
     @property
     def num_rows(self) -> int:
@@ -133,6 +193,15 @@ class EdgeSet:
 def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
     """Returns the labels "y" as [N] int64 if they are class numbers, otherwise None.
 
+    They are what `narrow_class_numbers` returns.
+    """
+    y = narrow_class_numbers(tables)
+    return None if y is None else y.to(torch.int64)
+
+
+def narrow_class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
+    """Returns the labels "y" as [N] of their own type if they are class numbers, otherwise None.
+
     Integers of shape [N] or [N, 1] are class numbers. Floating-point targets, booleans and several
     labels per node are not.
     """
@@ -141,14 +210,14 @@ def class_numbers(tables: Mapping[str, Tensor]) -> Tensor | None:
         return None
     if y.dim() == 2 and y.shape[1] == 1:
         y = y[:, 0]
-    return y.to(torch.int64) if y.dim() == 1 else None
+    return y if y.dim() == 1 else None
 
 
 def count_classes(tables: Mapping[str, Tensor]) -> int:
     """Returns the largest class number + 1; 0 where the labels "y" are no class numbers or
     absent.
     """
-    labels = class_numbers(tables)
+    labels = narrow_class_numbers(tables)
     return 0 if labels is None or not labels.numel() else max(int(labels.max()) + 1, 0)
 
 
@@ -193,7 +262,7 @@ class Dataset:
         cls,
         name: str,
         num_nodes: int,
-        edge_index: Tensor,
+        edge_index: Tensor | InEdges,
         *,
         nodes: Mapping[str, Tensor] | None = None,
         edges: Mapping[str, Tensor] | None = None,
@@ -205,7 +274,7 @@ class Dataset:
 
         Args:
             name: the short name, used in errors.
-            edge_index: [2, E] int32 or int64.
+            edge_index: [2, E] int32 or int64, or the edges by destination.
             nodes: attributes of nodes by name, [N, ...] each.
             edges: attributes of edges by name, [E, ...] each.
             splits: node ids by name of the split, int64.
@@ -272,6 +341,23 @@ class Dataset:
         nodes = self.nodes if node_type is None else self.nodes_of(node_type)
         return nodes.splits.get(name, torch.empty(0, dtype=torch.int64))
 
+    def read_topology(self, at_most: int | None = None) -> Dataset:
+        """Returns the same data set with edges that are mapped by destination read into memory.
+
+        The files are read from begin to end. Ids keep their types.
+
+        Args:
+            at_most: all stay mapped if they take more than this number of bytes; None: no limit.
+        """
+        mapped = [one.topology for one in self.edge_sets if isinstance(one.topology, MappedEdges)]
+        if at_most is not None and sum(edges.nbytes for edges in mapped) > at_most:
+            return self
+        sets = tuple(
+            replace(one, topology=one.topology.read()) if isinstance(one.topology, MappedEdges) else one
+            for one in self.edge_sets
+        )
+        return replace(self, edge_sets=sets)
+
     def without_attributes(self) -> Dataset:
         """Returns the same graph with its splits and no attributes."""
         nodes = tuple(replace(one, tables={}) for one in self.node_sets)
@@ -291,7 +377,7 @@ class Dataset:
 
     @property
     def edge_index(self) -> Tensor:
-        """[2, E] int32 or int64, the edges of the only relation."""
+        """[2, E] int32 or int64, the edges of the only relation; see `EdgeSet.edge_index`."""
         return self._only(self.edge_sets, "edge_index", "edges_of(relation).edge_index").edge_index
 
     @property
@@ -334,7 +420,8 @@ class Dataset:
     def to_pyg(self, feature_dtype: torch.dtype | None = None) -> Any:
         """Returns the same graph as PyG's `Data`, or as `HeteroData` if its types have names.
 
-        It shares the tensors. `edge_index` becomes int64. Splits become boolean masks, such as
+        It shares the tensors. `edge_index` becomes int64. Edges by destination become `adj_t`,
+        which our loaders read where it lies, and `num_edges`. Splits become boolean masks, such as
         `train_mask`.
 
         Args:
@@ -354,7 +441,11 @@ class Dataset:
             self._fill(store, [*nodes.tables.items(), *masks.items()], feature_dtype)
         for edges in self.edge_sets:
             store = data[edges.relation] if typed else data
-            self._fill(store, [("edge_index", edges.edge_index.to(torch.int64)), *edges.tables.items()], None)
+            if edges.csc is None:
+                self._fill(store, [("edge_index", edges.edge_index.to(torch.int64))], None)
+            else:
+                store.adj_t, store.num_edges = edges.csc, edges.num_edges  # PyG cannot count them
+            self._fill(store, [*edges.tables.items()], None)
         return data
 
     def _fill(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data.check import check_dataset, check_outline
 from pyg_batchgnn.data.convert import to_features, to_index, to_targets
+from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR, MappedEdges
 from pyg_batchgnn.data.dataset import (
     INDEX,
     NEGATIVE_TARGETS,
@@ -28,12 +29,14 @@ from pyg_batchgnn.data.errors import DatasetNotFoundError, broken, missing
 from pyg_batchgnn.data.files import META_FILE, as_tensor, map_tensor, open_npy, verify_tensor
 from pyg_batchgnn.data.keys import KEYS_FOLDER
 from pyg_batchgnn.data.meta import (
+    CSC_FOLDER,
     FOLDERS,
     LINKS_FOLDER,
     SPLITS_FOLDER,
     LinkArray,
     attribute_array,
     attribute_of,
+    csc_array,
     edge_array,
     group_folder,
     group_of_folder,
@@ -49,6 +52,7 @@ from pyg_batchgnn.data.parquet import (
     read_parquet,
     read_parquet_edges,
 )
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.types import (
     EDGE_FEATURES,
     EDGES,
@@ -70,7 +74,9 @@ def read_folder(path: str | Path) -> Dataset:
 
     Edges are `edge_index.npy` [2, E], which is mapped, or `src.npy` and `dst.npy` [E], or
     `edges*.parquet` with columns src and dst, which are read into memory; their other columns of
-    numbers are attributes of edges. All else is optional, and mapped but for Parquet:
+    numbers are attributes of edges. Or they are by destination, and mapped: `csc/indptr.npy`
+    [N + 1], `csc/indices.npy` [E] and, where ids are not positions, `csc/edge_ids.npy` [E]. All
+    else is optional, and mapped but for Parquet:
 
     - `nodes/NAME.npy` [N, ...] and `edges/NAME.npy` [E, ...]: the attributes NAME, of any dtype;
     - `nodes*.parquet`: an attribute of nodes for each column of numbers;
@@ -83,7 +89,8 @@ def read_folder(path: str | Path) -> Dataset:
 
     A graph of several node types or relations has a file of edges for each relation, named by the
     source type, the relation and the target type: `edge_index/author__writes__paper.npy`, or
-    `.parquet`, or several `.*.parquet`. Its attributes and splits lie in folders by type and
+    `.parquet`, or several `.*.parquet`, or `csc/author__writes__paper/indptr.npy` and the others.
+    Its attributes and splits lie in folders by type and
     relation: `nodes/paper/NAME.npy`, `edges/author__writes__paper/NAME.npy`,
     `splits/paper/NAME.npy`; or `nodes/paper.parquet`, or several `nodes/paper.*.parquet`.
     META.json may give `node_types` and `relations` in the order wanted, which is alphabetical
@@ -121,20 +128,24 @@ def _read(path: str | Path) -> tuple[Dataset, dict[str, str | Path]]:
         )
     folder = FolderReader(path)
     schema = folder.schema()
-    edges, tables = [folder.edge_index(group) for group in schema.edge_groups], folder.attributes(schema)
+    edges, tables = [folder.edges(group) for group in schema.edge_groups], folder.attributes(schema)
     counts = {}
     for number, group in enumerate(schema.node_groups):
-        ends = zip(edges, schema.source_types, schema.target_types, strict=True)
-        ids = [ids[row] for ids, *types in ends for row in range(2) if types[row] == number]
-        counts[group] = folder.num_nodes(group, ids, tables[group])
+        ends = list(zip(edges, schema.source_types, schema.target_types, strict=True))
+        lists = [(one, types) for one, *types in ends if isinstance(one, Tensor)]
+        by_target = [(one, types) for one, *types in ends if isinstance(one, InEdges)]
+        ids = [ids[row] for ids, types in lists for row in range(2) if types[row] == number]
+        ids += [one.indices for one, types in by_target if types[0] == number]
+        lengths = {one.num_targets for one, types in by_target if types[1] == number}
+        counts[group] = folder.num_nodes(group, ids, tables[group], lengths)
     splits, links = folder.splits(schema, counts), read_links(folder, schema)
     folder.warn_of_unread()
     dataset = Dataset(
         folder.meta.name or path.resolve().name,
         tuple(_node_set(folder, group, counts[group], tables, splits) for group in schema.node_groups),
         tuple(
-            EdgeSet(relation, edge_index, tables[group], links[group])
-            for relation, group, edge_index in zip(schema.relations, schema.edge_groups, edges, strict=True)
+            EdgeSet(relation, topology, tables[group], links[group])
+            for relation, group, topology in zip(schema.relations, schema.edge_groups, edges, strict=True)
         ),
         folder.meta.source or f"Arrays read from the folder {path}.",
         schema.has_names,
@@ -202,7 +213,7 @@ _MASKS = tuple(f"{name}_mask" for name in SPLITS)
 _INDICES = tuple(f"{name}_idx" for name in SPLITS)
 #: The arrays that may lie in the folder itself, and the folders of the others.
 _USUAL = ("edge_index", "src", "dst", *_CONVENTIONS, *_MASKS, *_INDICES)
-_FOLDERS = ("edge_index", *FOLDERS.values(), SPLITS_FOLDER, LINKS_FOLDER)
+_FOLDERS = ("edge_index", CSC_FOLDER, *FOLDERS.values(), SPLITS_FOLDER, LINKS_FOLDER)
 #: The endings of files that hold data.
 _DATA = {
     ".npy",
@@ -286,7 +297,33 @@ class FolderReader:
                 fact = "is not named by a relation"
                 raise broken(path, "edge_index", fact, "name it SOURCE__RELATION__TARGET.npy or .parquet")
             found.add(group.name)
+        for path in sorted((self.path / CSC_FOLDER).glob(f"*/{INDPTR}.npy")):
+            group = group_of_folder(RowKind.EDGE, path.parent.name)
+            if group is None or isinstance(group.name, str):
+                fact = f"its folder {path.parent.name} is not named by a relation"
+                raise broken(path, INDPTR, fact, "name it SOURCE__RELATION__TARGET")
+            found.add(group.name)
         return found
+
+    def edges(self, group: Group) -> Tensor | InEdges:
+        """Returns the edges of a relation in the form that they have in the folder."""
+        if self.file(csc_array(group, INDPTR)).is_file():
+            self._refuse_twice(edge_array("edge_index", group), group)
+            return self._csc(group)
+        return self.edge_index(group)
+
+    def _csc(self, group: Group) -> InEdges:
+        found, files, mapped = dict[str, Tensor](), [], True
+        for name in (INDPTR, INDICES, EDGE_IDS):
+            array = csc_array(group, name)
+            values = self.open(array)
+            if values is None and name == INDICES:
+                raise missing(self.file(array), name, "put the source of each edge there")
+            if values is not None:
+                found[name] = values if name == INDPTR else to_index(values.numpy(), self.file(array), name)
+                mapped = mapped and found[name].dtype is values.dtype  # else it is a copy in memory
+                files.append(self.file(array))
+        return MappedEdges(**found, files=tuple(files)) if mapped else InEdges(**found)
 
     def edge_index(self, group: Group = EDGES) -> Tensor:
         array = edge_array("edge_index", group)
@@ -306,9 +343,11 @@ class FolderReader:
         if group == EDGES:
             forms.insert(1, [self.file("src"), self.file("dst")])
         forms[-1] = [file for file in forms[-1] if has_edges(file)]
+        forms.append([self.file(csc_array(group, INDPTR))])
         there = [form[0] for form in forms if form and all(file.is_file() for file in form)]
         if len(there) > 1:
-            raise broken(there[1], array, f"{there[0].name} is there too", "remove one of the two")
+            fact = f"{there[0].relative_to(self.path)} is there too"
+            raise broken(there[1], array, fact, "remove one of the two")
 
     def _edges_from_parquet(self, group: Group) -> np.ndarray:
         array = edge_array("edge_index", group)
@@ -359,7 +398,7 @@ class FolderReader:
             raise missing(self.file(absent), absent, "edges need both src.npy and dst.npy")
         raise DatasetNotFoundError(
             f"{self.path}: edge_index: the folder has no edges; "
-            "put edge_index.npy, src.npy and dst.npy, or edges*.parquet there"
+            "put edge_index.npy, src.npy and dst.npy, edges*.parquet, or csc/ there"
         )
 
     def attributes(self, schema: Schema) -> dict[Group, dict[str, Tensor]]:
@@ -446,14 +485,21 @@ class FolderReader:
             raise broken(self.file(array), array, fact, "store one boolean per node")
         return torch.from_numpy(np.flatnonzero(values).astype(np.int64))
 
-    def num_nodes(self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor]) -> int:
+    def num_nodes(
+        self, group: Group, ids: Sequence[Tensor], tables: dict[str, Tensor], lengths: Collection[int]
+    ) -> int:
         """Returns the number of nodes of a type.
 
-        META.json says it, else the rows of its Parquet files, of an attribute or of a mask, else
-        the largest id + 1 in edges.
+        META.json says it, else edges by destination, the rows of its Parquet files, of an attribute
+        or of a mask, else the largest id + 1 in edges.
+
+        Args:
+            lengths: the numbers of lists of in-edges of nodes of the type.
         """
         if group.name in self.meta.num_nodes:
             return self.meta.num_nodes[str(group.name)]
+        if lengths:
+            return max(lengths)
         if group in self._rows:
             return self._rows[group]
         conventions = [tables[name] for name in (FEATURES, LABELS) if name in tables]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from pyg_batchgnn.data.check import check_node_counts
-from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR
+from pyg_batchgnn.data.dataset import Dataset, EdgeSet
 from pyg_batchgnn.data.files import begin_folder, rename_whole, sync_tree, write_tensor, writing
 from pyg_batchgnn.data.meta import (
     FOLDERS,
@@ -20,6 +21,7 @@ from pyg_batchgnn.data.meta import (
     LinkArray,
     Meta,
     attribute_array,
+    csc_array,
     edge_array,
     split_array,
     write_meta,
@@ -57,7 +59,7 @@ def _file(folder: Path, array: str) -> Path:
 
 def arrays_of(dataset: Dataset) -> dict[str, Tensor]:
     return {
-        **{edge_array("edge_index", edges.group): edges.edge_index for edges in dataset.edge_sets},
+        **{array: tensor for edges in dataset.edge_sets for array, tensor in _topology(edges).items()},
         **{
             attribute_array(one.group, name): table
             for one in dataset.sets
@@ -75,6 +77,13 @@ def arrays_of(dataset: Dataset) -> dict[str, Tensor]:
             for name, array in links.arrays().items()
         },
     }
+
+
+def _topology(edges: EdgeSet) -> dict[str, Tensor]:
+    if edges.csc is None:
+        return {edge_array("edge_index", edges.group): edges.edge_index}
+    named = {INDPTR: edges.csc.indptr, INDICES: edges.csc.indices, EDGE_IDS: edges.csc.edge_ids}
+    return {csc_array(edges.group, name): one for name, one in named.items() if one is not None}
 
 
 @contextmanager

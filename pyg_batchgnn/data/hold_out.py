@@ -89,7 +89,7 @@ def _keys(dataset: Dataset, edges: EdgeSet, index: Tensor) -> Tensor:
 
 def _some(edges: EdgeSet, kept: Tensor) -> EdgeSet:
     tables = {name: table[kept] for name, table in edges.tables.items()}
-    return replace(edges, edge_index=edges.edge_index[:, kept], tables=tables)
+    return replace(edges, topology=edges.edge_index[:, kept], tables=tables)
 
 
 def with_reverse_relations(dataset: Dataset) -> Dataset:

@@ -15,12 +15,16 @@ from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.folder import read_folder
 from pyg_batchgnn.data.generator import (
     GeneratorSpec,
+    PapersSpec,
     TypedGeneratorSpec,
     generate,
     generate_folder,
+    generate_papers,
+    generate_papers_folder,
     generate_typed,
     generate_typed_folder,
 )
+from pyg_batchgnn.data.generator.papers import PAPERS_VERSION
 from pyg_batchgnn.data.generator.typed import TYPED_GENERATOR_VERSION
 from pyg_batchgnn.data.generator.write import GENERATOR_VERSION
 from pyg_batchgnn.data.hold_out import hold_out_links
@@ -54,6 +58,9 @@ _GENERATORS = {
         *(TypedGeneratorSpec, generate_typed, generate_typed_folder),
         *("typed_generator", TYPED_GENERATOR_VERSION),
     ),
+    "papers-like": _Generator(
+        *(PapersSpec, generate_papers, generate_papers_folder, "papers_generator", PAPERS_VERSION)
+    ),
 }
 
 
@@ -66,9 +73,9 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
               `projection_seed` (see `read_bundle`);
             - "ogbn-arxiv", "ogbn-products", "ogbn-papers100M", "ogbn-mag", "ogbl-collab",
               "ogbl-citation2"; options `download`, `converted` (see `read_ogb`);
-            - "generated", with the fields of `GeneratorSpec` as options, or "generated-typed", with
-              those of `TypedGeneratorSpec`; with `root` it is written to a folder there and mapped,
-              and found again the next time;
+            - "generated", with the fields of `GeneratorSpec` as options, "generated-typed", with
+              those of `TypedGeneratorSpec`, or "papers-like", with those of `PapersSpec`; with
+              `root` it is written to a folder there and mapped, and found again the next time;
             - a folder of arrays (see `read_folder`).
             Options may follow a name after a colon, as in "generated:nodes=100000,seed=1".
         root: folder in which to look for, or put, what has a name.
@@ -101,7 +108,7 @@ def load_dataset(name_or_path: str | Path, root: str | Path | None = None, **opt
 def available_datasets(root: str | Path | None = None) -> list[str]:
     """Returns the names that `load_dataset` can load without a download.
 
-    First come the real graphs that are found, then "generated" and "generated-typed".
+    First come the real graphs that are found, then the generated ones.
     """
     ogb = [name for name in OGB_TABLES if find_ogb(name, root) is not None]
     return [*bundled_names(root), *ogb, *_GENERATORS]

@@ -100,21 +100,25 @@ def fitted_encoders(name: str | Path) -> str | None:
 def write_meta(folder: Path, meta: Meta) -> None:
     schema = meta.schema or HOMOGENEOUS
     typed = schema.has_names
-    edges = {str(group): edge_array("edge_index", group) for group in schema.edge_groups}
-    num_edges = {relation: meta.arrays[array].shape[1] for relation, array in edges.items()}
+    num_edges = {str(group): _num_edges(meta.arrays, group) for group in schema.edge_groups}
     content = {
         "format": FORMAT,
         "version": TYPED_VERSION if typed else VERSION,
         **(schema.to_json() if typed else {}),
         "name": meta.name,
         "source": meta.source,
-        "num_nodes": dict(meta.num_nodes) if typed else meta.num_nodes[_NODE],
+        "num_nodes": dict(meta.num_nodes) if typed else meta.num_nodes.get(_NODE),
         "num_edges": num_edges if typed else next(iter(num_edges.values())),
-        "num_classes": dict(meta.num_classes) if typed else meta.num_classes[_NODE],
+        "num_classes": dict(meta.num_classes) if typed else meta.num_classes.get(_NODE),
         "arrays": {array: promise.to_json() for array, promise in sorted(meta.arrays.items())},
         "origin": dict(meta.origin),
     }
     write_json(folder / META_FILE, content)
+
+
+def _num_edges(arrays: Mapping[str, ArrayPromise], group: Group) -> int:
+    by_target = arrays.get(csc_array(group, "indices"))
+    return by_target.shape[0] if by_target is not None else arrays[edge_array("edge_index", group)].shape[1]
 
 
 def promises_in(folder: Path) -> dict[str, ArrayPromise]:
@@ -164,7 +168,7 @@ def _arrays(path: Path, content: dict[str, Any]) -> dict[str, ArrayPromise]:
 # Names of arrays ##################################################################################
 
 # The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`,
-# `links/train/index`.
+# `links/train/index`, `csc/indices`.
 #
 # Arrays of the groups of a homogeneous graph have such short names. Those of other groups name the
 # node type or the relation too: `nodes/paper/x`, `splits/paper/train`,
@@ -178,7 +182,7 @@ def _arrays(path: Path, content: dict[str, Any]) -> dict[str, ArrayPromise]:
 
 #: The folder of the attributes of each kind of rows.
 FOLDERS = {RowKind.NODE: "nodes", RowKind.EDGE: "edges"}
-SPLITS_FOLDER, LINKS_FOLDER = "splits", "links"
+SPLITS_FOLDER, LINKS_FOLDER, CSC_FOLDER = "splits", "links", "csc"
 
 _KINDS = {folder: kind for kind, folder in FOLDERS.items()}
 _SHORT = {RowKind.NODE: NODES, RowKind.EDGE: EDGES}
@@ -207,6 +211,12 @@ class LinkArray:
 
     def __str__(self) -> str:
         return _within(LINKS_FOLDER, self.group, f"{_quoted(self.split)}/{_quoted(self.name)}")
+
+
+def csc_array(group: Group, name: str) -> str:
+    """Returns an array of edges by destination, such as `csc/indices` or
+    `csc/author__writes__paper/indices`."""
+    return _within(CSC_FOLDER, group, name)
 
 
 def edge_array(array: str, group: Group) -> str:

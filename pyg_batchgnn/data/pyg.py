@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,14 +13,15 @@ from torch import Tensor
 from pyg_batchgnn.data.check import check_dataset
 from pyg_batchgnn.data.dataset import SPLITS, Dataset, EdgeSet, NodeSet, count_classes
 from pyg_batchgnn.data.errors import DatasetError, broken
-from pyg_batchgnn.types import EDGE_FEATURES, EDGES, FEATURES, NODES, Group, RowKind
+from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.types import EDGE_FEATURES, EDGES, FEATURES, HOMOGENEOUS, NODES, Group, RowKind
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 #: Attributes that are refused, not left out, where they do not fit.
 _CONVENTIONS = {FEATURES: RowKind.NODE, EDGE_FEATURES: RowKind.EDGE}
-_NO_ATTRIBUTES = ("edge_index", "num_nodes")
+_NO_ATTRIBUTES = ("edge_index", "num_nodes", "num_edges")
 
 
 def from_pyg(
@@ -55,15 +57,15 @@ def from_pyg(
         return check_dataset(_from_hetero_data(data, name, num_classes))
     if num_classes is not None and not isinstance(num_classes, int):
         raise TypeError(f"num_classes is {num_classes!r}; a Data has one number of classes")
-    if data.num_nodes is None or "edge_index" not in data:
-        raise broken(name, "edge_index", "is missing", "set data.edge_index (an adj_t must be converted)")
-    edge_index = _edges_of(name, data.edge_index, "edge_index")
-    counts = {NODES: int(data.num_nodes), EDGES: int(edge_index.shape[-1])}
+    edges = EdgeSet(HOMOGENEOUS.relations[0], _edges_of(name, data, "edge_index"))
+    if data.num_nodes is None:
+        raise broken(name, "num_nodes", "is unknown", "set data.num_nodes")
+    counts = {NODES: int(data.num_nodes), EDGES: edges.num_edges}
     reader = _Reader(name, "data", data, data.stores[0], counts)
     dataset = Dataset.homogeneous(
         name,
         counts[NODES],
-        edge_index,
+        edges.topology,
         nodes=reader.tables[NODES],
         edges=reader.tables[EDGES],
         splits=reader.splits,
@@ -125,16 +127,18 @@ def _node_set(data: HeteroData, name: str, node_type: str, num_classes: int | No
 
 def _edge_set(data: HeteroData, name: str, edge_type: tuple[str, str, str]) -> EdgeSet:
     store, where = data[edge_type], f"data[{edge_type!r}]"
-    if "edge_index" not in store:
-        fact = "is missing"
-        raise broken(name, f"{where}.edge_index", fact, "set it (an adj_t must be converted)")
-    edge_index = _edges_of(name, store.edge_index, f"{where}.edge_index")
-    group = Group(RowKind.EDGE, edge_type)
-    reader = _Reader(name, where, data, store, {group: int(edge_index.shape[-1])})
-    return EdgeSet(edge_type, edge_index, reader.tables[group])
+    edges = EdgeSet(edge_type, _edges_of(name, store, f"{where}.edge_index"))
+    reader = _Reader(name, where, data, store, {edges.group: edges.num_edges})
+    return replace(edges, tables=reader.tables[edges.group])
 
 
-def _edges_of(name: str, edge_index: Any, array: str) -> Tensor:
+def _edges_of(name: str, store: Any, array: str) -> Tensor | InEdges:
+    """Returns the edges of a storage: `edge_index`, or the `adj_t` that `Dataset.to_pyg` made."""
+    if isinstance(by_target := store.get("adj_t"), InEdges):
+        return by_target
+    edge_index = store.get("edge_index")
+    if edge_index is None:
+        raise broken(name, array, "is missing", "set it (an adj_t of others must be converted)")
     if not _is_dense(edge_index):
         raise broken(name, array, f"is {type(edge_index).__name__}", "store a dense tensor")
     found: Tensor = edge_index
@@ -154,7 +158,7 @@ class _Reader:
         self.splits: dict[str, Tensor] = {}
         self._nodes = next((count for group, count in counts.items() if group.is_node), None)
         for key, value in store.items():
-            if key not in _NO_ATTRIBUTES:
+            if key not in _NO_ATTRIBUTES and not isinstance(value, InEdges):
                 self._take(key, value)
 
     def _take(self, key: str, value: Any) -> None:

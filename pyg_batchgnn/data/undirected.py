@@ -98,7 +98,7 @@ def undirected_dataset(dataset: Dataset, parallel: ParallelEdges) -> Dataset:
     edge_index = make_undirected(dataset.edge_index, dataset.num_nodes, parallel)
     both = {name: torch.cat([table, table]) for name, table in edges.items()}
     source = f"{dataset.source.rstrip('.')}; made undirected (parallel edges: {parallel.value})."
-    both_ways = replace(dataset.edges, edge_index=edge_index, tables=both)
+    both_ways = replace(dataset.edges, topology=edge_index, tables=both)
     return replace(dataset, edge_sets=(both_ways,), source=source)
 
 

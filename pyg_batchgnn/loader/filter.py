@@ -24,6 +24,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.loader.on_disk import BlockReader
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import put_entry
 from pyg_batchgnn.store import AttributeGroups
 from pyg_batchgnn.types import EDGES, NODES, Group
@@ -91,6 +92,10 @@ def _put_edges(store: BaseStorage, out: BaseStorage, sampled: SampledRelation, g
     for key, value in store._mapping.items():
         if key == "edge_index":
             put_entry(out, key, edge_index_of(sampled.row, sampled.col).to(value.device))
+        elif key == "adj_t" and isinstance(value, InEdges):
+            put_entry(out, "edge_index", edge_index_of(sampled.row, sampled.col))
+            for whole in (key, "num_edges"):
+                out._mapping.pop(whole, None)
         elif key == "adj_t":
             put_entry(out, key, _sampled_adj_t(value, sampled, gather))
         elif store.is_edge_attr(key):

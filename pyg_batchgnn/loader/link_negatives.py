@@ -37,7 +37,7 @@ from pyg_batchgnn.sample import (
     check_early_links,
     negative_plan,
 )
-from pyg_batchgnn.store import edge_list, first_times
+from pyg_batchgnn.store import first_times
 from pyg_batchgnn.types import Relation, Schema
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class LinkPlace:
 
     def all_edges(self, graph: Any, relation: Relation) -> RelationLinks:
         """Returns the edges of a relation that are here, as links; collective over ranks."""
-        return RelationLinks(relation, edge_list(graph.in_edges(relation)))
+        return RelationLinks(relation, graph.in_edges(relation).edge_list())
 
     def plan(self, graph: Any, times: Any, wanted: WantedNegatives) -> PlannedNegatives:
         """Plans the negatives; collective over ranks."""

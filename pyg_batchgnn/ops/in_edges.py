@@ -10,7 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_vector, fits_int32
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class InEdges:
     """The in-edges of some nodes, the targets, in compressed sparse columns (CSC).
 
@@ -101,9 +101,30 @@ class InEdges:
         degrees = self.indptr[rows.start : rows.stop + 1].diff()
         return torch.repeat_interleave(torch.arange(rows.start, rows.stop), degrees)
 
+    def targets_of(self, edges: range) -> Tensor:
+        """Returns the target of each edge of a range of positions, [len(edges)] int64."""
+        if not len(edges):
+            return torch.empty(0, dtype=torch.int64)
+        first = int(torch.searchsorted(self.indptr, edges.start, right=True)) - 1
+        last = int(torch.searchsorted(self.indptr, edges.stop))
+        ends = self.indptr[first : last + 1].clamp(edges.start, edges.stop)
+        return torch.repeat_interleave(torch.arange(first, last), ends.diff())
+
     def explicit_edge_ids(self) -> Tensor:
         """Returns the id of each edge: ``edge_ids``, or positions, [e] int64, where it is None."""
         return torch.arange(self.num_edges) if self.edge_ids is None else self.edge_ids
+
+    def edge_list(self) -> Tensor:
+        """Returns the edges by input edge id, [2, e] int64, sources above targets."""
+        index = torch.stack([self.indices.long(), self.targets()])
+        if self.edge_ids is None:
+            return index
+        ordered = torch.empty_like(index)
+        ordered[:, self.edge_ids.long()] = index
+        return ordered
+
+    def __repr__(self) -> str:
+        return f"InEdges({self.num_targets:,} targets, {self.num_edges:,} edges)"
 
 
 @dataclass(frozen=True, eq=False)

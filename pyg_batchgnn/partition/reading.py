@@ -165,7 +165,7 @@ class _Reader:
     def _targets(self, rows: range) -> Tensor:
         target = torch.empty(len(rows), dtype=self._list_ids)
         for number, edges, at in pieces_of(self._sizes, rows):
-            ids = self._dataset.edge_sets[number].edge_index[1, edges.start : edges.stop]
+            ids = self._dataset.edge_sets[number].some(edges).target
             target[at] = self._lists.of(ids, number, self._list_ids)
         return target
 
@@ -173,11 +173,11 @@ class _Reader:
         """Returns list, source and id of some edges, [len(rows), 3], in a dtype that holds them."""
         wide = max(self._ids, self._edge_ids, self._list_ids, key=lambda dtype: dtype.itemsize)
         columns = torch.empty(len(rows), 3, dtype=wide)
-        columns[:, 0] = self._targets(rows)
         for number, edges, at in pieces_of(self._sizes, rows):
-            ids = self._dataset.edge_sets[number].edge_index[0, edges.start : edges.stop]
-            columns[at, 1] = self._nodes.of(ids, self._dataset.schema.source_types[number], wide)
-            columns[at, 2] = torch.arange(edges.start, edges.stop)
+            found = self._dataset.edge_sets[number].some(edges)
+            columns[at, 0] = self._lists.of(found.target, number, self._list_ids).to(wide)
+            columns[at, 1] = self._nodes.of(found.source, self._dataset.schema.source_types[number], wide)
+            columns[at, 2] = found.edge
         return columns
 
 
@@ -220,7 +220,7 @@ def _count_targets(dataset: Dataset, comm: Communicator, relation: int, shift: i
     ends = [schema.source_types[relation], schema.target_types[relation]]
     nodes = [dataset.node_sets[number].num_nodes for number in ends]
     for rows in shared_rounds(comm, edges.num_edges, _EDGE_BYTES):
-        source, destination = (ids[rows.start : rows.stop].contiguous() for ids in edges.edge_index)
+        source, destination = (ids.contiguous() for ids in edges.some(rows)[:2])
         problem = outside(source, nodes[0]) or outside(destination, nodes[1])
         if problem:
             return problem

@@ -351,9 +351,7 @@ def plan(
         hidden, choices = 0, dataclasses.replace(choices, aggregation=(None,))
     kind = next((one for one in choices.aggregation if one is not None), Aggregation.MEAN)
     tell("sorting edges by destination")
-    counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
-    edges = {one.relation: one.edge_index for one in dataset.edge_sets}
-    graph = TypedGraph.from_edge_indices(dataset.schema, counts, edges)
+    graph = TypedGraph.of_dataset(dataset)
     workload = workload_of(
         *(dataset, tuple(fanouts), batch_size, hidden),
         ranks=ranks,

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.store.graph import (
         CscGraph,
         TypedGraph,
-        edge_list,
         reversed_graph,
         reversed_group,
         reversed_relation,
@@ -81,7 +80,6 @@ __all__ = [
     "ask",
     "attribute_by_group",
     "directory_tables",
-    "edge_list",
     "even_bounds",
     "first_times",
     "first_times_of_part",

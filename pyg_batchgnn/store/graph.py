@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,6 +14,9 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 from pyg_batchgnn.types import HOMOGENEOUS, Group, Relation, Schema
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.data import Dataset
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,6 +112,21 @@ class TypedGraph:
             for names in schema.relations
         ]
         return cls(schema, tuple(num_nodes[name] for name in schema.node_types), tuple(relations))
+
+    @classmethod
+    def of_dataset(cls, dataset: Dataset) -> TypedGraph:
+        """Returns the graph of a data set.
+
+        Edges that are by destination are used where they lie. Edge lists are sorted.
+        """
+        counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
+        relations = [
+            ops.build_csc(edges.edge_index, counts[edges.relation[2]], counts[edges.relation[0]])
+            if edges.csc is None
+            else edges.csc
+            for edges in dataset.edge_sets
+        ]
+        return cls(dataset.schema, tuple(counts.values()), tuple(relations))
 
     def advise_huge_pages(self) -> TypedGraph:
         """Asks for huge pages under the arrays, as sampling reads at random. Returns the graph."""
@@ -229,17 +248,7 @@ def reversed_graph(graph: TypedGraph) -> TypedGraph:
     counts = graph.num_nodes
     ends = zip(graph.schema.source_types, graph.schema.target_types, strict=True)
     relations = [
-        ops.build_csc(edge_list(edges).flip(0).contiguous(), counts[source], counts[target])
+        ops.build_csc(edges.edge_list().flip(0).contiguous(), counts[source], counts[target])
         for edges, (source, target) in zip(graph.relations, ends, strict=True)
     ]
     return TypedGraph(schema, counts, tuple(relations))
-
-
-def edge_list(edges: InEdges) -> Tensor:
-    """Returns the edges of a relation, [2, E] int64, sources above targets, by input edge id."""
-    index = torch.stack([edges.indices.long(), edges.targets()])
-    if edges.edge_ids is None:
-        return index
-    ordered = torch.empty_like(index)
-    ordered[:, edges.edge_ids.long()] = index
-    return ordered

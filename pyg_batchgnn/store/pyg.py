@@ -160,20 +160,22 @@ def check_dtype(edge_index: Any) -> None:
 
 
 def _of_adj_t(adj_t: Any, num_sources: int, num_targets: int) -> InEdges:
-    if isinstance(adj_t, Tensor):
+    if isinstance(adj_t, InEdges):
+        indptr, indices, edge_ids = adj_t.indptr, adj_t.indices, adj_t.edge_ids
+    elif isinstance(adj_t, Tensor):
         if adj_t.layout is not torch.sparse_csr:
             raise TypeError(
                 f"adj_t must be a sparse CSR tensor, got layout {adj_t.layout}; use adj_t.to_sparse_csr()"
             )
-        indptr, indices = adj_t.crow_indices(), adj_t.col_indices()
+        indptr, indices, edge_ids = adj_t.crow_indices(), adj_t.col_indices(), None
     else:  # torch_sparse.SparseTensor
-        indptr, indices, _ = adj_t.csr()
+        (indptr, indices, _), edge_ids = adj_t.csr(), None
     if indptr.numel() != num_targets + 1:
         raise ValueError(
             f"adj_t has {indptr.numel() - 1} rows, but data has {num_targets} nodes; both must be the same"
         )
     return shared_in_place(
-        InEdges.checked(indptr.long().contiguous(), indices.contiguous(), num_sources=num_sources)
+        InEdges.checked(indptr.long().contiguous(), indices.contiguous(), edge_ids, num_sources=num_sources)
     )
 
 

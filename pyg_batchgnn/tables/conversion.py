@@ -15,12 +15,11 @@ import psutil
 
 from pyg_batchgnn import __version__
 from pyg_batchgnn.data import DatasetError, Meta, Relation, Schema, reverse_of, write_meta
-from pyg_batchgnn.data.files import read_json, sync_tree, write_json
+from pyg_batchgnn.data.files import making, read_json, sync_tree, write_json
 from pyg_batchgnn.tables.description import EdgeTable, GraphDescription, NodeTable
 from pyg_batchgnn.tables.edges import make_edges, make_reverse
 from pyg_batchgnn.tables.job import TIME, ConversionJob
 from pyg_batchgnn.tables.join import Engine, is_key
-from pyg_batchgnn.tables.journal import making
 from pyg_batchgnn.tables.nodes import make_node_features, make_nodes
 from pyg_batchgnn.tables.source import RawTable, expand, open_table, state_of
 from pyg_batchgnn.tables.values import common_unit, is_number, natural_unit

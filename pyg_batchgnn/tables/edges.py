@@ -21,12 +21,11 @@ from pyg_batchgnn.data import (
     edge_array,
     reverse_of,
 )
-from pyg_batchgnn.data.files import EdgeAppender
+from pyg_batchgnn.data.files import EdgeAppender, Made
 from pyg_batchgnn.tables.description import EdgeTable, ForeignKey
 from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
 from pyg_batchgnn.tables.join import IdFile, match
-from pyg_batchgnn.tables.journal import Made
 from pyg_batchgnn.tables.rows import BadRows, look_at, splits_of_rows
 from pyg_batchgnn.tables.source import RawTable
 from pyg_batchgnn.tables.values import missing_in, to_rows

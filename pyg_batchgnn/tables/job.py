@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from pyg_batchgnn.data import DatasetError, Group, Relation, RowKind, group_folder
-from pyg_batchgnn.data.files import NpyAppender
+from pyg_batchgnn.data.files import Journal, Made, NpyAppender
 from pyg_batchgnn.tables.description import EdgeTable, GraphDescription, NodeTable
 from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.join import Engine
-from pyg_batchgnn.tables.journal import Journal, Made
 from pyg_batchgnn.tables.rows import RowCheck, times_of_rows
 from pyg_batchgnn.tables.source import RawTable
 

@@ -18,12 +18,11 @@ from pyg_batchgnn.data import (
     group_folder,
     split_array,
 )
-from pyg_batchgnn.data.files import NpyAppender, write_json
+from pyg_batchgnn.data.files import Made, NpyAppender, write_json
 from pyg_batchgnn.tables.description import EdgeTable, NodeTable
 from pyg_batchgnn.tables.features import FeaturesOfRows
 from pyg_batchgnn.tables.job import ROWS, TIME, ConversionJob, write_rows
 from pyg_batchgnn.tables.join import KeyWriter, distinct_keys, repeated, stored_type
-from pyg_batchgnn.tables.journal import Made
 from pyg_batchgnn.tables.rows import BadRows, LabelsOfRows, RowCheck, look_at, splits_of_rows
 from pyg_batchgnn.tables.source import RawTable
 from pyg_batchgnn.tables.values import is_uuid, uuid_texts

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from pyg_batchgnn import machine
 from pyg_batchgnn.cache import Aggregation, AggregationCache
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
@@ -166,10 +167,13 @@ def _x(data: Data | HeteroData) -> Any:
 
 
 def _topology(dataset: Dataset) -> CscGraph | TypedGraph:
-    """Returns the in-edges of each node, with the names of types if they have any."""
-    counts = {nodes.name: nodes.num_nodes for nodes in dataset.node_sets}
-    edges = {one.relation: one.edge_index for one in dataset.edge_sets}
-    graph = TypedGraph.from_edge_indices(dataset.schema, counts, edges).advise_huge_pages()
+    """Returns the in-edges of each node, with the names of types if they have any.
+
+    Edges that are mapped by destination are read into memory if they take at most half of what is
+    free.
+    """
+    dataset = dataset.read_topology(machine.memory().available // 2)
+    graph = TypedGraph.of_dataset(dataset).advise_huge_pages()
     return graph if dataset.has_names else CscGraph(graph.relations[0])
 
 
@@ -183,7 +187,12 @@ def _data(dataset: Dataset, read: TrainingData, config: TrainConfig) -> Data | H
             store.x = feature_table(read.features[nodes.name], config)
     if dataset.has_names:
         for edges in dataset.edge_sets:
-            data[edges.relation].edge_index = edges.edge_index  # so that the relation is known
+            # So that the relation is known. The sampler has the edges.
+            store = data[edges.relation]
+            if edges.csc is None:
+                store.edge_index = edges.edge_index
+            else:
+                store.adj_t = edges.csc
     return data
 
 

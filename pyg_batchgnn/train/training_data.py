@@ -221,12 +221,14 @@ def _copy(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 _SAMPLES = 1 << 20
+#: Fewer elements are taken of arrays of more bytes than this. A million pages are most of a file.
+_MUCH, _FEW_SAMPLES = 4 << 30, 1 << 12
 
 
 @dataclass(frozen=True)
 class DatasetFingerprint:
     """The counts of a data set, and a checksum of at most a million evenly spaced elements per
-    array."""
+    array, 4,096 of arrays of more than 4 GiB."""
 
     num_nodes: int
     num_edges: int
@@ -256,7 +258,10 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
     """Yields the edges of every relation, features, labels and splits of every node type, and the
     links of every relation."""
     for edges in dataset.edge_sets:
-        yield from edges.edge_index
+        if edges.csc is None:
+            yield from edges.edge_index
+        else:
+            yield from (edges.csc.indptr, edges.csc.indices)
     for nodes in dataset.node_sets:
         if FEATURES in nodes.tables:
             yield nodes.tables[FEATURES]
@@ -269,5 +274,6 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
 
 def _evenly_spaced(array: Tensor) -> Tensor:
     flat = array.reshape(-1)
-    taken = flat[:: max(1, -(-flat.numel() // _SAMPLES))]
+    samples = _SAMPLES if array.nbytes <= _MUCH else _FEW_SAMPLES
+    taken = flat[:: max(1, -(-flat.numel() // samples))]
     return taken.to(torch.float32 if taken.is_floating_point() else torch.int64).contiguous()

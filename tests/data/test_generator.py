@@ -23,7 +23,7 @@ from pyg_batchgnn.data import (
 )
 from pyg_batchgnn.data.generator import typed
 from pyg_batchgnn.data.generator.edges import BLOCK_NODES, IdPermutation, coprime_strides, make_communities
-from pyg_batchgnn.data.generator.write import ProgressBar
+from pyg_batchgnn.data.generator.progress import ProgressBar
 from tests.data.test_folder import assert_same
 from tests.support.tiny_datasets import same
 

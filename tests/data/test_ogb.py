@@ -353,7 +353,7 @@ def test_root_may_be_the_folder_itself_and_the_result_elsewhere(tmp_path: Path) 
     folder, _ = write_ogb_csv(tmp_path, "ogbn-arxiv", "time")
     read_ogb("ogbn-arxiv", folder, converted=tmp_path / "elsewhere")
     assert not (folder / "pyg_batchgnn").exists() and (tmp_path / "elsewhere" / "nodes" / "x.npy").is_file()
-    assert available_datasets(tmp_path) == ["ogbn-arxiv", "generated", "generated-typed"]
+    assert available_datasets(tmp_path) == ["ogbn-arxiv", "generated", "generated-typed", "papers-like"]
 
 
 def test_never_removes_a_folder_that_is_not_its_own(tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ def mistakes() -> list[str]:
     said = []
     with Communicator.create("partition", timeout=20) as comm:
         attempts: list[tuple[Dataset, Any]] = [
-            (replace(dataset, edge_sets=(replace(dataset.edges, edge_index=outside),)), "random"),
+            (replace(dataset, edge_sets=(replace(dataset.edges, topology=outside),)), "random"),
             (with_splits(dataset, {**dataset.splits, "val": torch.tensor([3, -1])}), "ldg"),
             (replace(dataset, name=f"rank {comm.rank}"), "random"),
             (dataset, "best"),

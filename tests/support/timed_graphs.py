@@ -80,7 +80,7 @@ def with_edges(dataset: Dataset, kept: torch.Tensor) -> Dataset:
         edge_sets=tuple(
             replace(
                 one,
-                edge_index=one.edge_index[:, kept],
+                topology=one.edge_index[:, kept],
                 tables={name: table[kept] for name, table in one.tables.items()},
             )
             for one in dataset.edge_sets

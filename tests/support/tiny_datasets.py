@@ -59,7 +59,7 @@ def changed(dataset: Dataset, changes: Mapping[str, Any]) -> Dataset:
             splits[split[1]] = value
     name = fields.pop("name", dataset.name)
     nodes = replace(dataset.nodes, tables=tables[NODE_GROUP], splits=splits, **fields)
-    edges = replace(dataset.edges, edge_index=arrays["edge_index"], tables=tables[EDGE_GROUP])
+    edges = replace(dataset.edges, topology=arrays["edge_index"], tables=tables[EDGE_GROUP])
     return replace(dataset, name=name, node_sets=(nodes,), edge_sets=(edges,))
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pyg_batchgnn.data import DatasetError
+from pyg_batchgnn.data.files import Journal
 from pyg_batchgnn.tables import GraphDescription, convert
-from pyg_batchgnn.tables.journal import Journal
 from tests.tables.test_conversion import bytes_of
 
 #: Converts, and kills itself before a step, given by number, or while features are written.

@@ -140,7 +140,7 @@ def test_times_of_links_are_their_own_or_those_of_their_edges() -> None:
     small = replace(graph, edge_sets=(edges,))
     some = PredictedLinks.of(small, config.task)
     assert link_times(small, some, "train", "time").tolist() == [9, 7]
-    twice = replace(edges, edge_index=torch.cat([index, index[:, :1]], 1), tables={"time": torch.arange(4)})
+    twice = replace(edges, topology=torch.cat([index, index[:, :1]], 1), tables={"time": torch.arange(4)})
     with pytest.raises(TrainError, match=r"link \[0, 5\] is 2 edges, so its time is not known"):
         link_times(replace(graph, edge_sets=(twice,)), some, "train", "time")
     with pytest.raises(TrainError, match="have no attribute 'time', and neither have the edges of user-buys"):

@@ -20,6 +20,7 @@ from pyg_batchgnn.data.files.durable import (
     write_json,
     writing,
 )
+from pyg_batchgnn.data.files.journal import Journal, Made, making
 from pyg_batchgnn.data.files.meta_file import MetaFormat, promises
 from pyg_batchgnn.data.files.npy import (
     META_FILE,
@@ -27,6 +28,7 @@ from pyg_batchgnn.data.files.npy import (
     EdgeAppender,
     NpyAppender,
     NpyHeader,
+    PromisedWriter,
     as_tensor,
     map_tensor,
     npy_header,
@@ -41,14 +43,18 @@ __all__ = [
     "META_FILE",
     "ArrayPromise",
     "EdgeAppender",
+    "Journal",
+    "Made",
     "MetaFormat",
     "NpyAppender",
     "NpyHeader",
+    "PromisedWriter",
     "as_tensor",
     "begin_folder",
     "broken",
     "check_sha256",
     "file_sha256",
+    "making",
     "map_tensor",
     "missing",
     "npy_header",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import mmap
 import struct
@@ -157,6 +158,51 @@ class NpyAppender:
             if error is None:
                 self._stream.seek(0)
                 self._stream.write(npy_header(self.dtype, (self.rows, *self.row)))
+
+
+class PromisedWriter:
+    """Writes one .npy file of a known shape in pieces, and knows what to promise of it.
+
+    Bytes are hashed when they are written, so the file need not be read again.
+
+    Attributes:
+        promise: what to promise of the file, once it is closed.
+    """
+
+    promise: ArrayPromise
+
+    def __init__(self, path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+        self._path, self._dtype, self._shape = path, dtype, shape
+        self._stored = torch.empty(0, dtype=stored_dtype(dtype)).numpy().dtype
+        self._left = math.prod(shape)
+        self._digest = hashlib.sha256()
+        with writing(path):
+            self._stream = path.open("wb")
+        header = npy_header(self._stored, shape)
+        self._write(np.frombuffer(header, np.uint8))
+
+    def append(self, piece: np.ndarray) -> None:
+        """Writes the next elements, which have the type of the file."""
+        if piece.dtype != self._stored or piece.size > self._left:
+            raise ValueError(f"{piece.size} of {piece.dtype} came for {self._left} of {self._stored}")
+        self._left -= piece.size
+        self._write(piece)
+
+    def _write(self, piece: np.ndarray) -> None:
+        write_bytes(self._stream, self._path, piece)
+        self._digest.update(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
+
+    def __enter__(self) -> PromisedWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with writing(self._path), self._stream:
+            pass
+        if error is None and self._left:
+            raise ValueError(f"{self._path}: {self._left} elements are missing")
+        self.promise = ArrayPromise(_name(self._dtype), self._shape, self._digest.hexdigest())
 
 
 class EdgeAppender:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,25 @@ class RandomStream(enum.IntEnum):
     CLASS_MEANS = 3
     EDGES = 4
     NODES = 5
+    DEGREES = 6
+    SOURCES = 7
+    SPLITS = 8
+
+
+def _check_numbers(spec: Any) -> None:
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise DatasetError(f"generator: {field.name} is {value!r}; give a finite number")
+        if field.type == "int" and not isinstance(value, int):
+            raise DatasetError(f"generator: {field.name} is {value!r}; give a whole number")
+
+
+def _check_bounds(spec: Any, bounds: Mapping[str, tuple[float, float]]) -> None:
+    for name, (low, high) in bounds.items():
+        value = getattr(spec, name)
+        if not low <= value <= high:
+            raise DatasetError(f"generator: {name} is {value}; give a value from {low} to {high}")
 
 
 @dataclass(frozen=True)
@@ -60,12 +81,7 @@ class GeneratorSpec:
     half: int = 0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                raise DatasetError(f"generator: {field.name} is {value!r}; give a finite number")
-            if field.type == "int" and not isinstance(value, int):
-                raise DatasetError(f"generator: {field.name} is {value!r}; give a whole number")
+        _check_numbers(self)
         bounds = {
             "classes": (1, 1 << 20),
             "nodes": (4 * self.classes, MAX_NODES),
@@ -80,10 +96,7 @@ class GeneratorSpec:
             "test": (0.0, 1.0),
             "half": (0, 1),
         }
-        for name, (low, high) in bounds.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise DatasetError(f"generator: {name} is {value}; give a value from {low} to {high}")
+        _check_bounds(self, bounds)
         share = self.train + self.val + self.test
         if share > 1.0 + 1e-9:
             raise DatasetError(
@@ -93,13 +106,7 @@ class GeneratorSpec:
     @property
     def name(self) -> str:
         """The graph's name for `load_dataset`: only what differs from the defaults."""
-        default = GeneratorSpec()
-        parts = [f"nodes={self.nodes}", f"seed={self.seed}"]
-        for field in fields(self)[2:]:
-            value = getattr(self, field.name)
-            if value != getattr(default, field.name):
-                parts.append(f"{field.name}={value}")
-        return "generated:" + ",".join(parts)
+        return "generated:" + _changes(self, GeneratorSpec())
 
     @property
     def source(self) -> str:
@@ -127,6 +134,16 @@ class GeneratorSpec:
         They do not depend on the order in which blocks are made.
         """
         return np.random.default_rng([self.seed, int(stream), block])
+
+
+def _changes(spec: Any, default: Any) -> str:
+    """Returns the first two fields, and those that differ from the defaults."""
+    parts = [f"{field.name}={getattr(spec, field.name)}" for field in fields(spec)[:2]]
+    for field in fields(spec)[2:]:
+        value = getattr(spec, field.name)
+        if value != getattr(default, field.name):
+            parts.append(f"{field.name}={value}")
+    return ",".join(parts)
 
 
 @dataclass(frozen=True)
@@ -188,3 +205,106 @@ class TypedGeneratorSpec:
     def estimated_bytes(self) -> int:
         """The approximate size of the finished arrays."""
         return int(self.papers * (4 * self.features + 8 * (2 * self.degree + 2 * 8) + 64))
+
+
+#: What papers100M has: nodes, and those of its splits.
+_PAPERS, _PAPERS_SPLITS = 111_059_956, {"train": 1_207_179, "val": 125_265, "test": 214_338}
+#: A node has at most this many in-edges.
+_MOST_IN_EDGES = 1 << 17
+
+
+@dataclass(frozen=True)
+class PapersSpec:
+    """The parameters of a generated graph in the shape of papers100M. Equal parameters give equal
+    bytes.
+
+    Features are bfloat16, labels are narrow integers, and edges lie by destination, without ids
+    and without an order among the in-edges of a node. Self loops and parallel edges occur.
+
+    In-degrees: a node has at least k in-edges with probability (1 + k / s)^-tail, and none has more
+    than 131,072; s gives the mean `degree`. With the defaults s is 7.55: 17 % of the nodes have no
+    in-edge, 47 % at most three, 0.7 % more than 200.
+
+    Sources: nodes have ranks. A source has a rank below r with probability (r / N)^(1 / skew).
+    With a skew of 2 the first hundredth of the ranks is a tenth of all sources, the first rank of
+    1.6 G edges is 150,000 of them, and out-degrees have a power law of exponent 3. Ranks are
+    scattered over the ids by a random permutation.
+
+    Classes: the class of rank r is r modulo `classes`. A share `homophily` of the sources is moved
+    to the nearest rank of the target's class. Features are the mean of the node's class plus
+    uniform noise of variance 1 a column.
+
+    Attributes:
+        nodes: number of nodes N, from 4 a class up to 2^31.
+        seed: seed of every random choice.
+        degree: mean number of in-edges.
+        tail: exponent of the law of in-degrees, above 1.
+        skew: whole exponent of the law of sources; 1 makes all nodes equally likely.
+        classes: number of classes.
+        features: number of feature columns.
+        signal: length of a class's mean feature vector, in standard deviations of the noise.
+        homophily: share of the sources that have the class of their target on purpose.
+    """
+
+    nodes: int = _PAPERS
+    seed: int = 0
+    degree: float = 14.5
+    tail: float = 1.5
+    skew: int = 2
+    classes: int = 172
+    features: int = 128
+    signal: float = 2.5
+    homophily: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
+        bounds = {
+            "classes": (1, 1 << 15),
+            "nodes": (max(4 * self.classes, 128), MAX_NODES),
+            "seed": (0, 2**63 - 1),
+            "degree": (0.01, 100.0),
+            "tail": (1.05, 10.0),
+            "skew": (1, 8),
+            "features": (1, 1 << 14),
+            "signal": (0.0, 1e4),
+            "homophily": (0.0, 1.0),
+        }
+        _check_bounds(self, bounds)
+
+    @property
+    def name(self) -> str:
+        """The graph's name for `load_dataset`: only what differs from the defaults."""
+        return "papers-like:" + _changes(self, PapersSpec())
+
+    @property
+    def source(self) -> str:
+        """The sentence that says where such a data set comes from."""
+        return (
+            f"Graph in the shape of papers100M made by this package's generator "
+            f"({self.name.removeprefix('papers-like:')}); not real data."
+        )
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """The number of nodes of each split, scaled as those of papers100M."""
+        return {name: max(1, round(self.nodes * count / _PAPERS)) for name, count in _PAPERS_SPLITS.items()}
+
+    @property
+    def most_in_edges(self) -> int:
+        """No node has more in-edges."""
+        return min(_MOST_IN_EDGES, self.nodes)
+
+    @property
+    def label_dtype(self) -> type:
+        """NumPy's type of the stored labels."""
+        return np.uint8 if self.classes <= 256 else np.int16
+
+    @property
+    def estimated_bytes(self) -> int:
+        """The approximate size of the finished arrays."""
+        return int(self.nodes * (4 * self.degree + 8 + 2 * self.features + 2))
+
+    def random(self, stream: RandomStream, block: int = 0) -> np.random.Generator:
+        """Returns random numbers of one stream and block, whatever the order in which blocks are
+        made."""
+        return np.random.default_rng([self.seed, int(stream), block])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import enum
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
@@ -28,6 +25,7 @@ from pyg_batchgnn.data.generator.edges import (
     num_blocks,
     split_keys,
 )
+from pyg_batchgnn.data.generator.progress import ProgressBar, StartPhase, progress_bar
 from pyg_batchgnn.data.generator.spec import GeneratorSpec
 from pyg_batchgnn.data.meta import Meta, attribute_array, promises_in, split_array, write_meta
 from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES
@@ -35,20 +33,6 @@ from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES
 # The arrangement of random numbers: folders made by another one are not taken for this one's.
 GENERATOR_VERSION = 1
 PIECE_NODES = 1 << 19
-_BAR_NODES = 1_000_000
-
-Advance = Callable[[], None]
-
-
-class ProgressBar(enum.Enum):
-    """The choice to show a progress bar.
-
-    AUTO shows it from a million nodes on, where stderr is a terminal.
-    """
-
-    AUTO = "auto"
-    SHOW = "show"
-    HIDE = "hide"
 
 
 def generate(spec: GeneratorSpec) -> Dataset:
@@ -110,7 +94,7 @@ def generate_folder(
     if piece_nodes < 1:
         raise DatasetError(f"generator: piece_nodes is {piece_nodes}; give 1 or more")
     communities, permutation = make_communities(spec), IdPermutation(spec)
-    with new_folder(path) as folder, _progress_bar(spec, progress) as start_phase:
+    with new_folder(path) as folder, progress_bar(spec.nodes, progress) as start_phase:
         _write_edges(spec, communities, permutation, folder, piece_nodes, start_phase)
         _write_nodes(spec, communities, permutation, folder, start_phase)
         origin = {"generator": asdict(spec), "generator_version": GENERATOR_VERSION}
@@ -126,7 +110,7 @@ def _write_edges(
     permutation: IdPermutation,
     folder: Path,
     piece_nodes: int,
-    start_phase: Callable[[str, int], Advance],
+    start_phase: StartPhase,
 ) -> None:
     with EdgeBuckets(folder, spec.nodes, piece_nodes) as buckets:
         advance = start_phase("drawing edges", num_blocks(spec))
@@ -146,7 +130,7 @@ def _write_nodes(
     communities: Communities,
     permutation: IdPermutation,
     folder: Path,
-    start_phase: Callable[[str, int], Advance],
+    start_phase: StartPhase,
 ) -> None:
     advance = start_phase("drawing features", num_blocks(spec))
     means = class_means(spec)
@@ -170,25 +154,3 @@ def _write_nodes(
 
 def _file(folder: Path, name: str) -> Path:
     return folder / f"{attribute_array(NODES, name)}.npy"
-
-
-@contextmanager
-def _progress_bar(spec: GeneratorSpec, progress: ProgressBar) -> Iterator[Callable[[str, int], Advance]]:
-    """Yields a function that starts a phase of a number of steps.
-
-    That function returns what to call after each step.
-    """
-    wanted = spec.nodes >= _BAR_NODES and sys.stderr.isatty()
-    if progress is ProgressBar.HIDE or (progress is ProgressBar.AUTO and not wanted):
-        yield lambda _phase, _steps: lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=progress is ProgressBar.AUTO) as bar:
-
-        def start_phase(phase: str, steps: int) -> Advance:
-            task = bar.add_task(phase, total=steps)
-            return lambda: bar.advance(task)
-
-        yield start_phase

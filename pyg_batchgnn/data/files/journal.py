@@ -10,12 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pyg_batchgnn.data import DatasetError
-from pyg_batchgnn.data.files import (
-    META_FILE,
-    ArrayPromise,
+from pyg_batchgnn.data.errors import DatasetError
+from pyg_batchgnn.data.files.durable import (
     file_sha256,
-    promise_of,
     read_json,
     refuse_existing_path,
     rename_whole,
@@ -24,6 +21,7 @@ from pyg_batchgnn.data.files import (
     write_json,
     writing,
 )
+from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise, promise_of
 
 #: What a step returns: its facts, as JSON, and the files that it wrote.
 Made = tuple[dict[str, Any], list[Path]]
@@ -153,13 +151,18 @@ def _locked(file: Path, path: Path) -> int:
 def making(path: Path, made_of: Any) -> Iterator[Journal]:
     """Yields the journal of a folder.
 
-    An error of the user's removes what was made. After any other end, as by a signal, the next
-    call goes on.
+    An error of the user's removes what was made. After any other end, as by a signal or by a full
+    disk, the next call goes on.
     """
     journal = Journal(path, made_of)
     try:
         yield journal
-    except DatasetError:
+    except DatasetError as error:
+        if isinstance(error.__cause__, OSError):
+            raise DatasetError(
+                f"{error}; what is complete stays in {journal.folder}: the same call goes on from there, or "
+                f"remove that folder"
+            ) from error
         journal.remove()
         raise
     finally:

@@ -1,0 +1,48 @@
+"""The progress bar of generated graphs."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_BAR_NODES = 1_000_000
+
+#: What to call after each step of a phase.
+Advance = Callable[[], None]
+#: Starts a phase of a number of steps.
+StartPhase = Callable[[str, int], Advance]
+
+
+class ProgressBar(enum.Enum):
+    """The choice to show a progress bar.
+
+    AUTO shows it from a million nodes on, where stderr is a terminal.
+    """
+
+    AUTO = "auto"
+    SHOW = "show"
+    HIDE = "hide"
+
+
+@contextmanager
+def progress_bar(nodes: int, progress: ProgressBar) -> Iterator[StartPhase]:
+    """Yields a function that starts a phase of a number of steps.
+
+    That function returns what to call after each step.
+    """
+    wanted = nodes >= _BAR_NODES and sys.stderr.isatty()
+    if progress is ProgressBar.HIDE or (progress is ProgressBar.AUTO and not wanted):
+        yield lambda _phase, _steps: lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=progress is ProgressBar.AUTO) as bar:
+
+        def start_phase(phase: str, steps: int) -> Advance:
+            task = bar.add_task(phase, total=steps)
+            return lambda: bar.advance(task)
+
+        yield start_phase
