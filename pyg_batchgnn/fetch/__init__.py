@@ -7,7 +7,7 @@ from pyg_batchgnn.late_imports import late_names
 if TYPE_CHECKING:
     from pyg_batchgnn.fetch.access import AccessString, Unit
     from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache, SeedShare
-    from pyg_batchgnn.fetch.disk import ENTRY_BYTES, DiskCounters, DiskRows
+    from pyg_batchgnn.fetch.disk import ENTRY_BYTES, DiskCounters, DiskRows, UnitRows, Window
     from pyg_batchgnn.fetch.fetcher import (
         BlockFetcher,
         Fetched,
@@ -39,6 +39,8 @@ __all__ = [
     "RowReads",
     "SeedShare",
     "Unit",
+    "UnitRows",
+    "Window",
     "as_table",
     "distinct_nodes",
 ]

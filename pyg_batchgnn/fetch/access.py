@@ -31,10 +31,11 @@ class AccessString:
     Args:
         num_rows: by group, the number of rows of its tables.
         held: bytes that may be kept in memory; what is beyond them lies in an unnamed file.
+        first: the number of the first unit.
     """
 
-    def __init__(self, num_rows: Mapping[Group, int], held: int) -> None:
-        self._num_rows = dict(num_rows)
+    def __init__(self, num_rows: Mapping[Group, int], held: int, first: int = 0) -> None:
+        self._num_rows, self._first = dict(num_rows), first
         self._spill = _Spill(held)
         self._units: list[dict[Group, int]] = []
         self._number: dict[Unit, int] = {}
@@ -50,11 +51,16 @@ class AccessString:
         self._number[unit] = len(self._units)
         self._units.append(places)
 
+    @property
+    def end(self) -> int:
+        """The number after that of the last unit."""
+        return self._first + len(self._units)
+
     def finish(self, cached: Mapping[Group, Tensor]) -> dict[Group, Tensor]:
         """Finds when each row is needed next.
 
         Args:
-            cached: by group, [c] int64, the rows that a cache holds as the epoch begins.
+            cached: by group, [c] int64, the rows that are in memory as the epoch begins.
 
         Returns:
             By group, [c] int32, the number of the unit that needs each of them first, or
@@ -69,13 +75,14 @@ class AccessString:
                     continue
                 rows = self._spill.read(place)
                 self._spill.replace(place, ops.gather_rows(use, rows))
-                use[rows] = number
+                use[rows] = self._first + number
             first[group] = use[cached[group]] if group in cached else use[:0]
         return first
 
-    def knows(self, unit: Unit | None) -> bool:
-        """Returns whether a unit was told."""
-        return unit in self._number
+    def number(self, unit: Unit) -> int | None:
+        """Returns the number of a unit; None if it was not told."""
+        found = self._number.get(unit)
+        return None if found is None else self._first + found
 
     def following(self, unit: Unit, group: Group) -> Tensor:
         """Returns for each row of a unit the number of the next unit that needs it, [n] int32.

@@ -1,4 +1,5 @@
-"""Attributes in files that do not fit memory: read by macrobatch, kept by Belady's rule.
+"""Attributes in files that do not fit memory: rows are read when they are needed, and stay by
+Belady's rule.
 
 See design, section 10.
 """
@@ -6,6 +7,8 @@ See design, section 10.
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,12 +20,14 @@ from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters, ReadPlan
 from pyg_batchgnn.fetch.access import AccessString, Unit
 from pyg_batchgnn.types import Group
 
-#: Bytes of a cached row's node, next use and slot.
-ENTRY_BYTES = 16
+#: Bytes of the node, next use, last use and slot of a row in memory.
+ENTRY_BYTES = 20
 #: Epochs whose accesses are kept: an iterator may be broken off while another begins.
 _EPOCHS = 2
 #: Rows of a file that stand for all of it where reading is predicted.
 _SPAN = 1 << 19
+
+# Units ############################################################################################
 
 
 @dataclass
@@ -30,20 +35,56 @@ class DiskCounters(ReadCounters):
     """Counts over some units.
 
     Attributes:
-        hits: rows that a cache had.
+        hits: rows that were in memory.
     """
 
     hits: int = 0
 
 
-class DiskRows:
-    """The rows of tables in files, and those of them that are kept in memory.
+@dataclass(frozen=True, eq=False)
+class UnitRows:
+    """The rows of one group that a unit needs.
 
-    Rows are read when the unit that needs them is prepared, each once. After a unit whose place in
-    the epoch is known, those rows of the cache and of the unit stay that are needed soonest.
+    Attributes:
+        tables: by name, [rows, ...]. Nothing in them that the unit needs is overwritten while one
+            of them, or a view of one, lives.
+        row: [n] int64, the row in the tables of each of the unit's nodes; None if they are the
+            rows, in order.
+    """
+
+    tables: dict[str, Tensor]
+    row: Tensor | None
+
+    def place(self, place: Tensor) -> Tensor:
+        """Returns the rows of some of the unit's nodes, given by position."""
+        return place if self.row is None else ops.gather_rows(self.row, place)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The units that may be in use while the next one is prepared.
+
+    Attributes:
+        macrobatches: the macrobatches that are prepared ahead.
+        groups: the fetch groups of a macrobatch.
+    """
+
+    macrobatches: int = 0
+    groups: int = 1
+
+    def before(self, group: int) -> int:
+        """Returns the number of units before one that may be in use, ``group`` of a macrobatch."""
+        return self.macrobatches * self.groups + group if self.macrobatches else 1
+
+
+class DiskRows:
+    """The rows of tables in files, and those of them that are in memory.
+
+    A unit is a fetch group. Its rows are read when it is prepared, each once. They lie in one table
+    in memory with rows of earlier units. Those that are needed last make room for new ones.
 
     Args:
-        tables: by group and name, the tables. Rows of nodes are cached, rows of edges are not.
+        tables: by group and name, the tables. Rows of nodes stay in memory, those of edges do not.
     """
 
     def __init__(self, tables: Mapping[Group, Mapping[str, DiskTable]]) -> None:
@@ -52,8 +93,8 @@ class DiskRows:
             group: {name: DiskReader(table) for name, table in named.items()}
             for group, named in self.tables.items()
         }
-        self._caches: dict[Group, _RowCache] = {}
-        self._capacity = 0
+        self._resident: dict[Group, _ResidentRows] = {}
+        self._capacity, self._window, self._units = 0, Window(), 0
         self._strings: list[AccessString] = []
         self._lock = threading.Lock()
 
@@ -75,49 +116,67 @@ class DiskRows:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the caches take."""
-        return sum(cache.nbytes for cache in self._caches.values())
+        """The bytes of the rows in memory."""
+        return sum(one.nbytes for one in self._resident.values())
 
-    def set_capacity(self, nbytes: int) -> None:
-        """Sets the bytes that the caches may take. What they hold is let go of."""
+    def set_capacity(self, nbytes: int, window: Window) -> None:
+        """Sets the bytes that rows in memory may take. Those that are there are let go of.
+
+        ``window``: the units that may be in use while the next one is prepared.
+        """
         with self._lock:
-            self._capacity, self._caches = nbytes, {}
+            self._capacity, self._window, self._resident = nbytes, window, {}
+
+    def begin(self, held: int) -> AccessString:
+        """Begins the list of the accesses of the units that come next.
+
+        ``held``: bytes of it that may lie in memory.
+        """
+        return AccessString(self.num_rows, held, self._units)
 
     def look_ahead(self, string: AccessString) -> None:
         """Takes the accesses of the units that come next."""
         with self._lock:
-            if not self._caches:
-                self._make_caches(string)
-            cached = {group: cache.nodes.node for group, cache in self._caches.items()}
-            for group, first in string.finish(cached).items():
-                self._caches[group].begin_epoch(first)
+            if not self._resident:
+                self._make_room(string)
+            here = {group: one.residents.node for group, one in self._resident.items()}
+            for group, first in string.finish(here).items():
+                self._resident[group].begin_epoch(first)
+            self._units = string.end
             self._strings = [*self._strings[1 - _EPOCHS :], string]
 
     def read(
-        self, ids: Mapping[Group, Tensor], unit: Unit | None = None
-    ) -> tuple[dict[Group, dict[str, Tensor]], DiskCounters]:
+        self,
+        ids: Mapping[Group, Tensor],
+        unit: Unit | None = None,
+        beside: Mapping[Group, Mapping[str, Tensor]] | None = None,
+    ) -> tuple[dict[Group, UnitRows], DiskCounters]:
         """Reads the rows of a unit.
 
         Args:
             ids: by group, [n] int64, ascending and distinct.
-            unit: the place of the unit in its epoch; None if it is none of an epoch's units, whose
-                rows do not stay.
+            unit: the place of the unit in its epoch; None if it is none of an epoch's units.
+            beside: by group and name, tables in memory [rows, ...] whose rows are to lie beside.
 
         Returns:
-            By group and name, [n, ...], and what it took.
+            The rows by group, and what it took.
 
         Raises:
             OSError: reading failed; it names the file and the byte.
         """
         with self._lock:
-            string = next((one for one in reversed(self._strings) if one.knows(unit)), None)
-            counters, blocks = DiskCounters(), {}
-            for group, rows in ids.items():
-                cache = self._caches.get(group)
-                blocks[group] = self._block(group, rows, cache, counters)
-                if cache is not None and string is not None and unit is not None:
-                    cache.keep(rows, string.following(unit, group), blocks[group])
-        return blocks, counters
+            string = next(
+                (one for one in reversed(self._strings) if unit and one.number(unit) is not None), None
+            )
+            counters, found = DiskCounters(), {}
+            for group, nodes in ids.items():
+                more = (beside or {}).get(group, {})
+                resident = self._resident.get(group)
+                rows = None
+                if resident is not None and string is not None and unit is not None:
+                    rows = self._admitted(group, nodes, string, unit, more, counters)
+                found[group] = rows or self._copied(group, nodes, more, counters)
+        return found, counters
 
     def predict(self, group: Group, rows: float) -> ReadPlan:
         """Returns what reading some rows of a group's tables takes, if they lie all over the files.
@@ -145,65 +204,180 @@ class DiskRows:
             for reader in named.values():
                 reader.close()
 
-    def _make_caches(self, string: AccessString) -> None:
+    def _make_room(self, string: AccessString) -> None:
         """Shares the capacity out by the bytes that the groups' accesses take."""
         sizes = self.row_bytes
         wanted = {group: count * sizes[group] for group, count in string.accesses.items()}
         for group, count in self.num_rows.items():
             share = self._capacity * wanted[group] // max(1, sum(wanted.values()))
             rows = min(count, share // (sizes[group] + ENTRY_BYTES))
-            self._caches[group] = _RowCache(rows, self.tables[group])
+            self._resident[group] = _ResidentRows(rows, self.tables[group])
 
-    def _block(
-        self, group: Group, rows: Tensor, cache: _RowCache | None, counters: DiskCounters
-    ) -> dict[str, Tensor]:
-        slot = None if cache is None or not len(cache.nodes.node) else cache.nodes.find(rows)
-        missing = None if slot is None else (slot < 0).nonzero().view(-1)
-        asked = rows if missing is None else rows[missing]
-        block = {}
-        for name, reader in self._readers[group].items():
-            table = reader.table
-            block[name] = ops.empty((rows.numel(), *table.row_shape), table.dtype)
-            counters.add(DiskCounters(**vars(reader.read(asked, block[name], missing))))
-        if slot is not None and cache is not None:
-            here = (slot >= 0).nonzero().view(-1)
-            cache.fill(block, slot[here].long(), here)
+    def _admitted(
+        self,
+        group: Group,
+        nodes: Tensor,
+        string: AccessString,
+        unit: Unit,
+        beside: Mapping[str, Tensor],
+        counters: DiskCounters,
+    ) -> UnitRows | None:
+        """Reads a unit's rows to slots of the rows in memory; None if there are too few."""
+        number, resident = string.number(unit), self._resident[group]
+        assert number is not None
+        # Without a thread that prepares, nobody lets go of a unit while this one waits.
+        seconds = _PATIENCE if self._window.macrobatches else 0.0
+        in_use_from = resident.wait_for_units(number - self._window.before(unit[2]), seconds)
+        admitted = resident.admit(nodes, string.following(unit, group), number, in_use_from)
+        if admitted is None:
+            return None
+        slot = admitted.slot.to(torch.int64)
+        try:
+            place = slot[admitted.missing]
+            self._read_missing(group, nodes, admitted.missing, place, resident.columns, counters)
+        except BaseException:
+            # Slots of rows that left may hold others. Units in use keep the columns that they have.
+            self._resident[group] = _ResidentRows(resident.capacity, resident.tables)
+            raise
+        counters.hits += nodes.numel() - admitted.missing.numel()
+        return resident.lease(number, nodes, slot, beside)
+
+    def _copied(
+        self,
+        group: Group,
+        nodes: Tensor,
+        beside: Mapping[str, Tensor],
+        counters: DiskCounters,
+    ) -> UnitRows:
+        """Reads rows to tables of their own."""
+        resident = self._resident.get(group)
+        tables = {
+            name: ops.empty((nodes.numel(), *table.row_shape), table.dtype)
+            for name, table in self.tables[group].items()
+        }
+        missing = torch.arange(nodes.numel())
+        if resident is not None:
+            here, slot, missing = resident.find(nodes)
+            for name, table in tables.items():
+                ops.move_rows(resident.columns[name], slot, table, here)
             counters.hits += here.numel()
-        return block
+        self._read_missing(group, nodes, missing, missing, tables, counters)
+        return UnitRows(
+            {**tables, **{name: ops.gather_rows(one, nodes) for name, one in beside.items()}}, None
+        )
+
+    def _read_missing(
+        self,
+        group: Group,
+        nodes: Tensor,
+        missing: Tensor,
+        place: Tensor,
+        tables: Mapping[str, Tensor],
+        counters: DiskCounters,
+    ) -> None:
+        asked = nodes[missing]
+        for name, reader in self._readers[group].items():
+            counters.add(DiskCounters(**vars(reader.read(asked, tables[name], place))))
+
+
+# Rows in memory ###################################################################################
+
+#: Leases that may live at the same time. They begin at different rows of a table, by which they
+#: are told apart.
+_LEASES = 64
+#: Seconds to wait for the user to let go of a unit that is done with. Whoever keeps batches is not
+#: waited for again.
+_PATIENCE = 10.0
 
 
 @dataclass(eq=False)
-class _RowCache:
-    """The rows of one group that stay in memory."""
+class _Lease:
+    """The use of a unit's rows by its minibatches."""
 
-    capacity: int  # the number of rows
+    number: int  # the unit's
+    front: int  # the first row of its tables
+    outstanding: Tensor  # [1] int32, 0 when nobody has them any more
+
+    @property
+    def is_over(self) -> bool:
+        return int(self.outstanding) == 0
+
+
+@dataclass(eq=False)
+class _ResidentRows:
+    """The rows of one group in memory: slot s is row s + `_LEASES` of every column."""
+
+    capacity: int  # the number of slots
     tables: Mapping[str, DiskTable]
-    nodes: ops.CachedNodes = field(default_factory=ops.CachedNodes.none)  # which rows are here
+    residents: ops.Residents = field(default_factory=ops.Residents.none)  # which rows are here
+    _leases: deque[_Lease] = field(default_factory=deque)
+    _is_patient: bool = True
 
     def __post_init__(self) -> None:
+        self._all = {name: self._column(table.row_shape, table.dtype) for name, table in self.tables.items()}
+        #: Those of tables in files, from slot 0 on.
+        self.columns = {name: column[_LEASES:] for name, column in self._all.items()}
+
+    def _column(self, row_shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         # The system gives memory page by page, as slots are first used.
-        self._rows = {
-            name: torch.empty((self.capacity, *table.row_shape), dtype=table.dtype)
-            for name, table in self.tables.items()
-        }
+        column = torch.empty((_LEASES + self.capacity, *row_shape), dtype=dtype)
+        ops.advise_huge_pages(column)
+        return column
 
     @property
     def nbytes(self) -> int:
-        return sum(rows.nbytes for rows in self._rows.values()) + self.capacity * ENTRY_BYTES
+        return sum(column.nbytes for column in self.columns.values()) + self.capacity * ENTRY_BYTES
 
     def begin_epoch(self, first: Tensor) -> None:
-        """Takes the first use of each row that is here, [c] int32."""
-        self.nodes = ops.CachedNodes(self.nodes.node, first, self.nodes.slot)
+        """Takes the first use of each row that is here, [r] int32."""
+        here = self.residents
+        self.residents = ops.Residents(here.node, first, here.used, here.slot)
 
-    def fill(self, block: Mapping[str, Tensor], slot: Tensor, place: Tensor) -> None:
-        """Copies rows that are here, [k] int64, to places of a block, [k] int64."""
-        for name, rows in self._rows.items():
-            ops.move_rows(rows, slot, block[name], place)
+    def find(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns the positions of nodes that are here, their slots, and the other positions."""
+        place = torch.searchsorted(self.residents.node, nodes)
+        inside = place < len(self.residents)
+        is_here = inside.clone()
+        is_here[inside] = self.residents.node[place[inside]] == nodes[inside]
+        here = is_here.nonzero().view(-1)
+        return here, self.residents.slot[place[here]].to(torch.int64), (~is_here).nonzero().view(-1)
 
-    def keep(self, node: Tensor, following: Tensor, block: Mapping[str, Tensor]) -> None:
-        """Keeps the rows that are needed soonest, of the cache and of a unit's block."""
-        if not self.capacity:
-            return
-        self.nodes, taken, slot = self.nodes.keep(node, following, self.capacity)
-        for name, rows in self._rows.items():
-            ops.move_rows(block[name], taken, rows, slot.long())
+    def admit(self, nodes: Tensor, following: Tensor, number: int, in_use_from: int) -> ops.Admission | None:
+        """Gives slots to a unit's rows; None if there are too few, or too many units are in use."""
+        if len(self._leases) == _LEASES:
+            return None
+        admitted = self.residents.admit(nodes, following, number, in_use_from, self.capacity)
+        self.residents = admitted.residents
+        return admitted if admitted.fits else None
+
+    def wait_for_units(self, in_use_from: int, seconds: float) -> int:
+        """Waits until units before ``in_use_from`` are done with.
+
+        Returns:
+            The first unit that is still in use: ``in_use_from``, or less if the user keeps batches.
+        """
+        until = time.monotonic() + (seconds if self._is_patient else 0.0)
+        while True:
+            self._leases = deque(one for one in self._leases if not one.is_over)
+            kept = [one.number for one in self._leases if one.number < in_use_from]
+            if not kept and len(self._leases) < _LEASES:
+                return in_use_from
+            if time.monotonic() >= until:
+                self._is_patient = not seconds
+                return min(kept, default=in_use_from)
+            time.sleep(1e-3)
+
+    def lease(self, number: int, nodes: Tensor, slot: Tensor, beside: Mapping[str, Tensor]) -> UnitRows:
+        """Hands a unit's rows out, with those of tables in memory beside them."""
+        for name, table in beside.items():
+            column = self._all.get(name)
+            if column is None or (column.dtype, column.shape[1:]) != (table.dtype, table.shape[1:]):
+                self._all[name] = column = self._column(tuple(table.shape[1:]), table.dtype)
+            ops.move_rows(table, nodes, column[_LEASES:], slot)
+        taken = {one.front for one in self._leases}
+        front = next(row for row in range(_LEASES) if row not in taken)
+        lease = _Lease(number, front, torch.zeros(1, dtype=torch.int32))
+        names = [*self.tables, *beside]
+        tables = {name: ops.lease_rows(self._all[name], front, lease.outstanding) for name in names}
+        self._leases.append(lease)
+        return UnitRows(tables, slot + (_LEASES - front))

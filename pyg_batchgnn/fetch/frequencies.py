@@ -77,22 +77,29 @@ class Frequencies:
         """Returns the number of distinct rows that some minibatches need together."""
         return float(self.rows * (self.share * -np.expm1(minibatches * np.log1p(-self.probability))).sum())
 
-    def reads(self, minibatches: int, macrobatch: int, capacity: int) -> RowReads:
-        """Simulates an epoch of units of ``macrobatch`` minibatches with a cache.
+    def reads(self, minibatches: int, size: int, capacity: int, in_use: int) -> RowReads | None:
+        """Simulates an epoch of units of ``size`` minibatches. Some rows stand for all of them.
 
-        Some rows stand for all of them. ``capacity``: the rows that the cache holds.
+        Args:
+            capacity: the number of rows that memory holds.
+            in_use: the units before one that are in use while it is prepared.
+
+        Returns:
+            None if memory does not hold the units that are in use at the same time.
         """
         drawn = np.random.default_rng(0)
         scale = max(1.0, self.rows / _ROWS)
         count = max(1, round(self.rows / scale))
         # Evenly spread over the distribution, which is less noisy than drawing.
         at = np.searchsorted(np.cumsum(self.share), (np.arange(count) + 0.5) / count)
-        unit = -np.expm1(macrobatch * np.log1p(-self.probability[at.clip(max=len(self.probability) - 1)]))
-        units = -(-minibatches // macrobatch)
+        unit = -np.expm1(size * np.log1p(-self.probability[at.clip(max=len(self.probability) - 1)]))
+        units = -(-minibatches // size)
         string = [
             torch.from_numpy(np.flatnonzero(drawn.random(count) < unit)) for _ in range(min(units, _UNITS))
         ]
-        missed = simulate(string, count, min(count, int(capacity / scale)))
+        missed, fits = simulate(string, count, min(count, int(capacity / scale)), in_use)
+        if not fits:
+            return None
         later = sum(missed[1:]) / max(1, len(missed) - 1) * (units - 1)
         needed = sum(map(len, string)) / max(1, len(string))
         return RowReads(needed * scale, missed[0] * scale, (missed[0] + later) * scale)
@@ -105,17 +112,21 @@ def _binomial(trials: int, probability: np.ndarray) -> np.ndarray:
     return ways * probability**number * (1 - probability) ** (trials - number)
 
 
-def simulate(string: Sequence[Tensor], rows: int, capacity: int) -> list[int]:
-    """Returns how many rows each unit reads, with a cache of ``capacity`` rows by Belady's rule.
+def simulate(string: Sequence[Tensor], rows: int, capacity: int, in_use: int) -> tuple[list[int], bool]:
+    """Returns how many rows each unit reads by Belady's rule, and whether all units fit.
 
-    ``string``: for each unit its rows, [n] int64 below ``rows``, ascending and distinct.
+    Args:
+        string: for each unit its rows, [n] int64 below ``rows``, ascending and distinct.
+        capacity: the number of rows that memory holds.
+        in_use: the units before one that are in use while it is prepared.
     """
     use, following = torch.full((rows,), ops.NEVER, dtype=torch.int32), []
     for number in range(len(string) - 1, -1, -1):
         following.append(use[string[number]])
         use[string[number]] = number
-    cache, missed = ops.CachedNodes.none(), []
-    for needed, later in zip(string, reversed(following), strict=True):
-        missed.append(int((cache.find(needed) < 0).sum()))
-        cache, _, _ = cache.keep(needed, later, capacity)
-    return missed
+    residents, missed, fits = ops.Residents.none(), [], True
+    for number, (needed, later) in enumerate(zip(string, reversed(following), strict=True)):
+        admitted = residents.admit(needed, later, number, number - in_use, capacity)
+        residents, fits = admitted.residents, fits and admitted.fits
+        missed.append(admitted.missing.numel())
+    return missed, fits

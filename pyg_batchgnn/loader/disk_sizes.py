@@ -1,8 +1,8 @@
-"""The sizes of macrobatches and of the row cache, where attributes lie in files.
+"""The sizes of macrobatches where attributes lie in files.
 
-Larger macrobatches read more rows at once, in fewer passes over the file; a larger cache reads
-fewer rows. Both take memory of one budget. It is split so that the predicted time of reading is
-least.
+Larger macrobatches read more rows at once, in fewer passes over the file. They also leave less
+memory for rows that later macrobatches need. Of the sizes that fit, the one with the least
+predicted time of reading is chosen.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from pyg_batchgnn.fetch import ENTRY_BYTES, DiskRows, Frequencies
+from pyg_batchgnn.fetch import ENTRY_BYTES, DiskRows, Frequencies, Window
 from pyg_batchgnn.loader.budget import BATCHES_AT_ONCE, OVERHEAD, LoaderProbe, PrefetchDepth, Sizes
 from pyg_batchgnn.loader.options import LoaderOptions
 from pyg_batchgnn.sample import SampledMinibatch
@@ -31,7 +31,8 @@ class DiskForecast:
 
     Attributes:
         sizes: B and F.
-        cache_bytes: the bytes of the row cache.
+        resident_bytes: the bytes of rows in memory; below 0 if so many are missing for what else
+            the loader holds.
         rows: rows that are read.
         bytes: bytes that are read.
         operations: requests to the files.
@@ -40,7 +41,7 @@ class DiskForecast:
     """
 
     sizes: Sizes
-    cache_bytes: int
+    resident_bytes: int
     rows: float = 0.0
     bytes: float = 0.0
     operations: float = 0.0
@@ -69,32 +70,34 @@ class DiskProbe:
 def choose_disk_sizes(
     options: LoaderOptions, probe: DiskProbe, num_batches: int | None, depth: PrefetchDepth, budget: int
 ) -> DiskForecast:
-    """Resolves "auto", and gives the cache what minibatches and blocks leave of the budget."""
+    """Resolves "auto". Rows in memory get what minibatches leave of the budget."""
     epoch = num_batches or PROBES
-    tried = [_forecast(options, probe, sizes, epoch, depth, budget) for sizes in _candidates(options, epoch)]
-    possible = [one for one in tried if one.cache_bytes >= 0]
-    if not possible:
-        least = max(tried, key=lambda one: one.cache_bytes)
-        warnings.warn(
-            f"the loader may hold {(budget - least.cache_bytes) / 2**20:.0f} MiB at "
-            f"macrobatch_size={least.sizes.macrobatch}, more than the {budget / 2**20:.0f} MiB that "
-            f"memory_budget leaves; use a smaller batch_size or smaller fanouts",
-            stacklevel=6,
-        )
-        return replace(least, cache_bytes=0)
-    return min(possible, key=lambda one: one.seconds + one.first_seconds)
+    tried = (_forecast(options, probe, sizes, epoch, depth, budget) for sizes in _candidates(options, epoch))
+    possible = [one for one in tried if one is not None]
+    if possible:
+        return min(possible, key=lambda one: one.seconds + one.first_seconds)
+    least = _candidates(options, epoch)[0]
+    held = _held_bytes(options, probe, least, depth)
+    warnings.warn(
+        f"memory_budget leaves {budget / 2**20:.0f} MiB, too little for the minibatches of "
+        f"macrobatch_size={least.macrobatch} ({held / 2**20:.0f} MiB) and the rows of those in use; rows are "
+        f"read for each fetch group alone. Use a smaller batch_size or smaller fanouts, or a larger budget",
+        stacklevel=6,
+    )
+    return DiskForecast(least, max(0, budget - held))
 
 
 def _candidates(options: LoaderOptions, epoch: int) -> list[Sizes]:
-    """Returns the sizes to try: powers of two and the whole epoch, or what the user wants."""
+    """Returns the sizes to try: steps of a fifth up to the whole epoch, or what the user wants."""
     wanted, fetch = options.macrobatch_size, options.fetch_size
+    sizes = {epoch}
     if isinstance(wanted, int):
-        sizes = [wanted]
-    elif wanted == "all":
-        sizes = [epoch]
-    else:
-        sizes = sorted({epoch, *(1 << power for power in range(epoch.bit_length()))})
-    return [Sizes(size, min(size, fetch) if isinstance(fetch, int) else size) for size in sizes]
+        sizes = {wanted}
+    elif wanted == "auto":
+        # Macrobatches of about the same size, so that the last is not small.
+        counts = {-(-epoch // max(1, round(1.2**step))) for step in range(60)}
+        sizes |= {-(-epoch // count) for count in counts}
+    return [Sizes(size, min(size, fetch) if isinstance(fetch, int) else size) for size in sorted(sizes)]
 
 
 def _forecast(
@@ -104,17 +107,20 @@ def _forecast(
     epoch: int,
     depth: PrefetchDepth,
     budget: int,
-) -> DiskForecast:
-    held = _held_bytes(options, probe, sizes, depth)
-    capacity = budget - held
-    if capacity < 0:
-        return DiskForecast(sizes, capacity)
+) -> DiskForecast | None:
+    """Returns what an epoch takes with these sizes; None if they do not fit the budget."""
+    resident = budget - _held_bytes(options, probe, sizes, depth)
+    if resident < 0:
+        return None
     row_bytes, share = probe.rows.row_bytes, _shares(probe, sizes)
-    forecast = DiskForecast(sizes, capacity)
+    groups, units = -(-sizes.macrobatch // sizes.fetch), -(-epoch // sizes.fetch)
+    in_use = Window(depth.macrobatches, groups).before(groups - 1)
+    forecast = DiskForecast(sizes, resident)
     for group, frequencies in probe.frequencies.items():
-        rows = int(capacity * share[group]) // (row_bytes[group] + ENTRY_BYTES)
-        reads = frequencies.reads(epoch, sizes.fetch, min(rows, frequencies.rows))
-        units = -(-epoch // sizes.fetch)
+        rows = int(resident * share[group]) // (max(row_bytes[group], probe.loader.row) + ENTRY_BYTES)
+        reads = frequencies.reads(epoch, sizes.fetch, rows, in_use)
+        if reads is None:
+            return None
         first = probe.rows.predict(group, reads.first)
         each = probe.rows.predict(group, (reads.total - reads.first) / max(1, units - 1))
         forecast = replace(
@@ -129,20 +135,13 @@ def _forecast(
 
 
 def _held_bytes(options: LoaderOptions, probe: DiskProbe, sizes: Sizes, depth: PrefetchDepth) -> int:
-    """Returns an upper estimate of the bytes held at once beside the cache."""
+    """Returns an upper estimate of the bytes held at once beside rows of files."""
     one, ahead = probe.loader, depth.macrobatches
     sampled = ((1 + ahead) * sizes.macrobatch + BATCHES_AT_ONCE) * one.sampled
     batches = (BATCHES_AT_ONCE + ahead * sizes.macrobatch) * one.attributes
-    row_bytes = probe.rows.row_bytes
-    block = sum(
-        frequencies.distinct(sizes.fetch) * (max(row_bytes[group], one.row) + ENTRY_BYTES)
-        for group, frequencies in probe.frequencies.items()
-    )
-    # A group's block lies beside the one before it, whose last batch may be in use.
-    blocks = block * max(2, 1 + ahead * -(-sizes.macrobatch // sizes.fetch))
     threads = min(options.threads or torch.get_num_threads(), sizes.macrobatch)
     looking = _USE_BYTES * max(probe.rows.num_rows.values(), default=0)
-    return int(OVERHEAD * (sampled + batches + threads * one.scratch) + 1.25 * blocks + one.shared + looking)
+    return int(OVERHEAD * (sampled + batches + threads * one.scratch) + one.shared + looking)
 
 
 def _shares(probe: DiskProbe, sizes: Sizes) -> dict[Group, float]:

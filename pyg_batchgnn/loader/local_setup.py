@@ -16,7 +16,7 @@ from pyg_batchgnn.loader.budget import FOR_THREADS, AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
 from pyg_batchgnn.loader.link_negatives import LinkPlace
 from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT
-from pyg_batchgnn.loader.on_disk import AheadFetcher, LookAhead
+from pyg_batchgnn.loader.on_disk import DiskFetcher, LookAhead
 from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, SamplingRequest, has_edge_attributes
 from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.position import Order, order_of
@@ -48,7 +48,7 @@ from pyg_batchgnn.sample import (
     SampledMinibatch,
 )
 from pyg_batchgnn.store import Sortedness, attribute_by_group
-from pyg_batchgnn.types import FEATURES
+from pyg_batchgnn.types import FEATURES, Group
 
 # Setup ############################################################################################
 
@@ -142,8 +142,11 @@ class LocalSetup:
             self._cost_on_disk = functools.partial(_cost_on_disk, source)
         if self._options.export is Export.PYG:
             hook, info = loader.transform_sampler_output, self._inputs.info
-            ahead = None if rows is None else AheadFetcher(rows, graph.num_nodes)
+            ahead = None if rows is None else DiskFetcher(rows, graph.num_nodes, _nothing, _nothing)
             return ahead, GatheringExporter(source, self.node_sampler.form, info, hook)
+        if rows is not None and isinstance(source, DataSource):
+            source.beside()  # refuses what cannot be read before anything is sampled
+            return DiskFetcher(rows, graph.num_nodes, source.beside, source.others), NativeExporter()
         num_nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
         source.tables(num_nodes)  # refuses what cannot be read before anything is sampled
         return SourceFetcher(source, num_nodes), NativeExporter()
@@ -167,6 +170,10 @@ class LocalSetup:
         if self._options.reading.features is Features.IN_PLACE or loader.num_workers:
             return None
         return self._options.memory_budget or FOR_THREADS * free_bytes()
+
+
+def _nothing(*_: SampledMinibatch) -> dict[Group, Any]:
+    return {}
 
 
 def _refuse_options_of_ranks(request: SamplingRequest, options: LoaderOptions) -> None:

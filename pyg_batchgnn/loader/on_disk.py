@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -127,7 +127,7 @@ def _read_whole(table: DiskTable) -> Tensor:
     ops.advise_huge_pages(out)
     reader = DiskReader(table)
     try:
-        reader.read(torch.arange(table.rows), out)
+        reader.read_range(0, table.rows, out)
     finally:
         reader.close()
     return out
@@ -165,29 +165,35 @@ def wanted_ids(
     return ids, places
 
 
-class AheadFetcher:
-    """Reads the rows of PyG batches when their macrobatch is prepared.
+#: Returns the other attributes of some groups by name, as they are now.
+Beside: TypeAlias = Callable[[], Mapping[Group, Mapping[str, Tensor]]]
+#: Returns the attributes of nodes and edges of groups without a table in a file.
+Others: TypeAlias = Callable[[SampledMinibatch], Mapping[Group, AttributeRows]]
 
-    Batches copy them out of the fetch group's blocks when they are made.
+
+class DiskFetcher:
+    """Reads the rows of tables in files when a macrobatch is prepared.
+
+    Args:
+        beside: the tables in memory whose rows are to lie beside those of files.
+        others: the attributes of other groups.
     """
 
-    def __init__(self, rows: DiskRows, num_nodes: Sequence[int]) -> None:
+    def __init__(self, rows: DiskRows, num_nodes: Sequence[int], beside: Beside, others: Others) -> None:
         self.rows, self._num_nodes = rows, num_nodes
+        self._beside, self._others = beside, others
 
     def fetch(self, group: FetchGroup) -> Fetched:
         ids, places = wanted_ids(self.rows, group.minibatches, self._num_nodes)
-        blocks, counters = self.rows.read(ids, unit_of(group))
-        ready = [
-            Minibatch.of(
-                one,
-                {
-                    name: AttributeRows(block, places[name][at], Placement.BLOCK)
-                    for name, block in blocks.items()
-                },
-            )
-            for at, one in enumerate(group.minibatches)
-        ]
-        return Fetched(ready, disk=counters)
+        read, counters = self.rows.read(ids, unit_of(group), self._beside())
+        ready = []
+        for at, minibatch in enumerate(group.minibatches):
+            attributes = {
+                name: AttributeRows(rows.tables, rows.place(places[name][at]), Placement.BLOCK)
+                for name, rows in read.items()
+            }
+            ready.append(Minibatch.of(minibatch, {**self._others(minibatch), **attributes}))
+        return Fetched(ready, bytes=counters.useful, disk=counters)
 
 
 class LookAhead:
@@ -220,7 +226,7 @@ class LookAhead:
             ValueError: a table was written to since it was looked at.
         """
         self._tables.check()
-        return AccessString(self.rows.num_rows, self.string_bytes)
+        return self.rows.begin(self.string_bytes)
 
     def add(self, string: AccessString, group: FetchGroup) -> None:
         """Adds the nodes of a fetch group, whose minibatches have no attributes yet."""
@@ -259,39 +265,9 @@ class BlockReader:
             return ops.gather_rows(block.tables[name], block.row)
         assert self._tables.rows is not None
         ids, at = torch.unique(index, return_inverse=True)
-        blocks, counters = self._tables.rows.read({group: ids})
+        found, counters = self._tables.rows.read({group: ids})
         self.counters.add(counters)
-        return ops.gather_rows(blocks[group][name], at)
-
-    def read_unit(
-        self, wanted: Wanted, ids: Mapping[Group, Tensor], unit: Unit | None
-    ) -> dict[Group, dict[str, Tensor]]:
-        """Reads the rows of tables in files for a fetch group, by group and name.
-
-        Args:
-            ids: by group, [n] int64; nodes are ascending and distinct, edges are as they come.
-        """
-        rows = self._tables.rows
-        if rows is None:
-            return {}
-        asked: dict[Group, Tensor] = {}
-        places: dict[Group, Tensor] = {}
-        for group, index in ids.items():
-            now = [name for name in rows.tables.get(group, ()) if self._tables.place(wanted[group].get(name))]
-            if now and group.is_node:
-                asked[group] = index
-            elif now:
-                asked[group], places[group] = torch.unique(index, return_inverse=True)
-        blocks, counters = rows.read(asked, unit)
-        self.counters.add(counters)
-        return {
-            group: {
-                name: ops.gather_rows(table, places[group]) if group in places else table
-                for name, table in block.items()
-                if self._tables.place(wanted[group].get(name))  # a script may have replaced it
-            }
-            for group, block in blocks.items()
-        }
+        return ops.gather_rows(found[group].tables[name], at)
 
     def _are_own(self, group: Group, index: Tensor) -> bool:
         """Returns whether an index is that of the minibatch's nodes or edges.

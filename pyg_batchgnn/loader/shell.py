@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch_geometric.loader import NodeLoader
 
+from pyg_batchgnn.fetch import Window
 from pyg_batchgnn.loader import disk_sizes
 from pyg_batchgnn.loader.budget import (
     PROBES,
@@ -367,7 +368,8 @@ def _sizes_on_disk(
     on_disk = disk_sizes.DiskProbe.of(probe, look.rows, sampled)
     budget = look.budget - look.string_bytes
     forecast = disk_sizes.choose_disk_sizes(options, on_disk, parts.schedule.length(), depth, budget)
-    look.rows.set_capacity(forecast.cache_bytes)
+    groups = -(-forecast.sizes.macrobatch // forecast.sizes.fetch)
+    look.rows.set_capacity(forecast.resident_bytes, Window(depth.macrobatches, groups))
     look.forecast = forecast
     return forecast.sizes
 

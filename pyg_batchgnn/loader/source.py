@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -18,11 +18,9 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.disk import are_mapped, is_mapped
 from pyg_batchgnn.fetch import (
     BlockFetcher,
-    DiskCounters,
     Fetched,
     FetchGroup,
     InPlaceFetcher,
-    Unit,
     as_table,
 )
 from pyg_batchgnn.loader.filter import (
@@ -33,7 +31,7 @@ from pyg_batchgnn.loader.filter import (
     filter_store,
     read_store,
 )
-from pyg_batchgnn.loader.on_disk import BlockReader, MappedTables, unit_of
+from pyg_batchgnn.loader.on_disk import BlockReader, MappedTables
 from pyg_batchgnn.loader.options import TOPOLOGY, Features, Reading
 from pyg_batchgnn.sample import (
     AttributeRows,
@@ -75,13 +73,8 @@ class Source(Protocol):
     def gatherer(self, minibatch: SampledMinibatch | None) -> Gatherer:
         """Returns what selects the rows of a batch. ``minibatch``: what it is made of."""
 
-    def block(
-        self, ids: Mapping[Group, Tensor], gather: Gatherer, unit: Unit | None = None
-    ) -> dict[Group, dict[str, Tensor]]:
-        """Copies the wanted attributes of the given nodes and edges, by group and name.
-
-        ``unit``: the place in its epoch of the fetch group that they are of.
-        """
+    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
+        """Copies the wanted attributes of the given nodes and edges, by group and name."""
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
         """Returns the wanted attributes of all nodes and edges where they lie; None if they must be
@@ -111,9 +104,9 @@ class SourceFetcher:
         if tables.edges is not None or not have_ids:
             return fetched
         edges = _edge_ids(group)
-        found, disk = self._read(_together(edges), None)
+        found = self._read(_together(edges))
         copied = sum(table.nbytes for named in found.values() for table in named.values())
-        return _joined(replace(fetched, bytes=fetched.bytes + copied, disk=disk), _split(found, edges))
+        return _joined(replace(fetched, bytes=fetched.bytes + copied), _split(found, edges))
 
     def _in_place(self, tables: Tables, have_ids: bool) -> InPlaceFetcher:
         """Returns the fetcher of these tables, kept while they stay the same."""
@@ -125,23 +118,15 @@ class SourceFetcher:
 
     def _copied(self, group: FetchGroup, edges: _EdgeIds) -> Fetched:
         found: dict[Group, dict[str, Tensor]] = {}
-        disk: list[DiskCounters | None] = []
 
         def read(nodes: Mapping[Group, Tensor]) -> dict[Group, dict[str, Tensor]]:
-            read_now, counters = self._read({**nodes, **_together(edges)}, unit_of(group))
-            found.update(read_now)
-            disk.append(counters)
+            found.update(self._read({**nodes, **_together(edges)}))
             return found
 
-        fetched = replace(BlockFetcher(read, self._counts).fetch(group), disk=disk[0])
-        return _joined(fetched, _split(found, edges))
+        return _joined(BlockFetcher(read, self._counts).fetch(group), _split(found, edges))
 
-    def _read(
-        self, ids: Mapping[Group, Tensor], unit: Unit | None
-    ) -> tuple[dict[Group, dict[str, Tensor]], DiskCounters | None]:
-        gather = self._source.gatherer(None)
-        found = self._source.block(ids, gather, unit)
-        return found, None if gather.mapped is None else gather.mapped.counters
+    def _read(self, ids: Mapping[Group, Tensor]) -> dict[Group, dict[str, Tensor]]:
+        return self._source.block(ids, self._source.gatherer(None))
 
 
 def _edge_ids(group: FetchGroup) -> _EdgeIds:
@@ -245,18 +230,54 @@ class DataSource:
             return Gatherer()
         return Gatherer(BlockReader(self.mapped, minibatch if isinstance(minibatch, Minibatch) else None))
 
-    def block(
-        self, ids: Mapping[Group, Tensor], gather: Gatherer, unit: Unit | None = None
-    ) -> dict[Group, dict[str, Tensor]]:
+    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
         self._look()
-        read = {} if gather.mapped is None else gather.mapped.read_unit(self._wanted, ids, unit)
         return {
-            group: {
-                name: read[group][name] if name in read.get(group, ()) else gather(value, index)
-                for name, value in self._wanted[group].items()
-            }
+            group: {name: gather(value, index) for name, value in self._wanted[group].items()}
             for group, index in ids.items()
         }
+
+    def beside(self) -> dict[Group, dict[str, Tensor]]:
+        """Returns the tables in memory of groups that have tables in files too."""
+        self._look()
+        found: dict[Group, dict[str, Tensor]] = {}
+        for group in self._on_disk:
+            found[group] = {
+                name: self._in_memory(name, value)
+                for name, value in self._wanted[group].items()
+                if self.mapped is None or self.mapped.place(value) is None
+            }
+        return found
+
+    def others(self, minibatch: SampledMinibatch) -> dict[Group, AttributeRows]:
+        """Returns a minibatch's attributes of groups without a table in a file."""
+        self._look()
+        schema, found = self._schema, {}
+        for groups, ids in (
+            (schema.node_groups, [one.node for one in minibatch.nodes]),
+            (schema.edge_groups, [one.edge for one in minibatch.edges]),
+        ):
+            for group, index in zip(groups, ids, strict=True):
+                if index is None or group in self._on_disk:
+                    continue
+                tables = {name: self._in_memory(name, value) for name, value in self._wanted[group].items()}
+                if tables or group.is_node:
+                    found[group] = AttributeRows.in_place(tables, index)
+        return found
+
+    @property
+    def _on_disk(self) -> Collection[Group]:
+        return () if self.mapped is None or self.mapped.rows is None else self.mapped.rows.tables
+
+    def _in_memory(self, name: str, value: Any) -> Tensor:
+        """Returns an attribute as a dense table in memory."""
+        table = as_table(value if self.mapped is None else self.mapped.held(value), 0)
+        if isinstance(table, str):
+            raise ValueError(
+                f"{name!r} cannot lie beside attributes that are read from files: {table}; make it a dense "
+                f"tensor in memory"
+            )
+        return table
 
     def row_bytes(self, group: Group) -> int:
         """Returns the bytes of the attributes of a node or an edge."""
@@ -424,12 +445,7 @@ class StoreSource:
     def gatherer(self, minibatch: SampledMinibatch | None) -> Gatherer:  # noqa: ARG002
         return Gatherer()
 
-    def block(
-        self,
-        ids: Mapping[Group, Tensor],
-        gather: Gatherer,
-        unit: Unit | None = None,  # noqa: ARG002
-    ) -> dict[Group, dict[str, Tensor]]:
+    def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
         blocks = read_store(self.store, self._groups, ids, gather, self.reading.attributes)
         for group in self.aggregates.keys() & ids.keys():
             tables = self.aggregates[group]

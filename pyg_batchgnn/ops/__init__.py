@@ -9,7 +9,6 @@ Operators use torch's number of threads, or within `thread_limit` that number.
 
 from pyg_batchgnn.ops.aggregate import BySource, aggregate, aggregate_with_targets, first_rows, transpose
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
-from pyg_batchgnn.ops.belady import NEVER, NO_SLOT, CachedNodes, move_rows
 from pyg_batchgnn.ops.checks import (
     FLOATS,
     INTEGERS,
@@ -122,6 +121,7 @@ from pyg_batchgnn.ops.relay import (
     WireError,
     relay_answer,
 )
+from pyg_batchgnn.ops.residents import NEVER, NO_SLOT, Admission, Residents, lease_rows, move_rows
 from pyg_batchgnn.ops.sample import (
     BudgetRules,
     SampledGraph,
@@ -140,10 +140,10 @@ __all__ = [
     "NO_SLOT",
     "ROW_DTYPES",
     "UNASSIGNED",
+    "Admission",
     "Attention",
     "BudgetRules",
     "BySource",
-    "CachedNodes",
     "HaloPeers",
     "InEdges",
     "LineTable",
@@ -160,6 +160,7 @@ __all__ = [
     "RelayFault",
     "RelayQuestions",
     "Requests",
+    "Residents",
     "RowChanges",
     "RowFile",
     "RowGradients",
@@ -231,6 +232,7 @@ __all__ = [
     "is_transforming",
     "keyed_permutation",
     "layer_norm",
+    "lease_rows",
     "linear",
     "linear_norm",
     "mask_grad",

@@ -20,14 +20,15 @@ units = st.lists(st.tuples(st.sets(st.integers(0, ROWS - 1)), st.sets(st.integer
 @given(units, st.sampled_from([0, 20, 1 << 20]))
 def test_next_uses(string: list[tuple[set[int], set[int]]], held: int) -> None:
     """Whatever part of the list lies in a file."""
-    accesses = AccessString({NODES: ROWS, OTHER: ROWS}, held)
+    accesses = AccessString({NODES: ROWS, OTHER: ROWS}, held, first=5)
     for number, both in enumerate(string):
         rows = [torch.tensor(sorted(one), dtype=torch.int64) for one in both]
         accesses.append((0, number, 0), dict(zip((NODES, OTHER), rows, strict=True)))
+    assert accesses.end == 5 + len(string)
     first = accesses.finish({NODES: torch.arange(ROWS)})
 
     def use(row: int, group: int, after: int) -> int:
-        later = (at for at in range(after + 1, len(string)) if row in string[at][group])
+        later = (5 + at for at in range(after + 1, len(string)) if row in string[at][group])
         return next(later, ops.NEVER)
 
     assert first[NODES].tolist() == [use(row, 0, -1) for row in range(ROWS)]
@@ -36,7 +37,7 @@ def test_next_uses(string: list[tuple[set[int], set[int]]], held: int) -> None:
             expected = [use(row, at, number) for row in sorted(both[at])]
             assert accesses.following((0, number, 0), group).tolist() == expected
     assert accesses.accesses[NODES] == sum(len(one) for one, _ in string)
-    assert not accesses.knows(None) and not accesses.knows((1, 0, 0))
+    assert accesses.number((1, 0, 0)) is None
 
 
 def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +62,11 @@ def test_frequencies_tell_how_many_rows_are_needed() -> None:
     for count in (1, 8, 32, 100):
         expected = (1 - (1 - probability) ** count).sum()
         assert found.distinct(count) == pytest.approx(expected, rel=0.15)
-    uncached, cached = (found.reads(100, 10, capacity) for capacity in (0, 2000))
-    assert uncached.total == pytest.approx(10 * uncached.needed, rel=0.05)
-    assert cached.total < uncached.total
-    assert found.reads(100, 10, len(probability)).total == pytest.approx(found.distinct(100), rel=0.1)
+    assert found.reads(100, 10, int(found.distinct(10)), in_use=1) is None
+    read = []
+    for capacity in (1.2 * found.distinct(20), 1.6 * found.distinct(20), len(probability)):
+        forecast = found.reads(100, 10, int(capacity), in_use=1)
+        assert forecast is not None
+        read.append(forecast.total)
+    assert read[0] > read[1] > read[2]
+    assert read[2] == pytest.approx(found.distinct(100), rel=0.1)

@@ -192,7 +192,7 @@ def test_copied_or_not_the_values_are_the_same(kwargs: dict[str, Any]) -> None:
     assert_same(native(data, **kwargs), native(data, features="copy"))
 
 
-@pytest.mark.filterwarnings("ignore:the loader may hold")
+@pytest.mark.filterwarnings("ignore:memory_budget leaves")
 def test_large_files_and_stores_are_copied(tmp_path: Path) -> None:
     for data in (with_mapped_features(tmp_path), stores_of(make_data(), "coo")):
         for batch in native(data, input_nodes=torch.arange(NODES), memory_budget=1):
