@@ -68,5 +68,5 @@ def test_frequencies_tell_how_many_rows_are_needed() -> None:
         forecast = found.reads(100, 10, int(capacity), in_use=1)
         assert forecast is not None
         read.append(forecast.total)
-    assert read[0] > read[1] > read[2]
+    assert read[0] >= read[1] >= read[2]
     assert read[2] == pytest.approx(found.distinct(100), rel=0.1)

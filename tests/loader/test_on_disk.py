@@ -109,7 +109,8 @@ def test_batches_are_those_in_memory(mode: str, export: str, sizes: dict[str, An
     for _ in range(2):
         assert_same(found, expected)
     counts = found.stats().total
-    assert counts.disk_rows and (counts.disk_hits or mode == "plain") and counts.disk_bytes > counts.disk_useful > 0
+    assert counts.disk_bytes > counts.disk_useful > 0
+    assert counts.disk_hits or mode == "plain"
 
 
 @pytest.mark.parametrize("export", ["pyg", "native"])
