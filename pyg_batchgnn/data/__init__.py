@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         NodeSet,
         class_numbers,
         count_classes,
+        narrow_class_numbers,
     )
     from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
     from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
@@ -119,6 +120,7 @@ __all__ = [
     "load_dataset",
     "make_undirected",
     "named_apart",
+    "narrow_class_numbers",
     "open_folder",
     "read_bundle",
     "read_folder",

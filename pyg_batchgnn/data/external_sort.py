@@ -87,7 +87,7 @@ class SortPlan:
 
 @dataclass(frozen=True)
 class SortedEdges:
-    """What a sort made.
+    """The outcome of a sort.
 
     Attributes:
         edges: the number of edges.

@@ -50,7 +50,7 @@ _ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class ConvertedFolder:
-    """What a conversion made.
+    """The outcome of a conversion.
 
     Attributes:
         folder: the new folder.
@@ -78,9 +78,9 @@ def convert_folder(
     """Writes a new folder whose edges lie by destination.
 
     Edges are those of `edge_index.npy`, `src.npy` and `dst.npy`, or Parquet files, as
-    `read_folder` reads them, and are sorted on disk. On the way the disk takes 8 bytes an edge
-    (16 with ids), or twice that for ids that take 8 bytes. Everything else is as it was. A call
-    that was killed, or met a full disk, is gone on with by the next one.
+    `read_folder` reads them, and are sorted on disk. On the way the disk takes 8 bytes per
+    edge (12 with ids of edges), or twice that where ids take 8 bytes. Everything else is as it was.
+    A call that was killed, or met a full disk, is gone on with by the next one.
 
     Args:
         source: a data folder.
@@ -88,7 +88,7 @@ def convert_folder(
         memory_budget: bytes of memory, or a text such as "4GiB", beside the 400 MB of the program
             itself; a quarter of what is free by default. The result does not depend on it.
         edge_ids: keeps the ids of edges also where edges have no attributes. Positions become ids
-            there otherwise, which saves 4 bytes an edge.
+            there otherwise, which saves 4 bytes per edge.
         links: makes hard links to files that stay as they are, where the file system allows.
             Otherwise they are copied.
         progress: told what is done.

@@ -182,7 +182,7 @@ def convert(
         bool,
         typer.Option(
             "--edge-ids",
-            help="Keep the ids of edges also where edges have no attributes; 4 bytes an edge. Positions "
+            help="Keep the ids of edges also where edges have no attributes; 4 bytes per edge. Positions "
             "become ids otherwise.",
         ),
     ] = False,
@@ -194,7 +194,7 @@ def convert(
     """Writes a data folder whose edges lie by destination, from one with lists of edges.
 
     Training then reads the edges as they lie: without sorting them, without a
-    second copy, in 4 bytes an edge. Edges are sorted on disk, so a graph may
+    second copy, in 4 bytes per edge. Edges are sorted on disk, so a graph may
     be larger than memory. Attributes, splits and keys stay as they are.
 
     A conversion that was killed, or met a full disk, goes on when it is
