@@ -60,7 +60,7 @@ def measure(folder: Path, nodes: int, memory_budget: str) -> dict[str, Any]:
         "buckets": sorted_edges.buckets,
         "seconds": seconds,
         "seconds by phase": dict(made.seconds),
-        "edges a second": sorted_edges.edges / seconds,
+        "edges per second": sorted_edges.edges / seconds,
         "seconds of a plain copy": copied,
         "memory budget": memory_budget,
         "memory beside the program": peak.most - peak.before,
