@@ -15,9 +15,11 @@ if TYPE_CHECKING:
         NodeSet,
         class_numbers,
         count_classes,
+        narrow_class_numbers,
     )
     from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
     from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
+    from pyg_batchgnn.data.folder_convert import ConvertedFolder, convert_folder
     from pyg_batchgnn.data.folder_write import write_folder
     from pyg_batchgnn.data.generator import (
         GeneratorSpec,
@@ -74,6 +76,7 @@ __all__ = [
     "NODES",
     "SPLITS",
     "Clock",
+    "ConvertedFolder",
     "Dataset",
     "DatasetError",
     "DatasetNotFoundError",
@@ -99,6 +102,7 @@ __all__ = [
     "check_dataset",
     "check_node_counts",
     "class_numbers",
+    "convert_folder",
     "count_classes",
     "default_dataset",
     "edge_array",
@@ -116,6 +120,7 @@ __all__ = [
     "load_dataset",
     "make_undirected",
     "named_apart",
+    "narrow_class_numbers",
     "open_folder",
     "read_bundle",
     "read_folder",

@@ -308,7 +308,7 @@ class FolderReader:
     def edges(self, group: Group) -> Tensor | InEdges:
         """Returns the edges of a relation in the form that they have in the folder."""
         if self.file(csc_array(group, INDPTR)).is_file():
-            self._refuse_twice(edge_array("edge_index", group), group)
+            self.refuse_twice(edge_array("edge_index", group), group)
             return self._csc(group)
         return self.edge_index(group)
 
@@ -328,14 +328,15 @@ class FolderReader:
     def edge_index(self, group: Group = EDGES) -> Tensor:
         array = edge_array("edge_index", group)
         values = self.open(array)
-        self._refuse_twice(array, group)
+        self.refuse_twice(array, group)
         if values is not None:
             found = values.numpy()
         else:
             found = self._edges_from_columns() if group == EDGES else self._edges_from_parquet(group)
         return to_index(found, self.files[array], array_name(array))
 
-    def _refuse_twice(self, array: str, group: Group) -> None:
+    def refuse_twice(self, array: str, group: Group) -> None:
+        """Raises DatasetError if the edges of a relation are there in two forms."""
         forms = [
             [self.file(array)],
             parquet_files(self.path, None if group == EDGES else group_folder(group)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
@@ -121,10 +122,7 @@ def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> ParquetTable
     Raises:
         DatasetError: as `read_parquet_edges`.
     """
-    try:
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise DatasetError(f"{files[0]}: reading Parquet needs pyarrow; pip install pyarrow") from error
+    pq = _pyarrow(files)
     pieces = [_read_file(pq, path, ids) for path in files]
     first = pieces[0]
     for path, piece in zip(files, pieces, strict=True):
@@ -145,30 +143,105 @@ def read_parquet(files: Sequence[Path], ids: Sequence[str] = ()) -> ParquetTable
 def _read_file(pq: Any, path: Path, ids: Sequence[str]) -> ParquetTable:
     import pyarrow as pa
 
+    with _reading(path, ids), pq.ParquetFile(path, memory_map=True) as file:
+        read = _columns_of(pa, file, path, ids)
+        table = file.read(columns=read)
+    return ParquetTable(table.num_rows, {name: _values(pa, path, name, table.column(name)) for name in read})
+
+
+@contextmanager
+def _reading(path: Path, ids: Sequence[str]) -> Iterator[None]:
+    import pyarrow as pa
+
     try:
-        with pq.ParquetFile(path, memory_map=True) as file:
-            schema, present = file.schema_arrow, file.schema_arrow.names
-            for column in ids:
-                if column not in present:
-                    fact = f"no such column among {present}"
-                    raise broken(path, column, fact, f"name the columns {' and '.join(ids)}")
-            read = [one.name for one in schema if one.name in ids or _is_held(pa, one.type)]
-            _warn_of_columns(path, [f"{one.name} ({one.type})" for one in schema if one.name not in read])
-            for column in read:
-                if present.count(column) > 1:
-                    fact = f"{present.count(column)} columns of this name among {present}"
-                    raise broken(path, column, fact, "rename all but one")
-            table = file.read(columns=read)
+        yield
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, DatasetError):
             raise
         what = ", ".join(ids) or "columns"
         raise broken(path, what, f"not readable as Parquet ({error})", "write the file again") from error
+
+
+def _columns_of(pa: Any, file: Any, path: Path, ids: Sequence[str]) -> list[str]:
+    """Returns the columns of a file that a tensor can hold, after checking those of ids."""
+    schema, present = file.schema_arrow, file.schema_arrow.names
+    for column in ids:
+        if column not in present:
+            fact = f"no such column among {present}"
+            raise broken(path, column, fact, f"name the columns {' and '.join(ids)}")
+    read = [one.name for one in schema if one.name in ids or _is_held(pa, one.type)]
+    _warn_of_columns(path, [f"{one.name} ({one.type})" for one in schema if one.name not in read])
+    for column in read:
+        if present.count(column) > 1:
+            fact = f"{present.count(column)} columns of this name among {present}"
+            raise broken(path, column, fact, "rename all but one")
     for name in ids:
-        if not pa.types.is_integer(table.column(name).type):
-            fact = f"type is {table.column(name).type}, expected int32 or int64"
+        if not pa.types.is_integer(schema.field(name).type):
+            fact = f"type is {schema.field(name).type}, expected int32 or int64"
             raise broken(path, name, fact, "store integers")
-    return ParquetTable(table.num_rows, {name: _values(pa, path, name, table.column(name)) for name in read})
+    return read
+
+
+# Pieces ###########################################################################################
+
+
+def count_rows(files: Sequence[Path]) -> int:
+    """Returns the number of rows of all files, from their footers.
+
+    Raises:
+        DatasetError: pyarrow is not installed, or a file is damaged.
+    """
+    pq = _pyarrow(files)
+    rows = 0
+    for path in files:
+        with _reading(path, ()), pq.ParquetFile(path) as file:
+            rows += file.metadata.num_rows
+    return rows
+
+
+def columns_of_edges(files: Sequence[Path]) -> list[str]:
+    """Returns the columns of the first file that become attributes of edges.
+
+    Raises:
+        DatasetError: as `read_parquet_edges`, of the first file.
+    """
+    import pyarrow as pa
+
+    pq = _pyarrow(files)
+    with _reading(files[0], ENDS), pq.ParquetFile(files[0]) as file:
+        return [name for name in _columns_of(pa, file, files[0], ENDS) if name not in ENDS]
+
+
+def parquet_pieces(
+    files: Sequence[Path], columns: Sequence[str], begin: int, size: int
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yields columns of all files in pieces of at most ``size`` rows, from row ``begin`` on.
+
+    Raises:
+        DatasetError: as `read_parquet_edges`.
+    """
+    import pyarrow as pa
+
+    pq, first = _pyarrow(files), 0
+    for path in files:
+        with _reading(path, columns), pq.ParquetFile(path) as file:
+            groups = list(range(file.metadata.num_row_groups))
+            while groups and first + (rows := file.metadata.row_group(groups[0]).num_rows) <= begin:
+                first += rows
+                del groups[0]
+            for batch in file.iter_batches(size, groups, list(columns)):
+                table = pa.Table.from_batches([batch]).slice(max(0, begin - first))
+                first += batch.num_rows
+                if table.num_rows:
+                    yield {name: _values(pa, path, name, table.column(name)) for name in columns}
+
+
+def _pyarrow(files: Sequence[Path]) -> Any:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise DatasetError(f"{files[0]}: reading Parquet needs pyarrow; pip install pyarrow") from error
+    return pq
 
 
 def _is_held(pa: Any, kind: Any) -> bool:

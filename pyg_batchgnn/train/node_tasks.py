@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pyg_batchgnn.data import SPLITS, Dataset, class_numbers
+from pyg_batchgnn.data import SPLITS, Dataset, class_numbers, narrow_class_numbers
 from pyg_batchgnn.train.config import Metric, TaskConfig, TaskKind, TaskLoss
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import LinkTask
@@ -486,7 +486,7 @@ def node_task_of(dataset: Dataset, config: TaskConfig) -> NodeTask:
 
 
 def _class_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTask:
-    if class_numbers(nodes.tables) is None:
+    if narrow_class_numbers(nodes.tables) is None:
         raise _unfit(nodes, y, "classes are integers [N]")
     metric = _metric(config, ClassTask.metrics, Metric.ACCURACY, "classes")
     weights = class_weights(config.class_weights, y[nodes.split("train")], nodes.num_classes)
@@ -517,7 +517,7 @@ def _value_task(nodes: PredictedNodes, y: Tensor, config: TaskConfig) -> NodeTas
 
 def _kind(nodes: PredictedNodes, y: Tensor) -> TaskKind:
     """Returns the task that fits the type and shape of the labels."""
-    if class_numbers(nodes.tables) is not None:
+    if narrow_class_numbers(nodes.tables) is not None:
         return TaskKind.CLASSES
     return TaskKind.VALUES if y.is_floating_point() else TaskKind.LABELS
 

@@ -1,0 +1,384 @@
+"""Turns a folder with lists of edges into one with edges by destination, within a memory budget."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyg_batchgnn import machine, ops
+from pyg_batchgnn.data.csc import INDPTR
+from pyg_batchgnn.data.edge_reader import ColumnReader, EdgeReader, ListReader, ParquetReader
+from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, missing
+from pyg_batchgnn.data.external_sort import ExternalSort, Progress, SortedEdges, SortPlan
+from pyg_batchgnn.data.files import (
+    META_FILE,
+    ArrayPromise,
+    Journal,
+    Made,
+    NpyAppender,
+    making,
+    promise_of,
+    read_header,
+    sync_tree,
+    writing,
+)
+from pyg_batchgnn.data.folder import FolderReader
+from pyg_batchgnn.data.meta import (
+    Meta,
+    attribute_array,
+    csc_array,
+    edge_array,
+    group_folder,
+    write_meta,
+)
+from pyg_batchgnn.data.parquet import count_rows, node_files, parquet_files, parquet_pieces
+from pyg_batchgnn.types import EDGE_FEATURES, EDGES, NODES, Group, Schema
+
+#: The bytes of a file that are copied between two reports of progress.
+_COPY = 64 << 20
+#: The rows of attributes in Parquet that are converted at a time.
+_ROWS = 1 << 18
+
+
+@dataclass(frozen=True)
+class ConvertedFolder:
+    """The outcome of a conversion.
+
+    Attributes:
+        folder: the new folder.
+        edges: what was sorted, by relation.
+        linked, copied: the bytes of the other files that are hard links, and that were copied.
+        seconds: by phase, of this call alone.
+    """
+
+    folder: Path
+    edges: Mapping[str, SortedEdges]
+    linked: int
+    copied: int
+    seconds: Mapping[str, float]
+
+
+def convert_folder(
+    source: str | Path,
+    path: str | Path,
+    *,
+    memory_budget: int | str | None = None,
+    edge_ids: bool = False,
+    links: bool = True,
+    progress: Progress | None = None,
+) -> ConvertedFolder:
+    """Writes a new folder whose edges lie by destination.
+
+    Edges are those of `edge_index.npy`, `src.npy` and `dst.npy`, or Parquet files, as
+    `read_folder` reads them, and are sorted on disk. On the way the disk takes 8 bytes per
+    edge (12 with ids of edges), or twice that where ids take 8 bytes. Everything else is as it was.
+    A call that was killed, or met a full disk, is gone on with by the next one.
+
+    Args:
+        source: a data folder.
+        path: the new folder; it must not exist, and appears only when it is complete.
+        memory_budget: bytes of memory, or a text such as "4GiB", beside the 400 MB of the program
+            itself; a quarter of what is free by default. The result does not depend on it.
+        edge_ids: keeps the ids of edges also where edges have no attributes. Positions become ids
+            there otherwise, which saves 4 bytes per edge.
+        links: makes hard links to files that stay as they are, where the file system allows.
+            Otherwise they are copied.
+        progress: told what is done.
+
+    Raises:
+        DatasetNotFoundError: there is no such folder, or no edges in it.
+        DatasetError: ``path`` exists, a file is damaged, an id is no node, the budget is too small,
+            or the disk is full.
+    """
+    source, path = Path(source).expanduser(), Path(path).expanduser()
+    if not source.is_dir():
+        raise DatasetNotFoundError(
+            f"{source}: no such folder; give a data folder, such as write_folder makes"
+        )
+    if source.resolve() in path.resolve().parents:
+        raise DatasetError(f"{path}: lies in {source}, which is converted; choose another folder")
+    budget = ops.check_budget(memory_budget) or machine.memory().available // 4
+    conversion = _Conversion(FolderReader(source), path, budget, edge_ids, links, progress)
+    conversion.check()
+    files = [file for file in sorted(source.rglob("*")) if file.is_file()]
+    stats = {file.relative_to(source).as_posix(): file.stat() for file in files}
+    made_of = {
+        "source": str(source.resolve()),
+        "files": {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()},
+        "edge_ids": edge_ids,
+        "links": links,
+    }
+    with making(path, made_of) as journal:
+        return conversion.run(journal)
+
+
+class _Conversion:
+    """The conversion of one folder."""
+
+    def __init__(
+        self,
+        folder: FolderReader,
+        path: Path,
+        budget: int,
+        edge_ids: bool,
+        links: bool,
+        progress: Progress | None,
+    ) -> None:
+        self._folder, self._path, self._budget = folder, path, budget
+        self._keeps_ids, self._links = edge_ids, links
+        self._seconds = dict[str, float]()
+        self._last = time.perf_counter()
+        self._tell = progress or (lambda _phase, _done, _total: None)
+        self._schema: Schema = folder.schema()
+        self._readers = {group: _reader(folder, group) for group in self._schema.edge_groups}
+        self._counts = self._count_nodes()
+
+    def check(self) -> None:
+        """Raises DatasetError if the budget is too small or the disk has too little room."""
+        needed = 0
+        for group, reader in self._readers.items():
+            if reader is not None:
+                plan = self._plan(group, reader)
+                of_edges = 0 if plan.edge_ids is None else plan.edge_ids.itemsize
+                needed += (2 * plan.ids.itemsize + of_edges) * reader.num_edges
+        there = self._path.with_name(f".{self._path.name}.converting")
+        used = (
+            sum(file.stat().st_size for file in there.rglob("*") if file.is_file()) if there.exists() else 0
+        )
+        place = next(one for one in self._path.absolute().parents if one.exists())
+        free = shutil.disk_usage(place).free
+        if free < needed - used:
+            raise DatasetError(
+                f"{self._path}: sorting the edges takes {needed:,} bytes of disk, and {free:,} are free; "
+                f"free some, or choose a folder on another disk"
+            )
+
+    def _plan(self, group: Group, reader: EdgeReader) -> SortPlan:
+        sources, targets = self._ends(group)
+        return SortPlan.of(sources, targets, reader.num_edges, self._has_ids(group), self._budget)
+
+    def _ends(self, group: Group) -> tuple[int, int]:
+        at = self._schema.edge_groups.index(group)
+        groups, schema = self._schema.node_groups, self._schema
+        return self._counts[groups[schema.source_types[at]]], self._counts[groups[schema.target_types[at]]]
+
+    def run(self, journal: Journal) -> ConvertedFolder:
+        folder, edges = self._folder, dict[str, SortedEdges]()
+        for group, reader in self._readers.items():
+            if reader is not None:
+                edges[_name(group)] = self._sort(journal, group, reader)
+            if isinstance(reader, ParquetReader) and reader.columns:
+                write = functools.partial(self._write_columns, journal, group, reader)
+                journal.step(f"columns {_name(group)}", write)
+        placed = journal.step("files", lambda: self._place(journal))
+        promises = {array: ArrayPromise.from_json(said) for array, said in placed["promises"].items()}
+        meta = folder.meta
+        counts = {str(group.name): count for group, count in self._counts.items()}
+        name, text = meta.name or folder.path.resolve().name, meta.source
+        text = text or f"Arrays read from the folder {folder.path}."
+        write_meta(
+            journal.folder,
+            Meta(
+                name, text, self._schema, counts, meta.num_classes, promises | journal.promises, meta.origin
+            ),
+        )
+        sync_tree(journal.folder)
+        journal.finish()
+        self._lap("finishing")
+        return ConvertedFolder(journal.path, edges, placed["linked"], placed["copied"], self._seconds)
+
+    def _sort(self, journal: Journal, group: Group, reader: EdgeReader) -> SortedEdges:
+        def file(array: str) -> Path:
+            found = journal.folder / f"{csc_array(group, array)}.npy"
+            found.parent.mkdir(parents=True, exist_ok=True)
+            return found
+
+        sources, targets = self._ends(group)
+        return ExternalSort(
+            *(journal, _name(group), reader, sources, targets, file),
+            edge_ids=self._has_ids(group),
+            budget=self._budget,
+            progress=self._progress,
+        ).run()
+
+    def _progress(self, phase: str, done: int, total: int) -> None:
+        self._lap(phase)
+        self._tell(phase, done, total)
+
+    def _lap(self, phase: str) -> None:
+        """Counts the time since the last call for a phase."""
+        now = time.perf_counter()
+        self._seconds[phase] = self._seconds.get(phase, 0.0) + now - self._last
+        self._last = now
+
+    def _has_ids(self, group: Group) -> bool:
+        """Returns whether the ids of edges are kept: edges with attributes need them."""
+        folder, reader = self._folder, self._readers[group]
+        tables = folder.path / attribute_array(group, "x")
+        has_tables = any(tables.parent.glob("*.npy")) or (
+            group == EDGES and folder.file(EDGE_FEATURES).is_file()
+        )
+        in_columns = isinstance(reader, ParquetReader) and bool(reader.columns)
+        return self._keeps_ids or has_tables or in_columns
+
+    # Nodes
+
+    def _count_nodes(self) -> dict[Group, int]:
+        """Returns the number of nodes of each type, from META.json, headers, or the edges."""
+        counts = {}
+        for number, group in enumerate(self._schema.node_groups):
+            said = self._folder.meta.num_nodes.get(str(group.name))
+            rows = self._rows_of(group) if said is None else said
+            counts[group] = self._largest(number) + 1 if rows is None else rows
+        return counts
+
+    def _rows_of(self, group: Group) -> int | None:
+        folder = self._folder
+        lengths = (
+            folder.file(csc_array(edges, INDPTR))
+            for edges, target in zip(self._schema.edge_groups, self._schema.target_types, strict=True)
+            if self._schema.node_groups[target] == group
+        )
+        for file in lengths:
+            if file.is_file():
+                return _length(file) - 1
+        if files := node_files(folder.path, None if group == NODES else group_folder(group)):
+            return count_rows(files)
+        tables = sorted((folder.path / attribute_array(group, "x")).parent.glob("*.npy"))
+        usual = ("x", "y", "train_mask", "val_mask", "test_mask") if group == NODES else ()
+        for file in (*map(folder.file, usual), *tables):
+            if file.is_file():
+                return _length(file)
+        return None
+
+    def _largest(self, node_type: int) -> int:
+        """Returns the largest id of a node type in edges."""
+        largest = -1
+        ends = zip(self._readers.values(), self._schema.source_types, self._schema.target_types, strict=True)
+        for reader, *types in ends:
+            if reader is not None and node_type in types:
+                for piece in reader.pieces(0, reader.num_edges, _ROWS):
+                    own = (int(ids.max()) for ids, at in zip(piece, types, strict=True) if at == node_type)
+                    largest = max([largest, *own])
+                    self._progress("reading ids", 0, 1)
+        return largest
+
+    # Other files
+
+    def _write_columns(self, journal: Journal, group: Group, reader: ParquetReader) -> Made:
+        """Writes the attributes of edges in Parquet files as arrays."""
+        files, out, done = [], dict[str, NpyAppender](), 0
+        try:
+            for piece in parquet_pieces(reader.files, reader.columns, 0, _ROWS):
+                for name, values in piece.items():
+                    is_kept = name != EDGE_FEATURES or values.dtype in (np.float16, np.float32)
+                    kept = values if is_kept else values.astype(np.float32)
+                    if name not in out:
+                        file = journal.folder / f"{attribute_array(group, name)}.npy"
+                        file.parent.mkdir(parents=True, exist_ok=True)
+                        files.append(file)
+                        out[name] = NpyAppender(file, kept.dtype, kept.shape[1:])
+                    out[name].append(kept)
+                done += len(values)
+                self._progress("attributes of edges", done, reader.num_edges)
+        finally:
+            for one in out.values():
+                one.__exit__(None, None, None)
+        return {}, files
+
+    def _place(self, journal: Journal) -> Made:
+        """Links or copies all other files. The facts promise the arrays."""
+        root, known = self._folder.path, self._folder.meta.arrays
+        promises, sizes = {}, {"linked": 0, "copied": 0}
+        files = self._other_files()
+        total, done = sum(file.stat().st_size for file in files), 0
+        for file in files:
+            target = journal.folder / file.relative_to(root)
+            with writing(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)
+            is_linked = self._links and _linked(file, target)
+            if not is_linked:
+                _copy(file, target, functools.partial(self._copied, done, total))
+            done += file.stat().st_size
+            self._progress("copying files", done, total)
+            sizes["linked" if is_linked else "copied"] += file.stat().st_size
+            if file.suffix == ".npy":
+                array = file.relative_to(root).with_suffix("").as_posix()
+                promises[array] = (known.get(array) or promise_of(target)).to_json()
+                self._progress("checksums", done, total)
+        return {"promises": promises, **sizes}, []
+
+    def _copied(self, before: int, total: int, more: int) -> None:
+        self._progress("copying files", before + more, total)
+
+    def _other_files(self) -> list[Path]:
+        """Returns the files that hold no edges that were sorted."""
+        root = self._folder.path
+        gone = {root / META_FILE}
+        gone |= {file for reader in self._readers.values() if reader is not None for file in reader.files}
+        return [file for file in sorted(root.rglob("*")) if file.is_file() and file not in gone]
+
+
+def _reader(folder: FolderReader, group: Group) -> EdgeReader | None:
+    """Returns what reads the list of edges of a relation; None if they lie by destination already.
+
+    Raises:
+        DatasetNotFoundError: there are no edges.
+        DatasetError: there are two forms.
+    """
+    array = edge_array("edge_index", group)
+    folder.refuse_twice(array, group)
+    if folder.file(csc_array(group, INDPTR)).is_file():
+        return None
+    if folder.file(array).is_file():
+        return ListReader(folder.file(array))
+    columns = folder.file("src"), folder.file("dst")
+    if group == EDGES and all(file.is_file() for file in columns):
+        return ColumnReader(*columns)
+    if files := parquet_files(folder.path, None if group == EDGES else group_folder(group)):
+        return ParquetReader(files)
+    folder.edge_index(group)
+    raise AssertionError("reading edges that are not there is an error")
+
+
+def _name(group: Group) -> str:
+    return "edges" if group == EDGES else group_folder(group)
+
+
+def _length(file: Path) -> int:
+    with file.open("rb") as stream:
+        shape = read_header(stream, file, file.stem).shape
+    return shape[0] if shape else 0
+
+
+def _linked(file: Path, target: Path) -> bool:
+    """Makes a hard link. Returns whether the file system allows it."""
+    try:
+        os.link(file, target)
+    except OSError:
+        return False
+    return True
+
+
+def _copy(file: Path, target: Path, report: Callable[[int], Any]) -> None:
+    """Copies a file in pieces, inside the system where it can, and lets its pages go."""
+    with writing(target), file.open("rb") as stream, target.open("wb") as out:
+        size, done = os.fstat(stream.fileno()).st_size, 0
+        while done < size:
+            count = os.sendfile(out.fileno(), stream.fileno(), done, min(_COPY, size - done))
+            if not count:
+                raise missing(file, file.stem, "it shrank while it was copied: copy or write it again")
+            done += count
+            report(done)
+        os.fsync(out.fileno())
+        for handle in (stream, out):
+            os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
