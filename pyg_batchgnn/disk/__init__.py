@@ -1,6 +1,16 @@
 """Rows of tables that lie in files and are read past the page cache (design, section 10)."""
 
 from pyg_batchgnn.disk.reader import DiskReader, ReadCounters
+from pyg_batchgnn.disk.scratch import ScratchTable, read_rows, read_span
 from pyg_batchgnn.disk.tables import DiskTable, are_mapped, is_mapped
 
-__all__ = ["DiskReader", "DiskTable", "ReadCounters", "are_mapped", "is_mapped"]
+__all__ = [
+    "DiskReader",
+    "DiskTable",
+    "ReadCounters",
+    "ScratchTable",
+    "are_mapped",
+    "is_mapped",
+    "read_rows",
+    "read_span",
+]
