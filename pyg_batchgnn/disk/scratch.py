@@ -63,7 +63,7 @@ class ScratchTable:
             raise ValueError(f"rows {list(rows.shape)} of {rows.dtype} are not the next ones of {self.table}")
         if rows.numel():
             flat = rows.detach().contiguous().view(-1).view(torch.uint8)
-            self._output.append(memoryview(flat.numpy()))
+            self._output.append(flat.numpy().data)
         self.written += len(rows)
 
     def finish(self) -> Tensor:

@@ -100,7 +100,7 @@ class _Mapping:
     def is_there(self) -> bool:
         """Returns whether the file still has this name, or `name_of_file` gave it one."""
         try:
-            return os.stat(self.file).st_ino == self.inode
+            return Path(self.file).stat().st_ino == self.inode
         except OSError:
             return False
 
@@ -120,7 +120,12 @@ def _file_mappings() -> list[_Mapping]:
             continue
         one = _Mapping(begin, end, offset, line[4], int(line[5]), line[6])
         last = found[-1] if found else None
-        if last and last.end == begin and last.inode == one.inode and last.offset + begin - last.begin == offset:
+        if (
+            last
+            and last.end == begin
+            and last.inode == one.inode
+            and last.offset + begin - last.begin == offset
+        ):
             found[-1] = replace(last, end=end)
         else:
             found.append(one)
