@@ -105,7 +105,7 @@ def cut_pieces(
     ``targets``: the nodes by type. A piece has an entry for each of them, maybe an empty range.
     """
     begins = {one.node_type: 0 for one in targets}
-    edges = limits.edges(num_nodes)
+    edges, every = limits.edges(num_nodes), sum(int(one.indptr[-1]) for one in targets)
     all_fit = limits.bytes(num_nodes, edges) <= limits.budget
     while any(begins[one.node_type] < len(one) for one in targets):
         cut = _cut(targets, begins, edges, limits)
@@ -117,7 +117,7 @@ def cut_pieces(
         yield cut
         begins = {name: rows.stop for name, rows in cut.items()}
         if taken:  # more edges have more sources in common, so this number fits with some room
-            edges = max(edges, edges * limits.budget // taken)
+            edges = max(edges, min(edges * limits.budget // taken, every))
 
 
 def _cut(targets: Sequence[OwnedTargets], begins: Mapping[int, int], edges: int, limits: PieceLimits) -> Cut:

@@ -19,7 +19,7 @@ from pyg_batchgnn.types import NewRows, ReadableRows
 
 
 class RowsInMemory:
-    """New rows that lie in memory (`NewRows`). ``tables``: by rank; this one writes its own."""
+    """The `NewRows` that lie in memory. ``tables``: by rank; this one writes its own."""
 
     def __init__(self, tables: Mapping[int, Tensor], rank: int) -> None:
         self._tables, self._own = tables, tables[rank]
@@ -32,7 +32,7 @@ class RowsInMemory:
 
 
 class RowsInFile:
-    """New rows that do not fit memory (`NewRows`), in one process."""
+    """The `NewRows` that do not fit memory, in one process."""
 
     def __init__(self, memory: PassMemory, table: ScratchTable) -> None:
         self._memory, self._table = memory, table

@@ -87,7 +87,8 @@ def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recordin
     """Records ``forward`` with a few nodes and edges: the first nodes of each type, twice as
     sources."""
     plain = schema.is_plain
-    rows = {name: of_type[nodes.rank][:1] for name, of_type in nodes.features.items()}
+    tables = {name: of_type[nodes.rank] for name, of_type in nodes.features.items()}
+    rows = {name: nodes.read(table, range(min(1, len(table)))) for name, table in tables.items()}
     by_hop = {None if plain else name: NodesByHop([2, 2]) for name in schema.node_types}
     edge_index = torch.tensor([[2, 3], [0, 1]])
     relations: dict[RelationName, Any] = {}
