@@ -1,13 +1,19 @@
 """Rows of tables that lie in files and are read past the page cache (design, section 10)."""
 
+from pyg_batchgnn.disk.rates import GAPS, DiskRates, ReadPlan
 from pyg_batchgnn.disk.reader import DiskReader, ReadCounters
 from pyg_batchgnn.disk.scratch import ScratchTable, read_rows, read_span
 from pyg_batchgnn.disk.tables import DiskTable, are_mapped, is_mapped
+from pyg_batchgnn.disk.writer import DiskWriter
 
 __all__ = [
+    "GAPS",
+    "DiskRates",
     "DiskReader",
     "DiskTable",
+    "DiskWriter",
     "ReadCounters",
+    "ReadPlan",
     "ScratchTable",
     "are_mapped",
     "is_mapped",

@@ -135,7 +135,7 @@ def read_span(table: Tensor, rows: range, reader: DiskReader | None) -> Tensor:
     if reader is None or not len(rows):
         return table[rows.start : rows.stop]
     out = torch.empty((len(rows), *table.shape[1:]), dtype=table.dtype)
-    reader.read(torch.arange(rows.start, rows.stop), out)
+    reader.read_range(rows.start, len(rows), out)
     return out
 
 

@@ -97,6 +97,11 @@ class _Mapping:
         """The path by which the file is opened."""
         return _NAMES.get((self.device, self.inode), self.path)
 
+    def goes_on_in(self, other: _Mapping) -> bool:
+        """Returns whether another mapping is the next bytes of the file at the next address."""
+        follows = self.end == other.begin and self.offset + other.begin - self.begin == other.offset
+        return follows and self.inode == other.inode
+
     def is_there(self) -> bool:
         """Returns whether the file still has this name, or `name_of_file` gave it one."""
         try:
@@ -120,12 +125,7 @@ def _file_mappings() -> list[_Mapping]:
             continue
         one = _Mapping(begin, end, offset, line[4], int(line[5]), line[6])
         last = found[-1] if found else None
-        if (
-            last
-            and last.end == begin
-            and last.inode == one.inode
-            and last.offset + begin - last.begin == offset
-        ):
+        if last and last.goes_on_in(one):
             found[-1] = replace(last, end=end)
         else:
             found.append(one)

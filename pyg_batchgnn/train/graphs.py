@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn.cache import Aggregation, AggregationCache
+from pyg_batchgnn.cache import Aggregation, AggregationCache, AllNodes
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.embed import Embedding
@@ -132,8 +132,8 @@ class WholeGraph(RunGraph):
         assert self.label is not None, "runs that predict links read no labels"
         return self.label
 
-    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
-        return RowsHere(rows)
+    def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+        return RowsHere(rows, nodes)
 
     def _whole_data(self) -> tuple[CscGraph | TypedGraph, Any]:
         data = self._with_learned_rows(self.data)
@@ -240,7 +240,7 @@ class PartitionedGraph(RunGraph):
         """Returns the labels that came with the features."""
         return network.fetched(batch, LABELS)
 
-    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+    def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:  # noqa: ARG002
         return RowsOverRanks.beside(self.features, rows)
 
     def owned_labels(self) -> Tensor:

@@ -40,13 +40,29 @@ class EmbeddedNodes:
     Attributes:
         node: [n] int64, original ids.
         rows: [n, columns].
+        reads: reads rows of all nodes that may lie in a file; None: they lie in memory.
     """
 
     node: Tensor
     rows: Tensor
+    reads: AllNodes | None = None
 
     def __len__(self) -> int:
         return len(self.node)
+
+    def at(self, row: Tensor) -> Tensor:
+        """Returns a copy of some of the rows, by [k] int64 numbers in any order."""
+        return self.rows.index_select(0, row) if self.reads is None else self.reads.gather(self.rows, row)
+
+    def split(self, size: int) -> Iterator[EmbeddedNodes]:
+        """Yields the nodes in pieces of at most ``size``, one at least."""
+        for begin in range(0, max(1, len(self)), size):
+            part = range(begin, min(begin + size, len(self)))
+            node = self.node[part.start : part.stop]
+            rows = (
+                self.rows[part.start : part.stop] if self.reads is None else self.reads.read(self.rows, part)
+            )
+            yield EmbeddedNodes(node, rows)
 
     def find(self, ids: Tensor) -> OwnRows:
         """Finds the nodes of a list, [m] int64 original ids, that are among these."""
@@ -93,21 +109,21 @@ class RowsHere:
 
     Attributes:
         rows: [N_t, columns] by node type, in the order of original ids.
+        reads: as of `EmbeddedNodes`.
     """
 
     rows: Mapping[str, Tensor]
+    reads: AllNodes | None = None
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
-        return self.rows[node_type][ids]
+        return self.own(node_type).at(ids)
 
     def own(self, node_type: str) -> EmbeddedNodes:
         rows = self.rows[node_type]
-        return EmbeddedNodes(torch.arange(len(rows)), rows)
+        return EmbeddedNodes(torch.arange(len(rows)), rows, self.reads)
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
-        own = self.own(node_type)
-        for node, rows in zip(own.node.split(size), own.rows.split(size), strict=True):
-            yield EmbeddedNodes(node, rows)
+        return self.own(node_type).split(size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +201,7 @@ class SampledRows:
         if self.comm.size > 1:
             yield from pieces_of_ranks(own, self.comm, size)
             return
-        for node, rows in zip(own.node.split(size), own.rows.split(size), strict=True):
-            yield EmbeddedNodes(node, rows)
+        yield from own.split(size)
 
 
 @dataclass(frozen=True)
@@ -428,7 +443,7 @@ class RunGraph(ABC):
         """Returns [n, ...], the rows of the labels "y" of the nodes of `all_nodes`."""
 
     @abstractmethod
-    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+    def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:
         """Returns rows that were computed for the nodes of `all_nodes`, by node type, for reading
         by original id; collective."""
 

@@ -1,0 +1,79 @@
+// Rows of files.
+
+#include <algorithm>
+
+#include "bindings/operators.h"
+#include "kernels/disk/file.h"
+#include "kernels/disk/read.h"
+#include "kernels/disk/runs.h"
+
+namespace pyg_batchgnn {
+namespace {
+
+// The ways to read (pyg_batchgnn.ops.Requests).
+enum class Requests : int64_t { kAny, kQueue, kThreads };
+
+FileRows rows_of(int64_t offset, int64_t row_bytes, const Tensor& row) {
+  return {offset, row_bytes, data<int64_t>(row), row.numel()};
+}
+
+// Returns the number of operations, but at most `most`.
+int64_t operations_of(const FileRows& rows, const RunRules& rules, int64_t most) {
+  RunCutter cutter(rows, rules);
+  FileOperation operation;
+  int64_t found = 0;
+  while (found < most && cutter.next(operation)) ++found;
+  return found;
+}
+
+}  // namespace
+
+namespace operators {
+
+std::tuple<int64_t, int64_t, int64_t, int64_t> disk_read_rows_(
+    int64_t file, int64_t offset, int64_t row_bytes, const Tensor& row, const Tensor& out,
+    const OptionalTensor& place, int64_t block, int64_t gap, int64_t largest, int64_t depth,
+    int64_t requests) {
+  const FileRows rows = rows_of(offset, row_bytes, row);
+  const RunRules rules{block, gap, largest};
+  const RowPlaces places{mutable_data<char>(out), data_or_null<int64_t>(place)};
+  const auto way = static_cast<Requests>(requests);
+  const int64_t slots = std::max<int64_t>(1, operations_of(rows, rules, depth));
+  std::unique_ptr<ReadQueue> queue;
+  // One operation is not worth a queue.
+  if (way == Requests::kQueue || (way == Requests::kAny && slots > 1)) {
+    queue = read_queue(static_cast<int>(file), slots);
+    if (queue == nullptr && way == Requests::kQueue) throw std::runtime_error("this system has no io_uring");
+  }
+  const ReadResult result =
+      queue != nullptr ? read_rows(*queue, slots, rows, rules, places)
+                       : read_rows(*plain_file(static_cast<int>(file)), slots, rows, rules, places);
+  return {result.bytes, result.operations, result.error, result.error_at};
+}
+
+Tensor disk_count_operations(int64_t offset, int64_t row_bytes, const Tensor& row, const Tensor& gap,
+                             int64_t block, int64_t largest) {
+  const int64_t sizes = largest / block + 1, entries = gap.numel() * sizes;
+  Buffer<int64_t> counts;
+  std::fill_n(counts.reserve(entries + 1), entries, 0);
+  count_operations(rows_of(offset, row_bytes, row), {block, 0, largest}, data<int64_t>(gap), gap.numel(),
+                   counts.data());
+  return adopt(std::move(counts), {gap.numel(), sizes});
+}
+
+int64_t disk_block(int64_t file) { return direct_block(static_cast<int>(file)); }
+
+}  // namespace operators
+constexpr Operator kOperators[] = {
+    OPERATOR(disk_read_rows_,
+             "(int file, int offset, int row_bytes, Tensor row, Tensor(a!) out, Tensor? place, int block, "
+             "int gap, int largest, int depth, int requests) -> (int bytes, int operations, int error, int "
+             "error_at)"),
+    OPERATOR(disk_count_operations,
+             "(int offset, int row_bytes, Tensor row, Tensor gap, int block, int largest) -> Tensor"),
+    OPERATOR(disk_block, "(int file) -> int"),
+};
+
+PYG_BATCHGNN_REGISTER(kOperators)
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,154 @@
+"""An open file whose rows are read past the page cache, and its faults."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import Tensor
+
+from pyg_batchgnn.ops import ReadRows, Requests, RowFile, RunRule, direct_block, read_rows
+
+#: Reads past the page cache, where the system knows them.
+_DIRECT = getattr(os, "O_DIRECT", 0)
+#: The file systems (by their device) without direct reads that were warned of.
+_warned: set[int] = set()
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """What tells a file from another one that got its name."""
+
+    device: int
+    inode: int
+    size: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> _Identity:
+        return cls(found.st_dev, found.st_ino, found.st_size)
+
+
+class SourceFile:
+    """A file that is open for reading. Threads may share it.
+
+    Attributes:
+        path: its path.
+        size: its bytes when it was opened.
+        device: the number of its file system.
+        is_direct: whether it is read past the page cache.
+        rule: how it is read, but for the gap.
+
+    Raises:
+        OSError: it cannot be opened, or is no plain file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._file, self.is_direct = _open(path)
+        os.set_blocking(self._file, True)
+        found = os.fstat(self._file)
+        if not stat.S_ISREG(found.st_mode):
+            self.close()
+            raise OSError(errno.EINVAL, "rows are read from plain files only, but this is none", path)
+        self._identity = _Identity.of(found)
+        self.size, self.device = found.st_size, found.st_dev
+        block = direct_block(self._file) if self.is_direct else 0
+        self.rule = replace(RunRule(), block=block) if block else RunRule()
+        if not block:
+            self._read_plainly()
+
+    def read(
+        self,
+        rows: RowFile,
+        row: Tensor,
+        out: Tensor,
+        place: Tensor | None,
+        gap: int,
+        requests: Requests = Requests.ANY,
+    ) -> ReadRows:
+        """Reads rows as `pyg_batchgnn.ops.read_rows` does.
+
+        Raises:
+            OSError: reading failed, the file was cut or replaced. It names the file, and the byte.
+        """
+        self._check_identity()
+        found = self._try(rows, row, out, place, gap, requests)
+        if found.error == errno.EINVAL and self.is_direct:  # of larger blocks than the system says
+            self._read_plainly()
+            found = self._try(rows, row, out, place, gap, requests)
+        if found.ends:
+            text = f"the file ends before byte {found.error_at}; it was cut since it was opened"
+            raise OSError(errno.EIO, text, self.path)
+        if found.error:
+            text = f"{os.strerror(found.error)}, at byte {found.error_at} of the file"
+            raise OSError(found.error, text, self.path)
+        return found
+
+    def _try(
+        self, rows: RowFile, row: Tensor, out: Tensor, place: Tensor | None, gap: int, requests: Requests
+    ) -> ReadRows:
+        rule = replace(self.rule, gap=gap)
+        found = read_rows(self._file, rows, row, out, place, rule, requests)
+        if not self.is_direct and row.numel():
+            begin = rows.offset + int(row[0]) * rows.row_bytes
+            end = rows.offset + (int(row[-1]) + 1) * rows.row_bytes
+            _advise(self._file, begin, end - begin, "POSIX_FADV_DONTNEED")
+        return found
+
+    def _read_plainly(self) -> None:
+        """Reads by the page cache from now on. What was read is dropped from it."""
+        if self.is_direct:
+            os.close(self._file)
+            self._file, self.is_direct = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC), False
+        self.rule = replace(self.rule, block=RunRule().block)
+        _advise(self._file, 0, 0, "POSIX_FADV_RANDOM")
+        if self.device not in _warned:
+            _warned.add(self.device)
+            warnings.warn(
+                f"the file system of {self.path} has no direct reads: rows are read by the page cache, which "
+                f"is slower and drops these pages of the file from it",
+                stacklevel=4,
+            )
+
+    def _check_identity(self) -> None:
+        if self._file < 0:
+            raise ValueError(f"the reader of {self.path} is closed")
+        try:
+            named = _Identity.of(Path(self.path).stat())
+        except OSError as error:
+            raise OSError(error.errno, "the file was removed since it was opened", self.path) from error
+        if named != self._identity:
+            what = "cut or written to" if named.inode == self._identity.inode else "replaced"
+            text = f"the file was {what} since it was opened: {self.size} bytes then, {named.size} now"
+            raise OSError(errno.ESTALE, text, self.path)
+
+    def close(self) -> None:
+        """Closes the file. Closing again does nothing."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", -1) >= 0:
+            os.close(self._file)
+
+
+def _open(path: str) -> tuple[int, bool]:
+    """Opens a file for reading. Returns its descriptor, and whether reads are direct."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a FIFO would wait for its writer
+    if _DIRECT:
+        try:
+            return os.open(path, flags | _DIRECT), True
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+    return os.open(path, flags), False
+
+
+def _advise(file: int, offset: int, count: int, advice: str) -> None:
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file, offset, count, getattr(os, advice))

@@ -1,0 +1,151 @@
+"""What reading takes on a disk: measured rates, and the gap that follows from them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.disk.file import SourceFile
+from pyg_batchgnn.ops import RowFile, RunRule, count_operations
+
+#: The gaps that are compared, in bytes.
+GAPS = (0, *(1 << power for power in range(12, 21)))
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """A gap, and what reading with it takes.
+
+    Attributes:
+        gap: bytes; rows with at most so many between their blocks are read together.
+        bytes: that are read, whole blocks.
+        operations: requests to the file.
+        seconds: the time that the rates of the disk predict.
+    """
+
+    gap: int
+    bytes: int
+    operations: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class DiskRates:
+    """The time of an operation in a full queue, by its size.
+
+    Attributes:
+        sizes: bytes, ascending.
+        seconds: of an operation of each size: the time of many, divided by their number.
+    """
+
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.sizes or list(self.sizes) != sorted(set(self.sizes)) or self.sizes[0] < 1:
+            raise ValueError(f"sizes must ascend from at least one byte, got {self.sizes}")
+        if len(self.seconds) != len(self.sizes) or min(self.seconds) <= 0:
+            raise ValueError(f"give a time above 0 for each of {len(self.sizes)} sizes, got {self.seconds}")
+
+    @property
+    def bytes_per_second(self) -> float:
+        """The rate of the largest operations."""
+        return self.sizes[-1] / self.seconds[-1]
+
+    def seconds_of(self, size: Tensor) -> Tensor:
+        """Returns the seconds of operations [n] of these bytes as [n] float64.
+
+        Between two sizes the time is on a line; below the first it is the first; above the last it
+        grows as the bytes do.
+        """
+        known = torch.tensor(self.sizes, dtype=torch.float64)
+        times = torch.tensor(self.seconds, dtype=torch.float64)
+        size = size.to(torch.float64).clamp(min=self.sizes[0])
+        if len(known) == 1:
+            return times * size / known
+        right = torch.searchsorted(known, size).clamp(1, len(known) - 1)
+        share = (size - known[right - 1]) / (known[right] - known[right - 1])
+        between = torch.lerp(times[right - 1], times[right], share.clamp(max=1))
+        return between * (size / known[-1]).clamp(min=1)
+
+    def plans(self, rows: RowFile, row: Tensor, rule: RunRule) -> list[ReadPlan]:
+        """Returns what reading rows takes with each of `GAPS`.
+
+        Args:
+            rows: where they lie.
+            row: [n] int64, ascending.
+            rule: how they are read, but for the gap.
+        """
+        counts = count_operations(rows, row, GAPS, rule)
+        size = torch.arange(counts.size(1)) * rule.block
+        seconds = counts.to(torch.float64) @ self.seconds_of(size)
+        columns = (GAPS, (counts @ size).tolist(), counts.sum(1).tolist(), seconds.tolist())
+        return [ReadPlan(*one) for one in zip(*columns, strict=True)]
+
+    def choose_gap(self, rows: RowFile, row: Tensor, rule: RunRule) -> ReadPlan:
+        """Returns the plan of the least time, of several the one that reads least. Arguments as
+        `plans` has them."""
+        return min(self.plans(rows, row, rule), key=lambda plan: (plan.seconds, plan.bytes))
+
+
+#: The rates of a disk in a common server, for files too small to measure: seven microseconds an
+#: operation and 1.5 GB a second.
+ASSUMED = DiskRates((4096, 1 << 18), tuple(7e-6 + size / 1.5e9 for size in (4096, 1 << 18)))
+
+# Measuring ########################################################################################
+
+#: Bytes of the operations that are measured.
+_SIZES = tuple(1 << power for power in (12, 14, 16, 18))
+#: Smaller files may lie in caches of the disk whole.
+_LEAST_FILE = 64 << 20
+_SECONDS_EACH = 0.15
+
+#: By device, and by whether reads are direct.
+_measured: dict[tuple[int, bool], DiskRates] = {}
+_measuring = threading.Lock()
+
+
+def rates_of(file: SourceFile) -> DiskRates:
+    """Returns the rates of the disk that a file lies on.
+
+    They are measured on the first file of at least 64 MiB that this process reads from the disk,
+    which takes a second. Before that `ASSUMED` holds.
+    """
+    key = (file.device, file.is_direct)
+    with _measuring:
+        if key not in _measured and file.size >= _LEAST_FILE:
+            _measured[key] = measure_rates(file)
+        return _measured.get(key, ASSUMED)
+
+
+def measure_rates(file: SourceFile, seconds_each: float = _SECONDS_EACH) -> DiskRates:
+    """Measures the rates of a disk by reading a file of at least 64 MiB at places all over it."""
+    draws = torch.Generator().manual_seed(0)
+    sizes = sorted({max(size, file.rule.block) for size in (file.rule.block, *_SIZES)})
+    times = []
+    for size in sizes:
+        _seconds_of_reads(file, size, file.rule.depth, draws)  # the first reads also wake the disk
+        once = _seconds_of_reads(file, size, 4 * file.rule.depth, draws)
+        times.append(_seconds_of_reads(file, size, int(seconds_each / once), draws))
+    # More bytes do not take less time. Noise says otherwise at times.
+    return DiskRates(tuple(sizes), tuple(itertools.accumulate(times, max)))
+
+
+def _seconds_of_reads(file: SourceFile, size: int, count: int, draws: torch.Generator) -> float:
+    """Returns the seconds of one of ``count`` reads, or of as many as there are places in the
+    file."""
+    # Every other place: neighbours would be read together.
+    places = file.size // (2 * size)
+    count = max(1, min(count, places))
+    first = torch.randint(max(1, places // count), (1,), generator=draws)
+    row = 2 * (first + torch.arange(count) * (places // count))
+    rows = RowFile(0, size, 2 * places)
+    out = torch.empty(1, size, dtype=torch.uint8)
+    begin = time.perf_counter()
+    file.read(rows, row, out, torch.zeros_like(row), 0)
+    return (time.perf_counter() - begin) / count

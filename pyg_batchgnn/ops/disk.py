@@ -1,0 +1,174 @@
+"""Operators of rows in files: reading them past the page cache, and what a read will take."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+
+from pyg_batchgnn.ops.checks import check_dense, check_range, check_vector, is_ascending
+from pyg_batchgnn.ops.library import kernels
+
+#: Bytes that all operations under way may take together.
+_MOST_MEMORY = 1 << 30
+
+
+class Requests(enum.IntEnum):
+    """How a file is asked for bytes."""
+
+    ANY = 0  # io_uring where the system allows it, else threads
+    QUEUE = 1  # io_uring
+    THREADS = 2  # a thread for each operation under way
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """Rows of one size in a file.
+
+    Attributes:
+        offset: the byte where row 0 begins.
+        row_bytes: the bytes of a row.
+        rows: the number of rows.
+    """
+
+    offset: int
+    row_bytes: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class RunRule:
+    """How rows are read together.
+
+    Attributes:
+        block: operations are whole blocks; a power of two, at least 512. The file is opened for
+            direct reads only if they may be aligned so.
+        gap: rows are read together where at most so many bytes of whole blocks lie between them.
+        largest: bytes of the largest operation, a multiple of ``block``.
+        depth: the most operations under way.
+    """
+
+    block: int = 4096
+    gap: int = 0
+    largest: int = 1 << 18
+    depth: int = 32
+
+    def __post_init__(self) -> None:
+        if self.block < 512 or self.block & (self.block - 1):
+            raise ValueError(f"block must be a power of two and at least 512, got {self.block}")
+        if self.gap < 0:
+            raise ValueError(f"gap must be a number of bytes, got {self.gap}")
+        if self.largest < self.block or self.largest % self.block:
+            raise ValueError(f"largest must be a multiple of the block of {self.block}, got {self.largest}")
+        if self.depth < 1 or self.depth * self.largest > _MOST_MEMORY:
+            raise ValueError(
+                f"{self.depth} operations of {self.largest} bytes are under way; give at least one, and at "
+                f"most {_MOST_MEMORY >> 20} MiB in all"
+            )
+
+
+@dataclass(frozen=True)
+class ReadRows:
+    """What a read has done.
+
+    Attributes:
+        bytes: of the operations, which are whole blocks.
+        operations: requests to the file.
+        error: the number of the system's error, 0 without one.
+        ends: whether the file ended before all rows were read.
+        error_at: the byte of the file that could not be read.
+    """
+
+    bytes: int
+    operations: int
+    error: int
+    ends: bool
+    error_at: int
+
+
+def read_rows(
+    file: int,
+    place_in_file: RowFile,
+    row: Tensor,
+    out: Tensor,
+    place: Tensor | None,
+    rule: RunRule,
+    requests: Requests = Requests.ANY,
+) -> ReadRows:
+    """Reads rows of an open file into rows of a tensor.
+
+    The calling thread waits, mostly asleep, and other threads of Python run. A thread that computes
+    should not call it.
+
+    Args:
+        file: the descriptor.
+        row: [n] int64, ascending; a row may come several times.
+        out: [m, ...] contiguous, of rows of the same size.
+        place: [n] int64, the row of ``out`` for each of them; None: the first n.
+
+    Returns:
+        The counts, or the error. After an error some rows of ``out`` are not written.
+    """
+    _check_rows(place_in_file, row)
+    check_dense("out", out)
+    if not out.is_contiguous() or out.dim() == 0:
+        raise ValueError(f"out must be a contiguous table, got shape {list(out.shape)}; call .contiguous()")
+    if len(out) and out.nbytes != len(out) * place_in_file.row_bytes:
+        raise ValueError(
+            f"out has rows of {out.nbytes // len(out)} bytes, the file has {place_in_file.row_bytes}"
+        )
+    if place is not None:
+        check_vector("place", place, (torch.int64,))
+        if place.numel() != row.numel():
+            raise ValueError(f"{place.numel()} places for {row.numel()} rows; give one for each")
+        check_range("place", place, len(out), "rows of out")
+    elif row.numel() > len(out):
+        raise ValueError(f"{row.numel()} rows do not fit {len(out)} rows of out")
+    if not out.is_inference():
+        increment_version(out)
+    size, operations, error, error_at = kernels.disk_read_rows_(
+        *(file, place_in_file.offset, place_in_file.row_bytes, row, out.detach(), place),
+        *(rule.block, rule.gap, rule.largest, rule.depth, int(requests)),
+    )
+    return ReadRows(size, operations, max(error, 0), error < 0, error_at)
+
+
+def count_operations(place_in_file: RowFile, row: Tensor, gaps: Sequence[int], rule: RunRule) -> Tensor:
+    """Counts the operations by which `read_rows` would read rows, for several gaps.
+
+    Args:
+        row: as in `read_rows`.
+        gaps: ascending. The gap of ``rule`` is not used.
+
+    Returns:
+        [gaps, largest / block + 1] int64, entry [g, i] the operations of i blocks.
+    """
+    _check_rows(place_in_file, row)
+    if any(gap < 0 for gap in gaps) or list(gaps) != sorted(gaps):
+        raise ValueError(f"gaps must ascend from 0, got {list(gaps)}")
+    return kernels.disk_count_operations(
+        *(place_in_file.offset, place_in_file.row_bytes, row),
+        *(torch.tensor(gaps, dtype=torch.int64), rule.block, rule.largest),
+    )
+
+
+def direct_block(file: int) -> int:
+    """Returns the alignment in bytes of direct reads of an open file; 0 if it cannot be read so."""
+    return kernels.disk_block(file)
+
+
+def _check_rows(place_in_file: RowFile, row: Tensor) -> None:
+    if place_in_file.row_bytes < 1 or place_in_file.offset < 0:
+        raise ValueError(f"a file has rows of at least one byte from byte 0 on, got {place_in_file}")
+    check_vector("row", row, (torch.int64,))
+    if not row.numel():
+        return
+    if not is_ascending(row):
+        raise ValueError("row must ascend; sort it, and give the places of the rows in that order")
+    if row[0] < 0 or row[-1] >= place_in_file.rows:
+        bad = int(row[0] if row[0] < 0 else row[-1])
+        raise IndexError(f"row holds {bad}, but rows of the file go from 0 to {place_in_file.rows - 1}")
