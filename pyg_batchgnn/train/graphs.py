@@ -33,7 +33,14 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, MinibatchSettings, RowsHere, RowsOverRanks, RunGraph
-from pyg_batchgnn.train.training_data import TrainingData, feature_table, feature_type, fingerprint_dataset
+from pyg_batchgnn.train.training_data import (
+    FeatureTables,
+    TrainingData,
+    check_joined,
+    check_learned_fit,
+    feature_type,
+    fingerprint_dataset,
+)
 from pyg_batchgnn.types import FEATURES, LABELS, Group, RowKind
 
 #: The aggregation of each model's first layer. GAT's depends on learned values.
@@ -45,12 +52,13 @@ AGGREGATION_OF_MODEL = {
 
 
 def aggregation_cache(
-    config: TrainConfig, data: Any, exists: bool
+    config: TrainConfig, data: Any, exists: bool, held: int = 0
 ) -> tuple[AggregationCache | None, list[str]]:
     """Builds or reads the run's cache; collective.
 
     Args:
         data: as `AggregationCache.build` takes it.
+        held: bytes of the memory budget that features take.
         exists: True if the folder of the cache exists for the first rank.
 
     Returns:
@@ -63,8 +71,9 @@ def aggregation_cache(
     if sampling.cache is CacheKind.OFF:
         return None, []
     kind, began = AGGREGATION_OF_MODEL[config.model.kind], time.perf_counter()
+    budget = sampling.memory_budget
     options: dict[str, Any] = {
-        "memory_budget": sampling.memory_budget,
+        "memory_budget": None if budget is None else max(1, budget - held),
         "threads": config.run.threads,
         "progress": sys.stderr.isatty(),
     }
@@ -110,8 +119,11 @@ class WholeGraph(RunGraph):
             TrainError: the data set has no features or labels that training can use.
         """
         read = TrainingData.of(dataset, config)
-        topology, data = _topology(dataset), _data(dataset, read, config)
-        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config))
+        check_learned_fit(dataset, config, read.learned, ranks=1)
+        found = FeatureTables.of(read.features, config)
+        check_joined(config, read.learned, found.tables)
+        topology, data = _topology(dataset), _data(dataset, found.tables)
+        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config), found.held)
         embedding = Embedding(data, read.learned, seed=config.run.seed) if read.learned else None
         return cls(
             config=config,
@@ -123,6 +135,7 @@ class WholeGraph(RunGraph):
             topology=topology,
             label=read.labels.get(read.inputs.node_type),
             times=read.times,
+            held=found.held,
         )
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
@@ -173,14 +186,14 @@ def _topology(dataset: Dataset) -> CscGraph | TypedGraph:
     return graph if dataset.has_names else CscGraph(graph.relations[0])
 
 
-def _data(dataset: Dataset, read: TrainingData, config: TrainConfig) -> Data | HeteroData:
+def _data(dataset: Dataset, features: Mapping[str, Tensor]) -> Data | HeteroData:
     """Returns the features, and the edges of named relations."""
     data: Any = HeteroData() if dataset.has_names else Data()
     for nodes in dataset.node_sets:
         store = data[nodes.name] if dataset.has_names else data
         store.num_nodes = nodes.num_nodes
-        if nodes.name in read.features:
-            store.x = feature_table(read.features[nodes.name], config)
+        if nodes.name in features:
+            store.x = features[nodes.name]
     if dataset.has_names:
         for edges in dataset.edge_sets:
             data[edges.relation].edge_index = edges.edge_index  # so that the relation is known
@@ -209,6 +222,7 @@ class PartitionedGraph(RunGraph):
             DatasetError: a file of the saved partition is damaged or missing.
         """
         read, comm = TrainingData.of(dataset, config), ranks.sampling
+        check_learned_fit(dataset, config, read.learned, ranks.size)
         part = _part(dataset, read, config, comm)
         report = report_partition(part, comm)
         balance = ", ".join(f"{report.balance(of):.2f} {of}" for of in ("nodes", "edges", "train"))

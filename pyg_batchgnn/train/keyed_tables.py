@@ -180,7 +180,8 @@ class _ArrayRows:
     """The rows of a .npy file. No more than are asked for are in memory at a time."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self.shape = path, self._mapped().shape
+        self._path = path
+        self.shape = self._mapped().shape
 
     def __len__(self) -> int:
         return self.shape[0]

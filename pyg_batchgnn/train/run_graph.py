@@ -266,6 +266,7 @@ class RunGraph(ABC):
         notes: lines about the graph that the user should read.
         embedding: the learned rows, or None in a run without them.
         history: the caches of halo nodes' rows, or None in a run without them.
+        held: bytes of features that were read from files into memory.
     """
 
     config: TrainConfig
@@ -274,6 +275,14 @@ class RunGraph(ABC):
     notes: list[str]
     embedding: Embedding | None
     history: HistoricalCaches | None = None
+    held: int = 0
+
+    @property
+    def memory_budget(self) -> int | None:
+        """The bytes that are left for the loader and for passes over all nodes; None: they choose
+        them themselves."""
+        budget = self.config.sampling.memory_budget
+        return None if budget is None else max(1, budget - self.held)
 
     def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[MacrobatchNeighborLoader, list[str]]:
         """Makes the shuffled loader of training minibatches; collective.
@@ -411,7 +420,7 @@ class RunGraph(ABC):
             "drop_last": settings.last is LastMinibatch.DROP,
             "macrobatch_size": sampling.macrobatch_size,
             "fetch_size": sampling.fetch_size,
-            "memory_budget": sampling.memory_budget,
+            "memory_budget": self.memory_budget,
             "prefetch": sampling.prefetch,
             "embedding": self.embedding,
             "export": "native",
@@ -429,7 +438,7 @@ class RunGraph(ABC):
     def all_nodes(self) -> AllNodes:
         """Returns the nodes that this rank owns, for the inference of all nodes; collective."""
         config = self.config
-        return AllNodes(self._whole_data(), config.run.threads, config.sampling.memory_budget)
+        return AllNodes(self._whole_data(), config.run.threads, self.memory_budget)
 
     def _with_learned_rows(self, data: Any) -> Any:
         """Returns a graph whose features have the present learned rows behind them; collective."""
