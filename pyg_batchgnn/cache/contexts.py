@@ -42,8 +42,6 @@ from pyg_batchgnn.store import (
 from pyg_batchgnn.types import FEATURES, Group, NewRows, SourceValues
 
 T = TypeVar("T")
-#: The bytes of the numbers of a source in a piece, whose rows come from a file.
-_NUMBERS = 40
 #: The name of a column of one value per node.
 _VALUES = "values"
 
@@ -165,18 +163,23 @@ class GraphContext:
         least, divided by its ranks.
         """
         targets = owned_targets(self, reads.relations)
-        in_files = self._row_bytes_in_files(reads)
-        source = {kind: size + _NUMBERS for kind, size in in_files.items()}
-        result = dict(reads.result_bytes)
-        for one in targets if in_files else ():  # nodes without edges read their own rows too
-            result[one.node_type] = result.get(one.node_type, 0) + source.get(one.node_type, 0)
-        limits = PieceLimits(self._memory.of_piece, source).with_results(result)
-        cuts = cut_pieces(targets, limits, {kind: self.num_nodes(kind) for kind in in_files})
-        nothing = {one.node_type: range(0) for one in targets}
-        for cut in itertools.chain(cuts, () if any(map(len, targets)) else [nothing]):
-            yield self._piece(targets, cut, reads)
-            if in_files:
-                ops.empty_cache()  # else blocks of many sizes would add to what a piece takes
+        nothing = [] if any(map(len, targets)) else [{one.node_type: range(0) for one in targets}]
+        row_bytes, budget = self._row_bytes_in_files(reads), self._memory.of_piece
+        if not row_bytes:
+            limits = PieceLimits(budget).with_results(reads.result_bytes)
+            for cut in itertools.chain(cut_pieces(targets, limits, {}), nothing):
+                yield self._piece(targets, cut, reads, {})
+            return
+        # Rows of many targets' sources are read together: the more, the fewer are read again.
+        limits = PieceLimits.of_file_rows(budget, row_bytes)
+        of_piece = PieceLimits(budget // 8, result=reads.result_bytes, results=max(1, budget // 8))
+        num_nodes = {kind: self.num_nodes(kind) for kind in row_bytes}
+        for group in itertools.chain(cut_pieces(targets, limits, num_nodes), nothing):
+            blocks = {kind: self._read_block(kind, group, reads) for kind in row_bytes}
+            for cut in itertools.chain(cut_pieces(targets, of_piece, {}, group), nothing):
+                yield self._piece(targets, cut, reads, blocks)
+            del blocks
+            ops.empty_cache()  # else blocks of many sizes would add to what is held
 
     def _row_bytes_in_files(self, reads: PassReads) -> dict[int, int]:
         """Returns the bytes of a row of each node type with tables that are read from files."""
@@ -187,42 +190,52 @@ class GraphContext:
                 found[kind] = sum(one.nbytes // max(1, len(one)) for one in tables)
         return found
 
-    def _piece(self, targets: Sequence[OwnedTargets], cut: Cut, reads: PassReads) -> Piece:
+    def _read_block(self, kind: int, group: Cut, reads: PassReads) -> PieceNodes:
+        """Reads the rows of a type that some targets need, each once, in ascending order."""
+        own = group.get(kind, range(0)) if reads.numbers is SourceNumbers.TARGETS_FIRST else range(0)
+        needed = [torch.arange(own.start, own.stop)]
+        for one in reads.relations:
+            if self.schema.source_types[one] == kind:
+                rows = group[self.schema.target_types[one]]
+                needed.append(self._graph.relations[one].sources(rows).to(torch.int64))
+        ids = ops.unique_nodes(needed, self.num_nodes(kind))[0]
+        tables = {name: self.gather(rows[self.rank], ids) for name, rows in reads.tables[kind].items()}
+        return PieceNodes(tables, node=ids)
+
+    def _piece(
+        self, targets: Sequence[OwnedTargets], cut: Cut, reads: PassReads, blocks: Mapping[int, PieceNodes]
+    ) -> Piece:
+        """Returns a piece. ``blocks``: by type, the rows that were read from files."""
         edges = {one: self._graph.relations[one] for one in reads.relations}
         sources = {one: part.sources(cut[self.schema.target_types[one]]) for one, part in edges.items()}
-        tables = {
-            kind: {name: rows[self.rank] for name, rows in of_type.items()}
-            for kind, of_type in reads.tables.items()
-        }
         is_whole = all(len(cut[one.node_type]) == len(one) for one in targets)
         in_place = is_whole or reads.numbers is SourceNumbers.TABLE_ROWS
         nodes = {}
-        for kind in {*tables, *(self.schema.source_types[one] for one in reads.relations)}:
-            of_type = tables.get(kind, {})
-            in_file = any(map(self._memory.is_in_file, of_type.values()))
-            if in_place and not in_file:
-                nodes[kind] = PieceNodes(of_type)
+        for kind in {*reads.tables, *(self.schema.source_types[one] for one in reads.relations)}:
+            tables = {name: rows[self.rank] for name, rows in reads.tables.get(kind, {}).items()}
+            block = blocks.get(kind)
+            if in_place and block is None:
+                nodes[kind] = PieceNodes(tables)
                 continue
-            if kind not in tables:
+            if kind not in reads.tables:
                 continue
             read = [one for one in reads.relations if self.schema.source_types[one] == kind]
-            if reads.numbers is SourceNumbers.TABLE_ROWS:
-                ids, places = ops.unique_nodes([sources[one].long() for one in read], self.num_nodes(kind))
+            if block is not None and reads.numbers is SourceNumbers.TABLE_ROWS:
+                places = _places(block, [sources[one].long() for one in read], self.num_nodes(kind))
                 sources.update(zip(read, places, strict=True))
-                nodes[kind] = PieceNodes(self._block(of_type, ids), node=ids)
+                nodes[kind] = block
                 continue
             own = cut.get(kind, range(0))
             found = Renumbered.of([sources[one] for one in read], own, self.num_nodes(kind))
             sources.update(zip(read, found.indices, strict=True))
             ids = ops.gather_rows(found.ids, found.order)
-            if in_file:
-                nodes[kind] = PieceNodes(self._block(of_type, found.ids), order=found.order, ids=ids)
+            if block is None:
+                nodes[kind] = PieceNodes(tables, order=ids, ids=ids)
             else:
-                nodes[kind] = PieceNodes(of_type, order=ids, ids=ids)
+                (rows,) = _places(block, [found.ids], self.num_nodes(kind))
+                order = ops.gather_rows(rows, found.order)
+                nodes[kind] = PieceNodes(block.tables, order=order, ids=ids)
         return Piece(cut, sources, nodes)
-
-    def _block(self, tables: Mapping[str, Tensor], ids: Tensor) -> dict[str, Tensor]:
-        return {name: self._memory.rows(table, ids) for name, table in tables.items()}
 
     def read(self, table: Tensor, rows: range) -> Tensor:
         """Returns consecutive rows of a table of owned nodes, past the page cache if it is read
@@ -415,6 +428,12 @@ class DistributedContext(GraphContext):
 
     def run_together(self, work: Callable[[], T]) -> T:
         return work_with_files(self._comm, work)
+
+
+def _places(block: PieceNodes, ids: Sequence[Tensor], num_nodes: int) -> list[Tensor]:
+    """Returns the table rows of lists of ids [n] int64 that are all in a block."""
+    assert block.node is not None, "a block knows its ids"
+    return ops.unique_nodes([block.node, *ids], num_nodes)[1][1:]
 
 
 def owned_targets(graph: GraphContext, relations: Sequence[int]) -> list[OwnedTargets]:
