@@ -224,8 +224,8 @@ def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[st
     if budget is not None and size > budget:
         raise TrainError(
             f"the learned rows of {', '.join(learned)} and the state of their optimizer take {size:,} bytes "
-            f"a rank, but the memory budget is {budget:,}; embeddings and optimizer state on disk are not "
-            f"supported: give more with --memory-budget, or fewer columns with --embed-columns"
+            f"on each rank, but the memory budget is {budget:,}; embeddings and optimizer state on disk are "
+            f"not supported: give more with --memory-budget, or fewer columns with --embed-columns"
         )
 
 

@@ -35,7 +35,7 @@ def run(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was read from files and written to new ones."""
+    """A note of each read from a file and of each write to a new one."""
     seen: list[str] = []
     for kind, name in ((DiskReader, "read"), (ScratchTable, "append")):
         plain = getattr(kind, name)
@@ -155,7 +155,7 @@ def test_learned_rows_that_do_not_fit_are_refused(graph_folder: Path) -> None:
     # 2,000 rows of 10 columns, with two numbers of Adam beside each
     for rule, size in (("adam", 240_000), ("sgd", 80_000)):
         given = assign(config, [f"embedding.rule={rule}", f"sampling.memory_budget={size - 1}"])
-        text = rf"take {size:,} bytes a rank, but the memory budget is {size - 1:,}; embeddings and optimizer"
+        text = rf"take {size:,} bytes on each rank, but the memory budget is {size - 1:,}; embeddings"
         with pytest.raises(TrainError, match=text):
             WholeGraph.of(data, given)
         WholeGraph.of(data, assign(given, [f"sampling.memory_budget={size}"]))
