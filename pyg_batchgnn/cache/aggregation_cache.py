@@ -26,6 +26,7 @@ from pyg_batchgnn.cache.build import (
 )
 from pyg_batchgnn.cache.contexts import GraphContext, context_of, features_of
 from pyg_batchgnn.cache.folder import CacheMeta, SavedRows, load_rows, save_rows
+from pyg_batchgnn.cache.pass_memory import PassMemory
 from pyg_batchgnn.cache.pieces import PassReads, ReadableRows, RelationPiece, progress_bar
 from pyg_batchgnn.ops import OwnedEdges, check_budget
 from pyg_batchgnn.store import CscGraph, DistFeatureStore, TypedGraph
@@ -58,7 +59,7 @@ class AggregationCache:
 
     kind: Aggregation
     rows: Tensor
-    readable: dict[int, Tensor]
+    readable: Mapping[int, Tensor]
     fingerprint: GraphFingerprint
     store: DistFeatureStore | None = None
     origin: Origin | None = None
@@ -72,11 +73,14 @@ class AggregationCache:
         memory_budget: int | str | None = None,
         threads: int | None = None,
         progress: bool = False,
+        scratch: str | Path | None = None,
     ) -> AggregationCache:
         """Aggregates ``x`` over all in-neighbours. Collective over ranks.
 
         Nodes are aggregated in pieces. Over ranks, each remote row that a piece needs is fetched
-        once per piece, so fewer and larger pieces fetch less.
+        once per piece, so fewer and larger pieces fetch less. In one process, features in a mapped
+        file that do not fit half of the budget are read from the file, each row once per piece, and
+        aggregates that do not fit are written to a file.
 
         Args:
             data: a ``Data``, or a ``HeteroData`` of one node type and one relation; a pair
@@ -87,6 +91,8 @@ class AggregationCache:
                 divided by its ranks. The result does not depend on it.
             threads: at most this many threads; torch's own number where None.
             progress: True shows a progress bar on the standard error of the first rank.
+            scratch: the folder of this file, which has no name and lives as long as ``rows``; see
+                `AllNodes`.
 
         Raises:
             ValueError, TypeError: there is no such aggregation or no ``x``, ``x`` cannot be
@@ -94,10 +100,10 @@ class AggregationCache:
             AgreementError: ranks were given different aggregations.
         """
         budget, wanted = check_budget(memory_budget), Aggregation.parse(kind)
-        graph = context_of(data, threads)
+        graph = context_of(data, threads, budget, scratch)
         check_plain(graph.schema)
         graph.agree({"aggregation": wanted.value})
-        return _Pass(graph, budget, threads, progress).build(wanted, Origin.of(data))
+        return _Pass(graph, threads, progress).build(wanted, Origin.of(data))
 
     @classmethod
     def load(
@@ -109,6 +115,7 @@ class AggregationCache:
         memory_budget: int | str | None = None,
         threads: int | None = None,
         progress: bool = False,
+        scratch: str | Path | None = None,
     ) -> AggregationCache:
         """Reads what `save` wrote. Collective over ranks.
 
@@ -118,7 +125,8 @@ class AggregationCache:
             folder: the same on every rank.
             data: the graph and the features that the cache was made of; see `build`.
             kind: the aggregation that is expected, as in `build`; None: any.
-            memory_budget, threads, progress: see `build`; the edges are compared in pieces.
+            memory_budget, threads, progress, scratch: see `build`; the edges are compared in
+                pieces.
 
         Raises:
             DatasetError: on every rank, where the folder is of another graph, of other features or
@@ -126,12 +134,12 @@ class AggregationCache:
             AgreementError: ranks were given different folders or aggregations.
         """
         budget, wanted = check_budget(memory_budget), None if kind is None else Aggregation.parse(kind)
-        graph, path = context_of(data, threads), Path(folder).expanduser()
+        graph, path = context_of(data, threads, budget, scratch), Path(folder).expanduser()
         check_plain(graph.schema)
         meta = graph.run_together(lambda: CacheMeta.read(path))
         graph.agree({"aggregation cache": meta.digest, "kind": wanted and wanted.value})
         meta.check_kind(path, wanted)
-        return _Pass(graph, budget, threads, progress).load(path, meta, Origin.of(data))
+        return _Pass(graph, threads, progress).load(path, meta, Origin.of(data))
 
     def save(self, folder: str | Path) -> Path:
         """Writes a new folder. Collective over ranks.
@@ -235,7 +243,7 @@ class Origin:
 
 def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str]:
     """Returns, in words, what a graph and its features differ in from those of a fingerprint."""
-    found = _Pass(GraphContext(graph, {_ONLY: x}), None, None, False)
+    found = _Pass(GraphContext(graph, {_ONLY: x}, PassMemory(None, None)), None, False)
     counts = found.num_nodes, found.own.num_edges, found.features.size(1), found.dtype_name
     wrong = known.differences(GraphFingerprint(*counts, known.edges, known.features))
     return wrong or known.differences(found.fingerprint(found.sum_of_edges("")))
@@ -245,15 +253,14 @@ class _Pass:
     """Passes over all nodes that a process owns, in pieces. All methods are collective over ranks.
 
     Args:
-        budget: bytes of a piece, about; None: an eighth of the free memory.
         progress: True shows a progress bar on the standard error of the first rank.
 
     Raises:
         TypeError, ValueError: the nodes have no features that can be read here.
     """
 
-    def __init__(self, graph: GraphContext, budget: int | None, threads: int | None, progress: bool) -> None:
-        self._graph, self._budget, self._threads = graph, budget, threads
+    def __init__(self, graph: GraphContext, threads: int | None, progress: bool) -> None:
+        self._graph, self._threads = graph, threads
         self._shows = progress and graph.rank == 0
         readable = graph.features(_ONLY)
         if readable is None:
@@ -270,29 +277,32 @@ class _Pass:
         own, features = self.own, self.features
         dtype = result_dtype(features)
         scale = own_scale(own, wide_dtype(dtype)) if kind is Aggregation.SYMMETRIC else None
-        out = self._graph.allocate((own.node.numel(), features.size(1)), dtype)
-        rows = out[self._graph.rank]
-        reduce = aggregator(kind, own, features, scale)
+        made = self._graph.allocate((own.node.numel(), features.size(1)), dtype)
+        reduce = aggregator(kind, own, features.dtype, self._read, scale)
         tables = {FEATURES: self._readable}
         if scale is not None:
             tables[SCALE] = self._graph.shared(scale)
         edges = 0
         for piece in self._pieces(tables, f"aggregating features ({kind.value})"):
             with ops.thread_limit(self._threads):
-                rows[piece.rows.start : piece.rows.stop] = reduce(piece)
+                made.write(piece.rows.start, reduce(piece).to(dtype))
             edges += digest_edges(own, piece)
             del piece
-        # This is collective: all ranks have written their rows then.
-        return AggregationCache(kind, rows, out, self.fingerprint(edges), self._graph.store, origin)
+        out, fingerprint = made.finish(), self.fingerprint(edges)
+        # The fingerprint is collective: all ranks have written their rows now.
+        return AggregationCache(kind, out[self._graph.rank], out, fingerprint, self._graph.store, origin)
+
+    def _read(self, rows: range) -> Tensor:
+        return self._graph.read(self.features, rows)
 
     def load(self, path: Path, meta: CacheMeta, origin: Origin | None) -> AggregationCache:
         check_features(self.features)
         fingerprint = self.fingerprint(self.sum_of_edges("comparing with the aggregation cache"))
         meta.check_fingerprint(path, fingerprint)
-        out = self._graph.allocate((self.own.node.numel(), self.features.size(1)), meta.dtype)
-        rows = out[self._graph.rank]
-        self._graph.run_together(lambda: load_rows(path, meta, self.own.node, rows))
-        return AggregationCache(meta.kind, rows, out, fingerprint, self._graph.store, origin)
+        made = self._graph.allocate((self.own.node.numel(), self.features.size(1)), meta.dtype)
+        self._graph.run_together(lambda: load_rows(path, meta, self.own.node, made))
+        out = made.finish()
+        return AggregationCache(meta.kind, out[self._graph.rank], out, fingerprint, self._graph.store, origin)
 
     def sum_of_edges(self, title: str) -> int:
         edges = 0
@@ -303,7 +313,7 @@ class _Pass:
 
     def fingerprint(self, edges: int) -> GraphFingerprint:
         """Makes the fingerprint from the sums of all ranks. ``edges``: this rank's."""
-        features = digest_features(self._graph.original_ids(_ONLY), self.features)
+        features = digest_features(self._graph.original_ids(_ONLY), self.features, self._read)
         sums = self._graph.sums([edges, features])
         columns = self.features.size(1)
         return GraphFingerprint.of(self.num_nodes, self.own.num_edges, columns, self.dtype_name, *sums)
@@ -311,7 +321,7 @@ class _Pass:
     def _pieces(self, tables: Mapping[str, ReadableRows], title: str) -> Iterator[RelationPiece]:
         reads = PassReads([_ONLY], {_ONLY: tables})
         with progress_bar(title, self.own.node.numel(), self._shows) as advance:
-            for piece in self._graph.pieces(reads, self._budget):
+            for piece in self._graph.pieces(reads):
                 found = RelationPiece(piece.targets[_ONLY], piece.indices[_ONLY], piece.nodes[_ONLY])
                 del piece  # its memory is free while the next one's rows are fetched
                 done = len(found.rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from pyg_batchgnn.cache.contexts import context_of
 from pyg_batchgnn.cache.pieces import PassReads, Piece, ReadableRows, SourceNumbers, progress_bar
 from pyg_batchgnn.comm import MessageKind
 from pyg_batchgnn.ops import InEdges, check_budget
-from pyg_batchgnn.types import NodePiece, NodePieceRows, Relation, Schema, SourceValues
+from pyg_batchgnn.types import NewRows, NodePiece, NodePieceRows, Relation, Schema, SourceValues
 
 _ROWS = "rows"
 
@@ -29,13 +30,16 @@ class AllNodes:
         data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
             features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
         threads: at most this many threads; torch's own number where None.
-        memory_budget: bytes (or a text like "2GiB") that a piece takes, about; see
-            `AggregationCache.build`.
+        memory_budget: bytes (or a text like "2GiB") that pieces and the rows of layers take, about.
+            Rows that do not fit half of it lie in files, and so do features that lie in a mapped
+            file; see `PassMemory`. Over ranks it is for pieces alone; see `AggregationCache.build`.
         progress: True shows a progress bar for each layer on the standard error of the first rank.
+        scratch: the folder of these files, which have no name. None: that of the features' file, or
+            the system's folder for temporary files.
 
     Raises:
-        TypeError, ValueError: ``data`` is no graph with features that can be read here, or the
-            budget is not positive.
+        TypeError, ValueError: ``data`` is no graph with features that can be read here, the budget
+            is not positive, or ``scratch`` is no folder or given over ranks.
     """
 
     def __init__(
@@ -44,16 +48,16 @@ class AllNodes:
         threads: int | None = None,
         memory_budget: int | str | None = None,
         progress: bool = False,
+        scratch: str | Path | None = None,
     ) -> None:
-        budget = check_budget(memory_budget)
-        self._context = context_of(data, threads)
+        self._context = context_of(data, threads, check_budget(memory_budget), scratch)
         found = {name: self._context.features(number) for number, name in enumerate(self.schema.node_types)}
         self._features = {name: rows for name, rows in found.items() if rows is not None}
         if not self._features:
             raise ValueError(self._context.no_features(0))
         for rows in self._features.values():
             check_features(rows[self.rank])
-        self._budget, self._progress = budget, progress
+        self._progress = progress
         self._degrees: dict[tuple[Relation, bool], SourceValues] = {}
 
     @property
@@ -112,9 +116,9 @@ class AllNodes:
             MessageKind.INFERENCE,
         )
         targets = {self.schema.target_types[relation] for relation in reads.relations}
-        count = sum(self._context.original_ids(one).numel() for one in targets)
+        count = sum(map(self._context.count, targets))
         with progress_bar(title, count, self._progress and self.rank == 0) as advance:
-            for piece in self._context.pieces(reads, self._budget):
+            for piece in self._context.pieces(reads):
                 done = sum(map(len, piece.targets.values()))
                 yield self._by_name(piece)
                 del piece  # its memory is free while the next one's rows are fetched
@@ -126,11 +130,33 @@ class AllNodes:
         self._context.wait_for_all()
         ops.empty_cache()  # its blocks have sizes that are not needed again
 
-    def allocate(self, node_type: str, columns: int, dtype: torch.dtype) -> ReadableRows:
-        """Makes a table for a type's owned nodes. Returns the tables that this rank can read, by
-        rank.
+    def count(self, node_type: str) -> int:
+        """Returns the number of owned nodes of a type."""
+        return self._context.count(self.schema.type_number(node_type))
+
+    def allocate(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
+        """Makes a table for a type's owned nodes, which other ranks may read.
+
+        Raises:
+            OSError: it does not fit memory, and there is no room for its file.
         """
-        return self._context.allocate((self.node_of(node_type).numel(), columns), dtype)
+        return self._context.allocate((self.count(node_type), *row_shape), dtype)
+
+    def keep(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
+        """Makes a table for a type's owned nodes, which no other rank reads; see `allocate`."""
+        return self._context.keep((self.count(node_type), *row_shape), dtype)
+
+    def read(self, table: Tensor, rows: range) -> Tensor:
+        """Returns consecutive rows of a table of owned nodes: features, or rows that were computed.
+
+        They are a view, or a copy if the table is read from a file.
+        """
+        return self._context.read(table, rows)
+
+    def gather(self, table: Tensor, row: Tensor) -> Tensor:
+        """Returns a copy of some rows of a table of owned nodes. ``row``: [k] int64, in any
+        order."""
+        return self._context.gather(table, row)
 
     def degrees(self, relation: Relation, with_loops: bool) -> SourceValues:
         """Returns the number of in-edges in the whole graph, of owned nodes and of their sources.

@@ -121,14 +121,21 @@ def row_blocks(count: int) -> Iterator[range]:
         yield range(begin, min(begin + _ROWS, count))
 
 
+#: Returns consecutive rows of the features, [rows, F].
+ReadRows = Callable[[range], Tensor]
+
+
 def aggregator(
-    kind: Aggregation, own: OwnedEdges, table: Tensor, scale: Tensor | None
+    kind: Aggregation, own: OwnedEdges, dtype: torch.dtype, read: ReadRows, scale: Tensor | None
 ) -> Callable[[RelationPiece], Tensor]:
     """Returns a function that computes the aggregates of a piece's nodes, [rows, F].
 
-    ``scale``: [n] of `own_scale`, where the aggregation is symmetric; else None.
+    Args:
+        dtype: the type of the features.
+        read: reads features of the owned nodes.
+        scale: [n] of `own_scale`, where the aggregation is symmetric; else None.
     """
-    wide = wide_dtype(table.dtype)
+    wide = wide_dtype(dtype)
 
     def reduced(piece: RelationPiece) -> Tensor:
         ptr = own.in_edges.indptr[piece.rows.start : piece.rows.stop + 1]
@@ -155,7 +162,7 @@ def aggregator(
             out_dtype=wide,
         )
         loop = scale[at].square().view(-1, 1)
-        return out.addcmul_(table[at].to(wide), loop)
+        return out.addcmul_(read(piece.rows).to(wide), loop)
 
     return symmetric if kind is Aggregation.SYMMETRIC else reduced
 
@@ -217,14 +224,14 @@ def digest_edges(own: OwnedEdges, piece: RelationPiece) -> int:
     return _sum(mixed)
 
 
-def digest_features(node: Tensor, table: Tensor) -> int:
+def digest_features(node: Tensor, table: Tensor, read: ReadRows) -> int:
     width = table.size(1) * table.element_size()
     words = torch.int32 if table.element_size() >= 4 else torch.int16
     count = width // words.itemsize
     factor = _scrambled(torch.arange(1, count + 1) * _SOURCE) | 1
     total = 0
     for rows in row_blocks(len(table)):
-        block = table[rows.start : rows.stop].contiguous()
+        block = read(rows).contiguous()
         row = (block.view(words).to(torch.int64) * factor).sum(1) if count else torch.zeros(len(rows)).long()
         total += _sum(_scrambled(row) + node[rows.start : rows.stop] * _NODE)
     return total

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn import ops
 from pyg_batchgnn.cache.cuts import Cut, OwnedTargets, PieceLimits, cut_pieces
 from pyg_batchgnn.cache.folder import work_with_files
+from pyg_batchgnn.cache.pass_memory import PassMemory, RowsInMemory
 from pyg_batchgnn.cache.pieces import (
     PassReads,
     Piece,
@@ -37,40 +39,52 @@ from pyg_batchgnn.store import (
     TypedGraph,
     typed_graph_from_pyg,
 )
-from pyg_batchgnn.types import FEATURES, Group, SourceValues
+from pyg_batchgnn.types import FEATURES, Group, NewRows, SourceValues
 
 T = TypeVar("T")
 #: The name of a column of one value per node.
 _VALUES = "values"
 
 
-def context_of(data: Any, threads: int | None) -> GraphContext:
+def context_of(
+    data: Any, threads: int | None, budget: int | None = None, scratch: str | Path | None = None
+) -> GraphContext:
     """Returns what a user gives as ``data`` as a graph for passes over all nodes.
 
-    ``data``: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
-    features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
+    Args:
+        data: a ``Data`` or a ``HeteroData``; a pair (`CscGraph`, features) or (`TypedGraph`,
+            features by node type); or over ranks (`DistFeatureStore`, `DistGraphStore`).
+        threads: at most this many threads fetch rows.
+        budget: bytes of memory for pieces, and in one process for tables too; see `PassMemory`.
+        scratch: the folder of rows that do not fit memory, in one process.
 
     Raises:
-        TypeError, ValueError: ``data`` is no graph that can be read here.
+        TypeError, ValueError: ``data`` is no graph that can be read here, or ``scratch`` is no
+            folder.
     """
+    memory = PassMemory(budget, scratch)
     if isinstance(data, (Data, HeteroData)):
         graph = typed_graph_from_pyg(data)
-        return _local(graph, {name: features_of(data, name) for name in graph.schema.node_types})
+        return _local(graph, {name: features_of(data, name) for name in graph.schema.node_types}, memory)
     pair = tuple(data) if isinstance(data, (tuple, list)) else ()
     if len(pair) == 2 and isinstance(pair[0], CscGraph):
-        return GraphContext(pair[0].typed, {0: pair[1]})
+        return GraphContext(pair[0].typed, {0: pair[1]}, memory)
     if len(pair) == 2 and isinstance(pair[0], TypedGraph) and isinstance(pair[1], Mapping):
-        return _local(*pair)
+        return _local(*pair, memory)
     if len(pair) == 2 and isinstance(pair[0], DistFeatureStore) and isinstance(pair[1], DistGraphStore):
-        return DistributedContext(pair[0], threads)
+        if scratch is not None:
+            raise ValueError(
+                "scratch is for one process: over ranks the rows of layers lie in memory; leave it out"
+            )
+        return DistributedContext(pair[0], threads, budget)
     raise TypeError(
         f"all nodes are read from a Data, a HeteroData, (CscGraph, features) or (DistFeatureStore, "
         f"DistGraphStore), got {type(data).__name__}; give the features of other stores as a tensor"
     )
 
 
-def _local(graph: TypedGraph, features: Mapping[str, Any]) -> GraphContext:
-    return GraphContext(graph, {graph.schema.type_number(name): x for name, x in features.items()})
+def _local(graph: TypedGraph, features: Mapping[str, Any], memory: PassMemory) -> GraphContext:
+    return GraphContext(graph, {graph.schema.type_number(name): x for name, x in features.items()}, memory)
 
 
 def features_of(data: Data | HeteroData, node_type: str) -> Any:
@@ -80,22 +94,28 @@ def features_of(data: Data | HeteroData, node_type: str) -> Any:
 class GraphContext:
     """A graph with its features, for passes over all nodes: here whole, in one process.
 
-    Features are read where they lie. `DistributedContext` is the same over ranks. Node types and
-    relations are given by number.
+    Features are read where they lie, but from their files where they do not fit memory.
+    `DistributedContext` is the same over ranks. Node types and relations are given by number.
 
-    ``features``: [n, F] of the nodes, by number of the type; None, or left out, where a type has
-    none.
+    Args:
+        features: [n, F] of the nodes, by number of the type; None, or left out, where a type has
+            none.
+        memory: of pieces and tables.
     """
 
     rank = 0  # of the process
     store: DistFeatureStore | None = None  # the store of the features, over ranks
 
-    def __init__(self, graph: TypedGraph, features: Mapping[int, Any]) -> None:
-        self.schema, self._graph, self._features = graph.schema, graph, features
+    def __init__(self, graph: TypedGraph, features: Mapping[int, Any], memory: PassMemory) -> None:
+        self.schema, self._graph, self._features, self._memory = graph.schema, graph, features, memory
         self._owned: dict[int, OwnedEdges] = {}
 
     def num_nodes(self, node_type: int) -> int:
         return self._graph.num_nodes[node_type]
+
+    def count(self, node_type: int) -> int:
+        """Returns the number of owned nodes of a type."""
+        return self.num_nodes(node_type)
 
     def original_ids(self, node_type: int) -> Tensor:
         """Returns the original ids of the owned nodes of a type, [n] int64."""
@@ -126,6 +146,7 @@ class GraphContext:
             raise TypeError(f"x must be a dense tensor or a NumPy array, got {kind}")
         if len(x) != self.num_nodes(node_type):
             raise ValueError(f"x has {len(x)} rows for {self.num_nodes(node_type)} nodes")
+        self._memory.take_features(x)
         return {self.rank: x}
 
     def no_features(self, node_type: int) -> str:
@@ -133,47 +154,106 @@ class GraphContext:
         name = f"[{self.schema.node_types[node_type]!r}]" if self.schema.has_names else ""
         return f"there are no features x to read; put them into data{name}.x"
 
-    def pieces(self, reads: PassReads, budget: int | None) -> Iterator[Piece]:
+    def pieces(self, reads: PassReads) -> Iterator[Piece]:
         """Yields the owned targets of some relations in pieces. Collective.
 
         All ranks yield the same number of pieces, at least one; the last ones of a rank may be
-        empty. Every piece has all the target types, maybe without nodes.
-
-        Args:
-            budget: bytes of a piece; the least of all ranks counts. None: an eighth of the free
-                memory of the host that has least, divided by its ranks.
+        empty. Every piece has all the target types, maybe without nodes. The least budget of all
+        ranks counts. Without one, a piece takes an eighth of the free memory of the host that has
+        least, divided by its ranks.
         """
         targets = owned_targets(self, reads.relations)
-        limits = PieceLimits(free_bytes() if budget is None else budget).with_results(reads.result_bytes)
-        cuts = cut_pieces(targets, limits, {})
-        nothing = {one.node_type: range(0) for one in targets}
-        for cut in itertools.chain(cuts, () if any(map(len, targets)) else [nothing]):
-            yield self._piece(targets, cut, reads)
+        nothing = [] if any(map(len, targets)) else [{one.node_type: range(0) for one in targets}]
+        row_bytes, budget = self._row_bytes_in_files(reads), self._memory.of_piece
+        if not row_bytes:
+            limits = PieceLimits(budget).with_results(reads.result_bytes)
+            for cut in itertools.chain(cut_pieces(targets, limits, {}), nothing):
+                yield self._piece(targets, cut, reads, {})
+            return
+        # Rows of many targets' sources are read together: the more, the fewer are read again.
+        limits = PieceLimits.of_file_rows(budget, row_bytes)
+        of_piece = PieceLimits(budget // 8, result=reads.result_bytes, results=max(1, budget // 8))
+        num_nodes = {kind: self.num_nodes(kind) for kind in row_bytes}
+        for group in itertools.chain(cut_pieces(targets, limits, num_nodes), nothing):
+            blocks = {kind: self._read_block(kind, group, reads) for kind in row_bytes}
+            for cut in itertools.chain(cut_pieces(targets, of_piece, {}, group), nothing):
+                yield self._piece(targets, cut, reads, blocks)
+            del blocks
+            ops.empty_cache()  # else blocks of many sizes would add to what is held
 
-    def _piece(self, targets: Sequence[OwnedTargets], cut: Cut, reads: PassReads) -> Piece:
+    def _row_bytes_in_files(self, reads: PassReads) -> dict[int, int]:
+        """Returns the bytes of a row of each node type with tables that are read from files."""
+        found = {}
+        for kind, of_type in reads.tables.items():
+            tables = [rows[self.rank] for rows in of_type.values()]
+            if any(map(self._memory.is_in_file, tables)):
+                found[kind] = sum(one.nbytes // max(1, len(one)) for one in tables)
+        return found
+
+    def _read_block(self, kind: int, group: Cut, reads: PassReads) -> PieceNodes:
+        """Reads the rows of a type that some targets need, each once, in ascending order."""
+        own = group.get(kind, range(0)) if reads.numbers is SourceNumbers.TARGETS_FIRST else range(0)
+        needed = [torch.arange(own.start, own.stop)]
+        for one in reads.relations:
+            if self.schema.source_types[one] == kind:
+                rows = group[self.schema.target_types[one]]
+                needed.append(self._graph.relations[one].sources(rows).to(torch.int64))
+        ids = ops.unique_nodes(needed, self.num_nodes(kind))[0]
+        tables = {name: self.gather(rows[self.rank], ids) for name, rows in reads.tables[kind].items()}
+        return PieceNodes(tables, node=ids)
+
+    def _piece(
+        self, targets: Sequence[OwnedTargets], cut: Cut, reads: PassReads, blocks: Mapping[int, PieceNodes]
+    ) -> Piece:
+        """Returns a piece. ``blocks``: by type, the rows that were read from files."""
         edges = {one: self._graph.relations[one] for one in reads.relations}
         sources = {one: part.sources(cut[self.schema.target_types[one]]) for one, part in edges.items()}
-        tables = {
-            kind: {name: rows[self.rank] for name, rows in of_type.items()}
-            for kind, of_type in reads.tables.items()
-        }
         is_whole = all(len(cut[one.node_type]) == len(one) for one in targets)
-        if is_whole or reads.numbers is SourceNumbers.TABLE_ROWS:
-            kinds = {*tables, *(self.schema.source_types[one] for one in reads.relations)}
-            return Piece(cut, sources, {kind: PieceNodes(tables.get(kind, {})) for kind in kinds})
+        in_place = is_whole or reads.numbers is SourceNumbers.TABLE_ROWS
         nodes = {}
-        for kind, of_type in tables.items():
+        for kind in {*reads.tables, *(self.schema.source_types[one] for one in reads.relations)}:
+            tables = {name: rows[self.rank] for name, rows in reads.tables.get(kind, {}).items()}
+            block = blocks.get(kind)
+            if in_place and block is None:
+                nodes[kind] = PieceNodes(tables)
+                continue
+            if kind not in reads.tables:
+                continue
             read = [one for one in reads.relations if self.schema.source_types[one] == kind]
+            if block is not None and reads.numbers is SourceNumbers.TABLE_ROWS:
+                places = _places(block, [sources[one].long() for one in read], self.num_nodes(kind))
+                sources.update(zip(read, places, strict=True))
+                nodes[kind] = block
+                continue
             own = cut.get(kind, range(0))
             found = Renumbered.of([sources[one] for one in read], own, self.num_nodes(kind))
             sources.update(zip(read, found.indices, strict=True))
             ids = ops.gather_rows(found.ids, found.order)
-            nodes[kind] = PieceNodes(of_type, order=ids, ids=ids)
+            if block is None:
+                nodes[kind] = PieceNodes(tables, order=ids, ids=ids)
+            else:
+                (rows,) = _places(block, [found.ids], self.num_nodes(kind))
+                order = ops.gather_rows(rows, found.order)
+                nodes[kind] = PieceNodes(block.tables, order=order, ids=ids)
         return Piece(cut, sources, nodes)
 
-    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> dict[int, Tensor]:
-        """Makes a table for owned nodes. Returns the tables that this rank can read, by rank."""
-        return {self.rank: torch.empty(shape, dtype=dtype)}
+    def read(self, table: Tensor, rows: range) -> Tensor:
+        """Returns consecutive rows of a table of owned nodes, past the page cache if it is read
+        from a file."""
+        return self._memory.span(table, rows)
+
+    def gather(self, table: Tensor, row: Tensor) -> Tensor:
+        """Returns a copy of some rows of a table of owned nodes. ``row``: [k] int64, in any
+        order."""
+        return self._memory.rows(table, row)
+
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
+        """Makes a table for owned nodes, which other ranks may read."""
+        return self._memory.new_rows(shape, dtype)
+
+    def keep(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
+        """Makes a table for owned nodes, which no other rank reads."""
+        return self._memory.new_rows(shape, dtype)
 
     def shared(self, column: Tensor) -> ReadableRows:
         """Lets the ranks of the host read a column of owned nodes [n, ...]; returns it by rank."""
@@ -209,9 +289,9 @@ class DistributedContext(GraphContext):
     Each distinct remote node of a piece is fetched once, and the rows of all types in one exchange.
     """
 
-    def __init__(self, store: DistFeatureStore, threads: int | None) -> None:
+    def __init__(self, store: DistFeatureStore, threads: int | None, budget: int | None) -> None:
         self.store = store
-        self._store, self._comm, self._threads = store, store.comm, threads
+        self._store, self._comm, self._threads, self._budget = store, store.comm, threads, budget
         self._part, self.schema = store.part, store.part.schema
         store.comm.run_job(lambda: None)  # waits for what a loader prepares
         self.rank = store.comm.rank
@@ -221,6 +301,9 @@ class DistributedContext(GraphContext):
 
     def num_nodes(self, node_type: int) -> int:
         return self._part.book.num_nodes_of(node_type)
+
+    def count(self, node_type: int) -> int:
+        return self.original_ids(node_type).numel()
 
     def original_ids(self, node_type: int) -> Tensor:
         return self._part.original_ids(node_type)
@@ -240,13 +323,13 @@ class DistributedContext(GraphContext):
         has = ", ".join(sorted(self._store.own.attributes[group])) or "none"
         return f"the graph has no node attribute {FEATURES!r}{of_type} (it has: {has})"
 
-    def pieces(self, reads: PassReads, budget: int | None) -> Iterator[Piece]:
+    def pieces(self, reads: PassReads) -> Iterator[Piece]:
         tables = dict(reads.tables)
         if reads.numbers is SourceNumbers.TABLE_ROWS:
             for relation in reads.relations:
                 tables.setdefault(self.schema.source_types[relation], {})
         reader = self._reader(tables, reads.numbers is SourceNumbers.TABLE_ROWS)
-        mine = free_bytes() // len(self._comm.ranks_of_host) if budget is None else budget
+        mine = self._budget or free_bytes() // len(self._comm.ranks_of_host)
         row_bytes = {kind: reader.format(self.schema.node_groups[kind]).wire_bytes for kind in tables}
         limits = PieceLimits.fetched(int(self._comm.min(mine)), row_bytes, self._comm.size)
         targets = owned_targets(self, reads.relations)
@@ -321,11 +404,20 @@ class DistributedContext(GraphContext):
     def wait_for_all(self) -> None:
         self._comm.barrier()
 
-    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> dict[int, Tensor]:
+    def read(self, table: Tensor, rows: range) -> Tensor:
+        return table[rows.start : rows.stop]
+
+    def gather(self, table: Tensor, row: Tensor) -> Tensor:
+        return table[row]
+
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
         if not self._shares:
-            return {self.rank: torch.empty(shape, dtype=dtype)}
+            return self.keep(shape, dtype)
         found = allocate_on_host(self._comm, {"rows": ArraySpec(dtype, shape)})
-        return {rank: arrays["rows"] for rank, arrays in found.items()}
+        return RowsInMemory({rank: arrays["rows"] for rank, arrays in found.items()}, self.rank)
+
+    def keep(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
+        return RowsInMemory({self.rank: torch.empty(shape, dtype=dtype)}, self.rank)
 
     def agree(self, arguments: dict[str, Any]) -> None:
         self._comm.check_agreement(arguments)
@@ -336,6 +428,12 @@ class DistributedContext(GraphContext):
 
     def run_together(self, work: Callable[[], T]) -> T:
         return work_with_files(self._comm, work)
+
+
+def _places(block: PieceNodes, ids: Sequence[Tensor], num_nodes: int) -> list[Tensor]:
+    """Returns the table rows of lists of ids [n] int64 that are all in a block."""
+    assert block.node is not None, "a block knows its ids"
+    return ops.unique_nodes([block.node, *ids], num_nodes)[1][1:]
 
 
 def owned_targets(graph: GraphContext, relations: Sequence[int]) -> list[OwnedTargets]:

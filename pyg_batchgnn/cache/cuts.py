@@ -12,6 +12,9 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import OwnedEdges
 
+#: The bytes of a row's numbers, where rows come from a file.
+_NUMBERS = 24
+
 
 @dataclass(frozen=True)
 class PieceLimits:
@@ -34,6 +37,18 @@ class PieceLimits:
         """
         source = {name: size + 2 * size * (ranks - 1) // ranks for name, size in row_bytes.items()}
         return cls(budget, source)
+
+    @classmethod
+    def of_file_rows(cls, budget: int, row_bytes: Mapping[int, int]) -> PieceLimits:
+        """Makes the limits of targets whose sources' rows are read together from files.
+
+        Their rows take half of a budget, and the targets' own rows an eighth, which may come
+        beside them. The rest is for the pieces that are computed from them.
+
+        ``row_bytes``: by number of the type, for types that are read from files.
+        """
+        source = {kind: size + _NUMBERS for kind, size in row_bytes.items()}
+        return cls(max(1, budget // 2), source, edge=24, result=source, results=max(1, budget // 8))
 
     def with_results(self, row_bytes: Mapping[int, int]) -> PieceLimits:
         """Gives half of the budget to the results, ``row_bytes`` for each node."""
@@ -95,20 +110,28 @@ Cut = dict[int, range]
 
 
 def cut_pieces(
-    targets: Sequence[OwnedTargets], limits: PieceLimits, num_nodes: Mapping[int, int]
+    targets: Sequence[OwnedTargets],
+    limits: PieceLimits,
+    num_nodes: Mapping[int, int],
+    within: Cut | None = None,
 ) -> Iterator[Cut]:
     """Cuts the owned nodes into pieces within the limits, the types one after the other.
 
     Where all nodes of the graph fit, edges alone count. Else a piece begins with as many edges as
     fit for certain, and the next one has more or fewer edges as the distinct sources allow.
 
-    ``targets``: the nodes by type. A piece has an entry for each of them, maybe an empty range.
+    Args:
+        targets: the nodes by type. A piece has an entry for each of them, maybe an empty range.
+        num_nodes: of the graph, by number of the type.
+        within: the nodes to cut; all where None.
     """
-    begins = {one.node_type: 0 for one in targets}
-    edges = limits.edges(num_nodes)
+    if within is None:
+        within = {one.node_type: range(len(one)) for one in targets}
+    begins, ends = ({name: getattr(rows, end) for name, rows in within.items()} for end in ("start", "stop"))
+    edges, every = limits.edges(num_nodes), sum(int(one.indptr[-1]) for one in targets)
     all_fit = limits.bytes(num_nodes, edges) <= limits.budget
-    while any(begins[one.node_type] < len(one) for one in targets):
-        cut = _cut(targets, begins, edges, limits)
+    while any(begins[name] < end for name, end in ends.items()):
+        cut = _cut(targets, begins, ends, edges, limits)
         held = sum(one.num_edges(cut[one.node_type]) for one in targets)
         taken = 0 if all_fit else limits.bytes(_distinct(targets, cut), held)
         if taken > limits.budget and sum(map(len, cut.values())) > 1 and edges > 1:
@@ -117,26 +140,32 @@ def cut_pieces(
         yield cut
         begins = {name: rows.stop for name, rows in cut.items()}
         if taken:  # more edges have more sources in common, so this number fits with some room
-            edges = max(edges, edges * limits.budget // taken)
+            edges = max(edges, min(edges * limits.budget // taken, every))
 
 
-def _cut(targets: Sequence[OwnedTargets], begins: Mapping[int, int], edges: int, limits: PieceLimits) -> Cut:
+def _cut(
+    targets: Sequence[OwnedTargets],
+    begins: Mapping[int, int],
+    ends: Mapping[int, int],
+    edges: int,
+    limits: PieceLimits,
+) -> Cut:
     """Returns the next nodes with at most ``edges`` in-edges, but at least one node."""
     cut = {name: range(begin, begin) for name, begin in begins.items()}
     taken = 0
     for one in targets:
-        begin = begins[one.node_type]
-        if begin == len(one):
+        begin, last = begins[one.node_type], ends[one.node_type]
+        if begin == last:
             continue
         end, room = one.end(begin, edges), limits.room(one.node_type, taken)
         if room is not None:
             end = min(end, begin + room)
         if not any(map(len, cut.values())):
             end = max(end, begin + 1)
-        rows = range(begin, min(end, len(one)))
+        rows = range(begin, min(end, last))
         cut[one.node_type] = rows
         edges -= one.num_edges(rows)
-        if rows.stop < len(one) or edges < 0:
+        if rows.stop < last or edges < 0:
             break
         taken += len(rows) * limits.result.get(one.node_type, 0)
     return cut

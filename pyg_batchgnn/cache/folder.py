@@ -33,6 +33,7 @@ from pyg_batchgnn.data.files import (
     writing,
 )
 from pyg_batchgnn.partition import refuse_existing, with_files
+from pyg_batchgnn.types import NewRows
 
 _ARRAY = "aggregates"
 _ANEW = "make the cache again, or give another folder"
@@ -159,16 +160,16 @@ def save_rows(path: Path, saved: SavedRows, comm: Communicator | None) -> Path:
     return path
 
 
-def load_rows(folder: Path, meta: CacheMeta, node: Tensor, out: Tensor) -> None:
-    """Reads the rows of some nodes into memory.
+def load_rows(folder: Path, meta: CacheMeta, node: Tensor, out: NewRows) -> None:
+    """Reads the rows of some nodes.
 
     Args:
         node: [n] int64, the original ids of these nodes.
-        out: [n, F] of the file's type, written to.
+        out: [n, F] of the file's type.
     """
     table = map_tensor(_file(folder), _ARRAY, meta.promise)
     for rows in row_blocks(len(node)):
-        out[rows.start : rows.stop] = table[node[rows.start : rows.stop]]
+        out.write(rows.start, table[node[rows.start : rows.stop]])
 
 
 def work_with_files(comm: Communicator | None, work: Callable[[], T]) -> T:

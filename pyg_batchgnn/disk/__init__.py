@@ -2,6 +2,7 @@
 
 from pyg_batchgnn.disk.rates import GAPS, DiskRates, ReadPlan
 from pyg_batchgnn.disk.reader import DiskReader, ReadCounters
+from pyg_batchgnn.disk.scratch import ScratchTable, read_rows, read_span
 from pyg_batchgnn.disk.tables import DiskTable, are_mapped, is_mapped, is_written
 from pyg_batchgnn.disk.writer import DiskWriter
 
@@ -13,7 +14,10 @@ __all__ = [
     "DiskWriter",
     "ReadCounters",
     "ReadPlan",
+    "ScratchTable",
     "are_mapped",
     "is_mapped",
     "is_written",
+    "read_rows",
+    "read_span",
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import re
+import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -45,7 +48,8 @@ class DiskTable:
 
         Returns:
             None where the table lies in memory, has gaps between its rows, its file has no name any
-            more, or this process has written to its own copy of the file's pages.
+            more (but see `name_of_file`), or this process has written to its own copy of the file's
+            pages.
         """
         if table.dim() == 0 or not table.numel() or not table.is_contiguous() or is_written(table):
             return None
@@ -53,15 +57,27 @@ class DiskTable:
         for one in _file_mappings():
             if one.begin <= begin and begin + table.nbytes <= one.end and one.is_there():
                 shape = tuple(table.shape[1:])
-                return cls(one.path, one.offset + begin - one.begin, len(table), shape, table.dtype)
+                return cls(one.file, one.offset + begin - one.begin, len(table), shape, table.dtype)
         return None
 
 
 # Mapped files #####################################################################################
 
+#: The paths of files without a name in a folder, by device and inode.
+_NAMES: dict[tuple[str, int], str] = {}
+
+
+def name_of_file(descriptor: int, mapped: mmap.mmap) -> None:
+    """Lets `DiskTable.of` find an open file that has no name in a folder, while it is mapped."""
+    status = os.fstat(descriptor)
+    key = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", status.st_ino
+    _NAMES[key] = f"/proc/self/fd/{descriptor}"
+    weakref.finalize(mapped, _NAMES.pop, key, None)
+
+
 _MAPS = Path("/proc/self/maps")
 #: begin-end permissions offset device inode path
-_LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ (\d+) *(.*)")
+_LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) (\S+) (\d+) *(.*)")
 #: Mappings that have a name and an inode but lie in memory: shared memory, memfd, System V.
 _IN_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
 
@@ -73,8 +89,14 @@ class _Mapping:
     begin: int
     end: int
     offset: int  # of the file's byte at ``begin``
+    device: str
     inode: int
     path: str
+
+    @property
+    def file(self) -> str:
+        """The path by which the file is opened."""
+        return _NAMES.get((self.device, self.inode), self.path)
 
     def goes_on_in(self, other: _Mapping) -> bool:
         """Returns whether another mapping is the next bytes of the file at the next address."""
@@ -82,9 +104,9 @@ class _Mapping:
         return follows and self.inode == other.inode
 
     def is_there(self) -> bool:
-        """Returns whether the file still has this name."""
+        """Returns whether the file still has this name, or `name_of_file` gave it one."""
         try:
-            return Path(self.path).stat().st_ino == self.inode
+            return Path(self.file).stat().st_ino == self.inode
         except OSError:
             return False
 
@@ -100,12 +122,12 @@ def _file_mappings() -> list[_Mapping]:
     found: list[_Mapping] = []
     for line in filter(None, map(_LINE.match, _MAPS.read_text(errors="replace").splitlines())):
         begin, end, offset = (int(line[at], 16) for at in (1, 2, 3))
-        if line[4] == "0" or line[5].startswith(_IN_MEMORY):
+        if line[5] == "0" or line[6].startswith(_IN_MEMORY):
             continue
-        one = _Mapping(begin, end, offset, int(line[4]), line[5])
+        one = _Mapping(begin, end, offset, line[4], int(line[5]), line[6])
         last = found[-1] if found else None
         if last and last.goes_on_in(one):
-            found[-1] = _Mapping(last.begin, end, last.offset, last.inode, last.path)
+            found[-1] = replace(last, end=end)
         else:
             found.append(one)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -310,22 +311,32 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         """
         return self._parts.pipeline.book.snapshot()
 
-    def all_nodes(self, memory_budget: int | str | None = None, progress: bool = False) -> AllNodes:
+    def all_nodes(
+        self,
+        memory_budget: int | str | None = None,
+        progress: bool = False,
+        scratch: str | Path | None = None,
+    ) -> AllNodes:
         """Returns all nodes of the graph, for the inference of all nodes; collective over ranks.
 
         The loader's fanouts, seed nodes and sizes do not matter. Over ranks each rank has the nodes
         that it owns.
 
-        ``memory_budget``: bytes (or a text like "2GiB") that a piece takes, about; see
-        `AggregationCache.build`.
+        Args:
+            memory_budget: bytes (or a text like "2GiB") that pieces and the rows of layers take,
+                about; see `AllNodes`.
+            progress: True shows a progress bar for each layer.
+            scratch: the folder of rows that do not fit; see `AllNodes`.
 
         Raises:
-            TypeError, ValueError: no node type has dense features ``x``.
+            TypeError, ValueError: no node type has dense features ``x``, or there is no such
+                folder.
         """
 
         from pyg_batchgnn.cache import AllNodes
 
-        return AllNodes(self._setup.graph(self.data), self._options.threads, memory_budget, progress)
+        graph, threads = self._setup.graph(self.data), self._options.threads
+        return AllNodes(graph, threads, memory_budget, progress, scratch)
 
     @property
     def data(self) -> Any:

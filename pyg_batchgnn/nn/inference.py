@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -18,10 +19,10 @@ from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.hetero import PieceEdges, TypedEdges
 from pyg_batchgnn.nn.inputs import Rows, RowView
-from pyg_batchgnn.nn.layer_loop import last_rows
+from pyg_batchgnn.nn.layer_loop import last_rows, wide
 from pyg_batchgnn.nn.linear import widest
 from pyg_batchgnn.nn.native_conv import layer_name
-from pyg_batchgnn.types import OwnedNodes, ReadableRows, Relation, Schema, SourceValues
+from pyg_batchgnn.types import NewRows, OwnedNodes, ReadableRows, Relation, Schema, SourceValues
 
 #: Arrays of a layer's width that a layer holds for each node: sums, products and two between.
 _ARRAYS = 4
@@ -184,16 +185,22 @@ def _inputs(
 
 
 def _by_rows(name: str, rows: ReadableRows, nodes: OwnedNodes, inputs: ComputeInputs) -> ReadableRows:
-    made, begin = None, 0
-    for chunk in rows[nodes.rank].split(_CHUNK):
-        found = inputs({name: chunk})[name]
+    own, made = rows[nodes.rank], None
+    for span in _chunks(len(own)):
+        found = inputs({name: nodes.read(own, span)})[name]
         if made is None:
-            made = nodes.allocate(name, found.size(1), found.dtype)
-        made[nodes.rank][begin : begin + len(chunk)] = found
-        begin += len(chunk)
-    nodes.finish()
+            made = nodes.allocate(name, found.shape[1:], found.dtype)
+        made.write(span.start, found)
     assert made is not None, "there is one chunk at least"
-    return made
+    readable = made.finish()
+    nodes.finish()
+    return readable
+
+
+def _chunks(count: int) -> Iterator[range]:
+    """Yields ranges of rows that are computed together, one at least."""
+    for begin in range(0, max(1, count), _CHUNK):
+        yield range(begin, min(begin + _CHUNK, count))
 
 
 def _infer_layer(
@@ -207,7 +214,7 @@ def _infer_layer(
     before = {name: rows for name, rows in before.items() if name in ends}
     degrees = step.degrees(nodes, relations)
     columns = {name: rows[nodes.rank].size(1) for name, rows in before.items()}
-    made: dict[str, ReadableRows] = {}
+    made: dict[str, NewRows] = {}
     for piece in nodes.pieces(before, relations, step.result_bytes(columns, relations), title):
         degree = {one: values.of(piece.nodes[one[0]].ids) for one, values in degrees.items()}
         read: dict[str, Rows] = {
@@ -217,10 +224,10 @@ def _infer_layer(
         found = step.compute(read, PieceEdges(piece, degree))
         for name, own in piece.targets.items():
             if name not in made:
-                made[name] = nodes.allocate(name, found[name].size(1), found[name].dtype)
-            made[name][nodes.rank][own.start : own.stop] = found[name]
+                made[name] = nodes.allocate(name, found[name].shape[1:], found[name].dtype)
+            made[name].write(own.start, found[name])
         del piece, read, found, degree
-    return made
+    return {name: rows.finish() for name, rows in made.items()}
 
 
 # Models ###########################################################################################
@@ -239,7 +246,9 @@ _ALONG_A_DIMENSION = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin, t
 class HasNodes(Protocol):
     """A loader that knows all nodes of its graph, such as `MacrobatchNeighborLoader`."""
 
-    def all_nodes(self, memory_budget: int | str | None, progress: bool) -> OwnedNodes: ...
+    def all_nodes(
+        self, memory_budget: int | str | None, progress: bool, scratch: str | Path | None
+    ) -> OwnedNodes: ...
 
 
 #: Computes a layer from its number, the rows before and the edges (`infer_model`).
@@ -250,7 +259,7 @@ class LayerwiseOutput(NamedTuple):
     """The output of a model for the nodes of one type that a process owns.
 
     Attributes:
-        rows: [n, out_channels].
+        rows: [n, out_channels], float32 or float64.
         hidden: [n, C], the input of the last layer, which is the last linear layer if there is
             jumping knowledge.
     """
@@ -278,7 +287,7 @@ def infer_model(model: BasicGNN, nodes: OwnedNodes, compute: ComputeLayer) -> La
     knowledge, last = getattr(model, "jk", None), getattr(model, "lin", None)
     with evaluating(model):
         kept = infer_layers(steps, nodes, keep=states_kept(len(steps), knowledge))
-        return finished([rows[name] for rows in kept], knowledge, last)
+        return finished(nodes, name, [rows[name] for rows in kept], knowledge, last)
 
 
 def _only_relation(schema: Schema) -> Relation:
@@ -311,29 +320,45 @@ def states_kept(num_layers: int, knowledge: torch.nn.Module | None) -> int:
 
 @torch.no_grad()
 def finished(
-    layers: Sequence[Tensor], knowledge: torch.nn.Module | None, last: torch.nn.Module | None
+    nodes: OwnedNodes,
+    node_type: str,
+    layers: Sequence[Tensor],
+    knowledge: torch.nn.Module | None,
+    last: torch.nn.Module | None,
 ) -> LayerwiseOutput:
-    """Computes what follows the layers, some rows at a time. ``layers``: [n, C] after each of the
-    last layers, `states_kept` of them."""
-    if last is None:
+    """Computes what follows the layers for nodes of a type, some rows at a time.
+
+    ``layers``: [n, C] after each of the last layers, `states_kept` of them.
+    """
+    if last is None and wide(layers[-1][:0]).dtype == layers[-1].dtype:
         return LayerwiseOutput(layers[-1], layers[0])
-    found = []
-    for rows in zip(*(layer.split(_CHUNK) for layer in layers), strict=True):
-        hidden = last_rows(rows, len(rows[-1]), knowledge)
-        found.append(LayerwiseOutput(last(hidden), hidden))
-    if len(found) == 1:
-        return found[0]
-    return LayerwiseOutput(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+
+    made: list[NewRows] = []
+    for span in _chunks(len(layers[-1])):
+        if last is None:
+            found = [wide(nodes.read(layers[-1], span))]
+        else:
+            rows = [nodes.read(layer, span) for layer in layers]
+            hidden = last_rows(rows, len(rows[-1]), knowledge)
+            found = [wide(last(hidden)), hidden]
+        if not made:
+            made = [nodes.keep(node_type, one.shape[1:], one.dtype) for one in found]
+        for table, one in zip(made, found, strict=True):
+            table.write(span.start, one)
+    logits, *others = (one.finish()[nodes.rank] for one in made)
+    return LayerwiseOutput(logits, others[0] if others else layers[0])
 
 
-def nodes_of(loader: Any, memory_budget: int | str | None, progress: bool) -> OwnedNodes:
+def nodes_of(
+    loader: Any, memory_budget: int | str | None, progress: bool, scratch: str | Path | None = None
+) -> OwnedNodes:
     """Returns all nodes of a loader's graph."""
     if not hasattr(loader, "all_nodes"):
         raise TypeError(
             f"inference takes a pyg_batchgnn.MacrobatchNeighborLoader, got {type(loader).__name__}; its "
             f"fanouts and seed nodes do not matter"
         )
-    nodes: OwnedNodes = loader.all_nodes(memory_budget, progress)
+    nodes: OwnedNodes = loader.all_nodes(memory_budget, progress, scratch)
     return nodes
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,7 +30,7 @@ from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, mapped, refs
 from pyg_batchgnn.port.structure import DrawnKey, RelationName, SampledBatch, TypeName
 from pyg_batchgnn.port.traced import TracedModel, Tracing, difference, graph_of, must_be_called, recorded
 from pyg_batchgnn.port.values import BatchEdges, Count, Counter, Fixed, Nodes, Refusal
-from pyg_batchgnn.types import OwnedNodes, Relation, Schema
+from pyg_batchgnn.types import NewRows, OwnedNodes, Relation, Schema
 
 
 class LayerwiseError(ValueError):
@@ -40,6 +42,7 @@ def inference(
     loader: Any,
     memory_budget: int | str | None = None,
     progress_bar: bool = False,
+    scratch: str | Path | None = None,
 ) -> Any:
     """Returns the output of a model for all nodes, layer by layer, each node once from all its
     neighbours. Collective over ranks.
@@ -48,12 +51,14 @@ def inference(
         model: one that `accelerate` made fast. Its ``forward`` takes rows and edges alone, and
             computes every row by itself but for its convolutions.
         loader: a loader of this package, of any fanouts and seed nodes.
-        memory_budget: bytes (or a text like "2GiB") of the pieces that are computed at once; chosen
-            where None.
+        memory_budget: bytes (or a text like "2GiB") of the pieces that are computed at once, and of
+            the rows of layers; chosen where None.
         progress_bar: shows the progress.
+        scratch: the folder of rows that do not fit; see `AllNodes`.
 
     Returns:
-        What ``forward`` returns, with [n, C] rows of the nodes that this process owns.
+        What ``forward`` returns, with [n, C] rows of the nodes that this process owns. Where they
+        do not fit, the tensors are mapped from files that are gone with them.
 
     Raises:
         TypeError: the model was not accelerated, or ``loader`` is none of this package.
@@ -65,7 +70,7 @@ def inference(
             f"inference takes a model that accelerate made fast, got a {type(model).__name__}; call "
             f"accelerate(model) first"
         )
-    nodes = nn.nodes_of(loader, memory_budget, progress_bar)
+    nodes = nn.nodes_of(loader, memory_budget, progress_bar, scratch)
     with nn.evaluating(model), torch.no_grad():
         layers = _Layers(model, nodes)
         steps = [
@@ -82,7 +87,8 @@ def _recorded(model: TracedModel, schema: Schema, nodes: OwnedNodes) -> Recordin
     """Records ``forward`` with a few nodes and edges: the first nodes of each type, twice as
     sources."""
     plain = schema.is_plain
-    rows = {name: of_type[nodes.rank][:1] for name, of_type in nodes.features.items()}
+    tables = {name: of_type[nodes.rank] for name, of_type in nodes.features.items()}
+    rows = {name: nodes.read(table, range(min(1, len(table)))) for name, table in tables.items()}
     by_hop = {None if plain else name: NodesByHop([2, 2]) for name in schema.node_types}
     edge_index = torch.tensor([[2, 3], [0, 1]])
     relations: dict[RelationName, Any] = {}
@@ -163,12 +169,20 @@ class _Value:
     Attributes:
         level: the layer that makes it; 0 for what follows from the features row by row.
         columns: its place in the table of each layer whose result later sources are, by layer.
-        rows: [n, C], if a later layer reads the rows of its own targets.
+        made: [n, ...], if a later layer reads the rows of its own targets, or they are returned.
+        rows: the same, once the layer has computed all of them.
     """
 
     level: int
     columns: dict[int, tuple[int, int]] = field(default_factory=dict)
+    made: NewRows | None = None
     rows: Tensor | None = None
+
+    def finished(self, rank: int) -> Tensor | None:
+        """Returns the rows, if any were kept. Their layer is computed."""
+        if self.rows is None and self.made is not None:
+            self.rows = self.made.finish()[rank]
+        return self.rows
 
 
 class _Layers:
@@ -347,7 +361,8 @@ class _Layers:
                 if isinstance(axis, BatchEdges):
                     frame.values[number] = lambda relation=axis.relation: structure.edge_index(relation)
             types = {None} if self._schema.is_plain else set(own)
-            self._run(frame, 0, types)
+            if level == 1 or self._reads_inputs(level):
+                self._run(frame, 0, types)
             self._give_sources(frame, x, level)
             self._run(frame, level, types)
             self._keep(frame, own, level)
@@ -359,18 +374,26 @@ class _Layers:
 
         return compute
 
+    def _reads_inputs(self, level: int) -> bool:
+        """Returns whether a layer or a later one reads what follows from features row by row."""
+        return any(
+            value.level == 0 and self._last_use.get(number, 0) >= level
+            for number, value in self._values.items()
+        )
+
     def _give_own(self, frame: Frame, own: Mapping[str, range], level: int) -> None:
         """Gives the rows of the targets that earlier layers computed."""
         for name, span in own.items():
             key = None if self._schema.is_plain else name
             if name in self._nodes.features:
-                rows = self._nodes.features[name][self._nodes.rank][span.start : span.stop]
-                self._give_inputs(frame, {key: rows})
+                own_rows = self._nodes.features[name][self._nodes.rank]
+                self._give_inputs(frame, {key: partial(self._nodes.read, own_rows, span)})
         for number, value in self._values.items():
-            if value.rows is not None and 0 < value.level < level:
+            rows = value.finished(self._nodes.rank) if 0 < value.level < level else None
+            if rows is not None:
                 of_type = own.get(self._type(self._name(number)))
                 if of_type is not None:
-                    frame.values[number] = value.rows[of_type.start : of_type.stop]
+                    frame.values[number] = partial(self._nodes.read, rows, of_type)
 
     def _give_sources(self, frame: Frame, x: Mapping[str, nn.Rows], level: int) -> None:
         """Gives the rows of all nodes of a piece that the layer reads as sources."""
@@ -395,19 +418,15 @@ class _Layers:
             if name not in own:
                 continue
             rows = take(self._program, frame, Ref(number), 0)
-            if value.rows is None:
-                count = (
-                    len(self._nodes.features[name][self._nodes.rank]) if name in self._nodes.features else 0
-                )
-                count = max(count, own[name].stop)
-                value.rows = rows.new_zeros(count, *rows.shape[1:])
-            value.rows[own[name].start : own[name].stop] = rows
+            if value.made is None:
+                value.made = self._nodes.keep(name, rows.shape[1:], rows.dtype)
+            value.made.write(own[name].start, rows)
 
     def output(self) -> Any:
         """Returns what ``forward`` returns, with the rows of the owned nodes."""
 
         def change(leaf: Any) -> Any:
-            return self._values[leaf.number].rows if isinstance(leaf, Ref) else leaf
+            return self._values[leaf.number].finished(self._nodes.rank) if isinstance(leaf, Ref) else leaf
 
         return mapped(self._recording.output, change)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch_geometric.nn
@@ -34,6 +35,7 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
         progress_bar: bool = False,
         cache: bool = False,
         memory_budget: int | str | None = None,
+        scratch: str | Path | None = None,
     ) -> Tensor:
         """Returns the output of all nodes, layer by layer, each node once from all its neighbours.
 
@@ -46,11 +48,13 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
             embedding_device: as in PyG.
             progress_bar: shows the progress.
             cache: as in PyG; not needed with a loader of this package.
-            memory_budget: bytes (or a text like "2GiB") of the pieces that are computed at once;
-                chosen where None.
+            memory_budget: bytes (or a text like "2GiB") of the pieces that are computed at once,
+                and of the rows of layers; chosen where None.
+            scratch: the folder of rows that do not fit; see `AllNodes`.
 
         Returns:
-            [n, out_channels], one row per node that this process owns.
+            [n, out_channels], one row per node that this process owns. Where it does not fit, the
+            tensor is mapped from a file that is gone with it.
 
         Raises:
             TypeError: ``loader`` is no loader.
@@ -61,7 +65,7 @@ class AcceleratedModel(Accelerated, TracedModel, BasicGNN):
             nn.check_cpu(device, embedding_device)
             nn.check_row_wise(self.modules())
             try:
-                found: Tensor = inference(self, loader, memory_budget, progress_bar)
+                found: Tensor = inference(self, loader, memory_budget, progress_bar, scratch)
                 return found
             except LayerwiseError as error:
                 check_for_pyg(self, loader, str(error))

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.cache import AllNodes
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.loader import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.nn import ModelOutput
@@ -82,18 +83,32 @@ class NodeOutputs:
     """The outputs of the nodes that a rank owns.
 
     Attributes:
-        node: [n] int64, original ids.
+        nodes: the nodes, which read rows that lie in a file.
+        sorted: their original ids.
         logits: [n, columns] float32.
         hidden: [n, hidden], the input of the last layer.
     """
 
-    node: Tensor
+    nodes: AllNodes
+    sorted: SortedNodes
     logits: Tensor
     hidden: Tensor
 
     def find(self, ids: Tensor) -> OwnRows:
         """Finds the nodes of a list, [m] int64 original ids, that the rank owns."""
-        return SortedNodes.of(self.node).find(ids)
+        return self.sorted.find(ids)
+
+    def logits_of(self, row: Tensor) -> Tensor:
+        """Returns a copy of some rows of the logits. ``row``: [k] int64, in any order."""
+        return self.nodes.gather(self.logits, row)
+
+    def hidden_of(self, row: Tensor) -> Tensor:
+        """Returns a copy of some rows of the last layer's input, likewise."""
+        return self.nodes.gather(self.hidden, row)
+
+
+#: Rows of outputs that are worked on together.
+ROWS = 1 << 16
 
 
 def score_nodes(
@@ -101,8 +116,9 @@ def score_nodes(
 ) -> Evaluation | None:
     """Returns loss and metrics of some nodes, [m] int64 original ids that are the same on every
     rank; collective."""
-    scoring, rows = Scoring(task), outputs.find(nodes).row
-    scoring.add(outputs.logits[rows], graph.owned_labels()[rows])
+    scoring, labels = Scoring(task), graph.owned_labels()
+    for row in outputs.find(nodes).row.split(ROWS):
+        scoring.add(outputs.logits_of(row), labels[row])
     return scoring.result(ranks)
 
 
@@ -110,7 +126,8 @@ def infer_all(network: GraphNetwork, graph: RunGraph) -> NodeOutputs:
     """Computes all nodes with the model in evaluation mode; collective."""
     nodes = graph.all_nodes()
     output = network.infer(nodes)
-    return NodeOutputs(nodes.node_of(graph.inputs.node_type), output.logits, output.hidden)
+    own = SortedNodes.of(nodes.node_of(graph.inputs.node_type))
+    return NodeOutputs(nodes, own, output.logits, output.hidden)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,13 +193,13 @@ class PairScorer:
         return self.rows.of(self.network.relation[0], ids)
 
     @torch.no_grad()
-    def scores(self, sources: Tensor, source: Tensor, targets: Tensor) -> Tensor:
+    def scores(self, sources: Tensor | EmbeddedNodes, source: Tensor, targets: Tensor) -> Tensor:
         """Returns [p] float32, the scores of pairs.
 
         Each rank fetches the row of each distinct target once.
 
         Args:
-            sources: [n, columns], the rows of sources.
+            sources: [n, columns], the rows of sources, or nodes with their rows.
             source: [p] int64, the row of each pair's source in ``sources``.
             targets: [p] int64, the original id of each pair's target.
         """
@@ -196,7 +213,8 @@ class PairScorer:
             first, last = torch.searchsorted(number, torch.tensor([begin, begin + size])).tolist()
             for at in range(first, last, block):
                 some = slice(at, min(at + block, last))
-                left = sources.index_select(0, source[order[some]])
+                row = source[order[some]]
+                left = sources.at(row) if isinstance(sources, EmbeddedNodes) else sources.index_select(0, row)
                 found[order[some]] = self.network.decoder(left, fetched.index_select(0, number[some] - begin))
         return found
 
@@ -236,7 +254,8 @@ class MeasuredLinks:
 def embed_all(network: LinkNetwork, graph: RunGraph) -> EmbeddedRows:
     """Computes the rows of all nodes of the types that links join, with the model in evaluation
     mode; collective."""
-    return graph.embedded(network.infer_embeddings(graph.all_nodes(), network.embedded_types))
+    nodes = graph.all_nodes()
+    return graph.embedded(nodes, network.infer_embeddings(nodes, network.embedded_types))
 
 
 @torch.no_grad()
@@ -391,25 +410,24 @@ def score_pairs(
 
 def rows_at(
     network: LinkNetwork, graph: RunGraph, node_type: str, nodes: Tensor, time: int, columns: int
-) -> EmbeddedNodes:
-    """Computes rows of some nodes of a type from sampled neighbours that are not later than a time;
-    collective. Each rank gets those of its minibatches.
+) -> Iterator[EmbeddedNodes]:
+    """Yields the rows of some nodes of a type, from sampled neighbours that are not later than a
+    time; collective. Each rank gets those of its minibatches, after a piece without nodes.
 
     Args:
         nodes: [n] int64 original ids, the same on every rank.
         columns: of a row.
     """
-    found, rows = [torch.empty(0, dtype=torch.int64)], [torch.empty(0, columns)]
+    yield EmbeddedNodes(torch.empty(0, dtype=torch.int64), torch.empty(0, columns))
     for batch in evaluated(network, graph.moment_loader(node_type, nodes, time)):
         reached = batch.nodes_of(node_type)
         seeds = reached.node[: reached.nodes_per_hop[0]]
         if len(seeds):
             with torch.no_grad():
-                rows.append(network.encoder.rows(batch)[node_type][: len(seeds)].float())
+                rows = network.encoder.rows(batch)[node_type][: len(seeds)].float()
+            yield EmbeddedNodes(seeds, rows)
         else:
             network.leave_out(batch)
-        found.append(seeds)
-    return EmbeddedNodes(torch.cat(found), torch.cat(rows))
 
 
 #: The nodes or links of a split, on which a run is measured.

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import machine
-from pyg_batchgnn.cache import Aggregation, AggregationCache
+from pyg_batchgnn.cache import Aggregation, AggregationCache, AllNodes
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.embed import Embedding
@@ -34,7 +34,14 @@ from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, MinibatchSettings, RowsHere, RowsOverRanks, RunGraph
-from pyg_batchgnn.train.training_data import TrainingData, feature_table, feature_type, fingerprint_dataset
+from pyg_batchgnn.train.training_data import (
+    FeatureTables,
+    TrainingData,
+    check_joined,
+    check_learned_fit,
+    feature_type,
+    fingerprint_dataset,
+)
 from pyg_batchgnn.types import FEATURES, LABELS, Group, RowKind
 
 #: The aggregation of each model's first layer. GAT's depends on learned values.
@@ -46,12 +53,13 @@ AGGREGATION_OF_MODEL = {
 
 
 def aggregation_cache(
-    config: TrainConfig, data: Any, exists: bool
+    config: TrainConfig, data: Any, exists: bool, held: int = 0
 ) -> tuple[AggregationCache | None, list[str]]:
     """Builds or reads the run's cache; collective.
 
     Args:
         data: as `AggregationCache.build` takes it.
+        held: bytes of the memory budget that features take.
         exists: True if the folder of the cache exists for the first rank.
 
     Returns:
@@ -64,8 +72,9 @@ def aggregation_cache(
     if sampling.cache is CacheKind.OFF:
         return None, []
     kind, began = AGGREGATION_OF_MODEL[config.model.kind], time.perf_counter()
+    budget = sampling.memory_budget
     options: dict[str, Any] = {
-        "memory_budget": sampling.memory_budget,
+        "memory_budget": None if budget is None else max(1, budget - held),
         "threads": config.run.threads,
         "progress": sys.stderr.isatty(),
     }
@@ -111,8 +120,11 @@ class WholeGraph(RunGraph):
             TrainError: the data set has no features or labels that training can use.
         """
         read = TrainingData.of(dataset, config)
-        topology, data = _topology(dataset), _data(dataset, read, config)
-        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config))
+        check_learned_fit(dataset, config, read.learned, ranks=1)
+        found = FeatureTables.of(read.features, config)
+        check_joined(config, read.learned, found.tables)
+        topology, data = _topology(dataset), _data(dataset, found.tables)
+        cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config), found.held)
         embedding = Embedding(data, read.learned, seed=config.run.seed) if read.learned else None
         return cls(
             config=config,
@@ -124,6 +136,7 @@ class WholeGraph(RunGraph):
             topology=topology,
             label=read.labels.get(read.inputs.node_type),
             times=read.times,
+            held=found.held,
         )
 
     def labels(self, network: GraphNetwork, batch: Any) -> Tensor:
@@ -133,8 +146,8 @@ class WholeGraph(RunGraph):
         assert self.label is not None, "runs that predict links read no labels"
         return self.label
 
-    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
-        return RowsHere(rows)
+    def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+        return RowsHere(rows, nodes)
 
     def _whole_data(self) -> tuple[CscGraph | TypedGraph, Any]:
         data = self._with_learned_rows(self.data)
@@ -177,14 +190,14 @@ def _topology(dataset: Dataset) -> CscGraph | TypedGraph:
     return graph if dataset.has_names else CscGraph(graph.relations[0])
 
 
-def _data(dataset: Dataset, read: TrainingData, config: TrainConfig) -> Data | HeteroData:
+def _data(dataset: Dataset, features: Mapping[str, Tensor]) -> Data | HeteroData:
     """Returns the features, and the edges of named relations."""
     data: Any = HeteroData() if dataset.has_names else Data()
     for nodes in dataset.node_sets:
         store = data[nodes.name] if dataset.has_names else data
         store.num_nodes = nodes.num_nodes
-        if nodes.name in read.features:
-            store.x = feature_table(read.features[nodes.name], config)
+        if nodes.name in features:
+            store.x = features[nodes.name]
     if dataset.has_names:
         for edges in dataset.edge_sets:
             # So that the relation is known. The sampler has the edges.
@@ -218,6 +231,7 @@ class PartitionedGraph(RunGraph):
             DatasetError: a file of the saved partition is damaged or missing.
         """
         read, comm = TrainingData.of(dataset, config), ranks.sampling
+        check_learned_fit(dataset, config, read.learned, ranks.size)
         part = _part(dataset, read, config, comm)
         report = report_partition(part, comm)
         balance = ", ".join(f"{report.balance(of):.2f} {of}" for of in ("nodes", "edges", "train"))
@@ -249,7 +263,7 @@ class PartitionedGraph(RunGraph):
         """Returns the labels that came with the features."""
         return network.fetched(batch, LABELS)
 
-    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+    def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:  # noqa: ARG002
         return RowsOverRanks.beside(self.features, rows)
 
     def owned_labels(self) -> Tensor:

@@ -116,11 +116,11 @@ def write_nodes(
         )
 
     def columns(rows: slice) -> _Columns:
-        some = np.asarray(ids[rows])
+        some = ids[rows]
         found: dict[str, Any] = {} if times is None else {_TIME: keys.clock.column(times[some])}
-        found |= _predicted(np.asarray(predictions[rows]), task, classes)
+        found |= _predicted(predictions[rows], task, classes)
         if scores is not None:
-            found |= _split("score", np.asarray(scores[rows]), classes)
+            found |= _split("score", scores[rows], classes)
         if embeddings is not None:
             found["embedding"] = _lists(embeddings[rows])
         return _Columns(_named(table.take(some)), found)
@@ -135,8 +135,8 @@ def write_pairs(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: int 
     ends = _PairKeys.named(keys, links)
 
     def columns(rows: slice) -> _Columns:
-        some = np.asarray(pairs[rows])
-        found = {**_moment(keys, at, len(some)), "score": np.asarray(scores[rows])}
+        some = pairs[rows]
+        found = {**_moment(keys, at, len(some)), "score": scores[rows]}
         return _Columns(ends.of(some[:, 0], some[:, 1]), found)
 
     _write(folder / PREDICTIONS, len(pairs), columns)
@@ -153,9 +153,9 @@ def write_partners(folder: Path, keys: DatasetKeys, links: PredictedLinks, at: i
         found = {
             **_moment(keys, at, count * top),
             "rank": np.tile(np.arange(1, top + 1, dtype=np.int32), count),
-            "score": np.asarray(scores[rows]).reshape(-1),
+            "score": scores[rows].reshape(-1),
         }
-        return _Columns(ends.of(np.repeat(ids[rows], top), np.asarray(partners[rows]).reshape(-1)), found)
+        return _Columns(ends.of(np.repeat(ids[rows], top), partners[rows].reshape(-1)), found)
 
     _write(folder / PREDICTIONS, len(ids), columns, per_row=top)
 
@@ -167,7 +167,7 @@ def write_embeddings(folder: Path, keys: DatasetKeys, node_type: str, at: int | 
     rows_of, table = _array(folder, name), keys.table(node_type)
 
     def columns(rows: slice) -> _Columns:
-        found = np.asarray(rows_of[rows])
+        found = rows_of[rows]
         ids = np.arange(rows.start, rows.start + len(found))
         return _Columns(
             _named(table.take(ids)), {**_moment(keys, at, len(found)), "embedding": _lists(found)}
@@ -176,9 +176,26 @@ def write_embeddings(folder: Path, keys: DatasetKeys, node_type: str, at: int | 
     _write(folder / f"{name}.parquet", len(rows_of), columns)
 
 
-def _array(folder: Path, name: str) -> np.ndarray:
-    array: np.ndarray = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-    return array
+class _ArrayRows:
+    """The rows of a .npy file. No more than are asked for are in memory at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.shape = self._mapped().shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return np.array(self._mapped()[rows])
+
+    def _mapped(self) -> np.ndarray:
+        array: np.ndarray = np.load(self._path, mmap_mode="r", allow_pickle=False)
+        return array
+
+
+def _array(folder: Path, name: str) -> _ArrayRows:
+    return _ArrayRows(folder / f"{name}.npy")
 
 
 def _write(path: Path, num_rows: int, columns: Callable[[slice], _Columns], per_row: int = 1) -> None:

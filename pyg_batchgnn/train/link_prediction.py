@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from pyg_batchgnn.train.prediction import PredictionArrays, appearing_whole, mom
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.restored import RestoredLinkRun, RestoredRun, RestoreRequest, restore_run
 from pyg_batchgnn.train.run_folder import write_json
-from pyg_batchgnn.train.run_graph import OwnedRows, SampledRows
+from pyg_batchgnn.train.run_graph import EmbeddedNodes, OwnedRows, SampledRows
 from pyg_batchgnn.train.times import first_times_of
 
 
@@ -176,7 +177,7 @@ def find_partners(network: LinkNetwork, rows: OwnedRows, nodes: Tensor, top: int
         side = max(1, _SCORES // max(1, len(targets)))
         for begin in range(0, len(nodes), side):
             some = nodes[begin : begin + side]
-            scores = network.decoder.all_pairs(own.rows[some], targets.rows)
+            scores = network.decoder.all_pairs(own.at(some), targets.rows)
             if source_type == target_type:
                 selves = targets.find(own.node[some])
                 scores[selves.position, selves.row] = -math.inf
@@ -295,7 +296,7 @@ def _fill(arrays: PredictionArrays, run: RestoredLinkRun, ids: Tensor, top: int 
         source, target = ids.t().contiguous()
         found = own.find(source)
         scorer = PairScorer(run.network, rows, run.task.columns, ranks)
-        scores = scorer.scores(own.rows, found.row, target[found.position])
+        scores = scorer.scores(own, found.row, target[found.position])
         arrays.add(found.position, {"scores": scores}, scores)
         return
     nodes = own.find(ids)
@@ -326,13 +327,18 @@ def _fill_at(
     source_type, _, target_type = run.links.relation
     nodes = ids.unique() if source_type != target_type else torch.cat([ids, targets]).unique()
     found = {
-        name: rows_at(run.network, run.graph, name, some, at, run.task.columns)
+        name: _joined(rows_at(run.network, run.graph, name, some, at, run.task.columns))
         for name, some in {target_type: targets, source_type: nodes}.items()
     }
     rows = SampledRows(found, targets, ranks.training)
     own = rows.own(source_type).find(ids)
     best = find_partners(run.network, rows, own.row, top)
     arrays.add(own.position, {"partners": best.partners, "scores": best.scores}, best.scores)
+
+
+def _joined(pieces: Iterable[EmbeddedNodes]) -> EmbeddedNodes:
+    every = list(pieces)
+    return EmbeddedNodes(torch.cat([one.node for one in every]), torch.cat([one.rows for one in every]))
 
 
 def _meta(

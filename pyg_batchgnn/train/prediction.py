@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from pyg_batchgnn.data import DatasetError, group_folder
 from pyg_batchgnn.data.files import rename_whole, sync_tree, writing
 from pyg_batchgnn.train.config import EvaluationKind
 from pyg_batchgnn.train.errors import TrainError, as_train_error
-from pyg_batchgnn.train.evaluate import infer, infer_all, rows_at
+from pyg_batchgnn.train.evaluate import ROWS, infer, infer_all, rows_at
 from pyg_batchgnn.train.keyed_tables import KEY_FILES, DatasetKeys, write_embeddings, write_nodes
 from pyg_batchgnn.train.node_tasks import PredictedNodes
 from pyg_batchgnn.train.ranks import Ranks
@@ -91,6 +91,39 @@ def _some(nodes: str, ids: Tensor) -> Tensor:
 # Arrays ###########################################################################################
 
 
+class _ArrayFile:
+    """A .npy file that exists, of which this rank writes some rows.
+
+    No row stays in memory once it is written, but in the system's page cache.
+    """
+
+    def __init__(self, path: Path) -> None:
+        like = np.lib.format.open_memmap(path, "r+")
+        self.shape, self.dtype, self._begin = like.shape, like.dtype, like.offset
+        self._path, self._file = path, path.open("r+b", buffering=0)
+
+    def write(self, positions: np.ndarray, rows: np.ndarray) -> None:
+        """Writes rows [k, ...] to some positions, [k] int64."""
+        if not rows.size:
+            return
+        first, last = int(positions[0]), int(positions[-1])
+        if last - first + 1 != len(positions) or (np.diff(positions) != 1).any():
+            np.lib.format.open_memmap(self._path, "r+")[positions] = rows
+            return
+        data = np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data
+        row_bytes, done = len(data) // len(positions), 0
+        with writing(self._path):
+            while done < len(data):
+                offset = self._begin + first * row_bytes + done
+                done += os.pwrite(self._file.fileno(), data[done:], offset)
+
+    def sync(self) -> None:
+        """Waits until the rows are on disk, and closes the file."""
+        with writing(self._path):
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+
 class PredictionArrays:
     """Arrays with equal numbers of rows, which all ranks fill. The first rank makes the files.
 
@@ -108,7 +141,7 @@ class PredictionArrays:
         self.num_rows = num_rows
         self._folder, self._ranks = folder, ranks
         self._given = given or {}
-        self._arrays: dict[str, np.memmap] = {}
+        self._arrays: dict[str, _ArrayFile] = {}
         self._not_finite = 0
 
     def add(self, positions: Tensor, rows: Mapping[str, Tensor], outputs: Tensor) -> None:
@@ -123,7 +156,7 @@ class PredictionArrays:
         if not self._arrays:
             self._open(rows)
         for name, values in rows.items():
-            self._arrays[name][positions.numpy()] = values.numpy()
+            self._arrays[name].write(positions.numpy(), values.numpy())
 
     def described(self) -> dict[str, dict[str, object]]:
         """Returns the shape and dtype of each array by its name."""
@@ -136,7 +169,7 @@ class PredictionArrays:
             TrainError: an output is not finite.
         """
         for array in self._arrays.values():
-            array.flush()
+            array.sync()
         bad = int(self._ranks.table([self._not_finite]).sum())
         if bad:
             with self._ranks.one_error():
@@ -153,15 +186,21 @@ class PredictionArrays:
             for name, values in like.items():
                 shape, path = (self.num_rows, *values.shape[1:]), self._path(name)
                 with writing(path):
-                    array = np.lib.format.open_memmap(path, "w+", values.numpy().dtype, shape)
+                    np.lib.format.open_memmap(path, "w+", values.numpy().dtype, shape)
                     _take_room(path)
-                    if name in self._given:
-                        array[:] = values.numpy()
-                    array.flush()
+                if name in self._given:
+                    self._give(path, values)
 
         self._ranks.from_first(make)
         for name in like:
-            self._arrays[name] = np.lib.format.open_memmap(self._path(name), "r+")
+            self._arrays[name] = _ArrayFile(self._path(name))
+
+    def _give(self, path: Path, values: Tensor) -> None:
+        file = _ArrayFile(path)
+        for begin in range(0, self.num_rows, ROWS):
+            rows = values[begin : begin + ROWS].numpy()
+            file.write(np.arange(begin, begin + len(rows)), rows)
+        file.sync()
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.npy"
@@ -221,8 +260,6 @@ def refuse_existing(out: Path) -> None:
 # Prediction #######################################################################################
 
 _FORMAT_VERSION = 1
-#: Rows that are written together.
-_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -265,13 +302,13 @@ class PredictedRows:
     Attributes:
         positions: [S] int64, their positions in the list.
         logits: [S, columns] float32.
-        hidden: [S, hidden], the last hidden layer.
+        hidden: [S, hidden], the last hidden layer; None if it is not wanted.
         labels: [S, ...], the rows of the labels "y".
     """
 
     positions: Tensor
     logits: Tensor
-    hidden: Tensor
+    hidden: Tensor | None
     labels: Tensor
 
 
@@ -294,12 +331,14 @@ def predict_nodes(request: PredictRequest, ranks: Ranks) -> PredictSummary:
         with as_train_error(DatasetError):
             keys = DatasetKeys.of(run.dataset, run.config)
             ids = node_ids(request.nodes, run.nodes, keys)
-    ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().tobytes())})
+    ranks.agree({f"nodes of {request.nodes}": zlib.crc32(ids.numpy().data)})
     score = Scoring(run.task)
     with appearing_whole(request.out, ranks) as temporary:
         arrays = PredictionArrays(temporary, len(ids), ranks, {"node_ids": ids})
-        for found in _exact(run, ids) if run.is_exact else _sampled(run, ids, ranks):
-            embeddings = {"embeddings": found.hidden.float()} if request.embeddings else {}
+        with_hidden = request.embeddings
+        for found in _exact(run, ids, with_hidden) if run.is_exact else _sampled(run, ids, ranks):
+            wanted = found.hidden if with_hidden else None
+            embeddings = {} if wanted is None else {"embeddings": wanted.float()}
             rows = {**run.task.predictions(found.logits), **embeddings}
             arrays.add(found.positions, rows, found.logits)
             score.add(found.logits, found.labels)
@@ -336,12 +375,13 @@ def _sampled(run: RestoredNodeRun, ids: Tensor, ranks: Ranks) -> Iterator[Predic
         yield PredictedRows(positions, output.logits, output.hidden, run.graph.labels(run.network, batch))
 
 
-def _exact(run: RestoredNodeRun, ids: Tensor) -> Iterator[PredictedRows]:
+def _exact(run: RestoredNodeRun, ids: Tensor, with_hidden: bool) -> Iterator[PredictedRows]:
     """Yields the nodes that this rank owns, each computed from all its neighbours."""
     outputs, labels = infer_all(run.network, run.graph), run.graph.owned_labels()
-    found = outputs.find(ids)
-    for positions, rows in zip(found.position.split(_ROWS), found.row.split(_ROWS), strict=True):
-        yield PredictedRows(positions, outputs.logits[rows], outputs.hidden[rows], labels[rows])
+    for begin in range(0, len(ids), ROWS):
+        found = outputs.find(ids[begin : begin + ROWS])
+        hidden = outputs.hidden_of(found.row) if with_hidden else None
+        yield PredictedRows(begin + found.position, outputs.logits_of(found.row), hidden, labels[found.row])
 
 
 def _meta(
@@ -423,8 +463,10 @@ def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
             keys = DatasetKeys.of(run.dataset, run.config)
             at = moment_of(run, request.at, keys)
     with appearing_whole(request.out, ranks) as temporary:
-        found = _embedded(run, types, at)
-        arrays = {name: _write(temporary, name, one.node, one.rows, ranks) for name, one in found.items()}
+        arrays = {}
+        for name, pieces in _embedded(run, types, at).items():
+            num_rows = run.dataset.nodes_of(name).num_nodes
+            arrays[name] = _write(temporary, name, num_rows, pieces, ranks)
 
         def finish() -> None:
             for name in types if keys.folder is not None else ():
@@ -435,9 +477,9 @@ def embed_nodes(request: EmbedRequest, ranks: Ranks) -> EmbedSummary:
     return EmbedSummary({name: one.num_rows for name, one in arrays.items()}, run.epoch)
 
 
-def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[str, EmbeddedNodes]:
-    """Returns the embeddings that this rank computes, by type; collective. ``at``: the time that
-    they hold for, if the run looks at times."""
+def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[str, Iterator[EmbeddedNodes]]:
+    """Returns the embeddings that this rank computes, by type in pieces, one at least; collective.
+    ``at``: the time that they hold for, if the run looks at times."""
     if at is not None:
         assert isinstance(run, RestoredLinkRun), "`moment_of` refuses others"
         columns = run.task.columns
@@ -454,7 +496,7 @@ def _embedded(run: RestoredRun, types: Sequence[str], at: int | None) -> dict[st
         }
     nodes = run.graph.all_nodes()
     found = run.network.infer_embeddings(nodes, types)
-    return {name: EmbeddedNodes(nodes.node_of(name), found[name]) for name in types}
+    return {name: EmbeddedNodes(nodes.node_of(name), found[name], nodes).split(ROWS) for name in types}
 
 
 def moment_of(run: RestoredRun, at: str | None, keys: DatasetKeys) -> int | None:
@@ -497,19 +539,21 @@ def _chosen(wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(wanted))
 
 
-def _write(folder: Path, node_type: str, node: Tensor, rows: Tensor, ranks: Ranks) -> PredictionArrays:
-    """Writes the rows of all ranks' nodes of a type, slice by slice; collective.
+def _write(
+    folder: Path, node_type: str, num_rows: int, pieces: Iterable[EmbeddedNodes], ranks: Ranks
+) -> PredictionArrays:
+    """Writes the rows of all ranks' nodes of a type, piece by piece; collective.
 
     Args:
         folder: receives the file.
         node_type: names the file.
-        node: [n] int64, the original ids of this rank's nodes.
-        rows: [n, columns], their embeddings.
+        num_rows: the number of nodes of the type.
+        pieces: the embeddings of this rank's nodes.
     """
-    arrays = PredictionArrays(folder, int(ranks.table([len(node)]).sum()), ranks)
+    arrays = PredictionArrays(folder, num_rows, ranks)
     name = group_folder(Group(RowKind.NODE, node_type))
-    for positions, some in zip(node.split(_ROWS), rows.split(_ROWS), strict=True):
-        arrays.add(positions, {name: some.float()}, some)
+    for one in pieces:
+        arrays.add(one.node, {name: one.rows.float()}, one.rows)
     arrays.flush()
     return arrays
 

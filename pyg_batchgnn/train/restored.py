@@ -33,6 +33,7 @@ class RestoreRequest:
         threads: number of threads; None means that of the run.
         evaluation: the neighbours that nodes are computed from; None means as in the run.
         ranks: fields to change, as `assign` takes them; their names begin with "ranks.".
+        memory_budget: bytes; None means that of the run.
     """
 
     run: Path
@@ -40,6 +41,7 @@ class RestoreRequest:
     threads: int | None = None
     evaluation: EvaluationKind | None = None
     ranks: tuple[str, ...] = ()
+    memory_budget: int | None = None
 
     def join(self) -> Ranks:
         """Joins the other ranks; see `Ranks.join`."""
@@ -71,6 +73,7 @@ class RestoreRequest:
             "run.dataset": self.dataset,
             "run.threads": self.threads,
             "sampling.evaluation": evaluation.value,
+            "sampling.memory_budget": self.memory_budget,
             "ranks.remote": "exact",
         }
         if not written.evaluates_with_cache or evaluation is EvaluationKind.EXACT:

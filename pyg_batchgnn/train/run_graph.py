@@ -40,13 +40,29 @@ class EmbeddedNodes:
     Attributes:
         node: [n] int64, original ids.
         rows: [n, columns].
+        reads: reads rows of all nodes that may lie in a file; None: they lie in memory.
     """
 
     node: Tensor
     rows: Tensor
+    reads: AllNodes | None = None
 
     def __len__(self) -> int:
         return len(self.node)
+
+    def at(self, row: Tensor) -> Tensor:
+        """Returns a copy of some of the rows, by [k] int64 numbers in any order."""
+        return self.rows.index_select(0, row) if self.reads is None else self.reads.gather(self.rows, row)
+
+    def split(self, size: int) -> Iterator[EmbeddedNodes]:
+        """Yields the nodes in pieces of at most ``size``, one at least."""
+        for begin in range(0, max(1, len(self)), size):
+            part = range(begin, min(begin + size, len(self)))
+            node = self.node[part.start : part.stop]
+            rows = (
+                self.rows[part.start : part.stop] if self.reads is None else self.reads.read(self.rows, part)
+            )
+            yield EmbeddedNodes(node, rows)
 
     def find(self, ids: Tensor) -> OwnRows:
         """Finds the nodes of a list, [m] int64 original ids, that are among these."""
@@ -93,21 +109,21 @@ class RowsHere:
 
     Attributes:
         rows: [N_t, columns] by node type, in the order of original ids.
+        reads: as of `EmbeddedNodes`.
     """
 
     rows: Mapping[str, Tensor]
+    reads: AllNodes | None = None
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
-        return self.rows[node_type][ids]
+        return self.own(node_type).at(ids)
 
     def own(self, node_type: str) -> EmbeddedNodes:
         rows = self.rows[node_type]
-        return EmbeddedNodes(torch.arange(len(rows)), rows)
+        return EmbeddedNodes(torch.arange(len(rows)), rows, self.reads)
 
     def pieces(self, node_type: str, size: int) -> Iterator[EmbeddedNodes]:
-        own = self.own(node_type)
-        for node, rows in zip(own.node.split(size), own.rows.split(size), strict=True):
-            yield EmbeddedNodes(node, rows)
+        return self.own(node_type).split(size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +201,7 @@ class SampledRows:
         if self.comm.size > 1:
             yield from pieces_of_ranks(own, self.comm, size)
             return
-        for node, rows in zip(own.node.split(size), own.rows.split(size), strict=True):
-            yield EmbeddedNodes(node, rows)
+        yield from own.split(size)
 
 
 @dataclass(frozen=True)
@@ -251,6 +266,7 @@ class RunGraph(ABC):
         notes: lines about the graph that the user should read.
         embedding: the learned rows, or None in a run without them.
         history: the caches of halo nodes' rows, or None in a run without them.
+        held: bytes of features that were read from files into memory.
     """
 
     config: TrainConfig
@@ -259,6 +275,14 @@ class RunGraph(ABC):
     notes: list[str]
     embedding: Embedding | None
     history: HistoricalCaches | None = None
+    held: int = 0
+
+    @property
+    def memory_budget(self) -> int | None:
+        """The bytes that are left for the loader and for passes over all nodes; None: they choose
+        them themselves."""
+        budget = self.config.sampling.memory_budget
+        return None if budget is None else max(1, budget - self.held)
 
     def training_loader(self, nodes: Tensor, ranks: int = 1) -> tuple[MacrobatchNeighborLoader, list[str]]:
         """Makes the shuffled loader of training minibatches; collective.
@@ -396,7 +420,7 @@ class RunGraph(ABC):
             "drop_last": settings.last is LastMinibatch.DROP,
             "macrobatch_size": sampling.macrobatch_size,
             "fetch_size": sampling.fetch_size,
-            "memory_budget": sampling.memory_budget,
+            "memory_budget": self.memory_budget,
             "prefetch": sampling.prefetch,
             "embedding": self.embedding,
             "export": "native",
@@ -414,7 +438,7 @@ class RunGraph(ABC):
     def all_nodes(self) -> AllNodes:
         """Returns the nodes that this rank owns, for the inference of all nodes; collective."""
         config = self.config
-        return AllNodes(self._whole_data(), config.run.threads, config.sampling.memory_budget)
+        return AllNodes(self._whole_data(), config.run.threads, self.memory_budget)
 
     def _with_learned_rows(self, data: Any) -> Any:
         """Returns a graph whose features have the present learned rows behind them; collective."""
@@ -428,7 +452,7 @@ class RunGraph(ABC):
         """Returns [n, ...], the rows of the labels "y" of the nodes of `all_nodes`."""
 
     @abstractmethod
-    def embedded(self, rows: Mapping[str, Tensor]) -> EmbeddedRows:
+    def embedded(self, nodes: AllNodes, rows: Mapping[str, Tensor]) -> EmbeddedRows:
         """Returns rows that were computed for the nodes of `all_nodes`, by node type, for reading
         by original id; collective."""
 

@@ -12,8 +12,18 @@ from torch import Tensor
 
 from pyg_batchgnn import machine, ops
 from pyg_batchgnn.data import SPLITS, Dataset, NodeSet
-from pyg_batchgnn.disk import is_mapped
-from pyg_batchgnn.train.config import CacheKind, Precision, RemoteKind, TaskKind, TrainConfig, refuse_given
+from pyg_batchgnn.disk import DiskReader, DiskTable, is_mapped
+from pyg_batchgnn.embed import SGD, Adagrad, SparseAdam
+from pyg_batchgnn.train.config import (
+    CacheKind,
+    EmbeddingRule,
+    EvaluationKind,
+    Precision,
+    RemoteKind,
+    TaskKind,
+    TrainConfig,
+    refuse_given,
+)
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import ModelInputs
@@ -166,22 +176,96 @@ _CHUNK = 1 << 16
 _NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
-def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
+@dataclass(frozen=True, eq=False)
+class FeatureTables:
+    """The features as a run's layers read them.
+
+    Attributes:
+        tables: [N_t, F_t] by node type.
+        held: the bytes that were read from files into memory.
+    """
+
+    tables: dict[str, Tensor]
+    held: int
+
+    @classmethod
+    def of(cls, features: Mapping[str, Tensor], config: TrainConfig) -> FeatureTables:
+        """Reads the features of files into memory where they fit; see `feature_table`.
+
+        With a memory budget all of them together take at most half of it.
+        """
+        budget, tables, held = config.sampling.memory_budget, dict[str, Tensor](), 0
+        for name, x in features.items():
+            tables[name] = feature_table(x, config, None if budget is None else budget // 2 - held)
+            if tables[name] is not x and is_mapped(x):
+                held += tables[name].nbytes
+        return cls(tables, held)
+
+
+#: Numbers that an optimizer keeps for each learned number.
+_STATE = {
+    EmbeddingRule.ADAM: len(SparseAdam().initial),
+    EmbeddingRule.ADAGRAD: len(Adagrad().initial),
+    EmbeddingRule.SGD: len(SGD().initial),
+}
+
+
+def check_learned_fit(dataset: Dataset, config: TrainConfig, learned: Mapping[str, int], ranks: int) -> None:
+    """Refuses learned rows that do not fit the memory budget with the state of their optimizer.
+
+    ``learned``: the number of columns by node type.
+
+    Raises:
+        TrainError: they do not fit.
+    """
+    numbers = sum(dataset.nodes_of(name).num_nodes * columns for name, columns in learned.items())
+    size = 4 * numbers * (1 + _STATE[config.embedding.rule]) // ranks
+    budget = config.sampling.memory_budget
+    if budget is not None and size > budget:
+        raise TrainError(
+            f"the learned rows of {', '.join(learned)} and the state of their optimizer take {size:,} bytes "
+            f"on each rank, but the memory budget is {budget:,}; embeddings and optimizer state on disk are "
+            f"not supported: give more with --memory-budget, or fewer columns with --embed-columns"
+        )
+
+
+def check_joined(config: TrainConfig, learned: Mapping[str, int], tables: Mapping[str, Tensor]) -> None:
+    """Refuses to join learned rows to features that stay on disk, as inference of all nodes does.
+
+    Raises:
+        TrainError: a type has both, and the run computes all nodes.
+    """
+    links = config.task.kind is TaskKind.LINKS and not config.is_timed
+    if not links and config.sampling.evaluation is not EvaluationKind.EXACT:
+        return
+    for name in learned:
+        if name in tables and is_mapped(tables[name]):
+            raise TrainError(
+                f"{name} has learned rows and features that stay on disk, which inference of all nodes joins "
+                f"in memory: embeddings on disk are not supported; give more with --memory-budget, or leave "
+                f"{name} out of --embed"
+            )
+
+
+def feature_table(x: Tensor, config: TrainConfig, room: int | None = None) -> Tensor:
     """Returns the features as the run's layers read them, on huge pages if in memory.
 
     A table that is mapped from a file is read into memory if it takes at most half of the free
-    memory. Otherwise it stays on disk in its own type, and the loader copies the rows that each
-    fetch group needs. Where the type has to change, results differ in their last bits between the
-    two. So half of the host's memory decides then, however much of it is free.
+    memory, and at most ``room`` bytes. Otherwise it stays on disk in its own type, and the loader
+    copies the rows that each fetch group needs. Where the type has to change, results differ in
+    their last bits between the two. So half of the host's memory decides then, however much of it
+    is free.
 
     Args:
         x: [N, F] of a floating-point type. It is never changed.
+        room: bytes; None for any number.
 
     Returns:
         [N, F]; `x` itself if nothing has to change.
 
     Raises:
-        TrainError: the type has to change, and the memory for it is taken by others.
+        TrainError: the type has to change, and the memory for it is taken by others; or the table
+            stays on disk in a type that layers cannot read.
     """
     dtype = feature_type(x, config)
     if dtype is x.dtype and not is_mapped(x):
@@ -190,6 +274,8 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
         return table
     memory, size = machine.memory(), x.numel() * dtype.itemsize
     changes = dtype is not x.dtype
+    if room is not None and size > room and is_mapped(x):
+        return _left_in_file(x)
     if size <= _SHARE * (memory.total if changes else memory.available):
         if changes and size > memory.available:
             name = str(dtype).removeprefix("torch.")
@@ -198,6 +284,16 @@ def feature_table(x: Tensor, config: TrainConfig) -> Tensor:
                 f"free; free some, or store the features as {name}"
             )
         return _copy(x, dtype)
+    return _left_in_file(x)
+
+
+def _left_in_file(x: Tensor) -> Tensor:
+    if x.dtype not in _NATIVE_TYPES:
+        name = str(x.dtype).removeprefix("torch.")
+        raise TrainError(
+            f"the features are {name} and stay on disk, as they do not fit memory, but layers read them as "
+            f"they are and compute in float32; store them as float32, float16 or bfloat16"
+        )
     return x
 
 
@@ -223,6 +319,8 @@ def _copy(x: Tensor, dtype: torch.dtype) -> Tensor:
 _SAMPLES = 1 << 20
 #: Fewer elements are taken of arrays of more bytes than this. A million pages are most of a file.
 _MUCH, _FEW_SAMPLES = 4 << 30, 1 << 12
+#: Mapped arrays of more bytes are not read through the system's page cache.
+_LARGE = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -275,5 +373,13 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
 def _evenly_spaced(array: Tensor) -> Tensor:
     flat = array.reshape(-1)
     samples = _SAMPLES if array.nbytes <= _MUCH else _FEW_SAMPLES
-    taken = flat[:: max(1, -(-flat.numel() // samples))]
+    step = max(1, -(-flat.numel() // samples))
+    place = DiskTable.of(flat) if flat.nbytes > _LARGE else None
+    if place is None:
+        taken = flat[::step]
+    else:
+        at = torch.arange(0, flat.numel(), step)
+        taken, reader = torch.empty(len(at), dtype=flat.dtype), DiskReader(place)
+        reader.read(at, taken, gap=0)
+        reader.close()
     return taken.to(torch.float32 if taken.is_floating_point() else torch.int64).contiguous()

@@ -12,7 +12,14 @@ from pyg_batchgnn.types.minibatch import (
     TripletLinks,
     layers_sampled,
 )
-from pyg_batchgnn.types.node_pieces import NodePiece, NodePieceRows, OwnedNodes, ReadableRows, SourceValues
+from pyg_batchgnn.types.node_pieces import (
+    NewRows,
+    NodePiece,
+    NodePieceRows,
+    OwnedNodes,
+    ReadableRows,
+    SourceValues,
+)
 from pyg_batchgnn.types.schema import (
     EDGE_FEATURES,
     EDGES,
@@ -40,6 +47,7 @@ __all__ = [
     "LabelledLinks",
     "LayerHops",
     "Layout",
+    "NewRows",
     "NodePiece",
     "NodePieceRows",
     "OwnedNodes",

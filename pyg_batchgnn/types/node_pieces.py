@@ -82,6 +82,19 @@ class SourceValues:
         return found
 
 
+class NewRows(Protocol):
+    """A table of owned nodes' rows that is being made.
+
+    Rows are written in order, each once. Where they do not fit memory they lie in a file.
+    """
+
+    def write(self, begin: int, rows: Tensor) -> None:
+        """Writes rows [k, ...] from row ``begin`` on."""
+
+    def finish(self) -> ReadableRows:
+        """Returns the tables that this rank can read, by rank, once all rows are written."""
+
+
 class OwnedNodes(Protocol):
     """The nodes that a process owns, as inference reads them (`pyg_batchgnn.cache.AllNodes`)."""
 
@@ -100,5 +113,9 @@ class OwnedNodes(Protocol):
         title: str,
     ) -> Iterator[NodePiece]: ...
     def finish(self) -> None: ...
-    def allocate(self, node_type: str, columns: int, dtype: torch.dtype) -> ReadableRows: ...
+    def count(self, node_type: str) -> int: ...
+    def allocate(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows: ...
+    def keep(self, node_type: str, row_shape: tuple[int, ...], dtype: torch.dtype) -> NewRows: ...
+    def read(self, table: Tensor, rows: range) -> Tensor: ...
+    def gather(self, table: Tensor, row: Tensor) -> Tensor: ...
     def degrees(self, relation: Relation, with_loops: bool) -> SourceValues: ...

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -30,7 +31,6 @@ from pyg_batchgnn.nn.layer_loop import (
     fuses_relu,
     model_output,
     run_layers,
-    wide,
     wrong_hops,
 )
 from pyg_batchgnn.nn.linear import Linear
@@ -266,6 +266,7 @@ class NativeModel(BasicGNN):
         cache: bool = False,  # noqa: ARG002  (nothing is sampled, so there is nothing to keep)
         *,
         memory_budget: int | str | None = None,
+        scratch: str | Path | None = None,
     ) -> Tensor:
         """Returns the logits of all nodes, each from all its in-neighbours, layer by layer.
 
@@ -279,24 +280,26 @@ class NativeModel(BasicGNN):
             device, embedding_device: the CPU; arguments of PyG's ``inference``.
             progress_bar: shows a progress bar for each layer.
             cache: ignored; an argument of PyG's ``inference``.
-            memory_budget: bytes (or a text like "2GiB") that a piece takes, about. None: an eighth
-                of the free memory of the host that has least, divided by its ranks.
+            memory_budget: bytes (or a text like "2GiB") that pieces and the rows of layers take,
+                about; over ranks pieces alone. None: an eighth of the free memory of the host that
+                has least, divided by its ranks, for a piece; half of it for the rows of a layer.
+            scratch: the folder of rows that do not fit; see `AllNodes`.
 
         Returns:
             [N, out_channels] float32, or float64 from float64 weights, by node id; over ranks [n,
-            out_channels], by the rank's ``part.node``.
+            out_channels], by the rank's ``part.node``. Where it does not fit, the tensor is mapped
+            from a file that is gone with it.
 
         Raises:
             TypeError, ValueError: a device that is not the CPU, a loader without features, or a
                 normalisation over the nodes of a call.
         """
         check_cpu(device, embedding_device)
-        return self.infer(nodes_of(loader, memory_budget, progress_bar)).logits
+        return self.infer(nodes_of(loader, memory_budget, progress_bar, scratch)).logits
 
     def infer(self, nodes: OwnedNodes) -> ModelOutput:
         """Returns logits and the last hidden layer of the nodes that a process owns."""
-        result, hidden = infer_model(self, nodes, self._step)
-        return ModelOutput(wide(result), hidden)
+        return ModelOutput(*infer_model(self, nodes, self._step))
 
     def _step(self, index: int, x: Rows, graph: LayerGraph) -> Tensor:
         return self.compute(index, x, LayerEdges(graph, None))

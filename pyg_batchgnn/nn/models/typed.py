@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from pyg_batchgnn.nn.inference import (
     states_kept,
 )
 from pyg_batchgnn.nn.inputs import Rows, features_by_type
-from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, model_output, run_layers, wide, wrong_hops
+from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, model_output, run_layers, wrong_hops
 from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.native_conv import layer_name
 from pyg_batchgnn.nn.terms import Update
@@ -196,6 +197,7 @@ class TypedModel(torch.nn.Module):
         inputs: ComputeInputs | None = None,
         memory_budget: int | str | None = None,
         progress_bar: bool = False,
+        scratch: str | Path | None = None,
     ) -> dict[str, Tensor]:
         """Returns the logits of all nodes by node type, each from all its in-neighbours, layer by
         layer.
@@ -220,7 +222,7 @@ class TypedModel(torch.nn.Module):
             TypeError, ValueError: no loader, a type without features, or a normalisation over the
                 nodes of a call.
         """
-        outputs = self.infer(nodes_of(loader, memory_budget, progress_bar), node_types, inputs)
+        outputs = self.infer(nodes_of(loader, memory_budget, progress_bar, scratch), node_types, inputs)
         return {name: one.logits for name, one in outputs.items()}
 
     def infer(
@@ -238,7 +240,7 @@ class TypedModel(torch.nn.Module):
         with evaluating(self):
             kept = infer_layers(self._steps(), nodes, keep, node_types=node_types, inputs=inputs)
             names = kept[-1] if node_types is None else node_types
-            return {name: self._finished(name, kept) for name in names}
+            return {name: self._finished(nodes, name, kept) for name in names}
 
     def infer_hidden(
         self,
@@ -277,11 +279,11 @@ class TypedModel(torch.nn.Module):
     def _step(self, index: int, x: Mapping[str, Rows], edges: Any) -> dict[str, Tensor]:
         return self._layer(index, x, edges, None, {})
 
-    def _finished(self, name: str, kept: Sequence[Mapping[str, Tensor]]) -> ModelOutput:
+    def _finished(self, nodes: OwnedNodes, name: str, kept: Sequence[Mapping[str, Tensor]]) -> ModelOutput:
         out = kept[-1][name]
         layers = [rows.get(name, out[:, :0]) for rows in kept]
-        found = finished(layers, self._optional("jk", name), self._optional("lin", name))
-        return ModelOutput(wide(found.rows), found.hidden)
+        knowledge, last = self._optional("jk", name), self._optional("lin", name)
+        return ModelOutput(*finished(nodes, name, layers, knowledge, last))
 
     def _layer(
         self, index: int, x: Mapping[Any, Any], edges: Any, layer: int | None, values: EdgeValues

@@ -108,6 +108,15 @@ Threads = Annotated[int | None, option("threads")]
 Partition = Annotated[str | None, option("partition")]
 Backend = Annotated[str | None, option("backend")]
 Timeout = Annotated[float | None, option("timeout")]
+MemoryBudget = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-budget",
+        help="Memory that a rank may use beside the topology, the model and labels, as in 2GiB. In one "
+        "process, features of files are held if they fit half of it, and rows of all nodes lie in files if "
+        "they do not fit. Default: that of the run.",
+    ),
+]
 
 
 def restore_request(
@@ -118,6 +127,7 @@ def restore_request(
     partition: str | None,
     backend: str | None,
     timeout: float | None,
+    memory_budget: str | None,
 ) -> RestoreRequest:
     """Returns the request that the options of a saved run make."""
     from pyg_batchgnn.train.config import EvaluationKind
@@ -127,4 +137,5 @@ def restore_request(
     if exact is not None:
         evaluation = EvaluationKind.EXACT if exact else EvaluationKind.SAMPLED
     ranks = tuple(assignments({"partition": partition, "backend": backend, "timeout": timeout}))
-    return RestoreRequest(run, dataset, threads, evaluation, ranks)
+    budget = None if memory_budget is None else parse_size(memory_budget)
+    return RestoreRequest(run, dataset, threads, evaluation, ranks, budget)

@@ -63,6 +63,7 @@ def predict(
     partition: options.Partition = None,
     backend: options.Backend = None,
     timeout: options.Timeout = None,
+    memory_budget: options.MemoryBudget = None,
 ) -> None:
     """Predicts classes, labels or values of nodes with the best weights of a run.
 
@@ -112,7 +113,7 @@ def predict(
     from pyg_batchgnn.train.link_prediction import predict_links
     from pyg_batchgnn.train.prediction import PredictRequest, embed_nodes, predict_nodes
 
-    restore = restore_request(run, exact, dataset, threads, partition, backend, timeout)
+    restore = restore_request(run, exact, dataset, threads, partition, backend, timeout, memory_budget)
     if embeddings_of is not None:
         predicts = nodes != "all" or embeddings or pairs is not None or top is not None
         wanted = _of_types(restore, out, embeddings_of, predicts, at)
@@ -206,6 +207,7 @@ def evaluate(
     partition: options.Partition = None,
     backend: options.Backend = None,
     timeout: options.Timeout = None,
+    memory_budget: options.MemoryBudget = None,
 ) -> None:
     """Computes the metrics of a run's best weights on its splits.
 
@@ -227,7 +229,7 @@ def evaluate(
     """
     from pyg_batchgnn.train.run_metrics import EvaluateRequest, evaluate_run
 
-    restore = restore_request(run, exact, dataset, threads, partition, backend, timeout)
+    restore = restore_request(run, exact, dataset, threads, partition, backend, timeout, memory_budget)
     names = tuple(name.strip() for name in splits.split(",") if name.strip())
     with restore.join() as ranks:
         found = evaluate_run(EvaluateRequest(restore, names, out), ranks)

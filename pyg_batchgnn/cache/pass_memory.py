@@ -1,0 +1,151 @@
+"""The memory of a pass over all nodes, and the files of what does not fit it."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import machine
+from pyg_batchgnn.disk import DiskReader, DiskTable, ScratchTable, read_rows, read_span
+from pyg_batchgnn.ops import free_bytes
+from pyg_batchgnn.types import NewRows, ReadableRows
+
+
+class RowsInMemory:
+    """The `NewRows` that lie in memory. ``tables``: by rank; this one writes its own."""
+
+    def __init__(self, tables: Mapping[int, Tensor], rank: int) -> None:
+        self._tables, self._own = tables, tables[rank]
+
+    def write(self, begin: int, rows: Tensor) -> None:
+        self._own[begin : begin + len(rows)] = rows
+
+    def finish(self) -> ReadableRows:
+        return self._tables
+
+
+class RowsInFile:
+    """The `NewRows` that do not fit memory, in one process."""
+
+    def __init__(self, memory: PassMemory, table: ScratchTable) -> None:
+        self._memory, self._table = memory, table
+
+    def write(self, begin: int, rows: Tensor) -> None:
+        assert begin == self._table.written, "rows are written in order"
+        self._table.append(rows)
+
+    def finish(self) -> ReadableRows:
+        table = self._table.finish()
+        self._memory.read_from_file(table)
+        return {0: table}
+
+
+class PassMemory:
+    """The memory that passes over all nodes take in one process.
+
+    Tables that fit are held: features in mapped files, and the rows of layers, together in half of
+    the budget. Others lie in files, and their rows are read past the page cache. Pieces take what
+    tables leave. Features that the user has in memory do not count.
+
+    Args:
+        budget: bytes. None: an eighth of the free memory for a piece, and half of it for a table.
+        scratch: the folder of new files. None: that of the first features that lie in a file, if it
+            can be written to, else the system's folder for temporary files.
+
+    Raises:
+        ValueError: ``scratch`` is no folder.
+    """
+
+    def __init__(self, budget: int | None, scratch: str | Path | None) -> None:
+        self._budget, self._held = budget, 0
+        self._scratch = None if scratch is None else Path(scratch).expanduser()
+        if self._scratch is not None and not self._scratch.is_dir():
+            raise ValueError(f"scratch is {str(scratch)!r}, which is no folder; make it first")
+        self._readers: dict[int, DiskReader] = {}
+        self._beside_data: Path | None = None
+
+    @property
+    def of_piece(self) -> int:
+        """The bytes that a piece may take."""
+        return free_bytes() if self._budget is None else max(1, self._budget - self._held)
+
+    def take_features(self, table: Tensor) -> None:
+        """Decides where features are read: where they lie, or from their file."""
+        place = DiskTable.of(table)
+        if place is None or self.is_in_file(table):
+            return
+        if self._beside_data is None:
+            self._beside_data = Path(place.path).parent
+        if self._fits(table.nbytes):
+            self._hold(table)
+        else:
+            self.read_from_file(table)
+
+    def read_from_file(self, table: Tensor) -> None:
+        """Reads a mapped table [n, ...] from its file from here on, while the tensor lives."""
+        place, address = DiskTable.of(table), table.data_ptr()
+        if place is not None:
+            self._readers[address] = DiskReader(place)
+            weakref.finalize(table, _forget, weakref.ref(self), address)
+
+    def is_in_file(self, table: Tensor) -> bool:
+        """Returns whether a table is read from its file."""
+        return table.data_ptr() in self._readers
+
+    def span(self, table: Tensor, rows: range) -> Tensor:
+        """Returns consecutive rows of a table: a view of them, or a copy if it lies in a file."""
+        return read_span(table, rows, self._readers.get(table.data_ptr()))
+
+    def rows(self, table: Tensor, row: Tensor) -> Tensor:
+        """Returns a copy of some rows of a table. ``row``: [n] int64, in any order."""
+        return read_rows(table, row, self._readers.get(table.data_ptr()))
+
+    def new_rows(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
+        """Makes a table, in memory if it fits.
+
+        Raises:
+            OSError: there is no room for its file.
+        """
+        size = math.prod(shape) * dtype.itemsize
+        if size and not self._fits(size):
+            return RowsInFile(self, ScratchTable(self._folder(), shape[0], shape[1:], dtype))
+        table = torch.empty(shape, dtype=dtype)
+        self._hold(table)
+        return RowsInMemory({0: table}, 0)
+
+    def _fits(self, size: int) -> bool:
+        if self._budget is None:
+            return size <= machine.memory().available // 2
+        return self._held + size <= self._budget // 2
+
+    def _hold(self, table: Tensor) -> None:
+        """Counts a table while the tensor lives."""
+        self._held += table.nbytes
+        weakref.finalize(table, _let_go, weakref.ref(self), table.nbytes)
+
+    def _folder(self) -> Path:
+        if self._scratch is not None:
+            return self._scratch
+        beside = self._beside_data
+        if beside is not None and os.access(beside, os.W_OK | os.X_OK):
+            return beside
+        return Path(tempfile.gettempdir())
+
+
+def _let_go(memory: weakref.ref[PassMemory], size: int) -> None:
+    found = memory()
+    if found is not None:
+        found._held -= size
+
+
+def _forget(memory: weakref.ref[PassMemory], address: int) -> None:
+    found = memory()
+    if found is not None:
+        found._readers.pop(address).close()

@@ -1,0 +1,160 @@
+"""Tables in files without a name: rows of a pass over all nodes that do not fit memory."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import IO
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.disk.reader import DiskReader
+from pyg_batchgnn.disk.tables import DiskTable, name_of_file
+
+#: Bytes that are written together.
+_BLOCK = 1 << 22
+#: Offsets and lengths of direct writes are multiples of it.
+_ALIGNMENT = 4096
+
+
+class ScratchTable:
+    """A table that is written once, in order, and read after that.
+
+    Its file has no name, so nothing is left behind, however the process ends. It takes room on the
+    disk as long as the tensor of `finish` lives, or a view of it.
+
+    Args:
+        folder: the folder of the file system that the file lies in.
+        rows: the number of rows.
+        row_shape: the shape of one row.
+        dtype: the type of the elements.
+
+    Raises:
+        OSError: the folder takes no file, or has too little room for this one.
+    """
+
+    def __init__(self, folder: Path, rows: int, row_shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        self.table = DiskTable(f"{folder}", 0, rows, row_shape, dtype)
+        self.written = 0
+        size, free = self.table.nbytes, shutil.disk_usage(folder).free
+        if size > free:
+            raise OSError(
+                f"{folder}: a table of {size:,} bytes does not fit memory, and {free:,} bytes are free here; "
+                f"free some, or name another folder as scratch"
+            )
+        self._file = tempfile.TemporaryFile(prefix="pyg_batchgnn-", dir=folder, buffering=0)  # noqa: SIM115
+        self._file.truncate(size)
+        self._output = _Appender(self._file, folder)
+
+    def append(self, rows: Tensor) -> None:
+        """Writes the next rows, [k, ...].
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        expected = self.table.row_shape, self.table.dtype
+        if (tuple(rows.shape[1:]), rows.dtype) != expected or self.written + len(rows) > self.table.rows:
+            raise ValueError(f"rows {list(rows.shape)} of {rows.dtype} are not the next ones of {self.table}")
+        if rows.numel():
+            flat = rows.detach().contiguous().view(-1).view(torch.uint8)
+            self._output.append(flat.numpy().data)
+        self.written += len(rows)
+
+    def finish(self) -> Tensor:
+        """Returns the table, mapped from the file. All rows are written.
+
+        Changes of the tensor change the file.
+        """
+        if self.written < self.table.rows:
+            raise ValueError(f"{self.written} of {self.table.rows} rows are written")
+        self._output.finish(self.table.nbytes)
+        mapped = mmap.mmap(self._file.fileno(), self.table.nbytes)
+        name_of_file(self._file.fileno(), mapped)
+        weakref.finalize(mapped, self._file.close)
+        flat = torch.frombuffer(mapped, dtype=self.table.dtype)
+        return flat.view(self.table.rows, *self.table.row_shape)
+
+
+class _Appender:
+    """Appends bytes to a file past the page cache, where the file system allows it."""
+
+    def __init__(self, file: IO[bytes], folder: Path) -> None:
+        self._descriptor, self._folder, self._end = file.fileno(), folder, 0
+        self._direct: int | None = None
+        with contextlib.suppress(OSError, AttributeError):
+            path = f"/proc/self/fd/{self._descriptor}"
+            self._direct = os.open(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+        self._block, self._filled = mmap.mmap(-1, _BLOCK), 0  # begins with a page
+        self._finalizer = weakref.finalize(self, _close, self._direct)
+
+    def append(self, data: memoryview) -> None:
+        begin = 0
+        while begin < len(data):
+            count = min(len(data) - begin, _BLOCK - self._filled)
+            self._block[self._filled : self._filled + count] = data[begin : begin + count]
+            self._filled, begin = self._filled + count, begin + count
+            if self._filled == _BLOCK:
+                self._write(_BLOCK)
+
+    def finish(self, size: int) -> None:
+        """Writes what is left. The file is ``size`` bytes long then."""
+        if self._filled:
+            self._write(-(-self._filled // _ALIGNMENT) * _ALIGNMENT)
+        os.ftruncate(self._descriptor, size)
+        self._finalizer()
+        self._block.close()
+
+    def _write(self, count: int) -> None:
+        descriptor, done = self._descriptor if self._direct is None else self._direct, 0
+        with memoryview(self._block) as block:
+            while done < count:
+                try:
+                    done += os.pwrite(descriptor, block[done:count], self._end + done)
+                except OSError as error:
+                    error.filename = f"{self._folder}, the scratch file's byte {self._end + done:,}"
+                    raise
+        if self._direct is None and hasattr(os, "posix_fadvise"):
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, self._end, count, os.POSIX_FADV_DONTNEED)
+        self._end, self._filled = self._end + count, 0
+
+
+def _close(descriptor: int | None) -> None:
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+def read_span(table: Tensor, rows: range, reader: DiskReader | None) -> Tensor:
+    """Returns consecutive rows of a table: a view, or a copy that was read through a reader."""
+    if reader is None or not len(rows):
+        return table[rows.start : rows.stop]
+    out = torch.empty((len(rows), *table.shape[1:]), dtype=table.dtype)
+    reader.read_range(rows.start, len(rows), out)
+    return out
+
+
+def read_rows(table: Tensor, row: Tensor, reader: DiskReader | None) -> Tensor:
+    """Returns a copy of some rows of a table, [n, ...].
+
+    Args:
+        table: [N, ...].
+        row: [n] int64 rows in any order, repeated or not.
+        reader: of the table, if it is read past the page cache.
+    """
+    if reader is None or not len(row):
+        return table.index_select(0, row)
+    out = torch.empty((len(row), *table.shape[1:]), dtype=table.dtype)
+    ascends = bool((row[1:] > row[:-1]).all())
+    if ascends:
+        reader.read(row, out)
+        return out
+    distinct, place = torch.unique(row, return_inverse=True)
+    found = torch.empty((len(distinct), *table.shape[1:]), dtype=table.dtype)
+    reader.read(distinct, found)
+    return torch.index_select(found, 0, place, out=out)
