@@ -7,7 +7,7 @@ from pyg_batchgnn.late_imports import late_names
 if TYPE_CHECKING:
     from pyg_batchgnn.fetch.access import AccessString, Unit
     from pyg_batchgnn.fetch.cache import CacheRequest, FeatureCache, SeedShare
-    from pyg_batchgnn.fetch.disk import ENTRY_BYTES, DiskCounters, DiskRows, UnitRows, Window
+    from pyg_batchgnn.fetch.disk import DiskCounters, DiskRows, UnitRows, Window
     from pyg_batchgnn.fetch.fetcher import (
         BlockFetcher,
         Fetched,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from pyg_batchgnn.fetch.frequencies import Frequencies, RowReads
     from pyg_batchgnn.fetch.remote import RemoteFetcher
+    from pyg_batchgnn.fetch.sweep import ENTRY_BYTES
 else:
     __getattr__ = late_names(__name__)
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.fetch.sweep import NEVER
 from pyg_batchgnn.types import Group
 
 #: The place of a fetch group: epoch, macrobatch, number of the group in the macrobatch.
@@ -56,19 +57,15 @@ class AccessString:
         """The number after that of the last unit."""
         return self._first + len(self._units)
 
-    def finish(self, cached: Mapping[Group, Tensor]) -> dict[Group, Tensor]:
+    def finish(self) -> dict[Group, Tensor]:
         """Finds when each row is needed next.
 
-        Args:
-            cached: by group, [c] int64, the rows that are in memory as the epoch begins.
-
         Returns:
-            By group, [c] int32, the number of the unit that needs each of them first, or
-            `ops.NEVER`.
+            By group, [rows] int32, the number of the unit that needs each row first, or `NEVER`.
         """
         first = {}
         for group, count in self._num_rows.items():
-            use = torch.full((count,), ops.NEVER, dtype=torch.int32)
+            use = torch.full((count,), NEVER, dtype=torch.int32)
             for number in range(len(self._units) - 1, -1, -1):
                 place = self._units[number].get(group)
                 if place is None:
@@ -76,7 +73,7 @@ class AccessString:
                 rows = self._spill.read(place)
                 self._spill.replace(place, ops.gather_rows(use, rows))
                 use[rows] = self._first + number
-            first[group] = use[cached[group]] if group in cached else use[:0]
+            first[group] = use
         return first
 
     def number(self, unit: Unit) -> int | None:
@@ -87,7 +84,7 @@ class AccessString:
     def following(self, unit: Unit, group: Group) -> Tensor:
         """Returns for each row of a unit the number of the next unit that needs it, [n] int32.
 
-        It is `ops.NEVER` for rows that no later unit needs.
+        It is `NEVER` for rows that no later unit needs.
         """
         return self._spill.read(self._units[self._number[unit]][group]).to(torch.int32)
 

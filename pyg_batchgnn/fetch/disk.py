@@ -1,5 +1,4 @@
-"""Attributes in files that do not fit memory: rows are read when they are needed, and stay by
-Belady's rule.
+"""Attributes in files that do not fit memory: read in sweeps, into one table in memory.
 
 See design, section 10.
 """
@@ -10,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,10 +17,9 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters, ReadPlan
 from pyg_batchgnn.fetch.access import AccessString, Unit
+from pyg_batchgnn.fetch.sweep import Sweep
 from pyg_batchgnn.types import Group
 
-#: Bytes of the node, next use, last use and slot of a row in memory.
-ENTRY_BYTES = 20
 #: Epochs whose accesses are kept: an iterator may be broken off while another begins.
 _EPOCHS = 2
 #: Rows of a file that stand for all of it where reading is predicted.
@@ -80,8 +78,8 @@ class Window:
 class DiskRows:
     """The rows of tables in files, and those of them that are in memory.
 
-    A unit is a fetch group. Its rows are read when it is prepared, each once. They lie in one table
-    in memory with rows of earlier units. Those that are needed last make room for new ones.
+    A unit is a fetch group. When it is prepared, the next range of the file is read, in which rows
+    of later units lie too (`Sweep`). The rows of all units lie in one table in memory.
 
     Args:
         tables: by group and name, the tables. Rows of nodes stay in memory, those of edges do not.
@@ -94,7 +92,7 @@ class DiskRows:
             for group, named in self.tables.items()
         }
         self._resident: dict[Group, _ResidentRows] = {}
-        self._capacity, self._window, self._units = 0, Window(), 0
+        self._capacity, self._period, self._window, self._units = 0, 1, Window(), 0
         self._strings: list[AccessString] = []
         self._lock = threading.Lock()
 
@@ -119,13 +117,15 @@ class DiskRows:
         """The bytes of the rows in memory."""
         return sum(one.nbytes for one in self._resident.values())
 
-    def set_capacity(self, nbytes: int, window: Window) -> None:
+    def set_capacity(self, nbytes: int, period: int, window: Window) -> None:
         """Sets the bytes that rows in memory may take. Those that are there are let go of.
 
-        ``window``: the units that may be in use while the next one is prepared.
+        Args:
+            period: the units of a sweep over the files.
+            window: the units that may be in use while the next one is prepared.
         """
         with self._lock:
-            self._capacity, self._window, self._resident = nbytes, window, {}
+            self._capacity, self._period, self._window, self._resident = nbytes, period, window, {}
 
     def begin(self, held: int) -> AccessString:
         """Begins the list of the accesses of the units that come next.
@@ -139,9 +139,8 @@ class DiskRows:
         with self._lock:
             if not self._resident:
                 self._make_room(string)
-            here = {group: one.residents.node for group, one in self._resident.items()}
-            for group, first in string.finish(here).items():
-                self._resident[group].begin_epoch(first)
+            for group, first in string.finish().items():
+                self._resident[group].sweep.begin(first, self._units)
             self._units = string.end
             self._strings = [*self._strings[1 - _EPOCHS :], string]
 
@@ -210,8 +209,8 @@ class DiskRows:
         wanted = {group: count * sizes[group] for group, count in string.accesses.items()}
         for group, count in self.num_rows.items():
             share = self._capacity * wanted[group] // max(1, sum(wanted.values()))
-            rows = min(count, share // (sizes[group] + ENTRY_BYTES))
-            self._resident[group] = _ResidentRows(rows, self.tables[group])
+            rows = min(count, share // max(1, sizes[group]))
+            self._resident[group] = _ResidentRows(self.tables[group], count, rows, self._period)
 
     def _admitted(
         self,
@@ -225,22 +224,20 @@ class DiskRows:
         """Reads a unit's rows to slots of the rows in memory; None if there are too few."""
         number, resident = string.number(unit), self._resident[group]
         assert number is not None
+        if not resident.sweep.follows(number):
+            return None
         # Without a thread that prepares, nobody lets go of a unit while this one waits.
         seconds = _PATIENCE if self._window.macrobatches else 0.0
         in_use_from = resident.wait_for_units(number - self._window.before(unit[2]), seconds)
-        admitted = resident.admit(nodes, string.following(unit, group), number, in_use_from)
-        if admitted is None:
-            return None
-        slot = admitted.slot.to(torch.int64)
+        reading = resident.sweep.prepare(number, nodes, string.following(unit, group), in_use_from)
         try:
-            place = slot[admitted.missing]
-            self._read_missing(group, nodes, admitted.missing, place, resident.columns, counters)
+            self._read(group, reading.rows, reading.slots, resident.columns, counters)
         except BaseException:
-            # Slots of rows that left may hold others. Units in use keep the columns that they have.
-            self._resident[group] = _ResidentRows(resident.capacity, resident.tables)
+            # Slots may hold other rows than was noted. Units in use keep their columns.
+            self._resident[group] = resident.emptied()
             raise
-        counters.hits += nodes.numel() - admitted.missing.numel()
-        return resident.lease(number, nodes, slot, beside)
+        counters.hits += nodes.numel()
+        return None if reading.unit is None else resident.lease(number, nodes, reading.unit, beside)
 
     def _copied(
         self,
@@ -257,27 +254,25 @@ class DiskRows:
         }
         missing = torch.arange(nodes.numel())
         if resident is not None:
-            here, slot, missing = resident.find(nodes)
+            slot = resident.sweep.find(nodes)
+            here, missing = (slot >= 0).nonzero().view(-1), (slot < 0).nonzero().view(-1)
             for name, table in tables.items():
-                ops.move_rows(resident.columns[name], slot, table, here)
-            counters.hits += here.numel()
-        self._read_missing(group, nodes, missing, missing, tables, counters)
+                ops.move_rows(resident.columns[name], slot[here], table, here)
+        self._read(group, nodes[missing], missing, tables, counters)
         return UnitRows(
             {**tables, **{name: ops.gather_rows(one, nodes) for name, one in beside.items()}}, None
         )
 
-    def _read_missing(
+    def _read(
         self,
         group: Group,
-        nodes: Tensor,
-        missing: Tensor,
+        rows: Tensor,
         place: Tensor,
         tables: Mapping[str, Tensor],
         counters: DiskCounters,
     ) -> None:
-        asked = nodes[missing]
         for name, reader in self._readers[group].items():
-            counters.add(DiskCounters(**vars(reader.read(asked, tables[name], place))))
+            counters.add(DiskCounters(**vars(reader.read(rows, tables[name], place))))
 
 
 # Rows in memory ###################################################################################
@@ -303,52 +298,37 @@ class _Lease:
         return int(self.outstanding) == 0
 
 
-@dataclass(eq=False)
 class _ResidentRows:
-    """The rows of one group in memory: slot s is row s + `_LEASES` of every column."""
+    """The rows of one group in memory: slot s is row s + `_LEASES` of every column.
 
-    capacity: int  # the number of slots
-    tables: Mapping[str, DiskTable]
-    residents: ops.Residents = field(default_factory=ops.Residents.none)  # which rows are here
-    _leases: deque[_Lease] = field(default_factory=deque)
-    _is_patient: bool = True
+    Args:
+        rows: the number of rows of the tables.
+        capacity: the number of slots.
+        period: the units of a sweep over the tables.
+    """
 
-    def __post_init__(self) -> None:
-        self._all = {name: self._column(table.row_shape, table.dtype) for name, table in self.tables.items()}
+    def __init__(self, tables: Mapping[str, DiskTable], rows: int, capacity: int, period: int) -> None:
+        self._arguments = tables, rows, capacity, period
+        self.sweep = Sweep(rows, capacity, period)
+        self._all = {name: self._column(table.row_shape, table.dtype) for name, table in tables.items()}
         #: Those of tables in files, from slot 0 on.
         self.columns = {name: column[_LEASES:] for name, column in self._all.items()}
+        self._leases: deque[_Lease] = deque()
+        self._is_patient = True
 
     def _column(self, row_shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         # The system gives memory page by page, as slots are first used.
-        column = torch.empty((_LEASES + self.capacity, *row_shape), dtype=dtype)
+        column = torch.empty((_LEASES + self._arguments[2], *row_shape), dtype=dtype)
         ops.advise_huge_pages(column)
         return column
 
     @property
     def nbytes(self) -> int:
-        return sum(column.nbytes for column in self.columns.values()) + self.capacity * ENTRY_BYTES
+        return sum(column.nbytes for column in self.columns.values())
 
-    def begin_epoch(self, first: Tensor) -> None:
-        """Takes the first use of each row that is here, [r] int32."""
-        here = self.residents
-        self.residents = ops.Residents(here.node, first, here.used, here.slot)
-
-    def find(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns the positions of nodes that are here, their slots, and the other positions."""
-        place = torch.searchsorted(self.residents.node, nodes)
-        inside = place < len(self.residents)
-        is_here = inside.clone()
-        is_here[inside] = self.residents.node[place[inside]] == nodes[inside]
-        here = is_here.nonzero().view(-1)
-        return here, self.residents.slot[place[here]].to(torch.int64), (~is_here).nonzero().view(-1)
-
-    def admit(self, nodes: Tensor, following: Tensor, number: int, in_use_from: int) -> ops.Admission | None:
-        """Gives slots to a unit's rows; None if there are too few, or too many units are in use."""
-        if len(self._leases) == _LEASES:
-            return None
-        admitted = self.residents.admit(nodes, following, number, in_use_from, self.capacity)
-        self.residents = admitted.residents
-        return admitted if admitted.fits else None
+    def emptied(self) -> _ResidentRows:
+        """Returns as much room without any row."""
+        return _ResidentRows(*self._arguments)
 
     def wait_for_units(self, in_use_from: int, seconds: float) -> int:
         """Waits until units before ``in_use_from`` are done with.
@@ -360,15 +340,23 @@ class _ResidentRows:
         while True:
             self._leases = deque(one for one in self._leases if not one.is_over)
             kept = [one.number for one in self._leases if one.number < in_use_from]
-            if not kept and len(self._leases) < _LEASES:
+            if not kept:
                 return in_use_from
             if time.monotonic() >= until:
                 self._is_patient = not seconds
-                return min(kept, default=in_use_from)
+                return min(kept)
             time.sleep(1e-3)
 
-    def lease(self, number: int, nodes: Tensor, slot: Tensor, beside: Mapping[str, Tensor]) -> UnitRows:
-        """Hands a unit's rows out, with those of tables in memory beside them."""
+    def lease(
+        self, number: int, nodes: Tensor, slot: Tensor, beside: Mapping[str, Tensor]
+    ) -> UnitRows | None:
+        """Hands a unit's rows out, with those of tables in memory beside them.
+
+        Returns:
+            None if too many units are in use.
+        """
+        if len(self._leases) == _LEASES:
+            return None
         for name, table in beside.items():
             column = self._all.get(name)
             if column is None or (column.dtype, column.shape[1:]) != (table.dtype, table.shape[1:]):
@@ -377,7 +365,7 @@ class _ResidentRows:
         taken = {one.front for one in self._leases}
         front = next(row for row in range(_LEASES) if row not in taken)
         lease = _Lease(number, front, torch.zeros(1, dtype=torch.int32))
-        names = [*self.tables, *beside]
+        names = [*self.columns, *beside]
         tables = {name: ops.lease_rows(self._all[name], front, lease.outstanding) for name in names}
         self._leases.append(lease)
         return UnitRows(tables, slot + (_LEASES - front))

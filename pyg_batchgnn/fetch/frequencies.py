@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn import ops
+from pyg_batchgnn.fetch.sweep import simulate
 
 #: Steps of expectation and maximisation. More change the estimate by less than its own error.
 _STEPS = 300
@@ -28,7 +28,7 @@ class RowReads:
 
     Attributes:
         needed: rows of a unit, on average.
-        first: rows that the first unit reads.
+        first: rows that are read before the first unit.
         total: rows that all units of an epoch read.
     """
 
@@ -77,15 +77,16 @@ class Frequencies:
         """Returns the number of distinct rows that some minibatches need together."""
         return float(self.rows * (self.share * -np.expm1(minibatches * np.log1p(-self.probability))).sum())
 
-    def reads(self, minibatches: int, size: int, capacity: int, in_use: int) -> RowReads | None:
+    def reads(self, minibatches: int, size: int, capacity: int, period: int, in_use: int) -> RowReads | None:
         """Simulates an epoch of units of ``size`` minibatches. Some rows stand for all of them.
 
         Args:
             capacity: the number of rows that memory holds.
+            period: the units of a sweep over the file.
             in_use: the units before one that are in use while it is prepared.
 
         Returns:
-            None if memory does not hold the units that are in use at the same time.
+            None if memory does not hold the rows that wait for their use.
         """
         drawn = np.random.default_rng(0)
         scale = max(1.0, self.rows / _ROWS)
@@ -93,16 +94,15 @@ class Frequencies:
         # Evenly spread over the distribution, which is less noisy than drawing.
         at = np.searchsorted(np.cumsum(self.share), (np.arange(count) + 0.5) / count)
         unit = -np.expm1(size * np.log1p(-self.probability[at.clip(max=len(self.probability) - 1)]))
-        units = -(-minibatches // size)
-        string = [
-            torch.from_numpy(np.flatnonzero(drawn.random(count) < unit)) for _ in range(min(units, _UNITS))
-        ]
-        missed, fits = simulate(string, count, min(count, int(capacity / scale)), in_use)
-        if not fits:
+        drawn.shuffle(unit)  # a range of the file has rows of all kinds
+        units = min(-(-minibatches // size), _UNITS)
+        string = [torch.from_numpy(np.flatnonzero(drawn.random(count) < unit)) for _ in range(units)]
+        read = simulate(string, count, min(count, int(capacity / scale)), period, in_use)
+        if read is None:
             return None
-        later = sum(missed[1:]) / max(1, len(missed) - 1) * (units - 1)
-        needed = sum(map(len, string)) / max(1, len(string))
-        return RowReads(needed * scale, missed[0] * scale, (missed[0] + later) * scale)
+        later = sum(read[1:]) / max(1, units - 1) * (-(-minibatches // size) - 1)
+        needed = sum(map(len, string)) / max(1, units)
+        return RowReads(needed * scale, read[0] * scale, (read[0] + later) * scale)
 
 
 def _binomial(trials: int, probability: np.ndarray) -> np.ndarray:
@@ -110,23 +110,3 @@ def _binomial(trials: int, probability: np.ndarray) -> np.ndarray:
     number = np.arange(trials + 1)[:, None]
     ways = np.array([float(comb(trials, one)) for one in range(trials + 1)])[:, None]
     return ways * probability**number * (1 - probability) ** (trials - number)
-
-
-def simulate(string: Sequence[Tensor], rows: int, capacity: int, in_use: int) -> tuple[list[int], bool]:
-    """Returns how many rows each unit reads by Belady's rule, and whether all units fit.
-
-    Args:
-        string: for each unit its rows, [n] int64 below ``rows``, ascending and distinct.
-        capacity: the number of rows that memory holds.
-        in_use: the units before one that are in use while it is prepared.
-    """
-    use, following = torch.full((rows,), ops.NEVER, dtype=torch.int32), []
-    for number in range(len(string) - 1, -1, -1):
-        following.append(use[string[number]])
-        use[string[number]] = number
-    residents, missed, fits = ops.Residents.none(), [], True
-    for number, (needed, later) in enumerate(zip(string, reversed(following), strict=True)):
-        admitted = residents.admit(needed, later, number, number - in_use, capacity)
-        residents, fits = admitted.residents, fits and admitted.fits
-        missed.append(admitted.missing.numel())
-    return missed, fits

@@ -1,8 +1,7 @@
-"""The sizes of macrobatches where attributes lie in files.
+"""The sizes of macrobatches and sweeps where attributes lie in files.
 
-Larger macrobatches read more rows at once, in fewer passes over the file. They also leave less
-memory for rows that later macrobatches need. Of the sizes that fit, the one with the least
-predicted time of reading is chosen.
+A longer sweep reads the file in fewer passes. Its rows wait longer for their use, which takes
+memory. Of the sweeps whose rows fit, the one with the least predicted time of reading is chosen.
 """
 
 from __future__ import annotations
@@ -21,8 +20,10 @@ from pyg_batchgnn.types import Group
 
 #: Minibatches sampled to measure with.
 PROBES = 32
-#: Bytes that the next use of a row takes while an epoch's accesses are looked through.
-_USE_BYTES = 4
+#: Fetch groups of an epoch, about: with many, a range of the file is small.
+_UNITS = 128
+#: The share of the memory for rows that an estimate may fill.
+_MARGIN = 0.9
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class DiskForecast:
 
     Attributes:
         sizes: B and F.
-        resident_bytes: the bytes of rows in memory; below 0 if so many are missing for what else
-            the loader holds.
+        resident_bytes: the bytes of rows in memory.
+        period: the fetch groups of a sweep over the files.
         rows: rows that are read.
         bytes: bytes that are read.
         operations: requests to the files.
@@ -42,6 +43,7 @@ class DiskForecast:
 
     sizes: Sizes
     resident_bytes: int
+    period: int = 1
     rows: float = 0.0
     bytes: float = 0.0
     operations: float = 0.0
@@ -72,63 +74,69 @@ def choose_disk_sizes(
 ) -> DiskForecast:
     """Resolves "auto". Rows in memory get what minibatches leave of the budget."""
     epoch = num_batches or PROBES
-    tried = (_forecast(options, probe, sizes, epoch, depth, budget) for sizes in _candidates(options, epoch))
-    possible = [one for one in tried if one is not None]
-    if possible:
-        return min(possible, key=lambda one: one.seconds + one.first_seconds)
-    least = _candidates(options, epoch)[0]
-    held = _held_bytes(options, probe, least, depth)
+    sizes = _sizes(options, epoch)
+    while True:
+        resident = budget - _held_bytes(options, probe, sizes, depth)
+        if resident > 0 and (found := _longest(probe, sizes, resident, epoch, depth)):
+            return found
+        smaller = Sizes(-(-sizes.macrobatch // 2), -(-sizes.fetch // 2))
+        if smaller == sizes or options.macrobatch_size != "auto":
+            break
+        sizes = smaller
     warnings.warn(
-        f"memory_budget leaves {budget / 2**20:.0f} MiB, too little for the minibatches of "
-        f"macrobatch_size={least.macrobatch} ({held / 2**20:.0f} MiB) and the rows of those in use; rows are "
-        f"read for each fetch group alone. Use a smaller batch_size or smaller fanouts, or a larger budget",
+        f"memory_budget leaves {budget / 2**20:.0f} MiB, too little for minibatches and the rows of those in "
+        f"use at macrobatch_size={sizes.macrobatch}, so rows are read for each fetch group alone; use a "
+        f"smaller batch_size or smaller fanouts, or a larger budget",
         stacklevel=6,
     )
-    return DiskForecast(least, max(0, budget - held))
+    return DiskForecast(sizes, max(0, resident))
 
 
-def _candidates(options: LoaderOptions, epoch: int) -> list[Sizes]:
-    """Returns the sizes to try: steps of a fifth up to the whole epoch, or what the user wants."""
+def _sizes(options: LoaderOptions, epoch: int) -> Sizes:
+    """Returns B and F to begin with: about as many units in the epoch as are simulated."""
     wanted, fetch = options.macrobatch_size, options.fetch_size
-    sizes = {epoch}
-    if isinstance(wanted, int):
-        sizes = {wanted}
-    elif wanted == "auto":
-        # Macrobatches of about the same size, so that the last is not small.
-        counts = {-(-epoch // max(1, round(1.2**step))) for step in range(60)}
-        sizes |= {-(-epoch // count) for count in counts}
-    return [Sizes(size, min(size, fetch) if isinstance(fetch, int) else size) for size in sorted(sizes)]
+    threads = options.threads or torch.get_num_threads()
+    size = epoch if wanted == "all" else min(epoch, max(threads, -(-epoch // _UNITS)))
+    size = wanted if isinstance(wanted, int) else size
+    return Sizes(size, min(size, fetch) if isinstance(fetch, int) else size)
+
+
+def _longest(
+    probe: DiskProbe, sizes: Sizes, resident: int, epoch: int, depth: PrefetchDepth
+) -> DiskForecast | None:
+    """Returns what the fastest sweep takes; None if the rows of none fit."""
+    units, best = -(-epoch // sizes.fetch), None
+    for period in sorted({min(units, round(1.25**step)) for step in range(60)}):
+        forecast = _forecast(probe, sizes, resident, period, epoch, depth)
+        if forecast is None:
+            break
+        if best is None or forecast.seconds + forecast.first_seconds < best.seconds + best.first_seconds:
+            best = forecast
+    return best
 
 
 def _forecast(
-    options: LoaderOptions,
-    probe: DiskProbe,
-    sizes: Sizes,
-    epoch: int,
-    depth: PrefetchDepth,
-    budget: int,
+    probe: DiskProbe, sizes: Sizes, resident: int, period: int, epoch: int, depth: PrefetchDepth
 ) -> DiskForecast | None:
-    """Returns what an epoch takes with these sizes; None if they do not fit the budget."""
-    resident = budget - _held_bytes(options, probe, sizes, depth)
-    if resident < 0:
-        return None
+    """Returns what an epoch takes with sweeps of a period; None if its rows do not fit."""
     row_bytes, share = probe.rows.row_bytes, _shares(probe, sizes)
     groups, units = -(-sizes.macrobatch // sizes.fetch), -(-epoch // sizes.fetch)
     in_use = Window(depth.macrobatches, groups).before(groups - 1)
-    forecast = DiskForecast(sizes, resident)
+    forecast, sweeps = DiskForecast(sizes, resident, period), (units - 1) / period
     for group, frequencies in probe.frequencies.items():
-        rows = int(resident * share[group]) // (max(row_bytes[group], probe.loader.row) + ENTRY_BYTES)
-        reads = frequencies.reads(epoch, sizes.fetch, rows, in_use)
+        # A part is left to what the estimate does not see.
+        rows = int(_MARGIN * resident * share[group]) // max(row_bytes[group], probe.loader.row)
+        reads = frequencies.reads(epoch, sizes.fetch, rows, period, in_use)
         if reads is None:
             return None
         first = probe.rows.predict(group, reads.first)
-        each = probe.rows.predict(group, (reads.total - reads.first) / max(1, units - 1))
+        each = probe.rows.predict(group, (reads.total - reads.first) / max(1e-9, sweeps))
         forecast = replace(
             forecast,
             rows=forecast.rows + reads.total,
-            bytes=forecast.bytes + first.bytes + (units - 1) * each.bytes,
-            operations=forecast.operations + first.operations + (units - 1) * each.operations,
-            seconds=forecast.seconds + first.seconds + (units - 1) * each.seconds,
+            bytes=forecast.bytes + first.bytes + sweeps * each.bytes,
+            operations=forecast.operations + first.operations + sweeps * each.operations,
+            seconds=forecast.seconds + first.seconds + sweeps * each.seconds,
             first_seconds=forecast.first_seconds + first.seconds,
         )
     return forecast
@@ -140,7 +148,8 @@ def _held_bytes(options: LoaderOptions, probe: DiskProbe, sizes: Sizes, depth: P
     sampled = ((1 + ahead) * sizes.macrobatch + BATCHES_AT_ONCE) * one.sampled
     batches = (BATCHES_AT_ONCE + ahead * sizes.macrobatch) * one.attributes
     threads = min(options.threads or torch.get_num_threads(), sizes.macrobatch)
-    looking = _USE_BYTES * max(probe.rows.num_rows.values(), default=0)
+    # Beside next uses and slots lie the next uses of an epoch to come.
+    looking = 1.5 * ENTRY_BYTES * sum(probe.rows.num_rows.values())
     return int(OVERHEAD * (sampled + batches + threads * one.scratch) + one.shared + looking)
 
 

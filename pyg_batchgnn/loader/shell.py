@@ -380,7 +380,8 @@ def _sizes_on_disk(
     budget = look.budget - look.string_bytes
     forecast = disk_sizes.choose_disk_sizes(options, on_disk, parts.schedule.length(), depth, budget)
     groups = -(-forecast.sizes.macrobatch // forecast.sizes.fetch)
-    look.rows.set_capacity(forecast.resident_bytes, Window(depth.macrobatches, groups))
+    window = Window(depth.macrobatches, groups)
+    look.rows.set_capacity(forecast.resident_bytes, forecast.period, window)
     look.forecast = forecast
     return forecast.sizes
 

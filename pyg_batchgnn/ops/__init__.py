@@ -73,6 +73,7 @@ from pyg_batchgnn.ops.keys import (
     names_key,
     part_key,
 )
+from pyg_batchgnn.ops.leases import lease_rows, move_rows
 from pyg_batchgnn.ops.library import first_order, simd_level, thread_count, thread_limit, to_signed
 from pyg_batchgnn.ops.linear import ProductsName, compute_dtype, current_products, linear, set_products
 from pyg_batchgnn.ops.linear_norm import linear_norm
@@ -121,7 +122,6 @@ from pyg_batchgnn.ops.relay import (
     WireError,
     relay_answer,
 )
-from pyg_batchgnn.ops.residents import NEVER, NO_SLOT, Admission, Residents, lease_rows, move_rows
 from pyg_batchgnn.ops.sample import (
     BudgetRules,
     SampledGraph,
@@ -135,12 +135,9 @@ __all__ = [
     "FLOATS",
     "INTEGERS",
     "MAP_IDS",
-    "NEVER",
     "NO_LINE",
-    "NO_SLOT",
     "ROW_DTYPES",
     "UNASSIGNED",
-    "Admission",
     "Attention",
     "BudgetRules",
     "BySource",
@@ -160,7 +157,6 @@ __all__ = [
     "RelayFault",
     "RelayQuestions",
     "Requests",
-    "Residents",
     "RowChanges",
     "RowFile",
     "RowGradients",

@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "bindings/operators.h"
-#include "kernels/disk/residents.h"
+#include "kernels/disk/move_rows.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -41,23 +41,6 @@ void end_lease(void* rows) {
 
 namespace operators {
 
-std::tuple<bool, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> admit_rows(
-    const std::vector<Tensor>& residents, const Tensor& node, const Tensor& next, int64_t number,
-    int64_t in_use_from, int64_t capacity) {
-  const Residents held{data<int64_t>(residents[0]), data<int32_t>(residents[1]), data<int32_t>(residents[2]),
-                       data<int32_t>(residents[3]), residents[0].numel()};
-  const UnitNodes unit{data<int64_t>(node), data<int32_t>(next), node.numel()};
-  Admission out =
-      admit(held, unit, static_cast<int32_t>(number), static_cast<int32_t>(in_use_from), capacity);
-  return {out.fits,
-          adopt(std::move(out.node), {out.count}),
-          adopt(std::move(out.next), {out.count}),
-          adopt(std::move(out.used), {out.count}),
-          adopt(std::move(out.slot), {out.count}),
-          adopt(std::move(out.unit_slot), {unit.count}),
-          adopt(std::move(out.missing), {out.misses})};
-}
-
 void move_rows(const Tensor& from, const Tensor& from_row, const Tensor& to, const Tensor& to_row,
                int64_t threads) {
   const int64_t count = from_row.numel();
@@ -88,10 +71,6 @@ Tensor lease_rows(const Tensor& table, int64_t first, const Tensor& outstanding)
 }  // namespace operators
 
 constexpr Operator kOperators[] = {
-    OPERATOR(admit_rows,
-             "(Tensor[] residents, Tensor node, Tensor next, int number, int in_use_from, int capacity) -> "
-             "(bool fits, Tensor node, Tensor next, Tensor used, Tensor slot, Tensor unit_slot, "
-             "Tensor missing)"),
     OPERATOR(move_rows, "(Tensor from, Tensor from_row, Tensor(a!) to, Tensor to_row, int threads) -> ()"),
     OPERATOR(lease_rows, "(Tensor table, int first, Tensor(a!) outstanding) -> Tensor"),
 };
