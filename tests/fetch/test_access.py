@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyg_batchgnn import ops
 from pyg_batchgnn.fetch import AccessString, Frequencies
+from pyg_batchgnn.fetch.sweep import NEVER
 from pyg_batchgnn.types import NODES, Group, RowKind
 
 OTHER = Group(RowKind.NODE, "other")
@@ -25,11 +25,11 @@ def test_next_uses(string: list[tuple[set[int], set[int]]], held: int) -> None:
         rows = [torch.tensor(sorted(one), dtype=torch.int64) for one in both]
         accesses.append((0, number, 0), dict(zip((NODES, OTHER), rows, strict=True)))
     assert accesses.end == 5 + len(string)
-    first = accesses.finish({NODES: torch.arange(ROWS)})
+    first = accesses.finish()
 
     def use(row: int, group: int, after: int) -> int:
         later = (5 + at for at in range(after + 1, len(string)) if row in string[at][group])
-        return next(later, ops.NEVER)
+        return next(later, NEVER)
 
     assert first[NODES].tolist() == [use(row, 0, -1) for row in range(ROWS)]
     for number, both in enumerate(string):
@@ -62,11 +62,10 @@ def test_frequencies_tell_how_many_rows_are_needed() -> None:
     for count in (1, 8, 32, 100):
         expected = (1 - (1 - probability) ** count).sum()
         assert found.distinct(count) == pytest.approx(expected, rel=0.15)
-    assert found.reads(100, 10, int(found.distinct(10)), in_use=1) is None
+    assert found.reads(100, 10, int(found.distinct(10)), period=2, in_use=1) is None
     read = []
-    for capacity in (1.2 * found.distinct(20), 1.6 * found.distinct(20), len(probability)):
-        forecast = found.reads(100, 10, int(capacity), in_use=1)
+    for period in (1, 2, 10):
+        forecast = found.reads(100, 10, len(probability), period, in_use=1)
         assert forecast is not None
         read.append(forecast.total)
-    assert read[0] >= read[1] >= read[2]
-    assert read[2] == pytest.approx(found.distinct(100), rel=0.1)
+    assert read == pytest.approx([found.distinct(100)] * 3, rel=0.1)

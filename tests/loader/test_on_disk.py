@@ -14,8 +14,8 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.fetch import ENTRY_BYTES, DiskRows, Window
-from pyg_batchgnn.fetch.frequencies import simulate
+from pyg_batchgnn.fetch import DiskRows, Window
+from pyg_batchgnn.fetch.sweep import simulate
 from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
 from tests.support.mapped_data import mapped, with_files
 
@@ -39,11 +39,11 @@ def rows_of(loader: Any) -> DiskRows:
     return look.rows
 
 
-def with_room(loader: Any, nbytes: int) -> Any:
+def with_room(loader: Any, nbytes: int, period: int = 2) -> Any:
     """Returns the loader, of which rows in memory may take these bytes."""
     sizes, prefetch = loader.sizes, loader._options.prefetch
-    groups = -(-sizes.macrobatch // sizes.fetch)
-    rows_of(loader).set_capacity(nbytes, Window(prefetch, groups))
+    window = Window(prefetch, -(-sizes.macrobatch // sizes.fetch))
+    rows_of(loader).set_capacity(nbytes, period, window)
     return loader
 
 
@@ -213,19 +213,26 @@ def units(loader: Any, sizes: dict[str, int]) -> list[torch.Tensor]:
     return [torch.unique(group) for group in groups]
 
 
-@pytest.mark.parametrize("rows", [0, 180, 260, NODES])
-def test_as_few_rows_are_read_as_possible(rows: int, tmp_path: Path) -> None:
-    sizes = {"macrobatch_size": 3, "fetch_size": 2}
+@pytest.mark.parametrize("rows", [0, 250, 280, NODES])
+@pytest.mark.parametrize("period", [1, 3, 7])
+def test_rows_are_read_as_the_sweeps_say(period: int, rows: int, tmp_path: Path) -> None:
+    sizes = {"macrobatch_size": 3, "fetch_size": 1}
     data = make_data()
     del data.edge_attr
-    loader = make_loader(with_files(data, tmp_path), shuffle=True, memory_budget=NOTHING, **sizes)
-    with_room(loader, rows * (data.x[0].nbytes + ENTRY_BYTES))
-    expected, _ = simulate(units(make_loader(data, shuffle=True), sizes), NODES, rows, in_use=1)
-    list(loader)
+    loader = make_loader(
+        with_files(data, tmp_path), shuffle=True, memory_budget=NOTHING, batch_size=8, **sizes
+    )
+    with_room(loader, rows * data.x[0].nbytes, period)
+    needed = units(make_loader(data, shuffle=True, batch_size=8), sizes)
+    expected = simulate(needed, NODES, rows, period, in_use=1)
+    assert_same(loader, make_loader(data, shuffle=True, batch_size=8))
     counts = loader.stats().total
+    if expected is None:
+        assert rows < 280
+        return
     assert counts.disk_rows == sum(expected)
     assert counts.disk_useful == counts.disk_rows * data.x[0].nbytes
-    assert counts.disk_rows + counts.disk_hits == sum(map(len, units(make_loader(data, shuffle=True), sizes)))
+    assert counts.disk_hits == sum(map(len, needed))
     assert counts.minibatches_ahead == len(loader)
 
 
@@ -234,7 +241,7 @@ def test_a_shorter_look_ahead_reads_more(tmp_path: Path) -> None:
     for ahead in (None, 1):
         data = with_files(make_data(), tmp_path)
         loader = make_loader(data, shuffle=True, memory_budget=NOTHING, fetch_size=1, lookahead=ahead)
-        assert_same(with_room(loader, 9500), make_loader(make_data(), shuffle=True))
+        assert_same(with_room(loader, 270 * 16), make_loader(make_data(), shuffle=True))
         read[ahead] = loader.stats().total.disk_rows
     assert read[1] > read[None]
 
