@@ -295,11 +295,11 @@ def peak() -> int:
 
 
 def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
-    """A list of 64 MB is sorted in 16 MiB. In memory that takes another 100 MB."""
-    index = np.random.default_rng(0).integers(0, 100_000, (2, 4_000_000))
+    """A list of 32 MB is sorted in 8 MiB. In memory that takes another 50 MB."""
+    index = np.random.default_rng(0).integers(0, 100_000, (2, 2_000_000))
     save_arrays(tmp_path / "list", edge_index=index)
     (tmp_path / "list" / "META.json").write_text('{"num_nodes": 100000}')
-    budget = 16 << 20
+    budget = 8 << 20
     arguments = [sys.executable, "-c", MEASURED, tmp_path / "list", tmp_path / "csc", str(budget)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run(arguments, env=env, check=True, capture_output=True, text=True)
