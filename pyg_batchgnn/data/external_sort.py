@@ -325,7 +325,7 @@ class ExternalSort:
     def _as_ids(self, values: np.ndarray) -> Tensor:
         """Ids that do not fit stay wide, and `_check` refuses them."""
         wide = values if values.dtype in (np.int32, np.int64) else values.astype(np.int64)
-        ids = torch.from_numpy(np.ascontiguousarray(wide, wide.dtype.newbyteorder("=")))
+        ids = torch.from_numpy(np.require(wide, wide.dtype.newbyteorder("="), ["C", "W"]))
         if ids.dtype is self._plan.ids:
             return ids
         if self._plan.ids is torch.int32:

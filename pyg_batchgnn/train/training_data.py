@@ -276,7 +276,7 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
 
 
 def _thinned(array: Tensor) -> Tensor:
-    """Returns an array or, if it is large, 4,096 of its elements, so that its file stays on disk."""
+    """Returns an array or, if it is large, 4,096 elements of it, so that few pages are read."""
     step = -(-array.numel() // _FEW_SAMPLES)
     return array[::step] if array.nbytes > _LARGE_CSC else array
 

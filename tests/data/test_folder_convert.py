@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -274,24 +273,17 @@ def test_a_full_disk_keeps_what_was_there(
 # Memory and mistakes ##############################################################################
 
 MEASURED = """
-import sys
-from pathlib import Path
+import re, sys
 import torch
 from pyg_batchgnn import ops
-from pyg_batchgnn.data import convert_folder, load_dataset
-from tests.data.test_folder_convert import peak
+from pyg_batchgnn.data import convert_folder
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
 ops.build_csc(torch.randint(0, 9, (2, 99)), 9)
 before = peak()
 convert_folder(sys.argv[1], sys.argv[2], memory_budget=int(sys.argv[3]), edge_ids=True)
 print(peak() - before)
 """
-
-
-def peak() -> int:
-    """The most memory that this process has had, in bytes."""
-    said = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert said is not None
-    return 1024 * int(said[1])
 
 
 def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
