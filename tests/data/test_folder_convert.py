@@ -330,6 +330,9 @@ def test_ids_that_are_no_nodes_are_named(tmp_path: Path, row: int, value: int) -
     with pytest.raises(DatasetError, match=rf"edge_index\.npy: .* node id {value} at position \[{row}, 41\]"):
         convert_folder(source, tmp_path / "csc")
     assert not (tmp_path / ".csc.converting").exists()
+    source = save_arrays(tmp_path / "columns", src=index[0], dst=index[1], x=np.ones((20, 1), np.float32))
+    with pytest.raises(DatasetError, match=rf"{('src', 'dst')[row]}\.npy: .* node id {value} at"):
+        convert_folder(source, tmp_path / "csc")
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
