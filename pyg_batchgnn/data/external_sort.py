@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR
-from pyg_batchgnn.data.edge_reader import EdgeReader
+from pyg_batchgnn.data.edge_reader import ColumnReader, EdgeReader
 from pyg_batchgnn.data.errors import DatasetError, broken
 from pyg_batchgnn.data.files import Journal, Made, NpyAppender, npy_header, sync_file, write_bytes, writing
 
@@ -184,7 +184,7 @@ class ExternalSort:
             value = low if low < 0 else high
             place = [end, first + int((ids == value).nonzero()[0])]
             fact = f"node id {value} at position {place} is outside [0, {self._sizes[end]})"
-            file = self._reader.files[min(end, len(self._reader.files) - 1)]
+            file = self._reader.files[end if isinstance(self._reader, ColumnReader) else 0]
             raise broken(file, "edge_index", fact, "correct the value or the count it is measured against")
 
     def _copy(self) -> Made:
@@ -325,7 +325,7 @@ class ExternalSort:
     def _as_ids(self, values: np.ndarray) -> Tensor:
         """Ids that do not fit stay wide, and `_check` refuses them."""
         wide = values if values.dtype in (np.int32, np.int64) else values.astype(np.int64)
-        ids = torch.from_numpy(np.ascontiguousarray(wide, wide.dtype.newbyteorder("=")))
+        ids = torch.from_numpy(np.require(wide, wide.dtype.newbyteorder("="), ["C", "W"]))
         if ids.dtype is self._plan.ids:
             return ids
         if self._plan.ids is torch.int32:

@@ -309,7 +309,7 @@ class _Conversion:
             if not is_linked:
                 _copy(file, target, functools.partial(self._copied, done, total))
             done += file.stat().st_size
-            self._progress("copying files", done, total)
+            self._progress("other files", done, total)
             sizes["linked" if is_linked else "copied"] += file.stat().st_size
             if file.suffix == ".npy":
                 array = file.relative_to(root).with_suffix("").as_posix()
@@ -318,7 +318,7 @@ class _Conversion:
         return {"promises": promises, **sizes}, []
 
     def _copied(self, before: int, total: int, more: int) -> None:
-        self._progress("copying files", before + more, total)
+        self._progress("other files", before + more, total)
 
     def _other_files(self) -> list[Path]:
         """Returns the files that hold no edges that were sorted."""

@@ -321,6 +321,8 @@ _SAMPLES = 1 << 20
 _MUCH, _FEW_SAMPLES = 4 << 30, 1 << 12
 #: Mapped arrays of more bytes are not read through the system's page cache.
 _LARGE = 1 << 30
+#: The same for arrays of edges by destination, whose files are read into memory besides.
+_LARGE_CSC = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -359,7 +361,8 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
         if edges.csc is None:
             yield from edges.edge_index
         else:
-            yield from (edges.csc.indptr, edges.csc.indices)
+            csc = edges.csc
+            yield from (_thinned(one) for one in (csc.indptr, csc.indices, csc.edge_ids) if one is not None)
     for nodes in dataset.node_sets:
         if FEATURES in nodes.tables:
             yield nodes.tables[FEATURES]
@@ -368,6 +371,12 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
     for edges in dataset.edge_sets:
         for _, links in sorted(edges.links.items()):
             yield from (array for _, array in sorted(links.arrays().items()))
+
+
+def _thinned(array: Tensor) -> Tensor:
+    """Returns an array or, if it is large, 4,096 elements of it, so that few pages are read."""
+    step = -(-array.numel() // _FEW_SAMPLES)
+    return array[::step] if array.nbytes > _LARGE_CSC else array
 
 
 def _evenly_spaced(array: Tensor) -> Tensor:

@@ -78,6 +78,26 @@ def test_minibatches_of_links_are_equal(tmp_path: Path, case: tuple | None) -> N
         assert_equal(one, other)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"weight_attr": "weight"}, {"time_attr": "time", "input_time": torch.arange(20) * 40}],
+)
+def test_weights_and_times_are_those_of_the_edges(tmp_path: Path, options: dict[str, Any]) -> None:
+    draw = torch.Generator().manual_seed(1)
+    edges = {"weight": torch.rand(60, generator=draw), "time": torch.randint(0, 800, (60,), generator=draw)}
+    dataset = tiny_dataset()
+    dataset = Dataset.homogeneous("timed", 20, dataset.edge_index, nodes=dataset.nodes.tables, edges=edges)
+    found = []
+    for data in folders(tmp_path, dataset):
+        loader = MacrobatchNeighborLoader(
+            data, [2, 2], input_nodes=torch.arange(20), batch_size=4, seed=3, **options
+        )
+        found.append(list(loader))
+    assert any(len(batch.e_id) for batch in found[0])
+    for one, other in zip(*found, strict=True):
+        assert_equal(one, other)
+
+
 def test_no_array_is_copied(tmp_path: Path) -> None:
     """The sampler reads the mapped files: no index is copied, and no list is made."""
     dataset = read_folder(write_folder(by_destination(tiny_dataset()), tmp_path / "csc"))

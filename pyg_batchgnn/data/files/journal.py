@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -25,6 +26,8 @@ from pyg_batchgnn.data.files.npy import META_FILE, ArrayPromise, promise_of
 
 #: What a step returns: its facts, as JSON, and the files that it wrote.
 Made = tuple[dict[str, Any], list[Path]]
+#: The system's numbers for a disk that is full or fails.
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _NAME, _WORK, _LOCK = "journal.json", "work", "lock"
 
 
@@ -151,14 +154,14 @@ def _locked(file: Path, path: Path) -> int:
 def making(path: Path, made_of: Any) -> Iterator[Journal]:
     """Yields the journal of a folder.
 
-    An error of the user's removes what was made. After any other end, as by a signal or by a full
-    disk, the next call goes on.
+    An error of the user's removes what was made. After any other end, as by a signal or by a disk
+    that is full or fails, the next call goes on.
     """
     journal = Journal(path, made_of)
     try:
         yield journal
     except DatasetError as error:
-        if isinstance(error.__cause__, OSError):
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _OF_THE_DISK:
             raise DatasetError(
                 f"{error}; what is complete stays in {journal.folder}: the same call goes on from there, or "
                 f"remove that folder"

@@ -116,7 +116,7 @@ def generate(
     """Makes a power-law graph with communities, features and labels.
 
     It is written in pieces and mapped when it is read, so it may be larger
-    than memory. The laws of --papers-like stand at PapersSpec.
+    than memory. The laws of --papers-like are those of PapersSpec.
 
     [bold]Examples[/bold]
 
