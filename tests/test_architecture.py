@@ -30,7 +30,7 @@ ROOMS = (
     "planner",
     "train",
 )
-#: The ground floor, for every room: compiled operators, types, rows on disk, late imports, the machine.
+#: The ground floor, for every room: operators, types, rows on disk, late imports, the machine.
 EVERYBODYS = {"ops", "types", "disk", "late_imports", "machine"}
 #: Layers know nothing but the ground floor; training builds models from them.
 MAY_IMPORT = {room: {*ROOMS[:at], *EVERYBODYS, "comm"} for at, room in enumerate(ROOMS)}

@@ -1,4 +1,4 @@
-"""What reading takes on a disk: measured rates, and the gap that follows from them."""
+"""The time that reading takes: measured rates of a disk, and the gap that follows from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ReadPlan:
     """A gap, and what reading with it takes.
 
     Attributes:
-        gap: bytes; rows with at most so many between their blocks are read together.
+        gap: bytes; rows with at most that number between their blocks are read together.
         bytes: that are read, whole blocks.
         operations: requests to the file.
         seconds: the time that the rates of the disk predict.
@@ -87,7 +87,7 @@ class DiskRates:
 
 
 #: The rates of a disk in a common server, for files too small to measure: seven microseconds an
-#: operation and 1.5 GB a second.
+#: operation and 1.5 GB per second.
 ASSUMED = DiskRates((4096, 1 << 18), tuple(7e-6 + size / 1.5e9 for size in (4096, 1 << 18)))
 
 # Measuring ########################################################################################
