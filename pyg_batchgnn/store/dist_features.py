@@ -126,7 +126,7 @@ class DistFeatureStore(FeatureStore):
 
     @property
     def disk_reads(self) -> ReadCounters:
-        """What this rank has read from files since the store was made."""
+        """The counts of all that this rank has read from files since the store was made."""
         total = ReadCounters()
         for shard in self.readable.values():
             for rows in shard.disk:
