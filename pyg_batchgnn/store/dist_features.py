@@ -157,6 +157,7 @@ class DistFeatureStore(FeatureStore):
         other.readable = {
             rank: shard.with_attribute(group, name, rows[rank]) for rank, shard in self.readable.items()
         }
+        other._on_disk = self._on_disk - {(str(group), name)}
         return other
 
     # PyG's interface #############################################################################
