@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from dataclasses import dataclass
@@ -102,6 +103,16 @@ _ROUNDS = 3
 #: By device, and by whether reads are direct.
 _measured: dict[tuple[int, bool], DiskRates] = {}
 _measuring = threading.Lock()
+
+
+def _unlock() -> None:
+    """Gives a forked child a lock of its own: the thread that held the other is not there."""
+    global _measuring
+    _measuring = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 def rates_of(file: SourceFile) -> DiskRates:

@@ -106,6 +106,8 @@ def stores(folder: str) -> None:
         store = DistFeatureStore(part, comm, memory_budget=1)
         with pytest.raises(ValueError, match=r"'x' lies in files .* larger memory_budget"):
             store.put_tensor(torch.zeros(1, 5), TensorAttr(None, "x", torch.tensor([0])))
+        with pytest.raises(ValueError, match="converts tables in memory"):
+            DistFeatureStore(part, comm, memory_budget=1, floats=torch.bfloat16)
         with pytest.raises(AgreementError, match="memory_budget"):
             DistFeatureStore(part, comm, memory_budget=None if comm.rank else 1)
 
