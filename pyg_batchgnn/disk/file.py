@@ -21,7 +21,7 @@ _warned: set[int] = set()
 
 @dataclass(frozen=True)
 class _Identity:
-    """What tells a file from another one that got its name."""
+    """The numbers that tell a file from another one that got its name."""
 
     device: int
     inode: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from dataclasses import dataclass, fields
 
@@ -61,7 +62,7 @@ class DiskReader:
         if end > self._file.size:
             self.close()
             text = f"the table ends at byte {end}, but the file has {self._file.size}"
-            raise OSError(0, text, table.path)
+            raise OSError(errno.EINVAL, text, table.path)
 
     @property
     def rates(self) -> DiskRates:
@@ -92,8 +93,8 @@ class DiskReader:
             row: [n] int64, rows of the table, ascending; a row may come several times.
             out: [m, ...] of the table's type and row shape, contiguous.
             place: [n] int64, the row of ``out`` that gets each of them; None: the first n rows.
-            gap: rows are read together where at most so many bytes of whole blocks lie between
-                them; None: as `plan` finds.
+            gap: rows are read together where at most this number of bytes, of whole blocks, lies
+                between them; None: as `plan` finds.
             requests: how the system is asked.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Where mapped tables lie."""
+"""The places of mapped tables in their files."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def test_mapped_tables_are_found(mapped: Tensor, tmp_path: Path) -> None:
     assert DiskTable.of(mapped.view(torch.int32)[:4, None]) == DiskTable(path, 128, 4, (1, 3), torch.int32)
     table = DiskTable.of(mapped)
     assert table is not None and (table.row_bytes, table.nbytes) == (12, 240_000)
+    assert torch.equal(table.map(), mapped) and DiskTable.from_json(table.to_json()) == table
     mapped[11_000] = 5.0  # a page of the process's own, in the middle
     assert DiskTable.of(mapped) == table
 
