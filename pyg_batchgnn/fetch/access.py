@@ -5,6 +5,8 @@ Minibatches are pure functions of their seeds, so an epoch's accesses are known 
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import tempfile
 from collections.abc import Mapping
@@ -15,8 +17,15 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.fetch.sweep import NEVER
+from pyg_batchgnn.fetch.sweep import NEVER, simulate
 from pyg_batchgnn.types import Group
+
+#: Rows that stand for all of a table, about.
+_SOME = 1 << 16
+#: The share of the capacity that they may fill.
+_MARGIN = 0.96
+#: A period is found to one part in so much.
+_PRECISION = 32
 
 #: The place of a fetch group: epoch, macrobatch, number of the group in the macrobatch.
 Unit: TypeAlias = tuple[int, int, int]
@@ -42,6 +51,8 @@ class AccessString:
         self._number: dict[Unit, int] = {}
         #: By group, the number of rows that units need, summed over the units.
         self.accesses = dict.fromkeys(num_rows, 0)
+        #: By group, for each unit those of its rows that stand for all.
+        self._some = {group: list[Tensor]() for group in num_rows}
 
     def append(self, unit: Unit, ids: Mapping[Group, Tensor]) -> None:
         """Adds the rows that the next unit needs: by group, [n] int64, ascending and distinct."""
@@ -49,6 +60,7 @@ class AccessString:
         for group, rows in ids.items():
             places[group] = self._spill.append(rows.to(ops.id_dtype(self._num_rows[group])))
             self.accesses[group] += rows.numel()
+            self._some[group].append(rows[rows % self._step(group) == 0])
         self._number[unit] = len(self._units)
         self._units.append(places)
 
@@ -76,6 +88,32 @@ class AccessString:
             first[group] = use
         return first
 
+    def longest_period(self, group: Group, capacity: int, in_use: int) -> int:
+        """Returns the longest period of sweeps whose rows fit, in units; 1 if those of none do.
+
+        Some rows stand for all. A part of the capacity is left to the error of that.
+
+        Args:
+            capacity: the number of rows that memory holds.
+            in_use: the units before one that are in use while it is prepared.
+        """
+        step, units = self._step(group), max(1, len(self._units))
+        rows = -(-self._num_rows[group] // step)
+        some = [one // step for one in self._some[group]]
+        room = int(_MARGIN * capacity / step) if capacity < self._num_rows[group] else rows
+        low, high = 1, units + 1  # the longest is from low to high - 1
+        while high - low > max(1, low // _PRECISION):
+            period = (low + high) // 2
+            if simulate(some, rows, room, period, in_use) is None:
+                high = period
+            else:
+                low = period
+        return low
+
+    def _step(self, group: Group) -> int:
+        """Returns how many rows apart those lie that stand for all; a prime, as ids may repeat."""
+        return 1 if self._num_rows[group] < _SOME else _next_prime(self._num_rows[group] // _SOME)
+
     def number(self, unit: Unit) -> int | None:
         """Returns the number of a unit; None if it was not told."""
         found = self._number.get(unit)
@@ -87,6 +125,10 @@ class AccessString:
         It is `NEVER` for rows that no later unit needs.
         """
         return self._spill.read(self._units[self._number[unit]][group]).to(torch.int32)
+
+
+def _next_prime(value: int) -> int:
+    return next(n for n in itertools.count(value) if all(n % d for d in range(2, math.isqrt(n) + 1)))
 
 
 # Vectors in memory and on disk ####################################################################

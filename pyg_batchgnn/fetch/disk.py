@@ -83,16 +83,22 @@ class DiskRows:
 
     Args:
         tables: by group and name, the tables. Rows of nodes stay in memory, those of edges do not.
+
+    Attributes:
+        tables: as given.
+        periods: by group of nodes, the units of a sweep; empty before an epoch begins.
     """
 
     def __init__(self, tables: Mapping[Group, Mapping[str, DiskTable]]) -> None:
         self.tables = {group: dict(named) for group, named in tables.items()}
+        self.periods: dict[Group, int] = {}
         self._readers = {
             group: {name: DiskReader(table) for name, table in named.items()}
             for group, named in self.tables.items()
         }
         self._resident: dict[Group, _ResidentRows] = {}
-        self._capacity, self._period, self._window, self._units = 0, 1, Window(), 0
+        self._capacity, self._window, self._units = 0, Window(), 0
+        self._period: int | None = None
         self._strings: list[AccessString] = []
         self._lock = threading.Lock()
 
@@ -117,15 +123,15 @@ class DiskRows:
         """The bytes of the rows in memory."""
         return sum(one.nbytes for one in self._resident.values())
 
-    def set_capacity(self, nbytes: int, period: int, window: Window) -> None:
+    def set_capacity(self, nbytes: int, window: Window, period: int | None = None) -> None:
         """Sets the bytes that rows in memory may take. Those that are there are let go of.
 
         Args:
-            period: the units of a sweep over the files.
             window: the units that may be in use while the next one is prepared.
+            period: the units of a sweep over the files; None: the most whose rows fit.
         """
         with self._lock:
-            self._capacity, self._period, self._window, self._resident = nbytes, period, window, {}
+            self._capacity, self._window, self._period, self._resident = nbytes, window, period, {}
 
     def begin(self, held: int) -> AccessString:
         """Begins the list of the accesses of the units that come next.
@@ -139,8 +145,12 @@ class DiskRows:
         with self._lock:
             if not self._resident:
                 self._make_room(string)
+            in_use = self._window.before(self._window.groups - 1)
             for group, first in string.finish().items():
-                self._resident[group].sweep.begin(first, self._units)
+                sweep = self._resident[group].sweep
+                period = self._period or string.longest_period(group, sweep.capacity, in_use)
+                sweep.begin(first, self._units, period)
+                self.periods[group] = period
             self._units = string.end
             self._strings = [*self._strings[1 - _EPOCHS :], string]
 
@@ -210,7 +220,7 @@ class DiskRows:
         for group, count in self.num_rows.items():
             share = self._capacity * wanted[group] // max(1, sum(wanted.values()))
             rows = min(count, share // max(1, sizes[group]))
-            self._resident[group] = _ResidentRows(self.tables[group], count, rows, self._period)
+            self._resident[group] = _ResidentRows(self.tables[group], count, rows)
 
     def _admitted(
         self,
@@ -304,12 +314,11 @@ class _ResidentRows:
     Args:
         rows: the number of rows of the tables.
         capacity: the number of slots.
-        period: the units of a sweep over the tables.
     """
 
-    def __init__(self, tables: Mapping[str, DiskTable], rows: int, capacity: int, period: int) -> None:
-        self._arguments = tables, rows, capacity, period
-        self.sweep = Sweep(rows, capacity, period)
+    def __init__(self, tables: Mapping[str, DiskTable], rows: int, capacity: int) -> None:
+        self._arguments = tables, rows, capacity
+        self.sweep = Sweep(rows, capacity)
         self._all = {name: self._column(table.row_shape, table.dtype) for name, table in tables.items()}
         #: Those of tables in files, from slot 0 on.
         self.columns = {name: column[_LEASES:] for name, column in self._all.items()}

@@ -57,15 +57,14 @@ class Sweep:
     Args:
         rows: the number of rows of the table.
         capacity: the number of rows that memory holds.
-        period: the units that a sweep takes.
     """
 
-    def __init__(self, rows: int, capacity: int, period: int) -> None:
-        self.capacity, self.period = capacity, period
+    def __init__(self, rows: int, capacity: int) -> None:
+        self.capacity = capacity
         self._next = torch.full((rows,), NEVER, dtype=torch.int32)
         self._slot = torch.full((rows,), NO_SLOT, dtype=torch.int32)
-        self._width = max(1, -(-rows // period))  # the rows of a range
         self._start = self._expected = 0
+        self._period, self._width = 1, max(1, rows)  # the units of a sweep, the rows of a range
         self._fresh, self._free = 0, list[Tensor]()  # slots nobody has had; slots that were given back
         self._in_use: deque[_InUse] = deque()
         #: By next use, rows that may leave. Some may have become needed since.
@@ -75,14 +74,16 @@ class Sweep:
         """Returns the number of rows in memory."""
         return self._fresh - sum(map(len, self._free))
 
-    def begin(self, first: Tensor, number: int) -> None:
+    def begin(self, first: Tensor, number: int, period: int) -> None:
         """Begins a sequence of units.
 
         Args:
             first: [rows] int32, the number of the unit that needs each row first, or `NEVER`.
             number: the number of the first unit.
+            period: the units that a sweep takes.
         """
         self._next, self._start, self._expected = first, number, number
+        self._period, self._width = period, max(1, -(-first.numel() // period))
         self._in_use = deque(_InUse(one.number, one.rows, first[one.rows]) for one in self._in_use)
         here = self._slot >= 0
         for one in self._in_use:
@@ -136,13 +137,13 @@ class Sweep:
 
     def _ranges_before(self, number: int) -> range:
         """Returns the ranges that are read before a unit: before the first one all."""
-        at = (number - self._start) % self.period
-        return range(self.period) if number == self._start else range(at, at + 1)
+        at = (number - self._start) % self._period
+        return range(self._period) if number == self._start else range(at, at + 1)
 
     def _comes_back(self, at: Tensor | int, number: int) -> Tensor:
         """Returns when ranges are read next, after the reading before unit ``number``."""
-        away = (torch.as_tensor(at) - (number - self._start)) % self.period
-        return number + torch.where(away == 0, self.period, away)
+        away = (torch.as_tensor(at) - (number - self._start)) % self._period
+        return number + torch.where(away == 0, self._period, away)
 
     def _wanted(self, at: int, number: int) -> Tensor:
         """Returns the rows of a range that are not here and are needed before it is read again."""
@@ -231,12 +232,13 @@ def simulate(units: list[Tensor], rows: int, capacity: int, period: int, in_use:
 
     Args:
         units: for each unit its rows, [n] int64 below ``rows``, ascending and distinct.
-        capacity, period: as `Sweep` has them.
+        capacity: the number of rows that memory holds.
+        period: the units that a sweep takes.
         in_use: the units before one that are in use while it is prepared.
     """
-    sweep, read = Sweep(rows, capacity, period), []
+    sweep, read = Sweep(rows, capacity), []
     first, following = first_uses(units, rows, 0)
-    sweep.begin(first, 0)
+    sweep.begin(first, 0, period)
     for number, (needed, later) in enumerate(zip(units, following, strict=True)):
         reading = sweep.prepare(number, needed, later, number - in_use)
         if reading.unit is None:

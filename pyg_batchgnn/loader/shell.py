@@ -381,7 +381,7 @@ def _sizes_on_disk(
     forecast = disk_sizes.choose_disk_sizes(options, on_disk, parts.schedule.length(), depth, budget)
     groups = -(-forecast.sizes.macrobatch // forecast.sizes.fetch)
     window = Window(depth.macrobatches, groups)
-    look.rows.set_capacity(forecast.resident_bytes, forecast.period, window)
+    look.rows.set_capacity(forecast.resident_bytes, window)
     look.forecast = forecast
     return forecast.sizes
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.fetch import AccessString, Frequencies
-from pyg_batchgnn.fetch.sweep import NEVER
+from pyg_batchgnn.fetch.sweep import NEVER, simulate
 from pyg_batchgnn.types import NODES, Group, RowKind
 
 OTHER = Group(RowKind.NODE, "other")
@@ -69,3 +69,21 @@ def test_frequencies_tell_how_many_rows_are_needed() -> None:
         assert forecast is not None
         read.append(forecast.total)
     assert read == pytest.approx([found.distinct(100)] * 3, rel=0.1)
+
+
+def test_the_longest_sweep_that_fits() -> None:
+    draws = torch.Generator().manual_seed(0)
+    rows = 200_000  # some of them stand for all
+    units = [torch.randint(0, rows, (5000,), generator=draws).unique() for _ in range(40)]
+    accesses = AccessString({NODES: rows}, 1 << 30)
+    for number, unit in enumerate(units):
+        accesses.append((0, number, 0), {NODES: unit})
+    found = {}
+    for capacity in (1000, 12_000, 30_000, 60_000, rows):
+        found[capacity] = accesses.longest_period(NODES, capacity, in_use=1)
+        if capacity > 1000:
+            assert simulate(units, rows, capacity, found[capacity], 1) is not None
+            longer = simulate(units, rows, capacity, int(1.15 * found[capacity]) + 1, 1)
+            assert longer is None or capacity == rows
+    assert list(found.values()) == sorted(found.values())
+    assert found[1000] == 1 and found[rows] >= 39

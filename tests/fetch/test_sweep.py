@@ -112,11 +112,11 @@ def test_slots_hold_the_rows_of_their_units(
     epochs: list[list[set[int]]], capacity: int, period: int, in_use: int
 ) -> None:
     """Over several epochs, while the units before may be in use, and where some do not fit."""
-    table, sweep, number = torch.arange(ROWS), Sweep(ROWS, capacity, period), 0
+    table, sweep, number = torch.arange(ROWS), Sweep(ROWS, capacity), 0
     memory, using = torch.full((capacity,), -1), list[tuple[Tensor, Tensor]]()
     for string in epochs:
         first, following = first_uses(vectors(string), ROWS, number)
-        sweep.begin(first, number)
+        sweep.begin(first, number, period)
         for needed, later in zip(vectors(string), following, strict=True):
             assert sweep.follows(number)
             reading = sweep.prepare(number, needed, later, number - in_use)
