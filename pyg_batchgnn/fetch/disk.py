@@ -236,10 +236,13 @@ class DiskRows:
         assert number is not None
         if not resident.sweep.follows(number):
             return None
-        # Without a thread that prepares, nobody lets go of a unit while this one waits.
-        seconds = _PATIENCE if self._window.macrobatches else 0.0
-        in_use_from = resident.wait_for_units(number - self._window.before(unit[2]), seconds)
+        in_use_from = number - self._window.before(unit[2])
         reading = resident.sweep.prepare(number, nodes, string.following(unit, group), in_use_from)
+        # Without a thread that prepares, nobody lets go of a unit while this one waits.
+        seconds = PATIENCE if self._window.macrobatches else 0.0
+        if reading.evicts and not resident.are_done(in_use_from, seconds):
+            self._resident[group] = resident.emptied()
+            return None
         try:
             self._read(group, reading.rows, reading.slots, resident.columns, counters)
         except BaseException:
@@ -290,9 +293,9 @@ class DiskRows:
 #: Leases that may live at the same time. They begin at different rows of a table, by which they
 #: are told apart.
 _LEASES = 64
-#: Seconds to wait for the user to let go of a unit that is done with. Whoever keeps batches is not
-#: waited for again.
-_PATIENCE = 10.0
+#: Seconds to wait for the user to let go of batches of a unit that others have followed. The rows
+#: of batches that are kept for longer stay as they are, and rows in memory begin anew.
+PATIENCE = 60.0
 
 
 @dataclass(eq=False)
@@ -302,10 +305,6 @@ class _Lease:
     number: int  # the unit's
     front: int  # the first row of its tables
     outstanding: Tensor  # [1] int32, 0 when nobody has them any more
-
-    @property
-    def is_over(self) -> bool:
-        return int(self.outstanding) == 0
 
 
 class _ResidentRows:
@@ -323,7 +322,6 @@ class _ResidentRows:
         #: Those of tables in files, from slot 0 on.
         self.columns = {name: column[_LEASES:] for name, column in self._all.items()}
         self._leases: deque[_Lease] = deque()
-        self._is_patient = True
 
     def _column(self, row_shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         # The system gives memory page by page, as slots are first used.
@@ -336,25 +334,25 @@ class _ResidentRows:
         return sum(column.nbytes for column in self.columns.values())
 
     def emptied(self) -> _ResidentRows:
-        """Returns as much room without any row."""
+        """Returns as much room without any row, for the units of the next epoch."""
         return _ResidentRows(*self._arguments)
 
-    def wait_for_units(self, in_use_from: int, seconds: float) -> int:
+    def are_done(self, in_use_from: int, seconds: float) -> bool:
         """Waits until units before ``in_use_from`` are done with.
 
         Returns:
-            The first unit that is still in use: ``in_use_from``, or less if the user keeps batches.
+            False if the user keeps their batches, so that their rows may not be overwritten.
         """
-        until = time.monotonic() + (seconds if self._is_patient else 0.0)
-        while True:
-            self._leases = deque(one for one in self._leases if not one.is_over)
-            kept = [one.number for one in self._leases if one.number < in_use_from]
-            if not kept:
-                return in_use_from
+        until = time.monotonic() + seconds
+        while any(one.number < in_use_from for one in self._under_way()):
             if time.monotonic() >= until:
-                self._is_patient = not seconds
-                return min(kept)
+                return False
             time.sleep(1e-3)
+        return True
+
+    def _under_way(self) -> deque[_Lease]:
+        self._leases = deque(one for one in self._leases if int(one.outstanding))
+        return self._leases
 
     def lease(
         self, number: int, nodes: Tensor, slot: Tensor, beside: Mapping[str, Tensor]
@@ -364,7 +362,7 @@ class _ResidentRows:
         Returns:
             None if too many units are in use.
         """
-        if len(self._leases) == _LEASES:
+        if len(self._under_way()) == _LEASES:
             return None
         for name, table in beside.items():
             column = self._all.get(name)

@@ -33,11 +33,13 @@ class Reading:
         rows: [m] int64, rows of the file, ascending.
         slots: [m] int64, where they go.
         unit: [n] int64, the slot of each of the unit's rows; None if there are too few.
+        evicts: True if some of the slots were those of other rows.
     """
 
     rows: Tensor
     slots: Tensor
     unit: Tensor | None
+    evicts: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,7 @@ class Sweep:
         self._next = torch.full((rows,), NEVER, dtype=torch.int32)
         self._slot = torch.full((rows,), NO_SLOT, dtype=torch.int32)
         self._start = self._expected = 0
+        self._evicts = False  # whether the last reading takes slots of other rows
         self._period, self._width = 1, max(1, rows)  # the units of a sweep, the rows of a range
         self._fresh, self._free = 0, list[Tensor]()  # slots nobody has had; slots that were given back
         self._in_use: deque[_InUse] = deque()
@@ -105,7 +108,7 @@ class Sweep:
             in_use_from: the first unit that may be in use. Its rows and those of later units stay.
         """
         self._retire(in_use_from, number - 1)
-        self._expected = number + 1
+        self._expected, self._evicts = number + 1, False
         wanted = [self._wanted(one, number) for one in self._ranges_before(number)]
         missing = torch.cat([torch.empty(0, dtype=torch.int64), *wanted])
         slots = self._take(missing.numel(), number)
@@ -120,14 +123,14 @@ class Sweep:
             if more.numel() < late.numel():
                 self._free.append(more)
                 self._next[rows] = following
-                return Reading(missing, slots, None)
+                return Reading(missing, slots, None, self._evicts)
             self._slot[rows[late]] = more.to(torch.int32)
             unit = self._slot[rows]
             missing, order = torch.cat([missing, rows[late]]).sort()
             slots = torch.cat([slots, more])[order]
         self._next[rows] = following
         self._in_use.append(_InUse(number, rows, following))
-        return Reading(missing, slots, unit.to(torch.int64))
+        return Reading(missing, slots, unit.to(torch.int64), self._evicts)
 
     def find(self, rows: Tensor) -> Tensor:
         """Returns the slots of rows, [n] int64, `NO_SLOT` for those that are not in memory."""
@@ -209,6 +212,7 @@ class Sweep:
             rows = rows[-count:]
         slots = self._slot[rows].to(torch.int64)
         self._slot[rows] = NO_SLOT
+        self._evicts = True
         return slots
 
 

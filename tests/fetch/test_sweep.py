@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.fetch.sweep import Sweep, first_uses, simulate
+from pyg_batchgnn.fetch.sweep import NEVER, Sweep, first_uses, simulate
 
 ROWS = 12
 strings = st.lists(st.sets(st.integers(0, ROWS - 1)), min_size=1, max_size=7)
@@ -23,9 +23,9 @@ def vectors(string: list[set[int]]) -> list[Tensor]:
 
 
 def use_after(string: list[set[int]], row: int, number: int) -> int:
-    """Returns the next unit after one that needs a row, or the number of units."""
+    """Returns the next unit after one that needs a row, or a large number."""
     later = (at for at in range(number + 1, len(string)) if row in string[at])
-    return next(later, len(string))
+    return next(later, NEVER)
 
 
 def comes_back(row: int, number: int, period: int) -> int:

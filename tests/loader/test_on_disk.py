@@ -14,7 +14,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.fetch import DiskRows, Window
+from pyg_batchgnn.fetch import DiskRows, Window, disk
 from pyg_batchgnn.fetch.sweep import simulate
 from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
 from tests.support.mapped_data import mapped, with_files
@@ -22,6 +22,11 @@ from tests.support.mapped_data import mapped, with_files
 #: Less than any table takes, so that all are read by macrobatch.
 NOTHING = 1
 WRITES = ("author", "writes", "paper")
+
+
+@pytest.fixture(autouse=True)
+def _users_who_keep_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "PATIENCE", 0.05)
 
 
 @pytest.fixture(autouse=True)
@@ -197,6 +202,26 @@ def test_worker_processes_read_through_the_system(tmp_path: Path) -> None:
     data = make_data()
     found = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, num_workers=2)
     assert_same(found, make_loader(data))
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_batches_that_are_kept_do_not_change(prefetch: int, tmp_path: Path) -> None:
+    """Some are kept for a while, all are kept, and views of their rows are kept."""
+    data = make_data()
+    loader = make_loader(
+        with_files(data, tmp_path), export="native", memory_budget=NOTHING, prefetch=prefetch
+    )
+    with_room(loader, 250 * data.x[0].nbytes, period=1)
+    expected = [batch.attribute("x") for batch in make_loader(data, export="native")]
+    for keep in (1, 3, len(expected)):
+        loader.set_epoch(0)
+        kept: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+        for at, batch in enumerate(loader):
+            assert batch.row is not None
+            kept = [*kept[1 - keep :], (at, batch.block["x"][1:], batch.row)] if keep > 1 else []
+            for number, rows, row in kept:
+                wanted = expected[number][row > 0]
+                assert torch.equal(rows[row[row > 0] - 1], wanted)
 
 
 # What is read #####################################################################################
