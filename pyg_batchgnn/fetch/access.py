@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.fetch.sweep import NEVER, simulate
+from pyg_batchgnn.fetch.sweep import simulate
+from pyg_batchgnn.ops import NEVER
 from pyg_batchgnn.types import Group
 
 #: Rows that stand for all of a table, about.

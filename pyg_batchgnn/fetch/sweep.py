@@ -16,30 +16,10 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from pyg_batchgnn.ops import NEVER, Reading
 
-#: The next use of a row that is not needed again.
-NEVER = 2**31 - 1
-#: The slot of a row that is not in memory.
-NO_SLOT = -1
 #: Bytes of a row's next use and slot.
 ENTRY_BYTES = 8
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """What is to be read before a unit.
-
-    Attributes:
-        rows: [m] int64, rows of the file, ascending.
-        slots: [m] int64, where they go.
-        unit: [n] int64, the slot of each of the unit's rows; None if there are too few.
-        evicts: True if some of the slots were those of other rows.
-    """
-
-    rows: Tensor
-    slots: Tensor
-    unit: Tensor | None
-    evicts: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,36 +43,29 @@ class Sweep:
 
     def __init__(self, rows: int, capacity: int) -> None:
         self.capacity = capacity
-        self._next = torch.full((rows,), NEVER, dtype=torch.int32)
-        self._slot = torch.full((rows,), NO_SLOT, dtype=torch.int32)
-        self._start = self._expected = 0
-        self._evicts = False  # whether the last reading takes slots of other rows
-        self._period, self._width = 1, max(1, rows)  # the units of a sweep, the rows of a range
-        self._fresh, self._free = 0, list[Tensor]()  # slots nobody has had; slots that were given back
+        self._states = ops.RowStates(rows, capacity)
+        self._expected = 0
         self._in_use: deque[_InUse] = deque()
-        #: By next use, rows that may leave. Some may have become needed since.
-        self._leaving: dict[int, list[Tensor]] = {}
 
     def __len__(self) -> int:
         """Returns the number of rows in memory."""
-        return self._fresh - sum(map(len, self._free))
+        return len(self._states)
 
     def begin(self, first: Tensor, number: int, period: int) -> None:
         """Begins a sequence of units.
 
         Args:
-            first: [rows] int32, the number of the unit that needs each row first, or `NEVER`.
+            first: [rows] int32, the number of the unit that needs each row first, or `NEVER`. It is
+                written to from here on.
             number: the number of the first unit.
             period: the units that a sweep takes.
         """
-        self._next, self._start, self._expected = first, number, number
-        self._period, self._width = period, max(1, -(-first.numel() // period))
-        self._in_use = deque(_InUse(one.number, one.rows, first[one.rows]) for one in self._in_use)
-        here = self._slot >= 0
-        for one in self._in_use:
-            here[one.rows] = False
-        self._leaving = {}
-        self._may_leave(here.nonzero().view(-1), number - 1)
+        self._expected = number
+        # The units before are followed by these.
+        self._in_use = deque(
+            _InUse(one.number, one.rows, ops.gather_rows(first, one.rows)) for one in self._in_use
+        )
+        self._states.begin(first, number, period, [one.rows for one in self._in_use])
 
     def follows(self, number: int) -> bool:
         """Returns whether a unit is the next one of the sequence."""
@@ -107,113 +80,18 @@ class Sweep:
             following: [n] int32, the next use of each after the unit, or `NEVER`.
             in_use_from: the first unit that may be in use. Its rows and those of later units stay.
         """
-        self._retire(in_use_from, number - 1)
-        self._expected, self._evicts = number + 1, False
-        wanted = [self._wanted(one, number) for one in self._ranges_before(number)]
-        missing = torch.cat([torch.empty(0, dtype=torch.int64), *wanted])
-        slots = self._take(missing.numel(), number)
-        if slots.numel() < missing.numel():  # those that are needed soonest
-            soonest = self._next[missing].argsort(stable=True)[: slots.numel()]
-            missing = missing[soonest.sort().values]
-        self._slot[missing] = slots.to(torch.int32)
-        unit = self._slot[rows]
-        late = (unit < 0).nonzero().view(-1)
-        if late.numel():
-            more = self._take(late.numel(), number)
-            if more.numel() < late.numel():
-                self._free.append(more)
-                self._next[rows] = following
-                return Reading(missing, slots, None, self._evicts)
-            self._slot[rows[late]] = more.to(torch.int32)
-            unit = self._slot[rows]
-            missing, order = torch.cat([missing, rows[late]]).sort()
-            slots = torch.cat([slots, more])[order]
-        self._next[rows] = following
-        self._in_use.append(_InUse(number, rows, following))
-        return Reading(missing, slots, unit.to(torch.int64), self._evicts)
+        self._expected = number + 1
+        while self._in_use and self._in_use[0].number < in_use_from:
+            one = self._in_use.popleft()
+            self._states.retire(one.rows, one.following, number - 1)
+        reading = self._states.prepare(rows, following, number)
+        if reading.unit is not None:
+            self._in_use.append(_InUse(number, rows, following))
+        return reading
 
     def find(self, rows: Tensor) -> Tensor:
         """Returns the slots of rows, [n] int64, `NO_SLOT` for those that are not in memory."""
-        return self._slot[rows].to(torch.int64)
-
-    # Ranges ######################################################################################
-
-    def _ranges_before(self, number: int) -> range:
-        """Returns the ranges that are read before a unit: before the first one all."""
-        at = (number - self._start) % self._period
-        return range(self._period) if number == self._start else range(at, at + 1)
-
-    def _comes_back(self, at: Tensor | int, number: int) -> Tensor:
-        """Returns when ranges are read next, after the reading before unit ``number``."""
-        away = (torch.as_tensor(at) - (number - self._start)) % self._period
-        return number + torch.where(away == 0, self._period, away)
-
-    def _wanted(self, at: int, number: int) -> Tensor:
-        """Returns the rows of a range that are not here and are needed before it is read again."""
-        part = slice(at * self._width, (at + 1) * self._width)
-        is_wanted = (self._next[part] < int(self._comes_back(at, number))) & (self._slot[part] < 0)
-        return is_wanted.nonzero().view(-1) + at * self._width
-
-    # Slots #######################################################################################
-
-    def _retire(self, in_use_from: int, last: int) -> None:
-        """Lets go of units that are not in use. ``last``: the latest unit that was prepared."""
-        while self._in_use and self._in_use[0].number < in_use_from:
-            one = self._in_use.popleft()
-            # The others were used by a later unit.
-            self._may_leave(one.rows[one.following > last], last)
-
-    def _may_leave(self, rows: Tensor, last: int) -> None:
-        """Notes rows that are needed only after their range is read again, if they are here."""
-        rows = rows[self._slot[rows] >= 0]
-        following = self._next[rows]
-        is_over = following == NEVER
-        self._note(NEVER, rows[is_over])
-        rows, following = rows[~is_over], following[~is_over]
-        may = following >= self._comes_back(rows // self._width, last)
-        rows, following = rows[may], following[may]
-        order = following.argsort(stable=True)
-        uses, counts = following[order].unique_consecutive(return_counts=True)
-        for use, some in zip(uses.tolist(), rows[order].split(counts.tolist()), strict=True):
-            self._note(use, some)
-
-    def _note(self, use: int, rows: Tensor) -> None:
-        if rows.numel():
-            self._leaving.setdefault(use, []).append(rows.to(torch.int32))
-
-    def _take(self, count: int, number: int) -> Tensor:
-        """Returns ``count`` slots, [count] int64; fewer if no more can be had."""
-        found = []
-        while count and self._free:
-            some = self._free.pop()
-            if some.numel() > count:
-                self._free.append(some[count:])
-            found.append(some[:count])
-            count -= found[-1].numel()
-        fresh = min(count, self.capacity - self._fresh)
-        found.append(torch.arange(self._fresh, self._fresh + fresh))
-        self._fresh, count = self._fresh + fresh, count - fresh
-        while count and self._leaving:
-            found.append(self._evict(max(self._leaving), count, number))
-            count -= found[-1].numel()
-        return torch.cat(found)
-
-    def _evict(self, use: int, count: int, number: int) -> Tensor:
-        """Takes the slots of at most ``count`` rows of a next use, those noted last first."""
-        some = self._leaving[use]
-        rows = some.pop().to(torch.int64)
-        if not some:
-            del self._leaving[use]
-        rows = rows[(self._slot[rows] >= 0) & (self._next[rows] == use)]
-        if use != NEVER:
-            rows = rows[use >= self._comes_back(rows // self._width, number)]
-        if rows.numel() > count:
-            self._leaving.setdefault(use, []).append(rows[:-count].to(torch.int32))
-            rows = rows[-count:]
-        slots = self._slot[rows].to(torch.int64)
-        self._slot[rows] = NO_SLOT
-        self._evicts = True
-        return slots
+        return ops.gather_rows(self._states.slot, rows).to(torch.int64)
 
 
 def first_uses(units: list[Tensor], rows: int, number: int) -> tuple[Tensor, list[Tensor]]:

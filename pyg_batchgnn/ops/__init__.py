@@ -73,7 +73,6 @@ from pyg_batchgnn.ops.keys import (
     names_key,
     part_key,
 )
-from pyg_batchgnn.ops.leases import lease_rows, move_rows
 from pyg_batchgnn.ops.library import first_order, simd_level, thread_count, thread_limit, to_signed
 from pyg_batchgnn.ops.linear import ProductsName, compute_dtype, current_products, linear, set_products
 from pyg_batchgnn.ops.linear_norm import linear_norm
@@ -130,12 +129,15 @@ from pyg_batchgnn.ops.sample import (
     sample,
     sample_by_budgets,
 )
+from pyg_batchgnn.ops.sweep import NEVER, NO_SLOT, Reading, RowStates, lease_rows, move_rows
 
 __all__ = [
     "FLOATS",
     "INTEGERS",
     "MAP_IDS",
+    "NEVER",
     "NO_LINE",
+    "NO_SLOT",
     "ROW_DTYPES",
     "UNASSIGNED",
     "Attention",
@@ -151,6 +153,7 @@ __all__ = [
     "ProductsName",
     "QuestionForm",
     "ReadRows",
+    "Reading",
     "Relay",
     "RelayAnswers",
     "RelayBook",
@@ -161,6 +164,7 @@ __all__ = [
     "RowFile",
     "RowGradients",
     "RowRule",
+    "RowStates",
     "RowStep",
     "RowTable",
     "RunRule",

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn.fetch import AccessString, Frequencies
-from pyg_batchgnn.fetch.sweep import NEVER, simulate
+from pyg_batchgnn.fetch.sweep import simulate
+from pyg_batchgnn.ops import NEVER
 from pyg_batchgnn.types import NODES, Group, RowKind
 
 OTHER = Group(RowKind.NODE, "other")

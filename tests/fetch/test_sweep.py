@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.fetch.sweep import NEVER, Sweep, first_uses, simulate
+from pyg_batchgnn.fetch.sweep import Sweep, first_uses, simulate
+from pyg_batchgnn.ops import NEVER
 
 ROWS = 12
 strings = st.lists(st.sets(st.integers(0, ROWS - 1)), min_size=1, max_size=7)

@@ -4,6 +4,7 @@
 
 #include "bindings/operators.h"
 #include "kernels/disk/move_rows.h"
+#include "kernels/disk/sweep.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -37,9 +38,44 @@ void end_lease(void* rows) {
   all.by_address.erase(found);
 }
 
+RowStates states_of(const Tensor& next, const Tensor& slot) {
+  return {mutable_data<int32_t>(next), mutable_data<int32_t>(slot), next.numel()};
+}
+
+UnitRows unit_of(const Tensor& rows, const Tensor& following) {
+  return {data<int64_t>(rows), data<int32_t>(following), rows.numel()};
+}
+
 }  // namespace
 
 namespace operators {
+
+Tensor sweep_new(int64_t capacity) { return hold(std::make_unique<Sweep>(capacity)); }
+
+int64_t sweep_size(const Tensor& sweep) { return held<Sweep>(sweep).rows_in_memory(); }
+
+void sweep_begin_(const Tensor& sweep, const Tensor& next, const Tensor& slot, int64_t number,
+                  int64_t period, const std::vector<Tensor>& in_use) {
+  std::vector<UnitRows> units;
+  for (const Tensor& rows : in_use) units.push_back({data<int64_t>(rows), nullptr, rows.numel()});
+  held<Sweep>(sweep).begin(states_of(next, slot), static_cast<int32_t>(number), static_cast<int32_t>(period),
+                           units);
+}
+
+void sweep_retire_(const Tensor& sweep, const Tensor& next, const Tensor& slot, const Tensor& rows,
+                   const Tensor& following, int64_t last) {
+  held<Sweep>(sweep).retire(states_of(next, slot), unit_of(rows, following), static_cast<int32_t>(last));
+}
+
+std::tuple<Tensor, Tensor, Tensor, bool, bool> sweep_prepare_(const Tensor& sweep, const Tensor& next,
+                                                              const Tensor& slot, const Tensor& rows,
+                                                              const Tensor& following, int64_t number) {
+  Reading out = held<Sweep>(sweep).prepare(states_of(next, slot), unit_of(rows, following),
+                                           static_cast<int32_t>(number));
+  const bool fits = out.fits, evicts = out.evicts;
+  return {adopt(std::move(out.rows), {out.count}), adopt(std::move(out.slots), {out.count}),
+          adopt(std::move(out.unit), {rows.numel()}), fits, evicts};
+}
 
 void move_rows(const Tensor& from, const Tensor& from_row, const Tensor& to, const Tensor& to_row,
                int64_t threads) {
@@ -71,6 +107,15 @@ Tensor lease_rows(const Tensor& table, int64_t first, const Tensor& outstanding)
 }  // namespace operators
 
 constexpr Operator kOperators[] = {
+    OPERATOR(sweep_new, "(int capacity) -> Tensor"),
+    OPERATOR(sweep_size, "(Tensor sweep) -> int"),
+    OPERATOR(sweep_begin_,
+             "(Tensor(a!) sweep, Tensor next, Tensor(b!) slot, int number, int period, Tensor[] in_use) -> ()"),
+    OPERATOR(sweep_retire_,
+             "(Tensor(a!) sweep, Tensor next, Tensor slot, Tensor rows, Tensor following, int last) -> ()"),
+    OPERATOR(sweep_prepare_,
+             "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor rows, Tensor following, int number) "
+             "-> (Tensor rows, Tensor slots, Tensor unit, bool fits, bool evicts)"),
     OPERATOR(move_rows, "(Tensor from, Tensor from_row, Tensor(a!) to, Tensor to_row, int threads) -> ()"),
     OPERATOR(lease_rows, "(Tensor table, int first, Tensor(a!) outstanding) -> Tensor"),
 };

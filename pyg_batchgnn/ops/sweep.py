@@ -1,0 +1,128 @@
+"""Operators of rows in files: sweeps, rows copied to places, and rows handed out for a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops.checks import check_vector
+from pyg_batchgnn.ops.library import kernels, thread_count
+
+#: The next use of a row that is not needed again.
+NEVER = 2**31 - 1
+#: The slot of a row that is not in memory.
+NO_SLOT = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """The rows to be read before a unit.
+
+    Attributes:
+        rows: [m] int64, rows of the file, ascending.
+        slots: [m] int64, where they go.
+        unit: [n] int64, the slot of each of the unit's rows; None if there are too few.
+        evicts: True if some of the slots were those of other rows.
+    """
+
+    rows: Tensor
+    slots: Tensor
+    unit: Tensor | None
+    evicts: bool
+
+
+class RowStates:
+    """The slot and the next use of each row of a file, and the rows that may make room.
+
+    Args:
+        rows: the number of rows, below 2**31.
+        capacity: the number of slots.
+    """
+
+    def __init__(self, rows: int, capacity: int) -> None:
+        if not (0 <= rows < NEVER and 0 <= capacity < NEVER):
+            raise ValueError(f"{rows} rows with {capacity} slots: both must be from 0 to {NEVER - 1}")
+        self._next = torch.full((rows,), NEVER, dtype=torch.int32)
+        self.slot = torch.full((rows,), NO_SLOT, dtype=torch.int32)
+        self._state = kernels.sweep_new(capacity)
+
+    def __len__(self) -> int:
+        """Returns the number of rows in memory."""
+        return kernels.sweep_size(self._state)
+
+    def begin(self, first: Tensor, number: int, period: int, in_use: Sequence[Tensor]) -> None:
+        """Begins a sequence of units.
+
+        Args:
+            first: [rows] int32, the number of the unit that needs each row first, or `NEVER`. It is
+                written to from here on.
+            number: the number of the first unit.
+            period: the units that a sweep takes.
+            in_use: for each unit in use its rows, [n] int64.
+        """
+        check_vector("first", first, (torch.int32,))
+        if first.numel() != self.slot.numel():
+            raise ValueError(f"first has {first.numel()} entries for {self.slot.numel()} rows")
+        self._next = first
+        kernels.sweep_begin_(self._state, first, self.slot, number, period, list(in_use))
+
+    def retire(self, rows: Tensor, following: Tensor, last: int) -> None:
+        """Lets go of the rows of a unit that is not in use any more.
+
+        Args:
+            rows, following: as `prepare` got them.
+            last: the latest unit that was prepared; rows that it or one before it uses after this
+                unit stay.
+        """
+        kernels.sweep_retire_(self._state, self._next, self.slot, rows, following, last)
+
+    def prepare(self, rows: Tensor, following: Tensor, number: int) -> Reading:
+        """Finds what is to be read before a unit, and notes its uses.
+
+        Args:
+            rows: [n] int64, its rows, ascending.
+            following: [n] int32, the next use of each after the unit, or `NEVER`.
+        """
+        check_vector("rows", rows, (torch.int64,))
+        check_vector("following", following, (torch.int32,))
+        if rows.numel() != following.numel():
+            raise ValueError(f"{rows.numel()} rows came with {following.numel()} next uses")
+        state = self._state, self._next, self.slot
+        read, slots, unit, fits, evicts = kernels.sweep_prepare_(*state, rows, following, number)
+        return Reading(read, slots, unit if fits else None, evicts)
+
+
+def move_rows(source: Tensor, row: Tensor, out: Tensor, place: Tensor) -> None:
+    """Sets ``out[place[i]] = source[row[i]]``.
+
+    Args:
+        source, out: [n, ...] and [m, ...] of one type and row shape, contiguous.
+        row, place: [k] int64 in [0, n) and in [0, m). No place comes twice.
+    """
+    if source.dtype != out.dtype or source.shape[1:] != out.shape[1:]:
+        raise ValueError(
+            f"rows of {source.dtype} {list(source.shape[1:])} cannot be put into {out.dtype} "
+            f"{list(out.shape[1:])}"
+        )
+    if not (source.is_contiguous() and out.is_contiguous()):
+        raise ValueError("rows are moved between contiguous tables")
+    check_vector("row", row, (torch.int64,))
+    check_vector("place", place, (torch.int64,))
+    kernels.move_rows(source, row, out, place, thread_count())
+
+
+def lease_rows(table: Tensor, first: int, outstanding: Tensor) -> Tensor:
+    """Returns ``table[first:]`` as a tensor that counts how long it lives.
+
+    Args:
+        table: [n, ...], contiguous; it lives as long as the lease.
+        first: below n. Leases that live at the same time have different ones.
+        outstanding: [1] int32, which is one more while the result or any view of it lives.
+    """
+    if not table.is_contiguous() or not 0 <= first < len(table):
+        raise ValueError(f"rows from {first} on cannot be leased of a table of shape {list(table.shape)}")
+    check_vector("outstanding", outstanding, (torch.int32,))
+    return kernels.lease_rows(table, first, outstanding)
