@@ -172,7 +172,7 @@ class GraphContext:
             return
         # Rows of many targets' sources are read together: the more, the fewer are read again.
         limits = PieceLimits.of_file_rows(budget, row_bytes)
-        of_piece = PieceLimits(budget // 8, result=reads.result_bytes, results=max(1, budget // 8))
+        of_piece = PieceLimits.of_computing(budget // 8, reads.result_bytes, reads.edge_bytes)
         num_nodes = {kind: self.num_nodes(kind) for kind in row_bytes}
         for group in itertools.chain(cut_pieces(targets, limits, num_nodes), nothing):
             blocks = {kind: self._read_block(kind, group, reads) for kind in row_bytes}
