@@ -21,7 +21,7 @@ _warned: set[int] = set()
 
 @dataclass(frozen=True)
 class _Identity:
-    """What tells a file from another one that got its name."""
+    """The numbers that tell a file from another one that got its name."""
 
     device: int
     inode: int
@@ -96,7 +96,8 @@ class SourceFile:
         if not self.is_direct and row.numel():
             begin = rows.offset + int(row[0]) * rows.row_bytes
             end = rows.offset + (int(row[-1]) + 1) * rows.row_bytes
-            _advise(self._file, begin, end - begin, "POSIX_FADV_DONTNEED")
+            first, block = begin // rule.block, rule.block
+            _advise(self._file, first * block, (end // block + 1 - first) * block, "POSIX_FADV_DONTNEED")
         return found
 
     def _read_plainly(self) -> None:

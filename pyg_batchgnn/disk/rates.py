@@ -1,4 +1,4 @@
-"""What reading takes on a disk: measured rates, and the gap that follows from them."""
+"""The time that reading takes: measured rates of a disk, and the gap that follows from them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,7 +23,7 @@ class ReadPlan:
     """A gap, and what reading with it takes.
 
     Attributes:
-        gap: bytes; rows with at most so many between their blocks are read together.
+        gap: bytes; rows with at most that number between their blocks are read together.
         bytes: that are read, whole blocks.
         operations: requests to the file.
         seconds: the time that the rates of the disk predict.
@@ -57,21 +58,13 @@ class DiskRates:
         """The rate of the largest operations."""
         return self.sizes[-1] / self.seconds[-1]
 
-    def seconds_of(self, size: Tensor) -> Tensor:
+    def seconds_of(self, size: np.ndarray) -> np.ndarray:
         """Returns the seconds of operations [n] of these bytes as [n] float64.
 
         Between two sizes the time is on a line; below the first it is the first; above the last it
         grows as the bytes do.
         """
-        known = torch.tensor(self.sizes, dtype=torch.float64)
-        times = torch.tensor(self.seconds, dtype=torch.float64)
-        size = size.to(torch.float64).clamp(min=self.sizes[0])
-        if len(known) == 1:
-            return times * size / known
-        right = torch.searchsorted(known, size).clamp(1, len(known) - 1)
-        share = (size - known[right - 1]) / (known[right] - known[right - 1])
-        between = torch.lerp(times[right - 1], times[right], share.clamp(max=1))
-        return between * (size / known[-1]).clamp(min=1)
+        return np.interp(size, self.sizes, self.seconds) * np.maximum(1, size / self.sizes[-1])
 
     def plans(self, rows: RowFile, row: Tensor, rule: RunRule) -> list[ReadPlan]:
         """Returns what reading rows takes with each of `GAPS`.
@@ -81,9 +74,9 @@ class DiskRates:
             row: [n] int64, ascending.
             rule: how they are read, but for the gap.
         """
-        counts = count_operations(rows, row, GAPS, rule)
-        size = torch.arange(counts.size(1)) * rule.block
-        seconds = counts.to(torch.float64) @ self.seconds_of(size)
+        counts = count_operations(rows, row, GAPS, rule).numpy()
+        size = np.arange(counts.shape[1]) * rule.block
+        seconds = counts @ self.seconds_of(size)
         columns = (GAPS, (counts @ size).tolist(), counts.sum(1).tolist(), seconds.tolist())
         return [ReadPlan(*one) for one in zip(*columns, strict=True)]
 
@@ -94,7 +87,7 @@ class DiskRates:
 
 
 #: The rates of a disk in a common server, for files too small to measure: seven microseconds an
-#: operation and 1.5 GB a second.
+#: operation and 1.5 GB per second.
 ASSUMED = DiskRates((4096, 1 << 18), tuple(7e-6 + size / 1.5e9 for size in (4096, 1 << 18)))
 
 # Measuring ########################################################################################

@@ -92,8 +92,8 @@ class DiskReader:
             row: [n] int64, rows of the table, ascending; a row may come several times.
             out: [m, ...] of the table's type and row shape, contiguous.
             place: [n] int64, the row of ``out`` that gets each of them; None: the first n rows.
-            gap: rows are read together where at most so many bytes of whole blocks lie between
-                them; None: as `plan` finds.
+            gap: rows are read together where at most this number of bytes, of whole blocks, lies
+                between them; None: as `plan` finds.
             requests: how the system is asked.
 
         Raises:

@@ -9,7 +9,9 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,6 +60,26 @@ class DiskTable:
                 shape = tuple(table.shape[1:])
                 return cls(one.file, one.offset + begin - one.begin, len(table), shape, table.dtype)
         return None
+
+    def map(self) -> Tensor:
+        """Maps the rows [rows, ...]; writing to them changes this process's copy, never the file.
+
+        Raises:
+            OSError, ValueError: the file cannot be mapped, or is too short.
+        """
+        found = np.memmap(self.path, np.uint8, "c", self.offset, (self.nbytes,))
+        return torch.from_numpy(found).view(self.dtype).view(self.rows, *self.row_shape)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what `from_json` reads."""
+        name = str(self.dtype).removeprefix("torch.")
+        return {**vars(self), "row_shape": list(self.row_shape), "dtype": name}
+
+    @classmethod
+    def from_json(cls, said: dict[str, Any]) -> DiskTable:
+        """Reads what `to_json` wrote."""
+        told = {**said, "row_shape": tuple(said["row_shape"]), "dtype": getattr(torch, said["dtype"])}
+        return cls(**told)
 
 
 # Mapped files #####################################################################################

@@ -57,8 +57,7 @@ class DiskWriter:
         self._stage = torch.frombuffer(self._memory, dtype=torch.uint8)
         self._file, self._is_direct = _create(self._part)
         with self._cleanly():
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(self._file, 0, self._size)
+            _reserve(self._file, self._size)
             self._append(torch.frombuffer(bytearray(_header(self.table)), dtype=torch.uint8))
 
     def write(self, rows: Tensor) -> None:
@@ -168,6 +167,18 @@ def _create(path: Path) -> tuple[int, bool]:
             if error.errno != errno.EINVAL:
                 raise
     return os.open(path, flags, 0o666), False
+
+
+def _reserve(file: int, size: int) -> None:
+    """Takes the room of a file, so that a full disk is met before anything is written.
+
+    What does not fit is not begun: the disk would be full for others for a moment.
+    """
+    disk = os.fstatvfs(file)
+    if size > disk.f_bavail * disk.f_frsize:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
 
 
 def _header(table: DiskTable) -> bytes:

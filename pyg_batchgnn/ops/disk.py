@@ -18,7 +18,7 @@ _MOST_MEMORY = 1 << 30
 
 
 class Requests(enum.IntEnum):
-    """How a file is asked for bytes."""
+    """The ways to ask a file for bytes."""
 
     ANY = 0  # io_uring where the system allows it, else threads
     QUEUE = 1  # io_uring
@@ -42,12 +42,13 @@ class RowFile:
 
 @dataclass(frozen=True)
 class RunRule:
-    """How rows are read together.
+    """The rule by which rows are read together.
 
     Attributes:
         block: operations are whole blocks; a power of two, at least 512. The file is opened for
             direct reads only if they may be aligned so.
-        gap: rows are read together where at most so many bytes of whole blocks lie between them.
+        gap: rows are read together where at most this number of bytes, of whole blocks, lies
+            between them.
         largest: bytes of the largest operation, a multiple of ``block``.
         depth: the most operations under way.
     """
@@ -73,7 +74,7 @@ class RunRule:
 
 @dataclass(frozen=True)
 class ReadRows:
-    """What a read has done.
+    """The result of a read.
 
     Attributes:
         bytes: of the operations, which are whole blocks.

@@ -15,7 +15,8 @@ from torch_geometric.data import FeatureStore, TensorAttr
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind
-from pyg_batchgnn.partition import Part, PartitionBook
+from pyg_batchgnn.disk import ReadCounters
+from pyg_batchgnn.partition import Part, PartitionBook, with_files
 from pyg_batchgnn.store.directory import edge_targets, internal_ids
 from pyg_batchgnn.store.pyg import group_of
 from pyg_batchgnn.store.row_reader import RowReader, write_rows
@@ -52,25 +53,49 @@ class DistFeatureStore(FeatureStore):
             torch.bfloat16, which halves them; None leaves them as they are.
         share: True lets the ranks of a host read each other's rows in memory that they share. This
             rank's tables are copied there.
+        memory_budget: bytes, or a text such as "2GiB", for this rank's tables that are mapped from
+            files, as those of `load_partition` are. The smallest are held as far as it reaches.
+            Rows of the others are read past the page cache when they are wanted: by this rank and
+            for other ranks, or with ``share`` by every rank of the host, which must see the file.
+            They cannot be written to. None holds all. Either all ranks give one or none.
     """
 
     #: By this a loader knows a graph over ranks, without importing this file.
     is_partitioned = True
 
     def __init__(
-        self, part: Part, comm: Communicator, *, floats: torch.dtype | None = None, share: bool = True
+        self,
+        part: Part,
+        comm: Communicator,
+        *,
+        floats: torch.dtype | None = None,
+        share: bool = True,
+        memory_budget: int | str | None = None,
     ) -> None:
         super().__init__()
         ops.check_type("part", part, Part, "make it with partition or load_partition")
         part.check_rank(comm)
         if floats is not None and not floats.is_floating_point:
             raise TypeError(f"floats must be a floating-point type such as torch.bfloat16, got {floats}")
+        budget = ops.check_budget(memory_budget)
         own = shard_of(part, floats)
         described = {
             f"{_named(group)} attributes": _described(tables) for group, tables in own.attributes.items()
         }
-        comm.check_agreement({"partition book": part.book.digest, **described, "share": share})
+        comm.check_agreement(
+            {
+                "partition book": part.book.digest,
+                **described,
+                "share": share,
+                "memory_budget given": budget is not None,
+            }
+        )
         self.part, self.comm = part, comm
+        #: Attributes that lie on disk on some rank, by group and name.
+        self._on_disk: set[tuple[str, str]] = set()
+        if budget is not None:
+            own = with_files(comm, lambda: own.on_disk(budget))
+            self._on_disk = _names_on_disk(own, comm)
         #: The shards that can be read here, by rank; this rank's own among them.
         self.readable: dict[int, LocalShard] = share_shard(own, comm) if share else {comm.rank: own}
         self._writes = _Writes()
@@ -98,6 +123,15 @@ class DistFeatureStore(FeatureStore):
     def fields(self) -> dict[Group, dict[str, Field]]:
         """The element type and the shape of every attribute, by group and name."""
         return {group: _fields(tables) for group, tables in self.own.attributes.items()}
+
+    @property
+    def disk_reads(self) -> ReadCounters:
+        """What this rank has read from files since the store was made."""
+        total = ReadCounters()
+        for shard in self.readable.values():
+            for rows in shard.disk:
+                total.add(rows.counters)
+        return total
 
     def reader(self, columns: Mapping[Group, Columns]) -> RowReader:
         """Makes a reader of rows by internal id, of the same attributes on every rank."""
@@ -173,6 +207,11 @@ class DistFeatureStore(FeatureStore):
         If several ranks give a row for the same id, the last row of the highest rank stays.
         """
         table, index, group = self._table(attr), self._ids(attr), self._group(attr)
+        if (str(group), str(attr.attr_name)) in self._on_disk:
+            raise ValueError(
+                f"{attr.attr_name!r} lies in files on some rank and cannot be written to; make the store "
+                f"with a larger memory_budget, or with none"
+            )
         rows = torch.as_tensor(tensor)
         if rows.shape != (index.numel(), *table.shape[1:]):
             raise ValueError(
@@ -227,6 +266,18 @@ class DistFeatureStore(FeatureStore):
     def __repr__(self) -> str:
         names = ", ".join(name for tables in self.own.attributes.values() for name in tables)
         return f"DistFeatureStore({self.book.num_nodes:,} nodes: {names}; {self.comm!r})"
+
+
+def _names_on_disk(own: LocalShard, comm: Communicator) -> set[tuple[str, str]]:
+    """Returns the groups and names of attributes that some rank reads from files. Collective."""
+    tables = {id(rows.table) for rows in own.disk}
+    names = [
+        [str(group), name]
+        for group, by_name in own.attributes.items()
+        for name, table in by_name.items()
+        if id(table) in tables
+    ]
+    return {(group, name) for found in comm.all_gather_json(names) for group, name in found}
 
 
 def _fields(tables: dict[str, Tensor]) -> dict[str, Field]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,14 +14,66 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, RowLayout
+from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters, are_mapped
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook, share_arrays
 from pyg_batchgnn.types import Group
 
+# Tables in files ##################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class DiskRows:
+    """A table whose rows are read from its file.
+
+    Attributes:
+        table: [rows, ...] mapped from the file; not read.
+        reader: reads its rows past the page cache.
+        counters: all that was read.
+    """
+
+    table: Tensor
+    reader: DiskReader
+    counters: ReadCounters = field(default_factory=ReadCounters)
+
+    def place(self) -> Tensor:
+        """Returns where the table lies, as a text in bytes; `at` opens it again."""
+        text = json.dumps(self.reader.table.to_json()).encode()
+        return torch.frombuffer(bytearray(text), dtype=torch.uint8)
+
+    @classmethod
+    def at(cls, place: Tensor) -> DiskRows:
+        """Opens the table that `place` names.
+
+        Raises:
+            OSError: the file cannot be read here.
+        """
+        table = DiskTable.from_json(json.loads(bytes(place.tolist())))
+        return cls(table.map(), DiskReader(table))
+
+    def put(self, out: Tensor, index: Tensor) -> None:
+        """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or to its bytes
+        [n, bytes], which may have gaps between rows.
+
+        Raises:
+            OSError: the file cannot be read; it names the byte.
+        """
+        table = self.reader.table
+        row, place = index.to(torch.int64), None
+        if not ops.is_ascending(row):
+            row, place = torch.sort(row)
+        to = out
+        if not out.is_contiguous() or out.dtype != table.dtype:
+            to = ops.empty((len(row), *table.row_shape), table.dtype)
+        self.counters.add(self.reader.read(row, to, place))
+        if to is not out:
+            ops.put_rows(out, _bytes_of(to))
+
+
 # Shards ###########################################################################################
 
 #: Names of a shard's arrays in shared memory: by group the original ids, the index and the tables.
-_ORIGINAL, _INDEX, _TABLE = "original", "index", "table"
+_ORIGINAL, _INDEX, _TABLE, _DISK = "original", "index", "table", "disk"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,17 +84,21 @@ class LocalShard:
         original: by group of nodes, [n_t] ``book.id_dtype``, original ids.
         attributes: by group and name, [rows, ...] each.
         index: by group, the index that finds its rows.
+        disk: the tables among them whose rows are read from their files.
     """
 
     original: dict[Group, Tensor]
     attributes: dict[Group, dict[str, Tensor]]
     index: dict[Group, RowIndex]
+    disk: tuple[DiskRows, ...] = ()
 
     def block(self, group: Group, columns: Columns) -> RowBlock:
         """Returns all rows of some columns, without a copy."""
         tables = self.attributes[group]
         original = self.original[group] if columns.original_ids else None
-        return RowBlock({name: tables[name] for name in columns.attributes}, original)
+        read = {name: tables[name] for name in columns.attributes}
+        disk = {name: rows for name, table in read.items() for rows in self.disk if rows.table is table}
+        return RowBlock(read, original, disk)
 
     def find(self, group: Group, request: RowRequest) -> Tensor:
         """Returns the positions of rows in the tables of a group."""
@@ -51,13 +109,21 @@ class LocalShard:
         return replace(self, attributes={**self.attributes, group: {**self.attributes[group], name: table}})
 
     def arrays(self) -> dict[str, Tensor]:
-        """Returns all arrays, under names by which `like` makes a shard of them again."""
+        """Returns all arrays, under names by which `like` makes a shard of them again.
+
+        A table whose rows are read from its file is a text that says where it lies.
+        """
         found = {}
         for at, (group, tables) in enumerate(self.attributes.items()):
             if group in self.original:
                 found[f"{at}/{_ORIGINAL}"] = self.original[group]
             found |= {f"{at}/{_INDEX}/{name}": array for name, array in self.index[group].arrays.items()}
-            found |= {f"{at}/{_TABLE}/{name}": table for name, table in tables.items()}
+            for name, table in tables.items():
+                disk = next((rows for rows in self.disk if rows.table is table), None)
+                if disk is None:
+                    found[f"{at}/{_TABLE}/{name}"] = table
+                else:
+                    found[f"{at}/{_DISK}/{name}"] = disk.place()
         return found
 
     def like(self, arrays: Mapping[str, Tensor]) -> LocalShard:
@@ -70,11 +136,38 @@ class LocalShard:
             }
 
         groups = list(enumerate(self.attributes))
+        disk = {
+            group: {name: DiskRows.at(place) for name, place in named(at, _DISK).items()}
+            for at, group in groups
+        }
         return LocalShard(
             {group: arrays[f"{at}/{_ORIGINAL}"] for at, group in groups if group in self.original},
-            {group: named(at, _TABLE) for at, group in groups},
+            {
+                group: named(at, _TABLE) | {name: rows.table for name, rows in disk[group].items()}
+                for at, group in groups
+            },
             {group: type(self.index[group])(**named(at, _INDEX)) for at, group in groups},
+            tuple(rows for by_name in disk.values() for rows in by_name.values()),
         )
+
+    def on_disk(self, budget: int) -> LocalShard:
+        """Returns the shard with tables left in their files, so that the others fit a budget.
+
+        Only tables that are mapped from files can be left there, and the smallest are held.
+
+        Args:
+            budget: bytes for the tables that are mapped.
+        """
+        every = [table for tables in self.attributes.values() for table in tables.values()]
+        mapped = [
+            (table, place)
+            for table, is_there in zip(every, are_mapped(every), strict=True)
+            if is_there and (place := DiskTable.of(table)) is not None
+        ]
+        mapped.sort(key=lambda one: one[0].nbytes)
+        ends = itertools.accumulate(table.nbytes for table, _ in mapped)
+        left = [one for one, end in zip(mapped, ends, strict=True) if end > budget]
+        return replace(self, disk=tuple(DiskRows(table, DiskReader(place)) for table, place in left))
 
 
 def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
@@ -281,10 +374,12 @@ class RowBlock:
     Attributes:
         attributes: by name, [n, ...] each.
         original: [n] int32 or int64, original ids of nodes, where they are read; else None.
+        disk: by name, the attributes whose rows are read from their files.
     """
 
     attributes: dict[str, Tensor]
     original: Tensor | None = None
+    disk: Mapping[str, DiskRows] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, Tensor]:
@@ -298,6 +393,15 @@ class RowBlock:
         names = [name for name in columns if name != _ORIGINAL_IDS]
         attributes = {name.removeprefix(_ATTRIBUTE): columns[name] for name in names}
         return cls(attributes, columns.get(_ORIGINAL_IDS))
+
+    def put(self, out: Tensor, name: str, index: Tensor, *, as_bytes: bool = False) -> None:
+        """Copies rows ``index`` [n] of a column to ``out`` [n, ...], or as bytes [n, bytes]."""
+        disk = self.disk.get(name.removeprefix(_ATTRIBUTE)) if name != _ORIGINAL_IDS else None
+        if disk is not None:
+            disk.put(out, index)
+        else:
+            column = self.columns[name]
+            ops.put_rows(out, _bytes_of(column) if as_bytes else column, index)
 
     def rows(self, begin: int, end: int) -> RowBlock:
         """Returns the rows from ``begin`` to ``end``, as views."""
@@ -330,15 +434,13 @@ class RowFormat:
 
     def gather(self, out: RowBlock, tables: RowBlock, index: Tensor) -> None:
         """Copies the rows ``index`` [n] of ``tables`` to ``out``."""
-        columns = tables.columns
         for name, column in out.columns.items():
-            ops.put_rows(column, columns[name], index)
+            tables.put(column, name, index)
 
     def pack(self, tables: RowBlock, index: Tensor, out: Tensor) -> None:
         """Writes the rows ``index`` [n] of ``tables`` as bytes. ``out``: [n * wire_bytes] uint8."""
-        columns = tables.columns
         for name, column in self._columns(out).items():
-            ops.put_rows(column, _bytes_of(columns[name]), index)
+            tables.put(column, name, index, as_bytes=True)
         if self.row_bytes < self.wire_bytes:
             out.view(-1, self.wire_bytes)[:, self.row_bytes :] = 0
 

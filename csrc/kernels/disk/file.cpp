@@ -139,7 +139,7 @@ class Rings final : public ReadQueue {
     return static_cast<int>(syscall(SYS_io_uring_setup, static_cast<uint32_t>(depth), &found));
   }
 
-  // Hands requests to the kernel and waits for so many ends.
+  // Hands requests to the kernel and waits for that number of ends.
   void hand_over(uint32_t ends) {
     const uint32_t flags = ends ? IORING_ENTER_GETEVENTS : 0;
     const long taken = syscall(SYS_io_uring_enter, rings_, waiting_, ends, flags, nullptr, 0);

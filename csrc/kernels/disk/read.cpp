@@ -114,7 +114,7 @@ ReadResult read_rows(ReadQueue& file, int64_t depth, const FileRows& rows, const
       } else if (one.is_whole()) {
         scatter(rows, one.operation, memory.at(end.slot), places);
         start_next(end.slot);
-      } else if (result.error == 0) {
+      } else {
         start(end.slot);
       }
     }

@@ -23,8 +23,9 @@ struct ReadResult {
 constexpr int64_t kFileEnds = -1;
 
 // Reads rows with up to `depth` operations under way, and copies each to its place. All but the
-// system calls is done by the calling thread. After an error some rows are missing; no request is
-// under way any more. Throws std::bad_alloc, or std::system_error as ReadQueue does.
+// system calls is done by the calling thread. After an error no operation is begun and those under
+// way are ended: some rows are missing, and the error is the one at the lowest byte. Throws
+// std::bad_alloc, or std::system_error as ReadQueue does.
 ReadResult read_rows(ReadQueue& file, int64_t depth, const FileRows& rows, const RunRules& rules,
                      const RowPlaces& places);
 

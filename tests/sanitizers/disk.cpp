@@ -1,0 +1,186 @@
+// Reads random rows of files that are memory, some of which fail; test_sanitizers.py compiles it
+// with sanitizers. Reads of a true file go through the system's queue and through threads.
+#include "kernels/disk/file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <deque>
+#include <iostream>
+#include <vector>
+
+#include "inputs.h"
+#include "kernels/disk/read.h"
+#include "kernels/disk/runs.h"
+
+using namespace pyg_batchgnn;
+
+namespace {
+
+// What happens to requests, besides being answered.
+enum class Fault { kNone, kShort, kBroken };
+
+// The bytes of a file, and the byte whose block cannot be read.
+struct Memory {
+  const std::vector<char>& content;
+  Fault fault = Fault::kNone;
+  int64_t broken = 0;
+
+  // `luck` draws what happens.
+  int64_t read(char* to, int64_t bytes, int64_t offset, uint64_t luck) const {
+    if (fault != Fault::kNone && luck % 5 == 0) return luck % 2 ? -EINTR : -EAGAIN;
+    if (fault == Fault::kBroken && offset <= broken && broken < offset + bytes) return -EIO;
+    const int64_t there = static_cast<int64_t>(content.size()) - offset;
+    int64_t found = std::clamp<int64_t>(there, 0, bytes);
+    if (fault == Fault::kShort) {  // but never less than the largest block
+      found = std::min(found, std::max<int64_t>(1024, found - static_cast<int64_t>(luck % 1000)));
+    }
+    if (found > 0) std::copy_n(content.data() + offset, found, to);
+    return found;
+  }
+};
+
+class MemoryFile final : public PlainFile {
+ public:
+  explicit MemoryFile(const Memory& memory) : memory_(memory) {}
+  int64_t read(char* to, int64_t bytes, int64_t offset) override {
+    return memory_.read(to, bytes, offset, luck_.fetch_add(0x9E3779B9) >> 7);
+  }
+
+ private:
+  const Memory memory_;
+  std::atomic<uint64_t> luck_{1};
+};
+
+// Ends requests in a random order.
+class MemoryQueue final : public ReadQueue {
+ public:
+  explicit MemoryQueue(const Memory& memory) : memory_(memory) {}
+  void start(int64_t slot, char* to, int64_t bytes, int64_t offset) override {
+    requests_.push_back({slot, to, bytes, offset});
+  }
+  ReadEnd wait() override {
+    expect(!requests_.empty());
+    std::swap(requests_.front(), requests_[size(below(static_cast<int64_t>(requests_.size())))]);
+    const Request one = requests_.front();
+    requests_.pop_front();
+    return {one.slot, memory_.read(one.to, one.bytes, one.offset, generator() >> 9)};
+  }
+
+ private:
+  struct Request {
+    int64_t slot;
+    char* to;
+    int64_t bytes, offset;
+  };
+  const Memory memory_;
+  std::deque<Request> requests_;
+};
+
+struct Case {
+  std::vector<int64_t> row, place;
+  FileRows rows;
+  RunRules rules;
+  int64_t depth;
+};
+
+Case a_case(int64_t bytes) {
+  Case made;
+  const int64_t row_bytes = 1 + below(below(2) ? 40 : 3000), offset = below(2000);
+  const int64_t rows = (bytes - offset) / row_bytes, count = below(60);
+  for (int64_t i = 0; i < count; ++i) {
+    made.row.push_back(below(rows));
+    made.place.push_back(i);
+  }
+  std::sort(made.row.begin(), made.row.end());
+  std::shuffle(made.place.begin(), made.place.end(), generator);
+  const int64_t block = below(2) ? 512 : 1024;
+  made.rows = {offset, row_bytes, made.row.data(), count};
+  made.rules = {block, below(2) * below(20'000), block * (1 + below(6))};
+  made.depth = 1 + below(6);
+  return made;
+}
+
+void check(const Case& one, const std::vector<char>& content, const std::vector<char>& out) {
+  const int64_t bytes = one.rows.row_bytes;
+  for (int64_t i = 0; i < one.rows.count; ++i) {
+    const auto begin = out.begin() + one.place[size(i)] * bytes;
+    expect(std::equal(begin, begin + bytes, content.begin() + one.rows.begin(i)));
+  }
+}
+
+void reads(const std::vector<char>& content, Fault fault) {
+  Case one = a_case(static_cast<int64_t>(content.size()));
+  const Memory memory{content, fault, below(static_cast<int64_t>(content.size()))};
+  for (const bool by_queue : {true, false}) {
+    std::vector<char> out(size(one.rows.count * one.rows.row_bytes));
+    const RowPlaces places{out.data(), one.place.data()};
+    MemoryQueue queue(memory);
+    MemoryFile file(memory);
+    const ReadResult found = by_queue ? read_rows(queue, one.depth, one.rows, one.rules, places)
+                                      : read_rows(file, one.depth, one.rows, one.rules, places);
+    if (fault == Fault::kBroken && found.error != 0) {
+      expect(found.error == EIO && found.error_at <= memory.broken);
+      expect(memory.broken < found.error_at + one.rules.largest);
+    } else {
+      expect(found.error == 0);
+      check(one, content, out);
+      if (fault == Fault::kNone) result(out);
+    }
+  }
+  std::vector<int64_t> counts(size(2 * (one.rules.largest / one.rules.block + 1)));
+  const std::vector<int64_t> gaps{0, 4096};
+  count_operations(one.rows, one.rules, gaps.data(), 2, counts.data());
+  result(counts);
+}
+
+void a_cut_file(std::vector<char> content) {
+  Case one = a_case(static_cast<int64_t>(content.size()));
+  one.row.push_back((static_cast<int64_t>(content.size()) - one.rows.offset) / one.rows.row_bytes - 1);
+  one.place.push_back(one.rows.count++);
+  one.rows.row = one.row.data();
+  const auto half = static_cast<int64_t>(content.size() / 2);
+  std::vector<char> out(size(one.rows.count * one.rows.row_bytes));
+  content.resize(size(half));
+  MemoryQueue queue({content, Fault::kShort});
+  const ReadResult found = read_rows(queue, one.depth, one.rows, one.rules, {out.data(), one.place.data()});
+  expect(found.error == kFileEnds && found.error_at >= half);
+}
+
+void a_true_file(const std::vector<char>& content) {
+  std::FILE* stream = std::tmpfile();
+  expect(stream != nullptr);
+  expect(std::fwrite(content.data(), 1, content.size(), stream) == content.size());
+  std::fflush(stream);
+  const int file = fileno(stream);
+  const int64_t block = direct_block(file);
+  expect(block == 0 || block >= 512);
+  for (int round = 0; round < 20; ++round) {
+    const Case one = a_case(static_cast<int64_t>(content.size()));
+    for (const bool by_queue : {true, false}) {
+      std::vector<char> out(size(one.rows.count * one.rows.row_bytes));
+      const RowPlaces places{out.data(), one.place.data()};
+      const auto queue = by_queue ? read_queue(file, one.depth) : nullptr;
+      const ReadResult found =
+          queue != nullptr ? read_rows(*queue, one.depth, one.rows, one.rules, places)
+                           : read_rows(*plain_file(file), one.depth, one.rows, one.rules, places);
+      expect(found.error == 0);
+      check(one, content, out);
+      result(out);
+    }
+  }
+  std::fclose(stream);
+}
+
+}  // namespace
+
+int main() {
+  std::vector<char> content(50'001);
+  for (char& one : content) one = static_cast<char>(below(256));
+  for (int round = 0; round < 200; ++round) {
+    for (const Fault fault : {Fault::kNone, Fault::kShort, Fault::kBroken}) reads(content, fault);
+    a_cut_file(content);
+  }
+  a_true_file(content);
+  std::cout << "done " << digest << '\n';
+}

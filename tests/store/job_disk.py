@@ -1,0 +1,103 @@
+"""Jobs of the ranks in test_disk.py: parts whose rows stay in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import TensorAttr
+
+from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn.comm import AgreementError, Communicator, Counts
+from pyg_batchgnn.partition import Part, load_partition, save_partition
+from pyg_batchgnn.store import EDGE_TYPE, DistFeatureStore, DistGraphStore, replicate_topology
+from tests.support.partitioned_graphs import CASES, Case, part_of, whole
+from tests.support.rank_epochs import BATCH, RankEpoch, assert_same
+
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {"schedule": "local", "macrobatch_size": 3, "fetch_size": 2, "export": "native", "prefetch": 1},
+    {"schedule": "global", "macrobatch_size": 4, "fetch_size": 4, "export": "pyg"},
+    {
+        "schedule": "local",
+        "macrobatch_size": 2,
+        "fetch_size": 1,
+        "export": "native",
+        "attributes": ["x", "y"],
+    },
+    {"schedule": "local", "macrobatch_size": 3, "fetch_size": 3, "feature_cache": 2000},
+)
+
+
+def parts(folder: str, comm: Communicator) -> Iterator[tuple[Case, Part]]:
+    """Saves parts of every case and loads them mapped."""
+    for number, case in enumerate((CASES[0], *CASES[3:6])):
+        part = part_of(case, comm.size, comm.rank)
+        yield case, load_partition(save_partition(part, f"{folder}/{number}", comm), comm)
+
+
+def traffic(counts: Counts) -> dict[str, dict[str, float]]:
+    """Returns what was sent; no times."""
+    return {
+        kind: {name: count for name, count in told.items() if "seconds" not in name}
+        for kind, told in counts.as_dict().items()
+    }
+
+
+def epochs(folder: str) -> None:
+    """Minibatches and messages are those of the same parts in memory."""
+    with Communicator.create("disk", timeout=30) as comm:
+        read = 0
+        for case, part in parts(folder, comm):
+            train = whole(case).train_mask.nonzero().view(-1)
+            for number, options in enumerate(OPTIONS):
+                topology = replicate_topology(part, comm) if number == 1 else None
+                share = number % 2 == 0
+                found = []
+                for budget in (None, 1) if number else (None, 1, 4000):
+                    features = DistFeatureStore(part, comm, share=share, memory_budget=budget)
+                    loader = MacrobatchNeighborLoader(
+                        (features, DistGraphStore(part, comm, topology)),
+                        **{"num_neighbors": [3, 2], "batch_size": BATCH, "shuffle": True, "seed": 11},
+                        **options,
+                        input_nodes=train,
+                    )
+                    found.append(RankEpoch.of(comm, loader, lambda batch: batch.input_id))
+                    assert budget or not features.own.disk
+                    read += features.disk_reads.rows
+                in_memory, *on_disk = found
+                for other in on_disk:
+                    assert len(other.batches) == len(in_memory.batches)
+                    for batch, right in zip(other.batches, in_memory.batches, strict=True):
+                        assert_same(batch, right)
+                    assert traffic(other.counts) == traffic(in_memory.counts)
+        assert read
+
+
+def stores(folder: str) -> None:
+    """PyG's interface; which tables are held; what is refused."""
+    with Communicator.create("disk", timeout=30) as comm:
+        for case, part in parts(folder, comm):
+            data = whole(case)
+            for share in (True, False):
+                store = DistFeatureStore(part, comm, share=share, memory_budget="1B")
+                index = torch.randint(case.nodes, (9 + comm.rank,))
+                x, y = store.multi_get_tensor([TensorAttr(None, name, index) for name in ("x", "y")])
+                assert torch.equal(x, data.x[index]) and torch.equal(y, data.y[index])
+                if case.edges:
+                    index = torch.randint(case.edges, (9,))
+                    kind = store.get_tensor(EDGE_TYPE, "edge_kind", index=index)
+                    assert torch.equal(kind, data.edge_kind[index])
+            sizes = sorted(table.nbytes for tables in part.attributes.values() for table in tables.values())
+            own = DistFeatureStore(part, comm, memory_budget=max(1, sum(sizes[:2]))).own
+            if part.num_nodes and case.edges and all(sizes):
+                assert len(own.disk) == len(sizes) - 2
+                assert {rows.table.nbytes for rows in own.disk} <= set(sizes[2:])
+            assert not DistFeatureStore(part, comm, memory_budget="1GiB").own.disk
+        case, part = next(parts(folder + "/more", comm))
+        store = DistFeatureStore(part, comm, memory_budget=1)
+        with pytest.raises(ValueError, match=r"'x' lies in files .* larger memory_budget"):
+            store.put_tensor(torch.zeros(1, 5), TensorAttr(None, "x", torch.tensor([0])))
+        with pytest.raises(AgreementError, match="memory_budget"):
+            DistFeatureStore(part, comm, memory_budget=None if comm.rank else 1)
