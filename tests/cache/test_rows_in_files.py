@@ -323,7 +323,7 @@ small = Data(x=x[:9].clone(), edge_index=torch.zeros(2, 1, dtype=torch.int64))
 model.inference(MacrobatchNeighborLoader(small, [2]))
 status = Path("/proc/self/status").read_text()
 held = int(status.split("VmData:")[1].split()[0]) << 10
-resource.setrlimit(resource.RLIMIT_DATA, (held + 60_000_000,) * 2)
+resource.setrlimit(resource.RLIMIT_DATA, (held + 100_000_000,) * 2)
 found = model.inference(loader, memory_budget=budget, scratch=folder)
 print(tuple(found.shape), float(found[-1].abs().sum()) > 0)
 """
