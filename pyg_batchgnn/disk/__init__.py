@@ -1,10 +1,17 @@
 """Rows of tables that lie in files and are read past the page cache (design, section 10)."""
 
-from pyg_batchgnn.disk.rates import GAPS, DiskRates, ReadPlan
-from pyg_batchgnn.disk.reader import DiskReader, ReadCounters
-from pyg_batchgnn.disk.scratch import ScratchTable, read_rows, read_span
-from pyg_batchgnn.disk.tables import DiskTable, are_mapped, is_mapped
-from pyg_batchgnn.disk.writer import DiskWriter
+from typing import TYPE_CHECKING
+
+from pyg_batchgnn.late_imports import late_names
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.disk.rates import GAPS, DiskRates, ReadPlan
+    from pyg_batchgnn.disk.reader import DiskReader, ReadCounters
+    from pyg_batchgnn.disk.scratch import ScratchTable, read_rows, read_span
+    from pyg_batchgnn.disk.tables import DiskTable, are_mapped, is_mapped
+    from pyg_batchgnn.disk.writer import DiskWriter
+else:
+    __getattr__ = late_names(__name__)
 
 __all__ = [
     "GAPS",

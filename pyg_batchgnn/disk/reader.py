@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from dataclasses import dataclass, fields
 
@@ -61,7 +62,7 @@ class DiskReader:
         if end > self._file.size:
             self.close()
             text = f"the table ends at byte {end}, but the file has {self._file.size}"
-            raise OSError(0, text, table.path)
+            raise OSError(errno.EINVAL, text, table.path)
 
     @property
     def rates(self) -> DiskRates:

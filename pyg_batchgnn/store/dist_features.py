@@ -78,6 +78,11 @@ class DistFeatureStore(FeatureStore):
         if floats is not None and not floats.is_floating_point:
             raise TypeError(f"floats must be a floating-point type such as torch.bfloat16, got {floats}")
         budget = ops.check_budget(memory_budget)
+        if budget is not None and _are_converted(part, floats):
+            raise ValueError(
+                f"floats={floats} converts tables in memory, whatever the memory_budget; save the partition "
+                f"with attributes of that type"
+            )
         own = shard_of(part, floats)
         described = {
             f"{_named(group)} attributes": _described(tables) for group, tables in own.attributes.items()
@@ -126,7 +131,7 @@ class DistFeatureStore(FeatureStore):
 
     @property
     def disk_reads(self) -> ReadCounters:
-        """What this rank has read from files since the store was made."""
+        """The counts of all that this rank has read from files since the store was made."""
         total = ReadCounters()
         for shard in self.readable.values():
             for rows in shard.disk:
@@ -157,6 +162,7 @@ class DistFeatureStore(FeatureStore):
         other.readable = {
             rank: shard.with_attribute(group, name, rows[rank]) for rank, shard in self.readable.items()
         }
+        other._on_disk = self._on_disk - {(str(group), name)}
         return other
 
     # PyG's interface #############################################################################
@@ -278,6 +284,14 @@ def _names_on_disk(own: LocalShard, comm: Communicator) -> set[tuple[str, str]]:
         if id(table) in tables
     ]
     return {(group, name) for found in comm.all_gather_json(names) for group, name in found}
+
+
+def _are_converted(part: Part, floats: torch.dtype | None) -> bool:
+    """Returns whether a floating-point attribute has another type than ``floats``."""
+    tables = [table for by_name in part.attributes.values() for table in by_name.values()]
+    return floats is not None and any(
+        table.dtype.is_floating_point and table.dtype != floats for table in tables
+    )
 
 
 def _fields(tables: dict[str, Tensor]) -> dict[str, Field]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import mmap
 import os
 import threading
 import warnings
@@ -20,6 +18,7 @@ from pyg_batchgnn.disk import DiskRates, DiskReader, DiskTable, file
 from pyg_batchgnn.disk.file import SourceFile
 from pyg_batchgnn.ops import ReadRows
 from tests.support.limits import exit_code_of_child, join_all
+from tests.support.page_cache import empty_page_cache, resident
 
 ROWS, WIDTH = 5000, 33
 RATES = DiskRates((4096, 1 << 18), (1e-5, 1e-4))
@@ -166,25 +165,6 @@ def test_a_disk_that_fails(table: DiskTable, monkeypatch: pytest.MonkeyPatch) ->
 
 
 # The page cache ###################################################################################
-
-
-def resident(path: str) -> list[bool]:
-    """Returns for each page of a file whether the page cache has it."""
-    size = Path(path).stat().st_size
-    with Path(path).open("r+b") as opened, mmap.mmap(opened.fileno(), size) as mapped:
-        pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
-        start = ctypes.c_char.from_buffer(mapped)
-        libc = ctypes.CDLL(None, use_errno=True)
-        failed = libc.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), pages)
-        del start
-        assert not failed, os.strerror(ctypes.get_errno())
-        return [bool(page & 1) for page in pages]
-
-
-def empty_page_cache(path: str) -> None:
-    with Path(path).open("rb") as opened:
-        os.fsync(opened.fileno())
-        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def test_the_page_cache_stays_as_it_is(table: DiskTable) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.disk import DiskReader, DiskTable, DiskWriter, writer
+from tests.support.page_cache import empty_page_cache, resident
 
 
 def names(folder: Path) -> list[str]:
@@ -55,6 +56,21 @@ def test_what_is_written_is_read(
         out = torch.empty_like(values)
         DiskReader(file.table).read_range(0, rows, out)
         assert torch.equal(out, values)
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_what_is_written_is_not_in_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_direct: bool
+) -> None:
+    (tmp_path / "other").write_bytes(bytes(10_000))
+    empty_page_cache(str(tmp_path / "other"))
+    if any(resident(str(tmp_path / "other"))):
+        pytest.skip("the file system lies in memory")
+    if not is_direct:
+        monkeypatch.setattr(writer.os, "O_DIRECT", 0)
+    with DiskWriter(tmp_path / "x.npy", 3_000_001, (), torch.float32) as file:
+        file.write(torch.zeros(3_000_001))
+    assert not any(resident(str(tmp_path / "x.npy")))
 
 
 def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 from torch_geometric.data import TensorAttr
 
 from pyg_batchgnn import MacrobatchNeighborLoader
-from pyg_batchgnn.comm import AgreementError, Communicator, Counts
+from pyg_batchgnn.comm import AgreementError, CommError, Communicator, Counts
+from pyg_batchgnn.nn import SAGE
 from pyg_batchgnn.partition import Part, load_partition, save_partition
 from pyg_batchgnn.store import EDGE_TYPE, DistFeatureStore, DistGraphStore, replicate_topology
 from tests.support.partitioned_graphs import CASES, Case, part_of, whole
@@ -49,12 +51,14 @@ def epochs(folder: str) -> None:
     """Minibatches and messages are those of the same parts in memory."""
     with Communicator.create("disk", timeout=30) as comm:
         read = 0
+        torch.manual_seed(0)
+        model = SAGE(5, 8, 2, 3).eval()
         for case, part in parts(folder, comm):
             train = whole(case).train_mask.nonzero().view(-1)
             for number, options in enumerate(OPTIONS):
                 topology = replicate_topology(part, comm) if number == 1 else None
                 share = number % 2 == 0
-                found = []
+                found, outputs = [], []
                 for budget in (None, 1) if number else (None, 1, 4000):
                     features = DistFeatureStore(part, comm, share=share, memory_budget=budget)
                     loader = MacrobatchNeighborLoader(
@@ -64,8 +68,11 @@ def epochs(folder: str) -> None:
                         input_nodes=train,
                     )
                     found.append(RankEpoch.of(comm, loader, lambda batch: batch.input_id))
+                    if number == 0:
+                        outputs.append(model.inference(loader, memory_budget=5000))
                     assert budget or not features.own.disk
                     read += features.disk_reads.rows
+                assert all(torch.equal(outputs[0], other) for other in outputs)
                 in_memory, *on_disk = found
                 for other in on_disk:
                     assert len(other.batches) == len(in_memory.batches)
@@ -99,5 +106,25 @@ def stores(folder: str) -> None:
         store = DistFeatureStore(part, comm, memory_budget=1)
         with pytest.raises(ValueError, match=r"'x' lies in files .* larger memory_budget"):
             store.put_tensor(torch.zeros(1, 5), TensorAttr(None, "x", torch.tensor([0])))
+        with pytest.raises(ValueError, match="converts tables in memory"):
+            DistFeatureStore(part, comm, memory_budget=1, floats=torch.bfloat16)
         with pytest.raises(AgreementError, match="memory_budget"):
             DistFeatureStore(part, comm, memory_budget=None if comm.rank else 1)
+
+
+def a_file_is_cut(folder: str) -> None:
+    """The rank whose file is cut names it, and the others name the rank."""
+    with Communicator.create("disk", timeout=20) as comm:
+        _, part = next(parts(folder, comm))
+        features = DistFeatureStore(part, comm, share=False, memory_budget=1)
+        loader = MacrobatchNeighborLoader(
+            (features, DistGraphStore(part, comm)), [3, 2], batch_size=BATCH, macrobatch_size=2, prefetch=1
+        )
+        if comm.rank == 1:
+            rows = max(features.own.disk, key=lambda rows: rows.table.nbytes)
+            os.truncate(rows.reader.table.path, rows.reader.table.offset + 100)
+        comm.barrier()
+        with pytest.raises(CommError if comm.rank == 0 else (OSError, CommError)) as raised:
+            list(loader)
+        told = str(raised.value)
+        assert "rank 1" in told if comm.rank == 0 else "since it was opened" in told, told

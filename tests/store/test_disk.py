@@ -21,3 +21,7 @@ def test_equal_minibatches_and_messages(ranks: int, hosts: Sequence[int], tmp_pa
 @pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, [0])), (3, [0, 1, 1])], ids=str)
 def test_stores(ranks: int, hosts: Sequence[int], tmp_path: Path) -> None:
     run_ranks("tests.store.job_disk:stores", ranks, {"folder": str(tmp_path)}, hosts=hosts)
+
+
+def test_a_file_that_is_cut_ends_every_rank(tmp_path: Path) -> None:
+    run_ranks("tests.store.job_disk:a_file_is_cut", 2, {"folder": str(tmp_path)}, hosts=[0, 1])
