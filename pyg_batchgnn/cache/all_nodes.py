@@ -97,6 +97,7 @@ class AllNodes:
         relations: Sequence[Relation],
         result_bytes: Mapping[str, int],
         title: str,
+        edge_bytes: int = 0,
     ) -> Iterator[NodePiece]:
         """Yields the owned targets of some relations in pieces.
 
@@ -106,6 +107,8 @@ class AllNodes:
             rows: [n, F] of the layer before, by node type and by rank, of each rank whose memory
                 this one can read. Rows of other types are not read.
             result_bytes: by node type, bytes that the caller takes for each target.
+            title: of the progress bar.
+            edge_bytes: bytes that the caller takes for each edge, where rows lie in files.
         """
         number = self.schema.type_number
         reads = PassReads(
@@ -114,6 +117,7 @@ class AllNodes:
             SourceNumbers.TARGETS_FIRST,
             {number(name): size for name, size in result_bytes.items()},
             MessageKind.INFERENCE,
+            edge_bytes,
         )
         targets = {self.schema.target_types[relation] for relation in reads.relations}
         count = sum(map(self._context.count, targets))

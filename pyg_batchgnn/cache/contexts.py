@@ -27,6 +27,7 @@ from pyg_batchgnn.cache.pieces import (
     halo_nodes,
 )
 from pyg_batchgnn.comm import Header, MessageKind
+from pyg_batchgnn.disk import DiskReader, read_rows, read_span
 from pyg_batchgnn.ops import OwnedEdges, free_bytes
 from pyg_batchgnn.partition import ArraySpec, allocate_on_host, share_arrays
 from pyg_batchgnn.store import (
@@ -109,6 +110,7 @@ class GraphContext:
     def __init__(self, graph: TypedGraph, features: Mapping[int, Any], memory: PassMemory) -> None:
         self.schema, self._graph, self._features, self._memory = graph.schema, graph, features, memory
         self._owned: dict[int, OwnedEdges] = {}
+        self._ids: dict[int, Tensor] = {}
 
     def num_nodes(self, node_type: int) -> int:
         return self._graph.num_nodes[node_type]
@@ -119,14 +121,16 @@ class GraphContext:
 
     def original_ids(self, node_type: int) -> Tensor:
         """Returns the original ids of the owned nodes of a type, [n] int64."""
-        return torch.arange(self.num_nodes(node_type))
+        if node_type not in self._ids:
+            self._ids[node_type] = torch.arange(self.num_nodes(node_type))
+        return self._ids[node_type]
 
     def owned_edges(self, relation: int) -> OwnedEdges:
         """Returns the in-edges of a relation's owned targets."""
         if relation not in self._owned:
             ends = self.schema.source_types[relation], self.schema.target_types[relation]
             edges, (sources, targets) = self._graph.relations[relation], map(self.num_nodes, ends)
-            node = torch.arange(targets)
+            node = self.original_ids(self.schema.target_types[relation])
             self._owned[relation] = OwnedEdges(edges, node, 0, max(sources, targets), edges.num_edges)
         return self._owned[relation]
 
@@ -172,7 +176,7 @@ class GraphContext:
             return
         # Rows of many targets' sources are read together: the more, the fewer are read again.
         limits = PieceLimits.of_file_rows(budget, row_bytes)
-        of_piece = PieceLimits(budget // 8, result=reads.result_bytes, results=max(1, budget // 8))
+        of_piece = PieceLimits.of_computing(budget // 8, reads.result_bytes, reads.edge_bytes)
         num_nodes = {kind: self.num_nodes(kind) for kind in row_bytes}
         for group in itertools.chain(cut_pieces(targets, limits, num_nodes), nothing):
             blocks = {kind: self._read_block(kind, group, reads) for kind in row_bytes}
@@ -405,10 +409,14 @@ class DistributedContext(GraphContext):
         self._comm.barrier()
 
     def read(self, table: Tensor, rows: range) -> Tensor:
-        return table[rows.start : rows.stop]
+        return read_span(table, rows, self._reader_of(table))
 
     def gather(self, table: Tensor, row: Tensor) -> Tensor:
-        return table[row]
+        return read_rows(table, row, self._reader_of(table))
+
+    def _reader_of(self, table: Tensor) -> DiskReader | None:
+        """Returns the reader of a table of the store that stays in its file."""
+        return next((one.reader for one in self._store.own.disk if one.table is table), None)
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
         if not self._shares:

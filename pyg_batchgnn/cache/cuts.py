@@ -50,6 +50,12 @@ class PieceLimits:
         source = {kind: size + _NUMBERS for kind, size in row_bytes.items()}
         return cls(max(1, budget // 2), source, edge=24, result=source, results=max(1, budget // 8))
 
+    @classmethod
+    def of_computing(cls, budget: int, result_bytes: Mapping[int, int], edge_bytes: int) -> PieceLimits:
+        """Makes the limits of pieces whose rows lie in memory: as much for edges as for results."""
+        edge = cls.edge + edge_bytes
+        return cls(max(1, budget), edge=edge, result=result_bytes, results=max(1, budget))
+
     def with_results(self, row_bytes: Mapping[int, int]) -> PieceLimits:
         """Gives half of the budget to the results, ``row_bytes`` for each node."""
         if not any(row_bytes.values()):

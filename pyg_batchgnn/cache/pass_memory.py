@@ -81,7 +81,7 @@ class PassMemory:
         place = DiskTable.of(table)
         if place is None or self.is_in_file(table):
             return
-        if self._beside_data is None:
+        if self._beside_data is None and not place.path.startswith("/proc/"):
             self._beside_data = Path(place.path).parent
         if self._fits(table.nbytes):
             self._hold(table)

@@ -42,6 +42,7 @@ class PassReads:
     #: types that are left out
     result_bytes: Mapping[int, int] = field(default_factory=dict)
     kind: MessageKind = MessageKind.FEATURES  # the kind under which exchanges are counted
+    edge_bytes: int = 0  # bytes that the pass takes for each edge, where rows lie in files
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,17 +15,22 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
+from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gcn import GCNConv
+from pyg_batchgnn.nn.gin import GINConv
 from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.hetero import PieceEdges, TypedEdges
 from pyg_batchgnn.nn.inputs import Rows, RowView
 from pyg_batchgnn.nn.layer_loop import last_rows, wide
 from pyg_batchgnn.nn.linear import widest
 from pyg_batchgnn.nn.native_conv import layer_name
+from pyg_batchgnn.nn.sage import SAGEConv
 from pyg_batchgnn.types import NewRows, OwnedNodes, ReadableRows, Relation, Schema, SourceValues
 
 #: Arrays of a layer's width that a layer holds for each node: sums, products and two between.
 _ARRAYS = 4
+#: Layers that add up the rows of the sources before they multiply.
+_SUMS_FIRST = (GATConv, GCNConv, GINConv, SAGEConv)
 #: Rows that are computed together where every row is computed by itself.
 _CHUNK = 1 << 16
 
@@ -64,6 +69,16 @@ class LayerStep:
             most = max(columns.get(source, 1), columns.get(target, 1), widest(self.convs[relation]))
             found[target] = found.get(target, 0) + 4 * _ARRAYS * most
         return found
+
+    def edge_bytes(self, relations: Sequence[Relation]) -> int:
+        """Returns the bytes that the layer takes for each edge beside its numbers.
+
+        Most native layers aggregate before they multiply. Others have products of all sources, and
+        PyG's a message on every edge: at most that for each edge, and two arrays between.
+        """
+        convs = [self.convs[one] for one in relations]
+        others = [one for one in convs if not isinstance(one, _SUMS_FIRST) or getattr(one, "project", False)]
+        return 4 * 3 * max(map(widest, others), default=0)
 
 
 @torch.no_grad()
@@ -215,7 +230,8 @@ def _infer_layer(
     degrees = step.degrees(nodes, relations)
     columns = {name: rows[nodes.rank].size(1) for name, rows in before.items()}
     made: dict[str, NewRows] = {}
-    for piece in nodes.pieces(before, relations, step.result_bytes(columns, relations), title):
+    result_bytes, edge_bytes = step.result_bytes(columns, relations), step.edge_bytes(relations)
+    for piece in nodes.pieces(before, relations, result_bytes, title, edge_bytes):
         degree = {one: values.of(piece.nodes[one[0]].ids) for one, values in degrees.items()}
         read: dict[str, Rows] = {
             name: one.table if one.order is None else RowView(one.table, one.order)

@@ -17,6 +17,7 @@ from pyg_batchgnn import machine
 from pyg_batchgnn.cache import Aggregation, AggregationCache, AllNodes
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.disk import are_mapped
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
 from pyg_batchgnn.partition import (
@@ -35,6 +36,7 @@ from pyg_batchgnn.train.network import GraphNetwork
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_graph import EmbeddedRows, MinibatchSettings, RowsHere, RowsOverRanks, RunGraph
 from pyg_batchgnn.train.training_data import (
+    NATIVE_TYPES,
     FeatureTables,
     TrainingData,
     check_joined,
@@ -237,7 +239,8 @@ class PartitionedGraph(RunGraph):
         balance = ", ".join(f"{report.balance(of):.2f} {of}" for of in ("nodes", "edges", "train"))
         notes = [f"{report.edge_cut:.1%} of edges join parts; largest over mean: {balance}"]
         whole = replicate_topology(part, comm) if config.ranks.hybrid else None
-        features = DistFeatureStore(_training_part(part, read, config), comm)
+        part, budget = _training_part(part, read, config), config.sampling.memory_budget
+        features = DistFeatureStore(part, comm, memory_budget=None if budget is None else max(1, budget // 2))
         topology = DistGraphStore(part, comm, whole)
         exists = ranks.from_first(lambda: aggregates_exist(config))
         cache, more = aggregation_cache(config, (features, topology), exists)
@@ -255,6 +258,7 @@ class PartitionedGraph(RunGraph):
             notes=[*notes, *more],
             embedding=embedding,
             history=history,
+            held=_held(features),
             features=features,
             topology=topology,
         )
@@ -323,16 +327,28 @@ def _history_settings(config: TrainConfig) -> HistoricalSettings:
     return HistoricalSettings(ranks.cache_lines, ranks.life_span, ranks.push, ranks.delay)
 
 
+def _held(features: DistFeatureStore) -> int:
+    """Returns the bytes of a rank's tables that lie in files and are held all the same."""
+    tables = [table for of_group in features.own.attributes.values() for table in of_group.values()]
+    left = {id(one.table) for one in features.own.disk}
+    mapped = zip(tables, are_mapped(tables), strict=True)
+    return sum(table.nbytes for table, is_there in mapped if is_there and id(table) not in left)
+
+
 def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
     """Returns the part with features in the type of the run, and with labels of the predicted nodes
-    alone. Other attributes keep their types."""
+    alone. Other attributes keep their types, and so do features that do not fit half of the memory
+    budget."""
+    budget = config.sampling.memory_budget
     found = dict(part.attributes)
     for group in part.schema.node_groups:
         name = str(group.name)
         tables = {**found.get(group, {})}
         if name in read.features:
             dtype = feature_type(read.features[name], config)
-            if dtype is not read.features[name].dtype:
+            size = read.features[name].numel() * dtype.itemsize // part.book.parts  # the same on all ranks
+            stays = budget is not None and size > budget // 2 and read.features[name].dtype in NATIVE_TYPES
+            if dtype is not read.features[name].dtype and not stays:
                 tables[FEATURES] = torch.as_tensor(tables[FEATURES]).to(dtype)
         if name not in read.labels:
             tables.pop(LABELS, None)

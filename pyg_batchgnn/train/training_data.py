@@ -173,7 +173,7 @@ _SHARE = 0.5
 #: The rows that are converted at a time, so that the pages of a mapped file can be dropped again.
 _CHUNK = 1 << 16
 #: The types that native layers read as they are.
-_NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
+NATIVE_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +288,7 @@ def feature_table(x: Tensor, config: TrainConfig, room: int | None = None) -> Te
 
 
 def _left_in_file(x: Tensor) -> Tensor:
-    if x.dtype not in _NATIVE_TYPES:
+    if x.dtype not in NATIVE_TYPES:
         name = str(x.dtype).removeprefix("torch.")
         raise TrainError(
             f"the features are {name} and stay on disk, as they do not fit memory, but layers read them as "
@@ -305,7 +305,7 @@ def feature_type(x: Tensor, config: TrainConfig) -> torch.dtype:
     """
     if config.run.precision is Precision.BFLOAT16:
         return torch.bfloat16
-    return x.dtype if x.dtype in _NATIVE_TYPES else torch.float32
+    return x.dtype if x.dtype in NATIVE_TYPES else torch.float32
 
 
 def _copy(x: Tensor, dtype: torch.dtype) -> Tensor:

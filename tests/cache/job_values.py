@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from pyg_batchgnn import AggregationCache
+from pyg_batchgnn.cache import AllNodes
 from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from pyg_batchgnn.data import NODES, DatasetError
-from pyg_batchgnn.partition import Part
+from pyg_batchgnn.nn import SAGE
+from pyg_batchgnn.partition import Part, load_partition, save_partition
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
-from tests.support.partitioned_graphs import CASES, Case, owners, whole
+from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
 from tests.support.reference_aggregates import KINDS, close, with_loops
 from tests.support.reference_partition import split_graph
 
@@ -104,3 +106,27 @@ def loaded(folder: str) -> None:
         comm.barrier()
         with pytest.raises(DatasetError, match="made of other data: the graph has other features"):
             AggregationCache.load(folder, both)
+
+
+# Job files ########################################################################################
+
+
+def files(folder: str) -> None:
+    """Parts whose features stay in files have the aggregates and outputs of parts in memory."""
+    with Communicator.create("files", timeout=30) as comm:
+        case = CASES[0]
+        saved = save_partition(part_of(case, comm.size, comm.rank), folder, comm)
+        part = load_partition(saved, comm)
+        torch.manual_seed(0)
+        model = SAGE(whole(case).x.size(1), 8, 2, 3)
+        for share in (True, False):
+            found = []
+            for budget in (None, 1):
+                features = DistFeatureStore(part, comm, share=share, memory_budget=budget)
+                data = features, DistGraphStore(part, comm)
+                cache = AggregationCache.build(data, "symmetric", memory_budget=5000)
+                outputs = model.infer(AllNodes(data, memory_budget=5000))
+                found.append((cache.rows, cache.fingerprint, outputs.logits, outputs.hidden))
+                assert bool(features.disk_reads.rows) == (budget is not None)
+            for one, other in zip(*found, strict=True):
+                assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other

@@ -110,6 +110,7 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "sage": lambda: SAGE(COLUMNS, 16, 3, 5, norm="batch_norm"),
     "sage, project": lambda: SAGE(COLUMNS, 16, 2, 5, project=True),
     "gcn": lambda: GCN(COLUMNS, 16, 2, 5, norm="layer_norm", norm_kwargs={"mode": "node"}),
+    "gatv2": lambda: accelerate(pyg.GAT(COLUMNS, 16, 2, 5, heads=2, v2=True)),
     "gin": lambda: GIN(COLUMNS, 16, 2, 5, jk="cat"),
     "gat": lambda: GAT(COLUMNS, 16, 2, 5, heads=2),
     "accelerated": lambda: accelerate(pyg.GraphSAGE(COLUMNS, 16, 3, 5, jk="max")),
@@ -264,6 +265,23 @@ def test_files_are_gone_after_an_error(tmp_path: Path, monkeypatch: pytest.Monke
     assert not list(tmp_path.iterdir())
 
 
+KILLED = """
+import os, sys
+import torch
+from pathlib import Path
+from pyg_batchgnn.disk import ScratchTable
+
+table = ScratchTable(Path(sys.argv[1]), 100_000, (20,), torch.float32)
+table.append(torch.ones(90_000, 20))
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_killed_process_leaves_no_file(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False, timeout=60)
+    assert done.returncode == -9 and not list(tmp_path.iterdir())
+
+
 def test_bad_folders_and_full_disks_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"missing', which is no folder; make it first"):
         AllNodes(graph(), scratch=tmp_path / "missing")
@@ -305,7 +323,7 @@ small = Data(x=x[:9].clone(), edge_index=torch.zeros(2, 1, dtype=torch.int64))
 model.inference(MacrobatchNeighborLoader(small, [2]))
 status = Path("/proc/self/status").read_text()
 held = int(status.split("VmData:")[1].split()[0]) << 10
-resource.setrlimit(resource.RLIMIT_DATA, (held + 60_000_000,) * 2)
+resource.setrlimit(resource.RLIMIT_DATA, (held + 100_000_000,) * 2)
 found = model.inference(loader, memory_budget=budget, scratch=folder)
 print(tuple(found.shape), float(found[-1].abs().sum()) > 0)
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,11 @@ def test_a_graph_and_its_features() -> None:
 @pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
 def test_over_ranks(ranks: int, hosts: Sequence[int]) -> None:
     run_ranks(f"{JOBS}:values", ranks, hosts=hosts)
+
+
+@pytest.mark.parametrize("hosts", [[0, 0, 1]], ids=str)
+def test_over_ranks_with_features_in_files(hosts: Sequence[int], tmp_path: Path) -> None:
+    run_ranks(f"{JOBS}:files", len(hosts), {"folder": str(tmp_path / "parts")}, hosts=hosts)
 
 
 def test_each_remote_row_is_fetched_once_a_piece() -> None:

@@ -197,6 +197,7 @@ def test_who_owns_a_node_changes_no_bit_of_global_training(graph_folder: Path, t
         "random": ["--partition", "random"],
         "hybrid": ["--partition", "fennel", "--hybrid", "--prefetch", 1],
         "saved": ["--partition", saved, "--macrobatch-size", 3, "--fetch-size", 2],
+        "files": ["--partition", saved, "--memory-budget", "60kB"],
         "cached": ["--partition", saved, "--feature-cache", "20kB"],
     }
     assert batchgnn("partition", graph_folder, "--out", saved, "--parts", 2, "--policy", "ldg") == 0

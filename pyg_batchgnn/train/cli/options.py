@@ -112,9 +112,9 @@ MemoryBudget = Annotated[
     str | None,
     typer.Option(
         "--memory-budget",
-        help="Memory that a rank may use beside the topology, the model and labels, as in 2GiB. In one "
-        "process, features of files are held if they fit half of it, and rows of all nodes lie in files if "
-        "they do not fit. Default: that of the run.",
+        help="Memory that a rank may use beside the topology, the model and labels, as in 2GiB. "
+        "Features of files are held if they fit half of it. In one process, rows of all nodes lie in files "
+        "if they do not fit. Default: that of the run.",
     ),
 ]
 
