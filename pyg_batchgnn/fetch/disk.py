@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +35,7 @@ class DiskCounters(ReadCounters):
     """Counts over some units.
 
     Attributes:
-        hits: rows that were in memory.
+        hits: rows that units took from the table in memory.
     """
 
     hits: int = 0
@@ -101,6 +103,11 @@ class DiskRows:
         self._period: int | None = None
         self._strings: list[AccessString] = []
         self._lock = threading.Lock()
+        self._is_resting = True
+        _all.add(self)
+
+    def __reduce__(self) -> tuple[type[DiskRows], tuple[Any, ...]]:
+        return DiskRows, (self.tables,)  # a copy has files and memory of its own
 
     @property
     def row_bytes(self) -> dict[Group, int]:
@@ -141,8 +148,15 @@ class DiskRows:
         return AccessString(self.num_rows, held, self._units)
 
     def look_ahead(self, string: AccessString) -> None:
-        """Takes the accesses of the units that come next."""
+        """Takes the accesses of the units that come next.
+
+        Rows that stay in memory for loaders that rest make room.
+        """
+        for other in list(_all):
+            if other is not self:
+                other.release()
         with self._lock:
+            self._is_resting = False
             if not self._resident:
                 self._make_room(string)
             in_use = self._window.before(self._window.groups - 1)
@@ -186,6 +200,16 @@ class DiskRows:
                     rows = self._admitted(group, nodes, string, unit, more, counters)
                 found[group] = rows or self._copied(group, nodes, more, counters)
         return found, counters
+
+    def rest(self) -> None:
+        """Notes that nobody iterates. Rows stay until another loader needs the memory."""
+        self._is_resting = True
+
+    def release(self) -> None:
+        """Lets go of the rows in memory, if nobody iterates."""
+        with self._lock:
+            if self._is_resting:
+                self._resident = {}
 
     def predict(self, group: Group, rows: float) -> ReadPlan:
         """Returns what reading some rows of a group's tables takes, if they lie all over the files.
@@ -287,6 +311,9 @@ class DiskRows:
         for name, reader in self._readers[group].items():
             counters.add(DiskCounters(**vars(reader.read(rows, tables[name], place))))
 
+
+#: All readers of rows of this process.
+_all: weakref.WeakSet[DiskRows] = weakref.WeakSet()
 
 # Rows in memory ###################################################################################
 

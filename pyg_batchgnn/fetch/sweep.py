@@ -60,10 +60,15 @@ class Sweep:
             number: the number of the first unit.
             period: the units that a sweep takes.
         """
-        self._expected = number
-        # The units before are followed by these.
+        # The units before are followed by these, but where one of them used a row again.
+        last, self._expected = self._expected - 1, number
         self._in_use = deque(
-            _InUse(one.number, one.rows, ops.gather_rows(first, one.rows)) for one in self._in_use
+            _InUse(
+                one.number,
+                one.rows,
+                torch.where(one.following <= last, one.following, ops.gather_rows(first, one.rows)),
+            )
+            for one in self._in_use
         )
         self._states.begin(first, number, period, [one.rows for one in self._in_use])
 

@@ -181,7 +181,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def _hand_out(self, run: Run, made: Iterator[Any]) -> Iterator[Any]:
         """Counts what the user takes, and keeps none of it."""
 
-        follower = self._parts.follower
+        follower, look = self._parts.follower, self._parts.pipeline.look_ahead
 
         def count(batch: Any) -> Any:
             run.hand_out()
@@ -195,6 +195,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             if follower is not None:
                 follower.end_epoch()
         finally:
+            if look is not None:
+                look.rows.rest()
             del made  # or the traceback of a failed transform would keep threads and workers alive
 
     def _from_here(self, items: Iterator[WorkItem]) -> Iterator[Any]:

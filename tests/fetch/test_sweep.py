@@ -36,7 +36,10 @@ def comes_back(row: int, number: int, period: int) -> int:
 
 
 def by_hand(string: list[set[int]], capacity: int, period: int, in_use: int) -> list[int] | None:
-    """Returns the rows that are read before each unit, in plain Python; None if they do not fit."""
+    """Returns how many rows are read before each unit, in plain Python.
+
+    None if they do not fit, or if that is not for the rule alone to say.
+    """
     here: set[int] = set()
     reads = []
     for number, needed in enumerate(string):
@@ -59,6 +62,9 @@ def by_hand(string: list[set[int]], capacity: int, period: int, in_use: int) -> 
         leaving = max(0, len(here | wanted) - capacity)
         if leaving > len(may_leave):
             return None
+        uses = [use_after(string, row, number) for row in may_leave]
+        if 0 < leaving < len(uses) and uses[-leaving] == uses[-leaving - 1] < NEVER:
+            return None  # of two that are needed next by one unit either may leave
         here = (here | wanted) - set(may_leave[len(may_leave) - leaving :])
         assert needed <= here
     return reads
@@ -68,7 +74,6 @@ def by_hand(string: list[set[int]], capacity: int, period: int, in_use: int) -> 
 def test_as_many_rows_are_read_as_by_hand(
     string: list[set[int]], capacity: int, period: int, in_use: int
 ) -> None:
-    """Rows of equal next use are equally good, so each reading is of as many rows."""
     expected = by_hand(string, capacity, period, in_use)
     if expected is not None:  # else some rows are read late, where that helps
         assert simulate(vectors(string), ROWS, capacity, period, in_use) == expected

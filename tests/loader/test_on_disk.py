@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import warnings
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
 from pyg_batchgnn.fetch import DiskRows, Window, disk
 from pyg_batchgnn.fetch.sweep import simulate
+from pyg_batchgnn.types import NODES as NODE_GROUP
 from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
 from tests.support.mapped_data import mapped, with_files
 
@@ -292,6 +294,28 @@ def test_sizes_come_from_the_budget(tmp_path: Path) -> None:
     assert sizes[0] < sizes[-1] and read == sorted(read, reverse=True)
     forecast = loader._parts.pipeline.look_ahead.forecast
     assert 0.5 * read[-1] < forecast.bytes < 2 * read[-1]
+
+
+def test_one_loader_at_a_time_keeps_rows(tmp_path: Path) -> None:
+    data = with_files(make_data(), tmp_path)
+    one, other = (with_room(make_loader(data, memory_budget=NOTHING), 6000) for _ in range(2))
+    list(one)
+    assert rows_of(one).nbytes and not rows_of(other).nbytes
+    left = iter(other)
+    next(left)
+    assert rows_of(other).nbytes and not rows_of(one).nbytes
+    one.set_epoch(0)
+    assert_same(one, make_loader(make_data()))
+    assert rows_of(other).nbytes  # it iterates still
+    del left
+
+
+def test_a_copy_of_a_loader_reads_for_itself(tmp_path: Path) -> None:
+    loader = with_room(make_loader(with_files(make_data(), tmp_path), memory_budget=NOTHING), 6000)
+    list(loader)
+    again = pickle.loads(pickle.dumps(rows_of(loader)))
+    found, _ = again.read({NODE_GROUP: torch.tensor([3, 5])})
+    assert torch.equal(found[NODE_GROUP].tables["x"], make_data().x[[3, 5]])
 
 
 # Faults ###########################################################################################
