@@ -30,10 +30,11 @@ int64_t operations_of(const FileRows& rows, const RunRules& rules, int64_t most)
 
 namespace operators {
 
-std::tuple<int64_t, int64_t, int64_t, int64_t> disk_read_rows_(
-    int64_t file, int64_t offset, int64_t row_bytes, const Tensor& row, const Tensor& out,
-    const OptionalTensor& place, int64_t block, int64_t gap, int64_t largest, int64_t depth,
-    int64_t requests) {
+std::tuple<int64_t, int64_t, int64_t, int64_t> disk_read_rows_(int64_t file, int64_t offset,
+                                                               int64_t row_bytes, const Tensor& row,
+                                                               const Tensor& out, const OptionalTensor& place,
+                                                               int64_t block, int64_t gap, int64_t largest,
+                                                               int64_t depth, int64_t requests) {
   const FileRows rows = rows_of(offset, row_bytes, row);
   const RunRules rules{block, gap, largest};
   const RowPlaces places{mutable_data<char>(out), data_or_null<int64_t>(place)};
@@ -45,9 +46,9 @@ std::tuple<int64_t, int64_t, int64_t, int64_t> disk_read_rows_(
     queue = read_queue(static_cast<int>(file), slots);
     if (queue == nullptr && way == Requests::kQueue) throw std::runtime_error("this system has no io_uring");
   }
-  const ReadResult result =
-      queue != nullptr ? read_rows(*queue, slots, rows, rules, places)
-                       : read_rows(*plain_file(static_cast<int>(file)), slots, rows, rules, places);
+  const ReadResult result = queue != nullptr
+                                ? read_rows(*queue, slots, rows, rules, places)
+                                : read_rows(*plain_file(static_cast<int>(file)), slots, rows, rules, places);
   return {result.bytes, result.operations, result.error, result.error_at};
 }
 

@@ -54,8 +54,8 @@ Tensor sweep_new(int64_t capacity) { return hold(std::make_unique<Sweep>(capacit
 
 int64_t sweep_size(const Tensor& sweep) { return held<Sweep>(sweep).rows_in_memory(); }
 
-void sweep_begin_(const Tensor& sweep, const Tensor& next, const Tensor& slot, int64_t number,
-                  int64_t period, const std::vector<Tensor>& in_use) {
+void sweep_begin_(const Tensor& sweep, const Tensor& next, const Tensor& slot, int64_t number, int64_t period,
+                  const std::vector<Tensor>& in_use) {
   std::vector<UnitRows> units;
   for (const Tensor& rows : in_use) units.push_back({data<int64_t>(rows), nullptr, rows.numel()});
   held<Sweep>(sweep).begin(states_of(next, slot), static_cast<int32_t>(number), static_cast<int32_t>(period),
@@ -90,7 +90,8 @@ Tensor lease_rows(const Tensor& table, int64_t first, const Tensor& outstanding)
   std::vector<int64_t> sizes(table.sizes().begin(), table.sizes().end());
   const std::vector<int64_t> strides(table.strides().begin(), table.strides().end());
   sizes[0] -= first;
-  void* const rows = mutable_data<char>(table) + first * strides[0] * static_cast<int64_t>(table.element_size());
+  void* const rows =
+      mutable_data<char>(table) + first * strides[0] * static_cast<int64_t>(table.element_size());
   Leases& all = leases();
   {
     const std::scoped_lock lock(all.mutex);
@@ -109,13 +110,15 @@ Tensor lease_rows(const Tensor& table, int64_t first, const Tensor& outstanding)
 constexpr Operator kOperators[] = {
     OPERATOR(sweep_new, "(int capacity) -> Tensor"),
     OPERATOR(sweep_size, "(Tensor sweep) -> int"),
-    OPERATOR(sweep_begin_,
-             "(Tensor(a!) sweep, Tensor next, Tensor(b!) slot, int number, int period, Tensor[] in_use) -> ()"),
+    OPERATOR(
+        sweep_begin_,
+        "(Tensor(a!) sweep, Tensor next, Tensor(b!) slot, int number, int period, Tensor[] in_use) -> ()"),
     OPERATOR(sweep_retire_,
              "(Tensor(a!) sweep, Tensor next, Tensor slot, Tensor rows, Tensor following, int last) -> ()"),
-    OPERATOR(sweep_prepare_,
-             "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor rows, Tensor following, int number) "
-             "-> (Tensor rows, Tensor slots, Tensor unit, bool fits, bool evicts)"),
+    OPERATOR(
+        sweep_prepare_,
+        "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor rows, Tensor following, int number) "
+        "-> (Tensor rows, Tensor slots, Tensor unit, bool fits, bool evicts)"),
     OPERATOR(move_rows, "(Tensor from, Tensor from_row, Tensor(a!) to, Tensor to_row, int threads) -> ()"),
     OPERATOR(lease_rows, "(Tensor table, int first, Tensor(a!) outstanding) -> Tensor"),
 };

@@ -25,7 +25,7 @@ from pyg_batchgnn.types import Group
 _SOME = 1 << 16
 #: The share of the capacity that they may fill.
 _MARGIN = 0.96
-#: A period is found to one part in so much.
+#: A period is found to one part in this number.
 _PRECISION = 32
 
 #: The place of a fetch group: epoch, macrobatch, number of the group in the macrobatch.

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.fetch.disk import DiskCounters
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
 from pyg_batchgnn.types import Group
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.fetch.disk import DiskCounters
 
 # Fetcher ##########################################################################################
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.ops import NEVER, Reading
+from pyg_batchgnn.ops import NEVER, SweepReading
 
 #: Bytes of a row's next use and slot.
 ENTRY_BYTES = 8
@@ -76,7 +76,7 @@ class Sweep:
         """Returns whether a unit is the next one of the sequence."""
         return number == self._expected
 
-    def prepare(self, number: int, rows: Tensor, following: Tensor, in_use_from: int) -> Reading:
+    def prepare(self, number: int, rows: Tensor, following: Tensor, in_use_from: int) -> SweepReading:
         """Finds what is to be read before a unit.
 
         Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,11 +23,13 @@ from torch_geometric.loader.utils import index_select
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.loader.on_disk import BlockReader
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import put_entry
 from pyg_batchgnn.store import AttributeGroups
 from pyg_batchgnn.types import EDGES, NODES, Group
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.loader.on_disk import BlockReader
 
 # From a Data or HeteroData ########################################################################
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -16,7 +16,6 @@ from pyg_batchgnn.loader.budget import FOR_THREADS, AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
 from pyg_batchgnn.loader.link_negatives import LinkPlace
 from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT
-from pyg_batchgnn.loader.on_disk import DiskFetcher, LookAhead
 from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, SamplingRequest, has_edge_attributes
 from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, step_shape
 from pyg_batchgnn.loader.position import Order, order_of
@@ -49,6 +48,9 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.store import Sortedness, attribute_by_group
 from pyg_batchgnn.types import FEATURES, Group
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.loader.on_disk import LookAhead
 
 # Setup ############################################################################################
 
@@ -134,22 +136,32 @@ class LocalSetup:
     def _reading(self, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
         """Makes the fetcher and the exporter that read attributes from ``loader.data``."""
         source, graph = self._source(loader), self._graph
-        self._look_ahead, self._cost_on_disk = None, None
-        rows = None
-        if isinstance(source, DataSource) and source.mapped is not None and source.mapped.rows is not None:
-            rows = source.mapped.rows
-            self._look_ahead = LookAhead(source.mapped, rows, graph.num_nodes)
-            self._cost_on_disk = functools.partial(_cost_on_disk, source)
+        self._look_ahead: LookAhead | None = None
+        self._cost_on_disk: Callable[..., AttributeCost] | None = None
+        from_disk = self._from_disk(source) if isinstance(source, DataSource) else None
         if self._options.export is Export.PYG:
             hook, info = loader.transform_sampler_output, self._inputs.info
-            ahead = None if rows is None else DiskFetcher(rows, graph.num_nodes, _nothing, _nothing)
-            return ahead, GatheringExporter(source, self.node_sampler.form, info, hook)
-        if rows is not None and isinstance(source, DataSource):
-            source.beside()  # refuses what cannot be read before anything is sampled
-            return DiskFetcher(rows, graph.num_nodes, source.beside, source.others), NativeExporter()
+            return from_disk, GatheringExporter(source, self.node_sampler.form, info, hook)
+        if from_disk is not None:
+            return from_disk, NativeExporter()
         num_nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
         source.tables(num_nodes)  # refuses what cannot be read before anything is sampled
         return SourceFetcher(source, num_nodes), NativeExporter()
+
+    def _from_disk(self, source: DataSource) -> Fetcher | None:
+        """Makes what reads tables that do not fit memory from their files; None if all fit."""
+        rows = None if source.mapped is None else source.mapped.rows
+        if source.mapped is None or rows is None:
+            return None
+        from pyg_batchgnn.loader.on_disk import DiskFetcher, LookAhead
+
+        num_nodes = self._graph.num_nodes
+        self._look_ahead = LookAhead(source.mapped, rows, num_nodes)
+        self._cost_on_disk = functools.partial(_cost_on_disk, source)
+        if self._options.export is Export.PYG:
+            return DiskFetcher(rows, num_nodes, _nothing, _nothing)
+        source.beside()  # refuses what cannot be read before anything is sampled
+        return DiskFetcher(rows, num_nodes, source.beside, source.others)
 
     def _source(self, loader: NodeLoader) -> Source:
         cache, reading = self._options.aggregation_cache, self._options.reading

@@ -27,7 +27,6 @@ from pyg_batchgnn.loader.budget import MeasureCost
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
 from pyg_batchgnn.loader.link_negatives import LinkPlace
 from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT, StepInputs
-from pyg_batchgnn.loader.on_disk import LookAhead
 from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
 from pyg_batchgnn.loader.position import Remainder, order_of
 from pyg_batchgnn.loader.prefetch import World, drain
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.embed import Embedding, Step
     from pyg_batchgnn.history import HistoricalCaches
+    from pyg_batchgnn.loader.on_disk import LookAhead
     from pyg_batchgnn.store import DistGraphStore
 
 

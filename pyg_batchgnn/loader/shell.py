@@ -14,8 +14,6 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch_geometric.loader import NodeLoader
 
-from pyg_batchgnn.fetch import Window
-from pyg_batchgnn.loader import disk_sizes
 from pyg_batchgnn.loader.budget import (
     PROBES,
     PrefetchDepth,
@@ -24,7 +22,6 @@ from pyg_batchgnn.loader.budget import (
     probe_batches,
     probe_of,
 )
-from pyg_batchgnn.loader.on_disk import LookAhead
 from pyg_batchgnn.loader.options import Export, LoaderOptions, worker_arguments
 from pyg_batchgnn.loader.pipeline import Composition, EmbeddingSteps, Setup
 from pyg_batchgnn.loader.position import (
@@ -46,6 +43,7 @@ from pyg_batchgnn.sample import PygOutput, SampledMinibatch
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
+    from pyg_batchgnn.loader.on_disk import LookAhead
 
 
 class Resumable:
@@ -373,7 +371,10 @@ def resolve_sizes(
 def _sizes_on_disk(
     options: LoaderOptions, parts: Composition, loader: NodeLoader, depth: PrefetchDepth, look: LookAhead
 ) -> Sizes:
-    """Chooses B, F and the size of the row cache together."""
+    """Chooses B, F and the memory of rows together."""
+    from pyg_batchgnn.fetch import Window
+    from pyg_batchgnn.loader import disk_sizes
+
     sampled = _probe(parts, loader, World(), disk_sizes.PROBES)
     if not sampled:
         return Sizes(1, 1)

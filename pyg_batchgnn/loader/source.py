@@ -31,7 +31,6 @@ from pyg_batchgnn.loader.filter import (
     filter_store,
     read_store,
 )
-from pyg_batchgnn.loader.on_disk import BlockReader, MappedTables
 from pyg_batchgnn.loader.options import TOPOLOGY, Features, Reading
 from pyg_batchgnn.sample import (
     AttributeRows,
@@ -46,6 +45,7 @@ from pyg_batchgnn.types import Group, Schema
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
+    from pyg_batchgnn.loader.on_disk import MappedTables
 
 
 # Fetching #########################################################################################
@@ -217,7 +217,7 @@ class DataSource:
         self._tables: Tables | None = None
         self._refuse_what_is_no_table(carries_lists)
         self._refuse_other_layouts(layouts)
-        self.mapped = None if budget is None else MappedTables.of(self._wanted, budget)
+        self.mapped = None if budget is None else _mapped_tables(self._wanted, budget)
         advise_tables(value for wanted in self._wanted.values() for value in wanted.values())
 
     def batch(self, out: SamplerOutput | HeteroSamplerOutput, gather: Gatherer) -> Data | HeteroData:
@@ -228,6 +228,8 @@ class DataSource:
     def gatherer(self, minibatch: SampledMinibatch | None) -> Gatherer:
         if self.mapped is None or get_worker_info() is not None:
             return Gatherer()
+        from pyg_batchgnn.loader.on_disk import BlockReader
+
         return Gatherer(BlockReader(self.mapped, minibatch if isinstance(minibatch, Minibatch) else None))
 
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
@@ -405,6 +407,18 @@ class DataSource:
             and belongs(key)
             and data.__cat_dim__(key, value, store) == 0
         }
+
+
+def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> MappedTables | None:
+    """Returns the wanted tables that lie in mapped files; None if there are none."""
+    values = [value for named in wanted.values() for value in named.values()]
+    tables = [value for value in values if isinstance(value, Tensor) and value.device.type == "cpu"]
+    dense = [table for table in tables if table.layout is torch.strided]
+    if not any(are_mapped(dense)) and not any(isinstance(value, np.ndarray) for value in values):
+        return None
+    from pyg_batchgnn.loader.on_disk import MappedTables
+
+    return MappedTables.of(wanted, budget)
 
 
 def _stores(data: HeteroData, group: Group) -> Mapping[Any, Any]:

@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from pyg_batchgnn.fetch import DiskCounters
 from pyg_batchgnn.ops import count_unique_nodes
 from pyg_batchgnn.sample import SampledMinibatch
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.fetch import DiskCounters
 
 
 @dataclass

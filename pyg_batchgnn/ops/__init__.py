@@ -129,7 +129,7 @@ from pyg_batchgnn.ops.sample import (
     sample,
     sample_by_budgets,
 )
-from pyg_batchgnn.ops.sweep import NEVER, NO_SLOT, Reading, RowStates, lease_rows, move_rows
+from pyg_batchgnn.ops.sweep import NEVER, NO_SLOT, RowStates, SweepReading, lease_rows, move_rows
 
 __all__ = [
     "FLOATS",
@@ -153,7 +153,6 @@ __all__ = [
     "ProductsName",
     "QuestionForm",
     "ReadRows",
-    "Reading",
     "Relay",
     "RelayAnswers",
     "RelayBook",
@@ -172,6 +171,7 @@ __all__ = [
     "SampledSeeds",
     "SamplingRules",
     "StreamRules",
+    "SweepReading",
     "Turns",
     "WeightedGraph",
     "WireError",

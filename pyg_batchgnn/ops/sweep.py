@@ -18,7 +18,7 @@ NO_SLOT = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class SweepReading:
     """The rows to be read before a unit.
 
     Attributes:
@@ -79,7 +79,7 @@ class RowStates:
         """
         kernels.sweep_retire_(self._state, self._next, self.slot, rows, following, last)
 
-    def prepare(self, rows: Tensor, following: Tensor, number: int) -> Reading:
+    def prepare(self, rows: Tensor, following: Tensor, number: int) -> SweepReading:
         """Finds what is to be read before a unit, and notes its uses.
 
         Args:
@@ -92,7 +92,7 @@ class RowStates:
             raise ValueError(f"{rows.numel()} rows came with {following.numel()} next uses")
         state = self._state, self._next, self.slot
         read, slots, unit, fits, evicts = kernels.sweep_prepare_(*state, rows, following, number)
-        return Reading(read, slots, unit if fits else None, evicts)
+        return SweepReading(read, slots, unit if fits else None, evicts)
 
 
 def move_rows(source: Tensor, row: Tensor, out: Tensor, place: Tensor) -> None:

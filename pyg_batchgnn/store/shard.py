@@ -23,7 +23,7 @@ from pyg_batchgnn.types import Group
 
 
 @dataclass(frozen=True, eq=False)
-class DiskRows:
+class FileRows:
     """A table whose rows are read from its file.
 
     Attributes:
@@ -42,7 +42,7 @@ class DiskRows:
         return torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
     @classmethod
-    def at(cls, place: Tensor) -> DiskRows:
+    def at(cls, place: Tensor) -> FileRows:
         """Opens the table that `place` names.
 
         Raises:
@@ -90,7 +90,7 @@ class LocalShard:
     original: dict[Group, Tensor]
     attributes: dict[Group, dict[str, Tensor]]
     index: dict[Group, RowIndex]
-    disk: tuple[DiskRows, ...] = ()
+    disk: tuple[FileRows, ...] = ()
 
     def block(self, group: Group, columns: Columns) -> RowBlock:
         """Returns all rows of some columns, without a copy."""
@@ -137,7 +137,7 @@ class LocalShard:
 
         groups = list(enumerate(self.attributes))
         disk = {
-            group: {name: DiskRows.at(place) for name, place in named(at, _DISK).items()}
+            group: {name: FileRows.at(place) for name, place in named(at, _DISK).items()}
             for at, group in groups
         }
         return LocalShard(
@@ -167,7 +167,7 @@ class LocalShard:
         mapped.sort(key=lambda one: one[0].nbytes)
         ends = itertools.accumulate(table.nbytes for table, _ in mapped)
         left = [one for one, end in zip(mapped, ends, strict=True) if end > budget]
-        return replace(self, disk=tuple(DiskRows(table, DiskReader(place)) for table, place in left))
+        return replace(self, disk=tuple(FileRows(table, DiskReader(place)) for table, place in left))
 
 
 def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
@@ -379,7 +379,7 @@ class RowBlock:
 
     attributes: dict[str, Tensor]
     original: Tensor | None = None
-    disk: Mapping[str, DiskRows] = field(default_factory=dict)
+    disk: Mapping[str, FileRows] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, Tensor]:

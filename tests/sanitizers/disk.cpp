@@ -1,7 +1,6 @@
-// Reads random rows of files that are memory, some of which fail; test_sanitizers.py compiles it
-// with sanitizers. Reads of a true file go through the system's queue and through threads.
-#include "kernels/disk/file.h"
-
+// Reads random rows of files that are memory, some of which fail, and follows sweeps over files;
+// test_sanitizers.py compiles it with sanitizers. Reads of a true file go through the system's
+// queue and through threads.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -10,8 +9,11 @@
 #include <vector>
 
 #include "inputs.h"
+#include "kernels/disk/file.h"
+#include "kernels/disk/move_rows.h"
 #include "kernels/disk/read.h"
 #include "kernels/disk/runs.h"
+#include "kernels/disk/sweep.h"
 
 using namespace pyg_batchgnn;
 
@@ -161,15 +163,84 @@ void a_true_file(const std::vector<char>& content) {
       std::vector<char> out(size(one.rows.count * one.rows.row_bytes));
       const RowPlaces places{out.data(), one.place.data()};
       const auto queue = by_queue ? read_queue(file, one.depth) : nullptr;
-      const ReadResult found =
-          queue != nullptr ? read_rows(*queue, one.depth, one.rows, one.rules, places)
-                           : read_rows(*plain_file(file), one.depth, one.rows, one.rules, places);
+      const ReadResult found = queue != nullptr
+                                   ? read_rows(*queue, one.depth, one.rows, one.rules, places)
+                                   : read_rows(*plain_file(file), one.depth, one.rows, one.rules, places);
       expect(found.error == 0);
       check(one, content, out);
       result(out);
     }
   }
   std::fclose(stream);
+}
+
+// A unit of a sequence, and the slots where its rows lie.
+struct Unit {
+  std::vector<int64_t> row;
+  std::vector<int32_t> following;
+  std::vector<int64_t> slot;
+
+  UnitRows rows() const { return {row.data(), following.data(), static_cast<int64_t>(row.size())}; }
+};
+
+std::vector<Unit> some_units(int64_t rows) {
+  std::vector<Unit> units(size(1 + below(12)));
+  for (Unit& unit : units) {
+    for (int64_t row = 0; row < rows; ++row) {
+      if (below(4) == 0) unit.row.push_back(row);
+    }
+  }
+  return units;
+}
+
+// Fills the next uses of units that begin with `number`. Returns the first use of each row.
+std::vector<int32_t> uses(std::vector<Unit>& units, int64_t rows, int32_t number) {
+  std::vector<int32_t> use(size(rows), kNever);
+  for (size_t at = units.size(); at-- > 0;) {
+    for (const int64_t row : units[at].row) units[at].following.push_back(use[size(row)]);
+    for (const int64_t row : units[at].row) use[size(row)] = number + static_cast<int32_t>(at);
+  }
+  return use;
+}
+
+// Follows a sweep over some sequences of units. The last unit before one may be in use.
+void sweeps() {
+  const int64_t rows = 1 + below(200), capacity = below(rows + 1);
+  std::vector<int32_t> slot(size(rows), kNoSlot);
+  std::vector<int64_t> memory(size(capacity), -1), file(size(rows));
+  for (int64_t row = 0; row < rows; ++row) file[size(row)] = row;
+  Sweep sweep(capacity);
+  int32_t number = 0;
+  std::deque<Unit> in_use;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    std::vector<Unit> units = some_units(rows);
+    std::vector<int32_t> next = uses(units, rows, number);
+    const RowStates states{next.data(), slot.data(), rows};
+    in_use.clear();
+    sweep.begin(states, number, static_cast<int32_t>(1 + below(9)), {});
+    for (Unit& unit : units) {
+      if (in_use.size() == 2) {
+        sweep.retire(states, in_use.front().rows(), number - 1);
+        in_use.pop_front();
+      }
+      const Reading reading = sweep.prepare(states, unit.rows(), number++);
+      move_rows(reinterpret_cast<const char*>(file.data()), reading.rows.data(),
+                reinterpret_cast<char*>(memory.data()), reading.slots.data(), reading.count, sizeof(int64_t),
+                2);
+      for (const Unit& before : in_use) {
+        for (size_t i = 0; i < before.slot.size(); ++i) expect(memory[size(before.slot[i])] == before.row[i]);
+      }
+      if (reading.fits) {
+        for (size_t i = 0; i < unit.row.size(); ++i) {
+          unit.slot.push_back(reading.unit.data()[i]);
+          expect(memory[size(unit.slot[i])] == unit.row[i]);
+        }
+        in_use.push_back(unit);
+      }
+      expect(sweep.rows_in_memory() <= capacity);
+      result(reading.rows.data(), reading.count);
+    }
+  }
 }
 
 }  // namespace
@@ -182,5 +253,6 @@ int main() {
     a_cut_file(content);
   }
   a_true_file(content);
+  for (int round = 0; round < 300; ++round) sweeps();
   std::cout << "done " << digest << '\n';
 }

@@ -181,7 +181,7 @@ std::unique_ptr<ReadQueue> read_queue(int file, int64_t depth) { return rings(fi
 int64_t direct_block(int file) {
   constexpr int64_t kUnknown = 4096;
 #if defined(STATX_DIOALIGN)
-  struct statx found {};
+  struct statx found{};
   if (statx(file, "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0) return kUnknown;
   if (!(found.stx_mask & STATX_DIOALIGN)) return kUnknown;
   const uint32_t align = std::max(found.stx_dio_mem_align, found.stx_dio_offset_align);

@@ -14,10 +14,10 @@ struct RowPlaces {
 };
 
 struct ReadResult {
-  int64_t bytes = 0;       // of the operations, which are whole blocks
+  int64_t bytes = 0;  // of the operations, which are whole blocks
   int64_t operations = 0;
-  int64_t error = 0;       // errno, or kFileEnds
-  int64_t error_at = 0;    // the byte of the file that could not be read
+  int64_t error = 0;     // errno, or kFileEnds
+  int64_t error_at = 0;  // the byte of the file that could not be read
 };
 
 constexpr int64_t kFileEnds = -1;

@@ -125,8 +125,8 @@ void Sweep::note(const RowStates& states, int64_t row, int32_t last) {
   }
 }
 
-// Returns the rows that are read before a unit: those of a range (of all before the first unit) that
-// are not here and are needed before the range is read again.
+// Returns the rows that are read before a unit: those of a range (of all before the first unit)
+// that are not here and are needed before the range is read again.
 std::vector<int64_t> Sweep::wanted(const RowStates& states, int32_t number) const {
   std::vector<int64_t> found;
   const bool is_first = number == start_;
