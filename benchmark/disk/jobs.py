@@ -1,4 +1,4 @@
-"""What the processes of the benchmark of rows on disk do. Each writes what it found as JSON."""
+"""The jobs of the benchmark of rows on disk, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE, FANOUTS, BATCH_SIZE, ROUNDS = 4096, [10, 10, 10], 1024, 5
 
 @dataclass(frozen=True)
 class Order:
-    """What a process is to do.
+    """A job's workload.
 
     Attributes:
         folder: the papers-like folder.

@@ -1,4 +1,20 @@
-"""The parts of the benchmark of rows on disk. Each is stored beside the others when it is done."""
+"""Rows on disk: a papers-like graph that is larger than the memory that it gets.
+
+    python -m benchmark disk --folder FOLDER --tenth FOLDER           all parts but `sort`
+    python -m benchmark disk --folder FOLDER --parts reads pages      some of them
+
+The folders are those that `batchgnn generate FOLDER --papers-like` makes, of all nodes and of a
+tenth. They are only read. Each part is stored beside the others when it is done. Parts, with
+minutes on the whole graph and two cores, about:
+
+    epoch    9   an epoch read from the file, and the same steps with rows held
+    budgets  6   an epoch without a model, by the loader's memory budget
+    reads    2   the time of reads over the least that the cost model finds
+    pages    1   bytes if each minibatch read its rows alone, in pages
+    mapped   5   the first steps over the mapping, and PyG's (`--peer pyg=PYTHON`)
+    fits     2   a graph that fits: features in memory, against mapped ones that the loader holds
+    sort     -   edges in no order to CSC in 4 GiB; writes 30 bytes for each edge below --scratch
+"""
 
 from __future__ import annotations
 
@@ -10,7 +26,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark import disk
 from benchmark.disk.meters import empty_page_cache, sequential_rate
 from benchmark.support.cli import Series, add_peer_option, merged, new_parser, read_json, write_part
 from benchmark.support.harness import ProcessSetting
@@ -80,7 +95,7 @@ def _fits(chosen: Chosen) -> list[Series]:
 
 def _sort(chosen: Chosen) -> list[Series]:
     if chosen.scratch is None:
-        raise SystemExit("the part sort writes 30 bytes an edge: give --scratch FOLDER")
+        raise SystemExit("the part sort writes 30 bytes for each edge: give --scratch FOLDER")
     with tempfile.TemporaryDirectory(dir=chosen.scratch) as work:
         return [_run("sort", folder=f"{work}/sort", nodes=_nodes(chosen) // 4, memory_budget="4GiB")]
 
@@ -102,7 +117,7 @@ PARTS: dict[str, Callable[[Chosen], list[Series]]] = {
 
 
 def _parser() -> argparse.ArgumentParser:
-    result = new_parser(disk.__doc__)
+    result = new_parser(__doc__)
     add_peer_option(result)
     add = result.add_argument
     add("--folder", type=Path, required=True, help="papers-like graph that is larger than memory")

@@ -1,4 +1,4 @@
-"""What is measured beside the jobs: memory, the page cache, and the disk read from end to end."""
+"""Readings beside the jobs: memory, the page cache, and the rate of a file read in order."""
 
 from __future__ import annotations
 

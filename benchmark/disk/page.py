@@ -182,7 +182,7 @@ def _fits(parts: Result) -> Shown:
     middle = {name: median(found) for name, found in one["seconds"].items()}
     off = f"{100 * (middle['mapped'] / middle['tensor'] - 1):+.1f} %"
     rows = [[name, ", ".join(f"{took:.2f}" for took in found)] for name, found in one["seconds"].items()]
-    text = markdown([f"a graph that fits: features, {one['steps']} steps a round", "seconds of rounds"], rows)
+    text = markdown([f"a graph that fits: features, rounds of {one['steps']} steps", "seconds"], rows)
     return [["a graph that fits: mapped features over a tensor", "within 3 %", off]], text
 
 
