@@ -141,11 +141,12 @@ def iterate(order: Order) -> dict[str, Any]:
     """Goes through an epoch, or a part of it."""
     peak, path = PeakMemory(), order.features
     data, nodes = graph(order.folder)
-    if order.rows == "folded":
-        data.x = folded_rows(data.x)
+    left = order.budget - peak.sample() - order.reserve
+    if order.rows == "folded":  # every time that memory is seen counts as resident
+        data.x, left = folded_rows(data.x), left - data.x.nbytes // 10
     empty_page_cache(path)
     trainer = new_trainer(data) if order.work == "train" else None
-    budget = max(1, order.budget - peak.sample() - order.reserve) if order.budget else order.loader_budget
+    budget = max(1, left) if order.budget else order.loader_budget
     loader = new_loader(data, nodes, order, budget)
     sizes, look = loader.sizes, loader._parts.pipeline.look_ahead
     forecast = asdict(look.forecast) if look is not None else None

@@ -147,8 +147,9 @@ def _reads(parts: Result) -> Shown:
 def _pages(parts: Result) -> Shown:
     one = parts["pages"]["series"][0]
     alone = one["pages"] * 4096 * one["epoch"]
-    whole = [two["read"] for two in parts.get("epoch", {}).get("series", []) if _is_whole(two["read"])]
-    times = f"{alone / max(1, whole[0]['stats']['disk_bytes']):.1f}" if whole else "-"
+    epochs = [two["read"] for two in parts.get("epoch", {}).get("series", [])]
+    read = [two["stats"]["disk_bytes"] for two in epochs if _is_whole(two)]
+    times = f"{alone / max(read):.1f}" if any(read) else "-"
     what = "bytes if each minibatch read its rows alone in pages of 4 KiB, over those of an epoch"
     text = (
         f"Pages were counted for {one['sample']} minibatches: {one['pages']:,.0f} for {one['rows']:,.0f} "
