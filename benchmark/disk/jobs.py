@@ -1,0 +1,220 @@
+"""The jobs of the benchmark of rows on disk, each in a process of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from benchmark import external_sort
+from benchmark.disk.meters import PeakMemory, cached_pages, empty_page_cache, folded_memory
+from benchmark.networks.recipe import Trainer
+from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn.data import open_folder
+from pyg_batchgnn.disk import DiskReader, DiskTable
+from pyg_batchgnn.nn.models import SAGE
+
+PAGE, FANOUTS, BATCH_SIZE, ROUNDS = 4096, [10, 10, 10], 1024, 5
+
+
+@dataclass(frozen=True)
+class Order:
+    """A job's workload.
+
+    Attributes:
+        folder: the papers-like folder.
+        rows: "file": read past the page cache; "mapping": the system reads pages of the mapped
+            file; "folded": a tenth of the rows in memory, seen ten times.
+        budget: bytes for everything in the process; 0: `loader_budget` holds.
+        reserve: bytes of the budget that are left to the model and to torch.
+        loader_budget: bytes for the loader.
+        epoch: minibatches of an epoch; 0: all training nodes.
+        steps: minibatches after which it ends; 0: those of the epoch.
+        reads: reads of the file after which it ends, which are noted; 0: no end, and no note.
+        seconds: after which it ends; 0: no end.
+        work: "train", or "load": minibatches are made and let go of.
+    """
+
+    folder: str
+    rows: Literal["file", "mapping", "folded"] = "file"
+    budget: int = 0
+    reserve: int = 0
+    loader_budget: int = 0
+    epoch: int = 0
+    steps: int = 0
+    reads: int = 0
+    seconds: float = 0.0
+    work: Literal["train", "load"] = "load"
+
+    @property
+    def features(self) -> Path:
+        """The file of features."""
+        return Path(self.folder) / "nodes" / "x.npy"
+
+
+# The graph ########################################################################################
+
+
+def graph(folder: str) -> tuple[Any, Tensor]:
+    """Reads the topology of a folder into memory; attributes stay mapped.
+
+    Returns:
+        The graph as PyG has it, and the training nodes.
+    """
+    dataset = open_folder(folder)
+    data = dataset.to_pyg()
+    data.adj_t = data.adj_t.read()
+    for name in ("train_mask", "val_mask", "test_mask"):
+        del data[name]
+    return data, dataset.split("train")
+
+
+def table_of(x: Tensor) -> DiskTable:
+    table = DiskTable.of(x)
+    assert table is not None, "features are not mapped"
+    return table
+
+
+def folded_rows(x: Tensor) -> Tensor:
+    """Returns a table [n, C] of which row i is row i modulo a tenth of the rows, about.
+
+    A tenth takes memory. A loader does with it what it does with any table in memory.
+    """
+    table = table_of(x)
+    rows = -(-table.rows // 10 // PAGE) * PAGE  # so that they are whole pages
+    memory = torch.from_numpy(folded_memory(rows * table.row_bytes, 10))
+    out, reader = memory.view(x.dtype).view(-1, x.size(1)), DiskReader(table)
+    reader.read_range(0, min(rows, table.rows), out)
+    return out[: table.rows]
+
+
+def new_loader(data: Any, nodes: Tensor, order: Order, budget: int) -> MacrobatchNeighborLoader:
+    nodes = nodes[: order.epoch * BATCH_SIZE] if order.epoch else nodes
+    features: Any = "in_place" if order.rows == "mapping" else "auto"
+    sampling: dict[str, Any] = {"batch_size": BATCH_SIZE, "shuffle": True, "seed": 1, "prefetch": 1}
+    return MacrobatchNeighborLoader(
+        data, FANOUTS, nodes, export="native", memory_budget=budget, features=features, **sampling
+    )
+
+
+def new_trainer(data: Any) -> Trainer:
+    """Returns a trainer of GraphSAGE, three layers of 256, by Adam."""
+    torch.manual_seed(0)
+    return Trainer(SAGE(data.x.size(1), 256, len(FANOUTS), 1 + int(data.y.max())))
+
+
+def step(trainer: Trainer, batch: Any) -> float:
+    """Does a step. Returns its loss."""
+    logits, labels = trainer.model(batch), batch.attribute("y", batch.batch_size).long()
+    loss = torch.nn.functional.cross_entropy(logits[: batch.batch_size].float(), labels)
+    trainer.update(loss)
+    return loss.item()
+
+
+def note_reads() -> list[dict[str, float]]:
+    """Lets every read of rows in this process note its seconds, and the least that the rates of the
+    disk predict over all gaps."""
+    found: list[dict[str, float]] = []
+    plain: Any = DiskReader.read
+
+    def read(reader: DiskReader, row: Tensor, *others: Any) -> Any:
+        least = reader.plan(row)
+        done = plain(reader, row, *others)
+        found.extend([{**asdict(done), "least": least.seconds, "gap": least.gap}] if done.rows else [])
+        return done
+
+    setattr(DiskReader, "read", read)  # noqa: B010 (a type checker sees another signature)
+    return found
+
+
+# Jobs #############################################################################################
+
+
+def iterate(order: Order) -> dict[str, Any]:
+    """Goes through an epoch, or a part of it."""
+    peak, path = PeakMemory(), order.features
+    data, nodes = graph(order.folder)
+    left = order.budget - peak.sample() - order.reserve
+    if order.rows == "folded":  # every time that memory is seen counts as resident
+        data.x, left = folded_rows(data.x), left - data.x.nbytes // 10
+    empty_page_cache(path)
+    trainer = new_trainer(data) if order.work == "train" else None
+    budget = max(1, left) if order.budget else order.loader_budget
+    loader = new_loader(data, nodes, order, budget)
+    sizes, look = loader.sizes, loader._parts.pipeline.look_ahead
+    forecast = asdict(look.forecast) if look is not None else None
+    found = {"loader_budget": budget, "epoch": len(loader), **asdict(sizes), "forecast": forecast}
+    found["cached_before"] = cached_pages(path)
+    reads = note_reads() if order.reads else []
+    found |= _timed(loader, order, trainer, reads)
+    found |= {"reads": reads[: order.reads], "cached_after": cached_pages(path)}
+    empty_page_cache(path)
+    peak.close()
+    return found | {"stats": asdict(loader.stats().total), "peak": peak.bytes, "kinds": peak.by_kind}
+
+
+def _timed(loader: Any, order: Order, trainer: Trainer | None, reads: list[Any]) -> dict[str, Any]:
+    losses, steps, waiting, first = list[float](), 0, 0.0, 0.0
+    begin = asked = time.perf_counter()
+    for batch in loader:
+        got = time.perf_counter()
+        waiting, first, steps = waiting + got - asked, first or got - begin, steps + 1
+        if trainer is not None:
+            losses.append(step(trainer, batch))
+        asked = time.perf_counter()
+        is_late = order.seconds and asked - begin > order.seconds
+        if is_late or steps == order.steps or (order.reads and len(reads) >= order.reads):
+            break
+    loss = losses[:1] + losses[-1:]
+    return {"seconds": asked - begin, "steps": steps, "waiting": waiting, "first_batch": first, "loss": loss}
+
+
+def count_pages(order: Order) -> dict[str, Any]:
+    """Counts the distinct pages of the file that each of some minibatches has rows in."""
+    data, nodes = graph(order.folder)
+    table, pages, rows = table_of(data.x), list[int](), list[int]()
+    del data.x, data.y
+    loader = new_loader(data, nodes, order, 1 << 30)
+    for batch in itertools.islice(loader, order.steps):
+        first = table.offset + batch.node * table.row_bytes
+        pages.append(torch.cat([first // PAGE, (first + table.row_bytes - 1) // PAGE]).unique().numel())
+        rows.append(batch.node.numel())
+    return {"sample": len(pages), "pages": fmean(pages), "rows": fmean(rows), "epoch": len(loader)}
+
+
+def alternate(order: Order) -> dict[str, Any]:
+    """Trains with features in memory and with mapped ones that the loader holds, in turns."""
+    mapped, nodes = graph(order.folder)
+    held = mapped.clone()
+    held.x, held.y = mapped.x.clone(), mapped.y.clone()
+    empty_page_cache(order.features)
+    sides = {"tensor": held, "mapped": mapped}
+    loaders = {name: new_loader(data, nodes, order, order.budget) for name, data in sides.items()}
+    if loaders["mapped"]._parts.pipeline.look_ahead is not None:
+        raise ValueError("features do not fit --memory-budget; give a larger one, or a smaller --tenth")
+    trainer, seconds = new_trainer(held), {name: list[float]() for name in sides}
+    for number in range(1 + ROUNDS):  # the first one is not measured
+        for name in list(sides)[:: 1 if number % 2 else -1]:
+            begin = time.perf_counter()
+            for batch in loaders[name]:
+                step(trainer, batch)
+            seconds[name] += [time.perf_counter() - begin] if number else []
+    return {"seconds": seconds, "steps": len(loaders["tensor"])}
+
+
+def run(told: dict[str, Any]) -> None:
+    """Does the job that is told and writes what it found to the file ``answer``."""
+    name, answer = told.pop("job"), Path(told.pop("answer"))
+    if name == "sort":
+        found = external_sort.measure(Path(told["folder"]), told["nodes"], told["memory_budget"])
+    else:
+        jobs = {"iterate": iterate, "count_pages": count_pages, "alternate": alternate}
+        found = jobs[name](Order(**told))
+    answer.write_text(json.dumps(found))

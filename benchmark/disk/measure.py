@@ -1,0 +1,156 @@
+"""Rows on disk: a papers-like graph that is larger than the memory that it gets.
+
+    python -m benchmark disk --folder FOLDER --tenth FOLDER           all parts but `sort`
+    python -m benchmark disk --folder FOLDER --parts reads pages      some of them
+
+The folders are those that `batchgnn generate FOLDER --papers-like` makes, of all nodes and of a
+tenth. They are only read. Each part is stored beside the others when it is done. Parts, with
+minutes on the whole graph and two cores, about:
+
+    epoch    9   an epoch read from the file, and the same steps with rows held
+    budgets  6   an epoch without a model, by the loader's memory budget
+    reads    2   the time of reads over the least that the cost model finds
+    pages    1   bytes if each minibatch read its rows alone, in pages
+    mapped   5   the first steps over the mapping, and PyG's (`--peer pyg=PYTHON`)
+    fits     2   a graph that fits: features in memory, against mapped ones that the loader holds
+    sort     -   edges in no order to CSC in 4 GiB; writes 30 bytes for each edge below --scratch
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmark.disk.meters import empty_page_cache, sequential_rate
+from benchmark.support.cli import Series, add_peer_option, merged, new_parser, read_json, write_part
+from benchmark.support.harness import ProcessSetting
+from benchmark.support.start import in_process
+
+GIB, PAPERS, THREADS = 1 << 30, 111_059_956, 2
+Chosen = argparse.Namespace
+
+
+def _run(job: str, python: str = sys.executable, **order: Any) -> dict[str, Any]:
+    """Returns what a job found in a process of its own."""
+    module = "pyg_loading" if job == "pyg" else "jobs"
+    environment = ProcessSetting(threads=THREADS).environment()
+    with tempfile.TemporaryDirectory() as work:
+        told = {"job": job, "answer": f"{work}/answer.json", **order}
+        in_process(f"benchmark.disk.{module}", "run", told, python=python, environment=environment)
+        found: dict[str, Any] = json.loads(Path(told["answer"]).read_text())
+    shown = ("seconds", "steps", "waiting", "first_batch", "peak", "forecast")
+    print(f"  {job}: { ({key: found[key] for key in shown if key in found}) }", flush=True)
+    return found
+
+
+def _iterate(chosen: Chosen, loader_gib: float = 0.0, **order: Any) -> dict[str, Any]:
+    """Goes through minibatches; without ``loader_gib`` the loader gets what others leave."""
+    whole = {"budget": int(chosen.memory_budget * GIB), "reserve": int(chosen.reserve * GIB)}
+    memory = {"loader_budget": int(loader_gib * GIB)} if loader_gib else whole
+    return _run("iterate", **{"folder": str(chosen.folder), **memory, **order})
+
+
+# Parts ############################################################################################
+
+
+def _epoch(chosen: Chosen) -> list[Series]:
+    found, features = [], chosen.folder / "nodes" / "x.npy"
+    for number in range(chosen.epochs):
+        one: Series = {}
+        for name in ("held", "read") if number % 2 else ("read", "held"):
+            if name == "held":
+                steps = chosen.held_steps or chosen.steps
+                one[name] = _iterate(chosen, work="train", rows="folded", steps=steps)
+            else:
+                rates = [sequential_rate(features, 4 * GIB)]
+                one[name] = _iterate(chosen, work="train", steps=chosen.steps)
+                one["rates"] = [*rates, sequential_rate(features, 4 * GIB)]
+        found.append(one)
+    return found
+
+
+def _mapped(chosen: Chosen) -> list[Series]:
+    first: dict[str, Any] = {"epoch": chosen.few_steps, "work": "train"}
+    mapped = {**first, "seconds": chosen.limit, "rows": "mapping"}
+    one = {"read": _iterate(chosen, **first), "mapping": _iterate(chosen, **mapped)}
+    if (python := dict(chosen.peer).get("pyg")) and chosen.tenth:
+        folder = {"folder": str(chosen.tenth)}
+        one["tenth"] = _iterate(chosen, chosen.memory_budget / 10, **folder, **first)
+        one["pyg"] = _run("pyg", python, **folder, steps=chosen.few_steps, seconds=chosen.limit)
+        empty_page_cache(chosen.tenth / "nodes" / "x.npy")
+    return [one]
+
+
+def _fits(chosen: Chosen) -> list[Series]:
+    if chosen.tenth is None:
+        raise SystemExit("the part fits needs a graph whose features fit: give --tenth FOLDER")
+    said = {"epoch": chosen.few_steps, "budget": int(chosen.memory_budget * GIB)}
+    return [_run("alternate", folder=str(chosen.tenth), **said)]
+
+
+def _sort(chosen: Chosen) -> list[Series]:
+    if chosen.scratch is None:
+        raise SystemExit("the part sort writes 30 bytes for each edge: give --scratch FOLDER")
+    with tempfile.TemporaryDirectory(dir=chosen.scratch) as work:
+        return [_run("sort", folder=f"{work}/sort", nodes=_nodes(chosen) // 4, memory_budget="4GiB")]
+
+
+def _nodes(chosen: Chosen) -> int:
+    nodes: int = json.loads((chosen.folder / "META.json").read_text())["num_nodes"]
+    return nodes
+
+
+PARTS: dict[str, Callable[[Chosen], list[Series]]] = {
+    "epoch": _epoch,
+    "budgets": lambda said: [_iterate(said, one, steps=said.budget_steps) for one in said.budgets],
+    "reads": lambda said: [_iterate(said, reads=said.units)],
+    "pages": lambda said: [_run("count_pages", folder=str(said.folder), steps=said.units)],
+    "mapped": _mapped,
+    "fits": _fits,
+    "sort": _sort,
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    result = new_parser(__doc__)
+    add_peer_option(result)
+    add = result.add_argument
+    add("--folder", type=Path, required=True, help="papers-like graph that is larger than memory")
+    add("--tenth", type=Path, help="papers-like graph of a tenth of the nodes")
+    usual = [name for name in PARTS if name != "sort"]
+    add("--parts", nargs="+", choices=PARTS, default=usual, help="what is measured")
+    add("--memory-budget", type=float, default=20.0, help="GiB for everything in a process")
+    add("--reserve", type=float, default=1.0, help="GiB of it for the model and torch")
+    add("--epochs", type=int, default=1, help="epochs, each in a process of its own")
+    add("--steps", type=int, default=0, help="steps after which an epoch ends; 0: all")
+    add("--held-steps", type=int, default=400, help="steps with rows held; 0: as many")
+    add("--budgets", type=float, nargs="+", default=[6.0, 9.0, 12.0], help="GiB for the loader")
+    add("--budget-steps", type=int, default=0, help="minibatches for each budget; 0: an epoch")
+    add("--units", type=int, default=20, help="reads, and minibatches whose pages are counted")
+    add("--few-steps", type=int, default=30, help="steps over the mapping, and where features fit")
+    add("--limit", type=float, default=120.0, help="seconds after which steps over the mapping end")
+    add("--scratch", type=Path, help="place for what the part sort writes")
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures the chosen parts in turn."""
+    chosen = _parser().parse_args(arguments)
+    nodes = _nodes(chosen)
+    about = {"name": f"papers-like, {nodes:,} nodes", "nodes": nodes}
+    path = chosen.results / ("disk.json" if nodes == PAPERS else f"disk-{nodes}.json")
+    left_out = ("folder", "tenth", "scratch", "results", "peer", "parts")
+    settings = {name: value for name, value in vars(chosen).items() if name not in left_out}
+    for part in chosen.parts:
+        print(part, flush=True)
+        series = PARTS[part](chosen)
+        if part == "budgets":  # others stay
+            stored = read_json(path).get("parts", {}).get(part, {}).get("series", [])
+            series = merged(stored, series, lambda one: one["loader_budget"])
+            series.sort(key=lambda one: int(one["loader_budget"]))
+        write_part(path, part, series, about, {"settings": settings})
