@@ -54,12 +54,22 @@ Tensor sweep_new(int64_t capacity) { return hold(std::make_unique<Sweep>(capacit
 
 int64_t sweep_size(const Tensor& sweep) { return held<Sweep>(sweep).rows_in_memory(); }
 
-void sweep_begin_(const Tensor& sweep, const Tensor& next, const Tensor& slot, int64_t number, int64_t period,
-                  const std::vector<Tensor>& in_use) {
+std::vector<UnitRows> rows_of(const std::vector<Tensor>& in_use) {
   std::vector<UnitRows> units;
   for (const Tensor& rows : in_use) units.push_back({data<int64_t>(rows), nullptr, rows.numel()});
+  return units;
+}
+
+void sweep_extend_(const Tensor& sweep, const Tensor& next, const Tensor& slot, const Tensor& first,
+                   int64_t last, const std::vector<Tensor>& in_use) {
+  held<Sweep>(sweep).extend(states_of(next, slot), data<int32_t>(first), static_cast<int32_t>(last),
+                            rows_of(in_use));
+}
+
+void sweep_begin_(const Tensor& sweep, const Tensor& next, const Tensor& slot, int64_t number, int64_t period,
+                  const std::vector<Tensor>& in_use) {
   held<Sweep>(sweep).begin(states_of(next, slot), static_cast<int32_t>(number), static_cast<int32_t>(period),
-                           units);
+                           rows_of(in_use));
 }
 
 void sweep_retire_(const Tensor& sweep, const Tensor& next, const Tensor& slot, const Tensor& rows,
@@ -113,6 +123,8 @@ constexpr Operator kOperators[] = {
     OPERATOR(
         sweep_begin_,
         "(Tensor(a!) sweep, Tensor next, Tensor(b!) slot, int number, int period, Tensor[] in_use) -> ()"),
+    OPERATOR(sweep_extend_,
+             "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor first, int last, Tensor[] in_use) -> ()"),
     OPERATOR(sweep_retire_,
              "(Tensor(a!) sweep, Tensor next, Tensor slot, Tensor rows, Tensor following, int last) -> ()"),
     OPERATOR(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.fetch.sweep import simulate
+from pyg_batchgnn.fetch.sweep import followed, simulate
 from pyg_batchgnn.ops import NEVER
 from pyg_batchgnn.types import Group
 
@@ -43,10 +43,12 @@ class AccessString:
         num_rows: by group, the number of rows of its tables.
         held: bytes that may be kept in memory; what is beyond them lies in an unnamed file.
         first: the number of the first unit.
+        key: what decides the units, beside their places; the seed of the samples.
     """
 
-    def __init__(self, num_rows: Mapping[Group, int], held: int, first: int = 0) -> None:
-        self._num_rows, self._first = dict(num_rows), first
+    def __init__(self, num_rows: Mapping[Group, int], held: int, first: int = 0, key: int = 0) -> None:
+        self._num_rows, self._first, self.key = dict(num_rows), first, key
+        self._next_first: dict[Group, Tensor] = {}  # first uses in the units that follow
         self._spill = _Spill(held)
         self._units: list[dict[Group, int]] = []
         self._number: dict[Unit, int] = {}
@@ -120,12 +122,18 @@ class AccessString:
         found = self._number.get(unit)
         return None if found is None else self._first + found
 
-    def following(self, unit: Unit, group: Group) -> Tensor:
+    def be_followed(self, first: Mapping[Group, Tensor]) -> None:
+        """Takes the first uses of rows in the units that follow these, by group."""
+        self._next_first = dict(first)
+
+    def following(self, unit: Unit, group: Group, rows: Tensor) -> Tensor:
         """Returns for each row of a unit the number of the next unit that needs it, [n] int32.
 
-        It is `NEVER` for rows that no later unit needs.
+        It is `NEVER` for rows that no later unit needs. ``rows``: [n] int64, the unit's rows.
         """
-        return self._spill.read(self._units[self._number[unit]][group]).to(torch.int32)
+        found = self._spill.read(self._units[self._number[unit]][group]).to(torch.int32)
+        first = self._next_first.get(group)
+        return found if first is None else followed(found, rows, first)
 
 
 def _next_prime(value: int) -> int:

@@ -140,12 +140,34 @@ class DiskRows:
         with self._lock:
             self._capacity, self._window, self._period, self._resident = nbytes, window, period, {}
 
-    def begin(self, held: int) -> AccessString:
+    def begin(self, held: int, key: int) -> AccessString:
         """Begins the list of the accesses of the units that come next.
 
-        ``held``: bytes of it that may lie in memory.
+        Args:
+            held: bytes of it that may lie in memory.
+            key: the seed of the samples.
         """
-        return AccessString(self.num_rows, held, self._units)
+        return AccessString(self.num_rows, held, self._units, key)
+
+    def goes_on(self, unit: Unit, key: int) -> bool:
+        """Returns whether a unit was told and is the next to be prepared."""
+        with self._lock:
+            found = self._string_of(unit)
+            number = None if found is None else found.number(unit)
+            if found is None or number is None or found.key != key or not self._resident:
+                return False
+            self._is_resting = False
+            return all(one.sweep.follows(number) for one in self._resident.values())
+
+    def extend(self, string: AccessString) -> None:
+        """Takes the accesses of units that follow those that are known."""
+        with self._lock:
+            first = string.finish()
+            for group, resident in self._resident.items():
+                resident.sweep.extend(first[group])
+            self._strings[-1].be_followed(first)
+            self._units = string.end
+            self._strings = [*self._strings[1 - _EPOCHS :], string]
 
     def look_ahead(self, string: AccessString) -> None:
         """Takes the accesses of the units that come next.
@@ -188,9 +210,7 @@ class DiskRows:
             OSError: reading failed; it names the file and the byte.
         """
         with self._lock:
-            string = next(
-                (one for one in reversed(self._strings) if unit and one.number(unit) is not None), None
-            )
+            string = None if unit is None else self._string_of(unit)
             counters, found = DiskCounters(), {}
             for group, nodes in ids.items():
                 more = (beside or {}).get(group, {})
@@ -210,6 +230,9 @@ class DiskRows:
         with self._lock:
             if self._is_resting:
                 self._resident = {}
+
+    def _string_of(self, unit: Unit) -> AccessString | None:
+        return next((one for one in reversed(self._strings) if one.number(unit) is not None), None)
 
     def predict(self, group: Group, rows: float) -> ReadPlan:
         """Returns what reading some rows of a group's tables takes, if they lie all over the files.
@@ -261,7 +284,7 @@ class DiskRows:
         if not resident.sweep.follows(number):
             return None
         in_use_from = number - self._window.before(unit[2])
-        reading = resident.sweep.prepare(number, nodes, string.following(unit, group), in_use_from)
+        reading = resident.sweep.prepare(number, nodes, string.following(unit, group, nodes), in_use_from)
         # Without a thread that prepares, nobody lets go of a unit while this one waits.
         seconds = PATIENCE if self._window.macrobatches else 0.0
         if reading.evicts and not resident.are_done(in_use_from, seconds):

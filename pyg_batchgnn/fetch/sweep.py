@@ -72,6 +72,16 @@ class Sweep:
         )
         self._states.begin(first, number, period, [one.rows for one in self._in_use])
 
+    def extend(self, first: Tensor) -> None:
+        """Appends a sequence of units to those that are known, so that sweeps go on without a stop.
+
+        ``first``: [rows] int32, the number of the unit of it that needs each row first, or `NEVER`.
+        """
+        self._in_use = deque(
+            _InUse(one.number, one.rows, followed(one.following, one.rows, first)) for one in self._in_use
+        )
+        self._states.extend(first, self._expected - 1, [one.rows for one in self._in_use])
+
     def follows(self, number: int) -> bool:
         """Returns whether a unit is the next one of the sequence."""
         return number == self._expected
@@ -97,6 +107,16 @@ class Sweep:
     def find(self, rows: Tensor) -> Tensor:
         """Returns the slots of rows, [n] int64, `NO_SLOT` for those that are not in memory."""
         return ops.gather_rows(self._states.slot, rows).to(torch.int64)
+
+
+def followed(following: Tensor, rows: Tensor, first: Tensor) -> Tensor:
+    """Returns the next uses of some rows, [n] int32, where another sequence of units follows.
+
+    Args:
+        following: [n] int32, their next uses without it.
+        first: [rows] int32, the first use of each row in it.
+    """
+    return torch.where(following == NEVER, ops.gather_rows(first, rows), following)
 
 
 def first_uses(units: list[Tensor], rows: int, number: int) -> tuple[Tensor, list[Tensor]]:

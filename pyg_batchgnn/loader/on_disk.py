@@ -14,6 +14,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.disk import DiskReader, DiskTable, is_written
 from pyg_batchgnn.fetch import AccessString, DiskCounters, DiskRows, Fetched, FetchGroup, Unit, distinct_nodes
+from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
 from pyg_batchgnn.types import Group
 
@@ -213,28 +214,36 @@ class LookAhead:
         self.rows, self._tables, self._num_nodes = rows, tables, num_nodes
         self.budget = max(0, tables.budget - tables.held_bytes)
         self.forecast: Any = None
+        #: Before which macrobatch (epoch and number) to tell the next epoch, and how.
+        self.continuation: tuple[tuple[int, int], Callable[[], AccessString]] | None = None
 
     @property
     def string_bytes(self) -> int:
         """The bytes that the list of an epoch's accesses may take in memory."""
         return int(self.budget * _STRING)
 
-    def begin(self) -> AccessString:
-        """Begins a list of accesses.
-
-        Raises:
-            ValueError: a table was written to since it was looked at.
-        """
-        self._tables.check()
-        return self.rows.begin(self.string_bytes)
+    def begin(self, seed: int) -> AccessString:
+        """Begins a list of accesses. ``seed``: of the samples."""
+        return self.rows.begin(self.string_bytes, seed)
 
     def add(self, string: AccessString, group: FetchGroup) -> None:
         """Adds the nodes of a fetch group, whose minibatches have no attributes yet."""
         ids, _ = wanted_ids(self.rows, group.minibatches, self._num_nodes)
         string.append(unit_of(group), {name: one for name, one in ids.items() if name.is_node})
 
-    def end(self, string: AccessString) -> None:
-        self.rows.look_ahead(string)
+    def check(self) -> None:
+        """Raises ValueError if a table was written to since it was looked at."""
+        self._tables.check()
+
+    def before(self, item: WorkItem) -> None:
+        """Tells the next epoch if the sweeps reach it when this macrobatch is prepared."""
+        if self.continuation is not None and self.continuation[0] == (item.epoch, item.number):
+            (_, tell), self.continuation = self.continuation, None
+            self.rows.extend(tell())
+
+    def reach(self, groups: int) -> int:
+        """Returns the macrobatches of ``groups`` fetch groups that the longest sweep takes."""
+        return -(-max(self.rows.periods.values(), default=0) // groups)
 
 
 # Reading for one batch ############################################################################

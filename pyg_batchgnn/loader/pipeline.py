@@ -47,6 +47,7 @@ from pyg_batchgnn.sample import (
 if TYPE_CHECKING:
     from pyg_batchgnn.comm import Communicator
     from pyg_batchgnn.embed import Embedding, Step
+    from pyg_batchgnn.fetch import AccessString
     from pyg_batchgnn.history import HistoricalCaches
     from pyg_batchgnn.loader.on_disk import LookAhead
     from pyg_batchgnn.store import DistGraphStore
@@ -96,6 +97,8 @@ class Pipeline:
 
     def sample(self, item: WorkItem) -> list[SampledMinibatch]:
         """Samples a macrobatch and opens its account."""
+        if self.look_ahead is not None:
+            self.look_ahead.before(item)
         begin = time.perf_counter()
         inputs = self.inputs.take(item, self.sampler.seed)
         minibatches = self._sampled(item, inputs)
@@ -106,27 +109,53 @@ class Pipeline:
     def sample_uncounted(self, item: WorkItem) -> list[SampledMinibatch]:
         return self._sampled(item, self.inputs.take(item, self.sampler.seed))
 
-    def ahead(self, items: Iterator[WorkItem], fetch_size: int, horizon: int | None) -> Iterator[WorkItem]:
+    def ahead(
+        self,
+        items: Iterator[WorkItem],
+        fetch_size: int,
+        horizon: int | None,
+        following: Callable[[], Iterator[WorkItem]] | None,
+    ) -> Iterator[WorkItem]:
         """Tells the rows that macrobatches need before the first of them is made.
 
-        ``horizon``: how many macrobatches are told at a time; None stands for all.
+        Args:
+            horizon: how many macrobatches are told at a time; None stands for all.
+            following: makes the macrobatches of the next epoch; None if they are not known, or if
+                these are not the whole of an epoch.
         """
         look = self.look_ahead
         if look is None:
             yield from items
             return
+        look.check()
         while window := list(itertools.islice(items, horizon)):
-            begin, string, count = time.perf_counter(), look.begin(), 0
-            for item in window:
-                sampled = self.sample_uncounted(item)
-                count += len(sampled)
-                for number, at in enumerate(range(0, len(sampled), fetch_size)):
-                    group = FetchGroup(sampled[at : at + fetch_size], item.epoch, item.number, number)
-                    look.add(string, group)
-            look.end(string)
-            seconds = time.perf_counter() - begin
-            self.book.add(LoaderCounters(minibatches_ahead=count, ahead_seconds=seconds))
+            first = window[0].epoch, window[0].number, 0
+            if following is None or not look.rows.goes_on(first, self.sampler.seed):
+                look.rows.look_ahead(self._told(look, window, fetch_size))
+            look.continuation = None
+            if following is not None and horizon is None:
+                tell = functools.partial(self._told_next, look, following, fetch_size)
+                turn = max(0, len(window) - 1 - look.reach(-(-len(window[0].steps) // fetch_size)))
+                look.continuation = (window[turn].epoch, window[turn].number), tell
             yield from window
+
+    def _told_next(
+        self, look: LookAhead, following: Callable[[], Iterator[WorkItem]], fetch_size: int
+    ) -> AccessString:
+        return self._told(look, following(), fetch_size)
+
+    def _told(self, look: LookAhead, items: Iterable[WorkItem], fetch_size: int) -> AccessString:
+        """Samples macrobatches to list their rows."""
+        begin, string, count = time.perf_counter(), look.begin(self.sampler.seed), 0
+        for item in items:
+            sampled = self.sample_uncounted(item)
+            count += len(sampled)
+            for number, at in enumerate(range(0, len(sampled), fetch_size)):
+                group = FetchGroup(sampled[at : at + fetch_size], item.epoch, item.number, number)
+                look.add(string, group)
+        seconds = time.perf_counter() - begin
+        self.book.add(LoaderCounters(minibatches_ahead=count, ahead_seconds=seconds))
+        return string
 
     def _sampled(self, item: WorkItem, inputs: Sequence[StepInputs]) -> list[SampledMinibatch]:
         internal = [one.internal for one in inputs if one.internal is not None]

@@ -26,6 +26,7 @@ from pyg_batchgnn.loader.options import Export, LoaderOptions, worker_arguments
 from pyg_batchgnn.loader.pipeline import Composition, EmbeddingSteps, Setup
 from pyg_batchgnn.loader.position import (
     KeyedShuffleSampler,
+    Order,
     Position,
     Run,
     as_positions,
@@ -173,7 +174,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         sizes = self.sizes
         self._position.begin()
         items = work_items(steps, run, sizes.macrobatch)
-        made = self._from_workers(items, run.epoch) if self.num_workers > 0 else self._from_here(items)
+        made = self._from_workers(items, run.epoch) if self.num_workers > 0 else self._from_here(run, items)
         return self._hand_out(run, made)
 
     def _hand_out(self, run: Run, made: Iterator[Any]) -> Iterator[Any]:
@@ -197,16 +198,24 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
                 look.rows.rest()
             del made  # or the traceback of a failed transform would keep threads and workers alive
 
-    def _from_here(self, items: Iterator[WorkItem]) -> Iterator[Any]:
+    def _from_here(self, run: Run, items: Iterator[WorkItem]) -> Iterator[Any]:
         fetch_size, pipeline = self.sizes.fetch, self._parts.pipeline
         make = functools.partial(pipeline.batches, fetch_size=fetch_size)
-        items = pipeline.ahead(items, fetch_size, self._options.lookahead)
+        is_known = order_of(self) is not Order.DRAWN and run.skip == 0
+        following = functools.partial(self._items_of, run.epoch + 1) if is_known else None
+        items = pipeline.ahead(items, fetch_size, self._options.lookahead, following)
         if self._options.prefetch == 0:
             one_by_one = functools.partial(make, now=self._world.now)
             return map(self._finish, itertools.chain.from_iterable(map(one_by_one, items)))
 
         executor, depth = self._world.executor(), self._options.prefetch
         return map(self._finish, prefetched(executor, lambda item: list(make(item)), items, depth))
+
+    def _items_of(self, epoch: int) -> Iterator[WorkItem]:
+        """Returns the macrobatches of a whole epoch."""
+        run = Run(epoch)
+        steps = self._parts.number(self._parts.schedule.steps(run, self.seed))
+        return work_items(steps, run, self.sizes.macrobatch)
 
     def _from_workers(self, items: Iterator[WorkItem], epoch: int) -> Iterator[Any]:
         stage = Stage.FINISH if self._finishes_in_workers else Stage.SAMPLE
@@ -380,7 +389,7 @@ def _sizes_on_disk(
         return Sizes(1, 1)
     probe = probe_of(sampled, parts.pipeline.num_nodes, parts.cost(sampled))
     on_disk = disk_sizes.DiskProbe.of(probe, look.rows, sampled)
-    budget = look.budget - look.string_bytes
+    budget = look.budget - 2 * look.string_bytes  # of an epoch and the next
     forecast = disk_sizes.choose_disk_sizes(options, on_disk, parts.schedule.length(), depth, budget)
     groups = -(-forecast.sizes.macrobatch // forecast.sizes.fetch)
     window = Window(depth.macrobatches, groups)

@@ -69,6 +69,20 @@ class RowStates:
         self._next = first
         kernels.sweep_begin_(self._state, first, self.slot, number, period, list(in_use))
 
+    def extend(self, first: Tensor, last: int, in_use: Sequence[Tensor]) -> None:
+        """Appends a sequence of units to those that are known.
+
+        Args:
+            first: [rows] int32, the number of the unit of the sequence that needs each row first,
+                or `NEVER`.
+            last: the latest unit that was prepared.
+            in_use: for each unit in use its rows, [n] int64.
+        """
+        check_vector("first", first, (torch.int32,))
+        if first.numel() != self.slot.numel():
+            raise ValueError(f"first has {first.numel()} entries for {self.slot.numel()} rows")
+        kernels.sweep_extend_(self._state, self._next, self.slot, first, last, list(in_use))
+
     def retire(self, rows: Tensor, following: Tensor, last: int) -> None:
         """Lets go of the rows of a unit that is not in use any more.
 

@@ -36,7 +36,9 @@ def test_next_uses(string: list[tuple[set[int], set[int]]], held: int) -> None:
     for number, both in enumerate(string):
         for at, group in enumerate((NODES, OTHER)):
             expected = [use(row, at, number) for row in sorted(both[at])]
-            assert accesses.following((0, number, 0), group).tolist() == expected
+            assert (
+                accesses.following((0, number, 0), group, torch.tensor(sorted(both[at]))).tolist() == expected
+            )
     assert accesses.accesses[NODES] == sum(len(one) for one, _ in string)
     assert accesses.number((1, 0, 0)) is None
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.fetch.sweep import Sweep, first_uses, simulate
+from pyg_batchgnn.fetch.sweep import Sweep, first_uses, followed, simulate
 from pyg_batchgnn.ops import NEVER
 
 ROWS = 12
@@ -140,6 +140,37 @@ def test_slots_hold_the_rows_of_their_units(
                 using.append((needed, reading.unit))
             assert len(sweep) <= capacity
             number += 1
+
+
+@given(strings, strings, st.integers(0, ROWS + 1), st.integers(1, 6), st.integers(0, 2), st.integers(0, 6))
+def test_sweeps_go_on_into_the_next_epoch(
+    one: list[set[int]], other: list[set[int]], capacity: int, period: int, in_use: int, at: int
+) -> None:
+    table, sweep = torch.arange(ROWS), Sweep(ROWS, capacity)
+    memory, using, read = torch.full((capacity,), -1), list[tuple[Tensor, Tensor]](), 0
+    units = vectors(one + other)
+    first, following = first_uses(units[: len(one)], ROWS, 0)
+    next_first, more = first_uses(units[len(one) :], ROWS, len(one))
+    following += more
+    sweep.begin(first, 0, period)
+    told, fits = min(at, len(one) - 1), True
+    for number, (needed, later) in enumerate(zip(units, following, strict=True)):
+        if number == told:
+            sweep.extend(next_first)
+        if told <= number < len(one):
+            later = followed(later, needed, next_first)
+        reading = sweep.prepare(number, needed, later, number - in_use)
+        memory[reading.slots] = table[reading.rows]
+        read += reading.rows.numel()
+        for rows, slot in using[len(using) - in_use :] if in_use else []:
+            assert torch.equal(memory[slot], rows)
+        fits = fits and reading.unit is not None
+        if reading.unit is not None:
+            assert torch.equal(memory[reading.unit], needed)
+        using.append((needed, reading.unit) if reading.unit is not None else (needed[:0], needed[:0]))
+    assert fits or capacity < ROWS
+    if capacity >= ROWS:
+        assert read == len(set().union(*one, *other))
 
 
 def test_a_longer_sweep_reads_the_file_less_often() -> None:

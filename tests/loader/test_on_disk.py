@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import re
 import warnings
@@ -246,9 +247,8 @@ def test_rows_are_read_as_the_sweeps_say(period: int, rows: int, tmp_path: Path)
     sizes = {"macrobatch_size": 3, "fetch_size": 1}
     data = make_data()
     del data.edge_attr
-    loader = make_loader(
-        with_files(data, tmp_path), shuffle=True, memory_budget=NOTHING, batch_size=8, **sizes
-    )
+    known = {"memory_budget": NOTHING, "lookahead": 1000}  # the epoch alone
+    loader = make_loader(with_files(data, tmp_path), shuffle=True, batch_size=8, **known, **sizes)
     with_room(loader, rows * data.x[0].nbytes, period)
     needed = units(make_loader(data, shuffle=True, batch_size=8), sizes)
     expected = simulate(needed, NODES, rows, period, in_use=1)
@@ -316,6 +316,50 @@ def test_a_copy_of_a_loader_reads_for_itself(tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(rows_of(loader)))
     found, _ = again.read({NODE_GROUP: torch.tensor([3, 5])})
     assert torch.equal(found[NODE_GROUP].tables["x"], make_data().x[[3, 5]])
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_epochs_that_follow_each_other_share_sweeps(prefetch: int, tmp_path: Path) -> None:
+    data = make_data()
+    del data.edge_attr
+    sizes = {"batch_size": 8, "macrobatch_size": 2, "shuffle": True, "prefetch": prefetch}
+    loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, **sizes)
+    with_room(loader, 250 * data.x[0].nbytes, period=3)
+    expected = make_loader(data, **sizes)
+    read = []
+    for epoch in (0, 1, 2, 5, 6):
+        loader.set_epoch(epoch)
+        expected.set_epoch(epoch)
+        assert_same(map(copy.copy, loader), expected)
+        read.append(loader.stats().total.minibatches_ahead // len(expected))
+    assert read == [2, 3, 4, 6, 7]  # the epoch after each, and 5, which was not expected
+
+
+def test_other_epochs_than_were_expected(tmp_path: Path) -> None:
+    """Some are broken off, come again, have another seed, or are resumed."""
+    data = make_data()
+    sizes = {"batch_size": 8, "shuffle": True, "prefetch": 1}
+    loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, **sizes)
+    with_room(loader, 280 * data.x[0].nbytes, period=2)
+    expected = make_loader(data, **sizes)
+    for _ in range(2):
+        loader.set_epoch(0)
+        for one, other in zip(loader, list(make_loader(data, **sizes))[:30], strict=False):
+            assert torch.equal(one.x, other.x)
+    states = []
+    for one in (loader, expected):
+        one.set_epoch(1)
+        left = iter(one)
+        for _ in range(31):
+            next(left)
+        states.append(one.state_dict())
+        left.close()
+        one.load_state_dict(states[-1])
+    assert_same(loader, expected)
+    assert_same(loader, expected)
+    for one in (loader, expected):
+        one.load_state_dict({**states[0], "seed": 99, "batches": 0})
+    assert_same(loader, expected)
 
 
 # Faults ###########################################################################################

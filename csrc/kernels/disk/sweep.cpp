@@ -65,10 +65,23 @@ void Sweep::begin(const RowStates& states, int32_t number, int32_t period,
   start_ = number;
   period_ = period;
   width_ = std::max<int64_t>(1, (states.rows + period - 1) / period);
+  note_all(states, number - 1, in_use);
+}
+
+void Sweep::extend(const RowStates& states, const int32_t* first, int32_t last,
+                   const std::vector<UnitRows>& in_use) {
+  for (int64_t row = 0; row < states.rows; ++row) {
+    if (states.next[row] == kNever) states.next[row] = first[row];
+  }
+  note_all(states, last, in_use);
+}
+
+// Notes all rows anew that may leave, but for those of units in use.
+void Sweep::note_all(const RowStates& states, int32_t last, const std::vector<UnitRows>& in_use) {
   done_.clear();
   leaving_.clear();
   const Hidden hidden(states, in_use);
-  for (int64_t row = 0; row < states.rows; ++row) note(states, row, number - 1);
+  for (int64_t row = 0; row < states.rows; ++row) note(states, row, last);
 }
 
 void Sweep::retire(const RowStates& states, const UnitRows& unit, int32_t last) {

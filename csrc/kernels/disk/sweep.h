@@ -51,6 +51,11 @@ class Sweep {
   // in it. `in_use`: units whose rows may be in use; their rows stay.
   void begin(const RowStates& states, int32_t number, int32_t period, const std::vector<UnitRows>& in_use);
 
+  // Appends a sequence of units to those that are known. `first`: [rows] the first use of each row in
+  // it, or kNever. `last`: the latest unit that was prepared.
+  void extend(const RowStates& states, const int32_t* first, int32_t last,
+              const std::vector<UnitRows>& in_use);
+
   // Lets go of the rows of a unit that is not in use any more. `last`: the latest unit that was
   // prepared. Rows that units after it have used stay.
   void retire(const RowStates& states, const UnitRows& unit, int32_t last);
@@ -61,6 +66,7 @@ class Sweep {
  private:
   // Returns before which unit a range is read next, after the reading before unit `number`.
   int32_t comes_back(int64_t range, int32_t number) const;
+  void note_all(const RowStates& states, int32_t last, const std::vector<UnitRows>& in_use);
   void note(const RowStates& states, int64_t row, int32_t last);
   std::vector<int64_t> wanted(const RowStates& states, int32_t number) const;
   std::vector<int32_t> take(const RowStates& states, int64_t count, int32_t number, bool& evicts);
