@@ -12,8 +12,10 @@ from torch import Tensor
 
 from pyg_batchgnn.fetch.sweep import simulate
 
-#: Steps of expectation and maximisation. More change the estimate by less than its own error.
-_STEPS = 300
+#: Steps of expectation and maximisation. With a tenth of them rows that few minibatches need are
+#: taken for rows that none needs: of an epoch of 1,184 minibatches, 128 of which were sampled, 11 %
+#: of the distinct rows were missing; with these 4 %.
+_STEPS = 5000
 #: Probabilities that are told apart.
 _GRID = 60
 #: Rows that stand for all of a table where a cache is simulated.

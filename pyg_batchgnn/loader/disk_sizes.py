@@ -92,6 +92,17 @@ def choose_disk_sizes(
     return DiskForecast(sizes, max(0, resident))
 
 
+def forecast_again(
+    forecast: DiskForecast, probe: DiskProbe, num_batches: int | None, depth: PrefetchDepth
+) -> DiskForecast:
+    """Predicts an epoch anew from another probe, at sizes that were chosen.
+
+    The longest sweep whose rows fit by the probe is taken, and the given forecast where none does.
+    """
+    found = _longest(probe, forecast.sizes, forecast.resident_bytes, num_batches or PROBES, depth)
+    return found or forecast
+
+
 def _sizes(options: LoaderOptions, epoch: int) -> Sizes:
     """Returns B and F to begin with: about as many units in the epoch as are simulated."""
     wanted, fetch = options.macrobatch_size, options.fetch_size

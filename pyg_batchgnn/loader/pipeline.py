@@ -116,16 +116,15 @@ class Pipeline:
             yield from items
             return
         while window := list(itertools.islice(items, horizon)):
-            begin, string, count = time.perf_counter(), look.begin(), 0
+            begin, string = time.perf_counter(), look.begin()
             for item in window:
                 sampled = self.sample_uncounted(item)
-                count += len(sampled)
+                self.book.add(LoaderCounters(minibatches_ahead=len(sampled)))
                 for number, at in enumerate(range(0, len(sampled), fetch_size)):
                     group = FetchGroup(sampled[at : at + fetch_size], item.epoch, item.number, number)
                     look.add(string, group)
             look.end(string)
-            seconds = time.perf_counter() - begin
-            self.book.add(LoaderCounters(minibatches_ahead=count, ahead_seconds=seconds))
+            self.book.add(LoaderCounters(ahead_seconds=time.perf_counter() - begin))
             yield from window
 
     def _sampled(self, item: WorkItem, inputs: Sequence[StepInputs]) -> list[SampledMinibatch]:
