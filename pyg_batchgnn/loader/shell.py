@@ -407,9 +407,7 @@ def _sizes_on_disk(
     return forecast.sizes
 
 
-def _disk_probe(
-    parts: Composition, look: LookAhead, sampled: list[SampledMinibatch]
-) -> disk_sizes.DiskProbe:
+def _disk_probe(parts: Composition, look: LookAhead, sampled: list[SampledMinibatch]) -> disk_sizes.DiskProbe:
     probe = probe_of(sampled, parts.pipeline.num_nodes, parts.cost(sampled))
     return disk_sizes.DiskProbe.of(probe, look.rows, sampled)
 

@@ -197,15 +197,15 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
 
 def _add_disk(table: Table, records: Sequence[EpochRecord]) -> None:
     """Adds the rows about features in files, if some were read; the sums over ranks and epochs."""
-    figures = {
-        figure: sum(record.disk.get(figure.value, 0.0) for record in records) for figure in DiskFigure
-    }
+    figures = {figure: sum(record.disk.get(figure.value, 0.0) for record in records) for figure in DiskFigure}
     if not figures[DiskFigure.BYTES]:
         return
     useful = figures[DiskFigure.USEFUL] / figures[DiskFigure.BYTES]
     table.add_section()
     table.add_row("features read from files", decimal(int(figures[DiskFigure.BYTES])))
-    table.add_row("  of which rows that were wanted", decimal(int(figures[DiskFigure.USEFUL])), f"{useful:.1%}")
+    table.add_row(
+        "  of which rows that were wanted", decimal(int(figures[DiskFigure.USEFUL])), f"{useful:.1%}"
+    )
     table.add_row("  rows read", f"{figures[DiskFigure.ROWS]:,.0f}")
     table.add_row("  rows found in memory", f"{figures[DiskFigure.NEEDED]:,.0f}")
     table.add_row("  operations", f"{figures[DiskFigure.OPERATIONS]:,.0f}")

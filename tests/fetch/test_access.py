@@ -69,3 +69,16 @@ def test_frequencies_tell_how_many_rows_are_needed() -> None:
         assert forecast is not None
         read.append(forecast.total)
     assert read == pytest.approx([found.distinct(100)] * 3, rel=0.1)
+
+
+def test_an_epoch_is_longer_than_what_was_sampled() -> None:
+    """Rows that one minibatch in a thousand needs are seen in the sample by their likes."""
+    draws = np.random.default_rng(0)
+    probability = 0.5 / np.arange(1, 30_001) ** 0.6
+
+    def minibatch() -> torch.Tensor:
+        return torch.from_numpy(np.flatnonzero(draws.random(len(probability)) < probability))
+
+    found = Frequencies.of([minibatch() for _ in range(64)], len(probability))
+    expected = (1 - (1 - probability) ** 1000).sum()
+    assert found.distinct(1000) == pytest.approx(expected, rel=0.13)
