@@ -13,8 +13,8 @@ from torch import Tensor
 from pyg_batchgnn.fetch.sweep import simulate
 
 #: Steps of expectation and maximisation. With 300 of them rows that few minibatches need are taken
-#: for rows that none needs: of an epoch of 1,184 minibatches, 128 of which were sampled, 11 % of the
-#: distinct rows were missing; with these 3 %. They take a quarter of a second.
+#: for rows that none needs: of an epoch of 1,184 minibatches, 128 of which were sampled, 11 % of
+#: the distinct rows were missing; with these 3 %. They take a quarter of a second.
 _STEPS = 10_000
 #: Probabilities that are told apart.
 _GRID = 60

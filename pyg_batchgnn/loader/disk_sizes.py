@@ -153,20 +153,29 @@ def _longest(
             break
         if best is None or forecast.seconds + forecast.first_seconds < best.seconds + best.first_seconds:
             best = forecast
-    return best
+    # A sweep is chosen so that its rows fit whatever the estimate does not see. It reads with all.
+    return best and (_forecast(probe, sizes, resident, best.period, epoch, depth, 1.0) or best)
 
 
 def _forecast(
-    probe: DiskProbe, sizes: Sizes, resident: int, period: int, epoch: int, depth: PrefetchDepth
+    probe: DiskProbe,
+    sizes: Sizes,
+    resident: int,
+    period: int,
+    epoch: int,
+    depth: PrefetchDepth,
+    share_of_room: float = _MARGIN,
 ) -> DiskForecast | None:
-    """Returns what an epoch takes with sweeps of a period; None if its rows do not fit."""
+    """Returns what an epoch takes with sweeps of a period; None if its rows do not fit.
+
+    ``share_of_room``: the share of the memory for rows that may be filled.
+    """
     row_bytes, share = probe.rows.row_bytes, _shares(probe, sizes)
     groups, units = -(-sizes.macrobatch // sizes.fetch), -(-epoch // sizes.fetch)
     in_use = Window(depth.macrobatches, groups).before(groups - 1)
     forecast = DiskForecast(sizes, resident, period)
     for group, frequencies in probe.frequencies.items():
-        # A part is left to what the estimate does not see.
-        rows = int(_MARGIN * resident * share[group]) // max(row_bytes[group], probe.loader.row)
+        rows = int(share_of_room * resident * share[group]) // max(row_bytes[group], probe.loader.row)
         reads = frequencies.reads(epoch, sizes.fetch, rows, period, in_use)
         if reads is None:
             return None

@@ -117,8 +117,8 @@ def test_a_file_that_shrinks_ends_the_run(
     assert batchgnn("train", folder, "--run", tmp_path / "run", *RUN, *BUDGET, "--prefetch", 1) == 2
     size = file.stat().st_size
     assert capsys.readouterr().err == (
-        f"batchgnn: {file}: the file was cut or written to since it was opened: {2 * size} bytes then, {size} "
-        "now; restore it, and let nothing change it while it is read\n"
+        f"batchgnn: {file}: the file was cut or written to since it was opened: {2 * size} bytes then, "
+        f"{size} now; restore it, and let nothing change it while it is read\n"
     )
 
 
