@@ -56,7 +56,7 @@ class DiskForecast:
 
 @dataclass(frozen=True, eq=False)
 class ReadCurve:
-    """What reading takes by the number of rows, which lie all over the files of a group.
+    """The cost of reading by the number of rows, which lie all over the files of a group.
 
     Attributes:
         rows: [k] numbers of rows, ascending from 0.

@@ -1,4 +1,4 @@
-"""What ``batchgnn plan`` says of features that are read from files."""
+"""The part of ``batchgnn plan`` about features that are read from files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HELD = 0.5
 
 @dataclass(frozen=True)
 class DiskPlan:
-    """What an epoch of one process reads from files.
+    """A prediction of what an epoch of one process reads from files.
 
     Attributes:
         forecast: of the loader that trains.

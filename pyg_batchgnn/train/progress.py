@@ -243,7 +243,7 @@ class DiskFigure(str, Enum):
 
 
 class DiskAccount:
-    """What a loader reads from files, epoch by epoch.
+    """An account of what a loader reads from files, epoch by epoch.
 
     Args:
         loader: its `stats` are read.

@@ -50,7 +50,7 @@ _COLUMNS = 80
 
 
 class _AheadColumn(ProgressColumn):
-    """What an epoch whose features are read from files does before its first minibatch."""
+    """A note of what an epoch that reads features from files does before its first minibatch."""
 
     def __init__(self, ahead: Callable[[], int]) -> None:
         super().__init__()
