@@ -101,9 +101,8 @@ class TerminalReport:
 
     def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
         """Starts the bar."""
-        shown = f"{epoch}/{self._epochs}"
-        self._bar.reset(self._bar_task, total=steps, completed=step, epoch=shown, loss="-", visible=True)
-        self._bar.update(self._bar_task, begun=(step, self._ahead()))
+        fields = {"epoch": f"{epoch}/{self._epochs}", "loss": "-", "begun": (step, self._ahead())}
+        self._bar.reset(self._bar_task, total=steps, completed=step, visible=True, **fields)
 
     def step_done(self, loss: float) -> None:
         """Moves the bar."""

@@ -16,7 +16,7 @@ from pyg_batchgnn.train.config import Metric, TaskLoss
 from pyg_batchgnn.train.link_tasks import LinkTask
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask
 from pyg_batchgnn.train.progress import DiskFigure, Phase
-from pyg_batchgnn.train.report import TerminalReport, _AheadColumn, final_table, plot_learning, plot_phases
+from pyg_batchgnn.train.report import TerminalReport, final_table, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord, RunResult
 from pyg_batchgnn.train.tasks import NodeTask
 from tests.support.drawn_figures import figures_drawn
@@ -95,16 +95,23 @@ def test_reads_of_files_are_added_up() -> None:
 
 
 def test_the_bar_says_what_an_epoch_waits_for() -> None:
-    ahead = iter([40, 40, 43, 50, 50])
-    console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    report = TerminalReport(console, 3, ClassTask(4, Metric.ACCURACY), lambda: next(ahead))
-    report.epoch_begins(2, 5, 15)
-    (column,) = (one for one in report._bar.columns if isinstance(one, _AheadColumn))
-    (bar,) = report._bar.tasks
-    shown = [column.render(bar).plain for _ in range(3)]
-    assert shown == ["", "looking ahead 3/10", "reading the first rows"]
-    report.step_done(0.5)
-    assert column.render(bar).plain == ""
+    ahead, out = [40], io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120)
+    shown = []
+    with TerminalReport(console, 3, ClassTask(4, Metric.ACCURACY), lambda: ahead[0]) as report:
+        report.epoch_begins(2, 5, 15)
+        for count in (40, 43, 50):
+            ahead[0] = count
+            report._bar.refresh()
+            shown.append(out.getvalue())
+            out.seek(0)
+            out.truncate()
+        report.step_done(0.5)
+        report._bar.refresh()
+        shown.append(out.getvalue())
+    assert "5/15" in shown[0] and "ahead" not in shown[0]
+    assert "looking ahead 3/10" in shown[1] and "reading the first rows" in shown[2]
+    assert "6/15" in shown[3] and shown[3].rindex("6/15") > shown[3].rfind("reading the first rows")
 
 
 # Plots ############################################################################################
