@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -101,7 +102,8 @@ class TerminalReport:
 
     def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
         """Starts the bar."""
-        fields = {"epoch": f"{epoch}/{self._epochs}", "loss": "-", "begun": (step, self._ahead())}
+        fields: dict[str, Any] = {"epoch": f"{epoch}/{self._epochs}", "loss": "-"}
+        fields["begun"] = step, self._ahead()
         self._bar.reset(self._bar_task, total=steps, completed=step, visible=True, **fields)
 
     def step_done(self, loss: float) -> None:
