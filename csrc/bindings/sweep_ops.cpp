@@ -124,7 +124,8 @@ constexpr Operator kOperators[] = {
         sweep_begin_,
         "(Tensor(a!) sweep, Tensor next, Tensor(b!) slot, int number, int period, Tensor[] in_use) -> ()"),
     OPERATOR(sweep_extend_,
-             "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor first, int last, Tensor[] in_use) -> ()"),
+             "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor first, int last, Tensor[] in_use) "
+             "-> ()"),
     OPERATOR(sweep_retire_,
              "(Tensor(a!) sweep, Tensor next, Tensor slot, Tensor rows, Tensor following, int last) -> ()"),
     OPERATOR(

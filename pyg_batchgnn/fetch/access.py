@@ -91,7 +91,7 @@ class AccessString:
             first[group] = use
         return first
 
-    def longest_period(self, group: Group, capacity: int, in_use: int) -> int:
+    def longest_period(self, group: Group, capacity: int, in_use: int, goes_on: bool = False) -> int:
         """Returns the longest period of sweeps whose rows fit, in units; 1 if those of none do.
 
         Some rows stand for all. A part of the capacity is left to the error of that.
@@ -99,10 +99,11 @@ class AccessString:
         Args:
             capacity: the number of rows that memory holds.
             in_use: the units before one that are in use while it is prepared.
+            goes_on: True if another epoch follows without a stop; it is taken to be like this one.
         """
         step, units = self._step(group), max(1, len(self._units))
         rows = -(-self._num_rows[group] // step)
-        some = [one // step for one in self._some[group]]
+        some = [one // step for one in self._some[group]] * (2 if goes_on else 1)
         room = int(_MARGIN * capacity / step) if capacity < self._num_rows[group] else rows
         low, high = 1, units + 1  # the longest is from low to high - 1
         while high - low > max(1, low // _PRECISION):

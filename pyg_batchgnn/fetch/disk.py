@@ -169,10 +169,12 @@ class DiskRows:
             self._units = string.end
             self._strings = [*self._strings[1 - _EPOCHS :], string]
 
-    def look_ahead(self, string: AccessString) -> None:
+    def look_ahead(self, string: AccessString, goes_on: bool) -> None:
         """Takes the accesses of the units that come next.
 
         Rows that stay in memory for loaders that rest make room.
+
+        ``goes_on``: True if others are to follow without a stop (`extend`).
         """
         for other in list(_all):
             if other is not self:
@@ -184,7 +186,7 @@ class DiskRows:
             in_use = self._window.before(self._window.groups - 1)
             for group, first in string.finish().items():
                 sweep = self._resident[group].sweep
-                period = self._period or string.longest_period(group, sweep.capacity, in_use)
+                period = self._period or string.longest_period(group, sweep.capacity, in_use, goes_on)
                 sweep.begin(first, self._units, period)
                 self.periods[group] = period
             self._units = string.end

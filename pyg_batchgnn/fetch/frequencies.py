@@ -12,8 +12,10 @@ from torch import Tensor
 
 from pyg_batchgnn.fetch.sweep import simulate
 
-#: Steps of expectation and maximisation. More change the estimate by less than its own error.
-_STEPS = 300
+#: Steps of expectation and maximisation. With 300 of them rows that few minibatches need are taken
+#: for rows that none needs: of an epoch of 1,184 minibatches, 128 of which were sampled, 11 % of
+#: the distinct rows were missing; with these 3 %. They take a quarter of a second.
+_STEPS = 10_000
 #: Probabilities that are told apart.
 _GRID = 60
 #: Rows that stand for all of a table where a cache is simulated.
@@ -22,18 +24,20 @@ _ROWS = 1 << 15
 _UNITS = 128
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowReads:
     """The rows that units read, predicted.
 
     Attributes:
         needed: rows of a unit, on average.
         first: rows that are read before the first unit.
+        later: [m] rows that are read before each of some later units, which stand for all.
         total: rows that all units of an epoch read.
     """
 
     needed: float
     first: float
+    later: np.ndarray
     total: float
 
 
@@ -78,7 +82,9 @@ class Frequencies:
         return float(self.rows * (self.share * -np.expm1(minibatches * np.log1p(-self.probability))).sum())
 
     def reads(self, minibatches: int, size: int, capacity: int, period: int, in_use: int) -> RowReads | None:
-        """Simulates an epoch of units of ``size`` minibatches. Some rows stand for all of them.
+        """Simulates an epoch of units of ``size`` minibatches that is followed by another one.
+
+        Some rows stand for all of them.
 
         Args:
             capacity: the number of rows that memory holds.
@@ -96,13 +102,15 @@ class Frequencies:
         unit = -np.expm1(size * np.log1p(-self.probability[at.clip(max=len(self.probability) - 1)]))
         drawn.shuffle(unit)  # a range of the file has rows of all kinds
         units = min(-(-minibatches // size), _UNITS)
-        string = [torch.from_numpy(np.flatnonzero(drawn.random(count) < unit)) for _ in range(units)]
+        string = [torch.from_numpy(np.flatnonzero(drawn.random(count) < unit)) for _ in range(2 * units)]
         read = simulate(string, count, min(count, int(capacity / scale)), period, in_use)
         if read is None:
             return None
-        later = sum(read[1:]) / max(1, units - 1) * (-(-minibatches // size) - 1)
+        read, string = read[:units], string[:units]
+        later = np.array(read[1:], dtype=float) * scale
         needed = sum(map(len, string)) / max(1, units)
-        return RowReads(needed * scale, read[0] * scale, (read[0] + later) * scale)
+        total = read[0] * scale + (later.mean() * (-(-minibatches // size) - 1) if len(later) else 0.0)
+        return RowReads(needed * scale, read[0] * scale, later, float(total))
 
 
 def _binomial(trials: int, probability: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
+    from pyg_batchgnn.loader.disk_sizes import DiskForecast
     from pyg_batchgnn.loader.lightning import LightningLinkData, LightningNodeData
     from pyg_batchgnn.loader.neighbor_loader import (
         MacrobatchHGTLoader,
@@ -18,6 +19,7 @@ else:
     __getattr__ = late_names(__name__)
 
 __all__ = [
+    "DiskForecast",
     "LightningLinkData",
     "LightningNodeData",
     "LoaderCounters",

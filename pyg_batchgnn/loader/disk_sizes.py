@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from pyg_batchgnn.fetch import ENTRY_BYTES, DiskRows, Frequencies, Window
@@ -22,8 +23,10 @@ from pyg_batchgnn.types import Group
 PROBES = 32
 #: Fetch groups of an epoch, about: with many, a range of the file is small.
 _UNITS = 128
+#: Numbers of rows for which reading is predicted, each by the root of two below the next one.
+_POINTS = 24
 #: The share of the memory for rows that an estimate may fill.
-_MARGIN = 0.9
+_MARGIN = 0.96
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,39 @@ class DiskForecast:
 
 
 @dataclass(frozen=True, eq=False)
+class ReadCurve:
+    """The cost of reading by the number of rows, which lie all over the files of a group.
+
+    Attributes:
+        rows: [k] numbers of rows, ascending from 0.
+        takes: [k, 3] bytes, operations and seconds.
+    """
+
+    rows: np.ndarray
+    takes: np.ndarray
+
+    @classmethod
+    def of(cls, rows: DiskRows, group: Group) -> ReadCurve:
+        """Measures the disk if it was not measured before."""
+        most = rows.num_rows[group]
+        counts = sorted({round(most / 2 ** (half / 2)) for half in range(_POINTS)} - {0})
+        plans = [rows.predict(group, count) for count in counts]
+        takes = [(plan.bytes, plan.operations, plan.seconds) for plan in plans]
+        return cls(np.array([0, *counts], dtype=float), np.array([(0, 0, 0), *takes], dtype=float))
+
+    def at(self, rows: np.ndarray) -> np.ndarray:
+        """Returns [n, 3], what reading these numbers of rows [n] takes."""
+        return np.stack([np.interp(rows, self.rows, column) for column in self.takes.T], 1)
+
+
+@dataclass(frozen=True, eq=False)
 class DiskProbe:
     """A measurement of some minibatches, before sizes are chosen."""
 
     loader: LoaderProbe  # what minibatches take, without the blocks of rows in files
     rows: DiskRows
     frequencies: Mapping[Group, Frequencies]
+    curves: Mapping[Group, ReadCurve]
 
     @classmethod
     def of(cls, loader: LoaderProbe, rows: DiskRows, sampled: Sequence[SampledMinibatch]) -> DiskProbe:
@@ -66,7 +96,7 @@ class DiskProbe:
             if group in rows.tables:
                 needed = [torch.unique(one.nodes[number].node) for one in sampled]
                 found[group] = Frequencies.of(needed, rows.num_rows[group])
-        return cls(loader, rows, found)
+        return cls(loader, rows, found, {group: ReadCurve.of(rows, group) for group in found})
 
 
 def choose_disk_sizes(
@@ -92,6 +122,17 @@ def choose_disk_sizes(
     return DiskForecast(sizes, max(0, resident))
 
 
+def forecast_again(
+    forecast: DiskForecast, probe: DiskProbe, num_batches: int | None, depth: PrefetchDepth
+) -> DiskForecast:
+    """Predicts an epoch anew from another probe, at sizes that were chosen.
+
+    The longest sweep whose rows fit by the probe is taken, and the given forecast where none does.
+    """
+    found = _longest(probe, forecast.sizes, forecast.resident_bytes, num_batches or PROBES, depth)
+    return found or forecast
+
+
 def _sizes(options: LoaderOptions, epoch: int) -> Sizes:
     """Returns B and F to begin with: about as many units in the epoch as are simulated."""
     wanted, fetch = options.macrobatch_size, options.fetch_size
@@ -106,38 +147,50 @@ def _longest(
 ) -> DiskForecast | None:
     """Returns what the fastest sweep takes; None if the rows of none fit."""
     units, best = -(-epoch // sizes.fetch), None
-    for period in sorted({min(units, round(1.25**step)) for step in range(60)}):
+    for period in sorted({min(units, round(1.1**step)) for step in range(140)}):
         forecast = _forecast(probe, sizes, resident, period, epoch, depth)
         if forecast is None:
             break
         if best is None or forecast.seconds + forecast.first_seconds < best.seconds + best.first_seconds:
             best = forecast
-    return best
+    # A sweep is chosen so that its rows fit whatever the estimate does not see. It reads with all.
+    return best and (_forecast(probe, sizes, resident, best.period, epoch, depth, 1.0) or best)
 
 
 def _forecast(
-    probe: DiskProbe, sizes: Sizes, resident: int, period: int, epoch: int, depth: PrefetchDepth
+    probe: DiskProbe,
+    sizes: Sizes,
+    resident: int,
+    period: int,
+    epoch: int,
+    depth: PrefetchDepth,
+    share_of_room: float = _MARGIN,
 ) -> DiskForecast | None:
-    """Returns what an epoch takes with sweeps of a period; None if its rows do not fit."""
+    """Returns what an epoch takes with sweeps of a period; None if its rows do not fit.
+
+    ``share_of_room``: the share of the memory for rows that may be filled.
+    """
     row_bytes, share = probe.rows.row_bytes, _shares(probe, sizes)
     groups, units = -(-sizes.macrobatch // sizes.fetch), -(-epoch // sizes.fetch)
     in_use = Window(depth.macrobatches, groups).before(groups - 1)
-    forecast, sweeps = DiskForecast(sizes, resident, period), (units - 1) / period
+    forecast = DiskForecast(sizes, resident, period)
     for group, frequencies in probe.frequencies.items():
-        # A part is left to what the estimate does not see.
-        rows = int(_MARGIN * resident * share[group]) // max(row_bytes[group], probe.loader.row)
+        rows = int(share_of_room * resident * share[group]) // max(row_bytes[group], probe.loader.row)
         reads = frequencies.reads(epoch, sizes.fetch, rows, period, in_use)
         if reads is None:
             return None
-        first = probe.rows.predict(group, reads.first)
-        each = probe.rows.predict(group, (reads.total - reads.first) / max(1e-9, sweeps))
+        curve = probe.curves[group]
+        (first,) = curve.at(np.array([reads.first]))
+        # A later reading is of one of the file's ranges, with fewer rows where the epoch ends.
+        later = curve.at(period * reads.later).mean(0) / period if len(reads.later) else 0 * first
+        takes = first + (units - 1) * later
         forecast = replace(
             forecast,
             rows=forecast.rows + reads.total,
-            bytes=forecast.bytes + first.bytes + sweeps * each.bytes,
-            operations=forecast.operations + first.operations + sweeps * each.operations,
-            seconds=forecast.seconds + first.seconds + sweeps * each.seconds,
-            first_seconds=forecast.first_seconds + first.seconds,
+            bytes=forecast.bytes + float(takes[0]),
+            operations=forecast.operations + float(takes[1]),
+            seconds=forecast.seconds + float(takes[2]),
+            first_seconds=forecast.first_seconds + float(first[2]),
         )
     return forecast
 

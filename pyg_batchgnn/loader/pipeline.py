@@ -129,11 +129,11 @@ class Pipeline:
             return
         look.check()
         while window := list(itertools.islice(items, horizon)):
-            first = window[0].epoch, window[0].number, 0
-            if following is None or not look.rows.goes_on(first, self.sampler.seed):
-                look.rows.look_ahead(self._told(look, window, fetch_size))
+            first, goes_on = (window[0].epoch, window[0].number, 0), following is not None and horizon is None
+            if not (goes_on and look.rows.goes_on(first, self.sampler.seed)):
+                look.rows.look_ahead(self._told(look, window, fetch_size), goes_on)
             look.continuation = None
-            if following is not None and horizon is None:
+            if following is not None and goes_on:
                 tell = functools.partial(self._told_next, look, following, fetch_size)
                 turn = max(0, len(window) - 1 - look.reach(-(-len(window[0].steps) // fetch_size)))
                 look.continuation = (window[turn].epoch, window[turn].number), tell
@@ -146,15 +146,14 @@ class Pipeline:
 
     def _told(self, look: LookAhead, items: Iterable[WorkItem], fetch_size: int) -> AccessString:
         """Samples macrobatches to list their rows."""
-        begin, string, count = time.perf_counter(), look.begin(self.sampler.seed), 0
+        begin, string = time.perf_counter(), look.begin(self.sampler.seed)
         for item in items:
             sampled = self.sample_uncounted(item)
-            count += len(sampled)
+            self.book.add(LoaderCounters(minibatches_ahead=len(sampled)))
             for number, at in enumerate(range(0, len(sampled), fetch_size)):
                 group = FetchGroup(sampled[at : at + fetch_size], item.epoch, item.number, number)
                 look.add(string, group)
-        seconds = time.perf_counter() - begin
-        self.book.add(LoaderCounters(minibatches_ahead=count, ahead_seconds=seconds))
+        self.book.add(LoaderCounters(ahead_seconds=time.perf_counter() - begin))
         return string
 
     def _sampled(self, item: WorkItem, inputs: Sequence[StepInputs]) -> list[SampledMinibatch]:

@@ -44,6 +44,7 @@ from pyg_batchgnn.sample import PygOutput, SampledMinibatch
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
+    from pyg_batchgnn.loader.disk_sizes import DiskForecast, DiskProbe
     from pyg_batchgnn.loader.on_disk import LookAhead
 
 
@@ -320,6 +321,29 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         """
         return self._parts.pipeline.book.snapshot()
 
+    def disk_forecast(self, samples: int = 128) -> DiskForecast | None:
+        """Predicts what an epoch reads from files at the loader's sizes; in one process.
+
+        Args:
+            samples: minibatches that are sampled for it. More are slower and more exact.
+
+        Returns:
+            None if all attributes are in memory.
+
+        Raises:
+            OSError: reading failed, which is done to measure the disk.
+        """
+        from pyg_batchgnn.loader.disk_sizes import forecast_again
+
+        assert self.sizes  # which decide whether anything is read
+        look = self._parts.pipeline.look_ahead
+        if look is None or look.forecast is None:
+            return None
+        sampled = _probe(self._parts, self, World(), samples)
+        probe = _disk_probe(self._parts, look, sampled)
+        num_batches, depth = self._parts.schedule.length(), self._prefetch_depth()
+        return forecast_again(look.forecast, probe, num_batches, depth)
+
     def all_nodes(
         self,
         memory_budget: int | str | None = None,
@@ -387,8 +411,7 @@ def _sizes_on_disk(
     sampled = _probe(parts, loader, World(), disk_sizes.PROBES)
     if not sampled:
         return Sizes(1, 1)
-    probe = probe_of(sampled, parts.pipeline.num_nodes, parts.cost(sampled))
-    on_disk = disk_sizes.DiskProbe.of(probe, look.rows, sampled)
+    on_disk = _disk_probe(parts, look, sampled)
     budget = look.budget - 2 * look.string_bytes  # of an epoch and the next
     forecast = disk_sizes.choose_disk_sizes(options, on_disk, parts.schedule.length(), depth, budget)
     groups = -(-forecast.sizes.macrobatch // forecast.sizes.fetch)
@@ -396,6 +419,13 @@ def _sizes_on_disk(
     look.rows.set_capacity(forecast.resident_bytes, window)
     look.forecast = forecast
     return forecast.sizes
+
+
+def _disk_probe(parts: Composition, look: LookAhead, sampled: list[SampledMinibatch]) -> DiskProbe:
+    from pyg_batchgnn.loader.disk_sizes import DiskProbe
+
+    probe = probe_of(sampled, parts.pipeline.num_nodes, parts.cost(sampled))
+    return DiskProbe.of(probe, look.rows, sampled)
 
 
 def _probe(parts: Composition, loader: NodeLoader, world: World, most: int) -> list[SampledMinibatch]:

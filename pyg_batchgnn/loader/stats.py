@@ -35,8 +35,9 @@ class LoaderCounters:
         cache_hits: distinct remote nodes of each fetch group whose rows the feature cache had.
         cache_misses: distinct remote nodes whose rows it had not; 0 without a cache.
         cache_bytes: bytes that did not cross the wire because the cache had the rows.
-        disk_rows: rows of nodes and edges that were read from files.
-        disk_hits: distinct nodes of each fetch group whose rows were in memory when it was made.
+        disk_rows: rows that were read from files, also for later fetch groups.
+        disk_hits: distinct nodes of each fetch group whose rows were in memory when its
+            minibatches were made.
         disk_useful: bytes of the rows that were read from files.
         disk_bytes: bytes that were read from files; more than ``disk_useful``, since what lies
             between two rows is read where that is faster.

@@ -21,7 +21,7 @@ from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, NodeSet
 from pyg_batchgnn.history import HistoricalSettings
-from pyg_batchgnn.loader import ScheduleName
+from pyg_batchgnn.loader import DiskForecast, ScheduleName
 from pyg_batchgnn.planner.machine import PlannerMachine, PlannerNetwork, measure_machine, network_of
 from pyg_batchgnn.planner.prediction import HistoricalPrediction, predict, predict_historical
 from pyg_batchgnn.planner.probe import SAMPLES, owners_of, probe_graph
@@ -166,6 +166,7 @@ class Plan:
         predictions: the fastest first.
         historical: an epoch with historical embeddings at their default settings, by policy; empty
             where they are not possible.
+        disk: what one process reads from files, if somebody predicted it.
     """
 
     workload: Workload
@@ -175,6 +176,7 @@ class Plan:
     probes: dict[str, PlannerProbe]
     predictions: list[Prediction]
     historical: dict[str, HistoricalPrediction] = field(default_factory=dict)
+    disk: DiskForecast | None = None
 
     @property
     def best(self) -> Prediction | None:
@@ -257,6 +259,7 @@ class Plan:
             "recommended": None if recommended is None else recommended.as_dict(),
             "predictions": [one.as_dict() for one in self.predictions],
             "historical": {policy: one.as_dict() for policy, one in self.historical.items()},
+            "disk": None if self.disk is None else asdict(self.disk),
         }
 
     def write(self, folder: Path) -> list[Path]:

@@ -230,6 +230,55 @@ def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> PhaseSpread:
     return PhaseSpread(mean, ranks.size, ranges)
 
 
+class DiskFigure(str, Enum):
+    """The figures of reading features from files."""
+
+    BYTES = "bytes"
+    USEFUL = "useful_bytes"
+    ROWS = "rows"
+    NEEDED = "needed_rows"
+    OPERATIONS = "operations"
+    READING = "reading_seconds"
+    AHEAD = "ahead_seconds"
+
+
+class DiskAccount:
+    """An account of what a loader reads from files, epoch by epoch.
+
+    Args:
+        loader: its `stats` are read.
+    """
+
+    def __init__(self, loader: MacrobatchNeighborLoader) -> None:
+        self._loader = loader
+        self._before = self._total()
+
+    def since_last(self, ranks: Ranks) -> dict[str, float]:
+        """Returns what was read since the last call; collective.
+
+        Returns:
+            The figures by their names, the sums over ranks; empty if nothing was read.
+        """
+        total = self._total()
+        own = [now - before for now, before in zip(total, self._before, strict=True)]
+        self._before = total
+        sums = ranks.table(own).sum(dim=0).tolist()
+        found = {figure.value: value for figure, value in zip(DiskFigure, sums, strict=True)}
+        return found if found[DiskFigure.BYTES.value] else {}
+
+    def _total(self) -> list[float]:
+        total = self._loader.stats().total
+        return [
+            total.disk_bytes,
+            total.disk_useful,
+            total.disk_rows,
+            total.disk_hits,
+            total.disk_operations,
+            total.disk_seconds,
+            total.ahead_seconds,
+        ]
+
+
 T = TypeVar("T")
 
 

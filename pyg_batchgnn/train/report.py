@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -14,8 +15,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Task as ProgressTask
 from rich.table import Table
+from rich.text import Text
 
 from pyg_batchgnn.comm import describe_backend
 from pyg_batchgnn.data import Dataset
@@ -31,7 +41,7 @@ from pyg_batchgnn.train.config import (
     TrainConfig,
 )
 from pyg_batchgnn.train.network import ModelInputs
-from pyg_batchgnn.train.progress import PHASE_LABELS, Phase
+from pyg_batchgnn.train.progress import PHASE_LABELS, DiskFigure, Phase
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, replacing
 from pyg_batchgnn.train.tasks import Task
@@ -40,24 +50,46 @@ from pyg_batchgnn.train.tasks import Task
 _COLUMNS = 80
 
 
-class TerminalReport:
-    """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end."""
+class _AheadColumn(ProgressColumn):
+    """A note of what an epoch that reads features from files does before its first minibatch."""
 
-    def __init__(self, console: Console, epochs: int, task: Task) -> None:
+    def __init__(self, ahead: Callable[[], int]) -> None:
+        super().__init__()
+        self._ahead = ahead
+
+    def render(self, task: ProgressTask) -> Text:
+        step, before = task.fields["begun"]
+        done, left = self._ahead() - before, (task.total or 0) - step
+        if task.completed > step or done <= 0:
+            return Text()
+        return Text(f"looking ahead {done}/{left:.0f}" if done < left else "reading the first rows")
+
+
+class TerminalReport:
+    """A `RunObserver` that prints. The bar shows only on a terminal, and disappears at the end.
+
+    Args:
+        ahead: returns how many minibatches the loader has sampled ahead since it was made, which an
+            epoch begins with where features are read from files.
+    """
+
+    def __init__(self, console: Console, epochs: int, task: Task, ahead: Callable[[], int]) -> None:
         self._console = console
         self._task = task
         self._epochs = epochs
+        self._ahead = ahead
         self._bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("minibatches  loss {task.fields[loss]}"),
             TimeRemainingColumn(),
+            _AheadColumn(ahead),
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
-        self._bar_task = self._bar.add_task("", epoch="", loss="-", visible=False)
+        self._bar_task = self._bar.add_task("", epoch="", loss="-", begun=(0, 0), visible=False)
 
     def __enter__(self) -> TerminalReport:
         self._bar.start()
@@ -70,8 +102,9 @@ class TerminalReport:
 
     def epoch_begins(self, epoch: int, step: int, steps: int) -> None:
         """Starts the bar."""
-        shown = f"{epoch}/{self._epochs}"
-        self._bar.reset(self._bar_task, total=steps, completed=step, epoch=shown, loss="-", visible=True)
+        fields: dict[str, Any] = {"epoch": f"{epoch}/{self._epochs}", "loss": "-"}
+        fields["begun"] = step, self._ahead()
+        self._bar.reset(self._bar_task, total=steps, completed=step, visible=True, **fields)
 
     def step_done(self, loss: float) -> None:
         """Moves the bar."""
@@ -126,7 +159,7 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
 
     Args:
         result: the final figures.
-        records: of all epochs, for the imbalance.
+        records: of all epochs, for the imbalance and for what was read from files.
     """
     table = Table(title="Result", title_justify="left")
     several = result.ranks > 1
@@ -158,8 +191,27 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
             ratios = [record.imbalance[what] for record in records if what in record.imbalance]
             mean = f"{sum(ratios) / len(ratios):.3f}" if ratios else "-"
             table.add_row(f"imbalance of {what}, most / mean", mean)
+    _add_disk(table, records)
     _add_historical(table, result)
     return table
+
+
+def _add_disk(table: Table, records: Sequence[EpochRecord]) -> None:
+    """Adds the rows about features in files, if some were read; the sums over ranks and epochs."""
+    figures = {figure: sum(record.disk.get(figure.value, 0.0) for record in records) for figure in DiskFigure}
+    if not figures[DiskFigure.BYTES]:
+        return
+    useful = figures[DiskFigure.USEFUL] / figures[DiskFigure.BYTES]
+    table.add_section()
+    table.add_row("features read from files", decimal(int(figures[DiskFigure.BYTES])))
+    table.add_row(
+        "  of which rows that were wanted", decimal(int(figures[DiskFigure.USEFUL])), f"{useful:.1%}"
+    )
+    table.add_row("  rows read", f"{figures[DiskFigure.ROWS]:,.0f}")
+    table.add_row("  rows found in memory", f"{figures[DiskFigure.NEEDED]:,.0f}")
+    table.add_row("  operations", f"{figures[DiskFigure.OPERATIONS]:,.0f}")
+    table.add_row("  seconds of reading", f"{figures[DiskFigure.READING]:.2f} s")
+    table.add_row("  seconds of looking ahead", f"{figures[DiskFigure.AHEAD]:.2f} s")
 
 
 def _add_historical(table: Table, result: RunResult) -> None:

@@ -221,6 +221,8 @@ class EpochRecord:
         phase_ranges: the least and the most seconds of a rank per phase; empty with one rank.
         imbalance: for "edges" and for "seconds" of computing, the rank with most in each step over
             the mean of all ranks; empty with one rank.
+        disk: what training read from files, by the names of `DiskFigure`, the sums over ranks;
+            empty if features are in memory. Of an epoch that was resumed, what was read since then.
     """
 
     epoch: int
@@ -235,10 +237,15 @@ class EpochRecord:
     ranks: int = 1
     phase_ranges: dict[str, list[float]] = field(default_factory=dict)
     imbalance: dict[str, float] = field(default_factory=dict)
+    disk: dict[str, float] = field(default_factory=dict)
 
 
 def epoch_record(
-    progress: RunProgress, train_metric: str, val: dict[str, float] | None, spread: PhaseSpread
+    progress: RunProgress,
+    train_metric: str,
+    val: dict[str, float] | None,
+    spread: PhaseSpread,
+    disk: dict[str, float],
 ) -> EpochRecord:
     """Returns the record of the epoch that `progress` is at the end of."""
     return EpochRecord(
@@ -254,6 +261,7 @@ def epoch_record(
         ranks=spread.ranks,
         phase_ranges=spread.ranges,
         imbalance=progress.imbalance(spread.ranks),
+        disk=disk,
     )
 
 

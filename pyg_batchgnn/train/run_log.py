@@ -90,6 +90,7 @@ class RunLog:
         figures = {f"train/{name}": value for name, value in record.train.items()}
         figures |= {f"val/{name}": value for name, value in (record.val or {}).items()}
         figures |= {f"seconds/{name}": value for name, value in record.phases.items()}
+        figures |= {f"disk/{name}": value for name, value in record.disk.items()}
         self.write({**figures, "seconds/epoch": record.seconds}, record.epoch)
 
     def close(self) -> None:

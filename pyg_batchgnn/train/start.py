@@ -109,7 +109,7 @@ def _start(ranks: Ranks, config: TrainConfig, path: Path | None, console: Consol
     _print_opening(console, job, dataset, folder, choice, ranks)
     with (
         StopRequest() as stop,
-        TerminalReport(console, config.run.epochs, job.task) as report,
+        _report(console, job) as report,
         _open_log(config, folder, ranks) as log,
     ):
         trainer = Trainer(job, ranks, folder, fingerprint, stop, report, log)
@@ -139,7 +139,7 @@ def _resume(
     _print_opening(console, job, dataset, folder, None, ranks)
     with (
         StopRequest() as stop,
-        TerminalReport(console, config.run.epochs, job.task) as report,
+        _report(console, job) as report,
         _open_log(config, folder, ranks, checkpoint.progress.epoch) as log,
     ):
         trainer = Trainer(job, ranks, folder, fingerprint, stop, report, log)
@@ -194,6 +194,13 @@ def _train(trainer: Trainer, log: RunLog) -> RunResult | None:
     if result is not None and result.test is not None:
         log.write({f"test/{name}": value for name, value in result.test.items()}, result.best_epoch)
     return result
+
+
+def _report(console: Console, job: TrainingJob) -> TerminalReport:
+    def ahead() -> int:
+        return job.train_loader.stats().total.minibatches_ahead
+
+    return TerminalReport(console, job.config.run.epochs, job.task, ahead)
 
 
 def _print_opening(

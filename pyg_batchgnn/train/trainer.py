@@ -17,6 +17,7 @@ from pyg_batchgnn.train.config import TrainConfig
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.job import TrainingJob
 from pyg_batchgnn.train.progress import (
+    DiskAccount,
     LoaderClock,
     Phase,
     PhaseClock,
@@ -263,6 +264,7 @@ class Trainer:
         self._log = log
         self._state = TrainerState()
         self._loader_clock = LoaderClock(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
+        self._disk = DiskAccount(job.train_loader)
         self._last_checkpoint = time.perf_counter()
         self._saved_rows = ""
 
@@ -447,7 +449,8 @@ class Trainer:
             self._state.best = weights_of(self._job.network.model)
         scores = None if val is None else val.to_dict()
         spread = spread_over_ranks(self._state.clock, self._ranks)
-        record = epoch_record(progress, task.train_metric.value, scores, spread)
+        disk = self._disk.since_last(self._ranks)
+        record = epoch_record(progress, task.train_metric.value, scores, spread, disk)
         self._state.end_epoch()
         if is_best and self._job.rows is not None:
             self._state.best_rows = self._state.rows  # which `save` writes

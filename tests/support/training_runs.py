@@ -74,8 +74,8 @@ def weights(run: Path) -> dict[str, Tensor]:
 
 
 def records(run: Path) -> list[dict[str, Any]]:
-    """Lines of metrics.jsonl without what depends on time."""
+    """Lines of metrics.jsonl without what depends on time, or on where the features lie."""
     lines = (run / "metrics.jsonl").read_text().splitlines()
     parsed = [json.loads(line) for line in lines]
-    timed = {"seconds", "elapsed_seconds", "phases", "phase_ranges", "imbalance"}
+    timed = {"seconds", "elapsed_seconds", "phases", "phase_ranges", "imbalance", "disk"}
     return [{key: value for key, value in line.items() if key not in timed} for line in parsed]

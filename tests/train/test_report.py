@@ -15,7 +15,7 @@ from rich.console import Console
 from pyg_batchgnn.train.config import Metric, TaskLoss
 from pyg_batchgnn.train.link_tasks import LinkTask
 from pyg_batchgnn.train.node_tasks import ClassTask, LabelTask, ValueTask
-from pyg_batchgnn.train.progress import Phase
+from pyg_batchgnn.train.progress import DiskFigure, Phase
 from pyg_batchgnn.train.report import TerminalReport, final_table, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord, RunResult
 from pyg_batchgnn.train.tasks import NodeTask
@@ -73,6 +73,45 @@ def test_historical_embeddings_have_rows_of_their_own() -> None:
         "0.25 s",
     ):
         assert any(wanted in row.replace("\u2502", "|") for row in rows), wanted
+
+
+def test_reads_of_files_are_added_up() -> None:
+    out, names = io.StringIO(), [figure.value for figure in DiskFigure]
+    first = dict(zip(names, (4e9, 1e9, 1000, 3000, 70, 1.5, 0.25), strict=True))
+    second = dict(zip(names, (6e9, 1e9, 500, 2000, 30, 0.5, 0.25), strict=True))
+    records = [replace(record(1), disk=first), record(2), replace(record(3), disk=second)]
+    Console(file=out, width=110).print(final_table(result(1, None), records))
+    rows = [" ".join(line.split()) for line in out.getvalue().replace("\u2502", "").splitlines()]
+    expected = [
+        "features read from files 10.0 GB",
+        "of which rows that were wanted 2.0 GB 20.0%",
+        "rows read 1,500",
+        "rows found in memory 5,000",
+        "operations 100",
+        "seconds of reading 2.00 s",
+        "seconds of looking ahead 0.50 s",
+    ]
+    assert rows[rows.index(expected[0]) :][: len(expected)] == expected
+
+
+def test_the_bar_says_what_an_epoch_waits_for() -> None:
+    ahead, out = [40], io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120)
+    shown = []
+    with TerminalReport(console, 3, ClassTask(4, Metric.ACCURACY), lambda: ahead[0]) as report:
+        report.epoch_begins(2, 5, 15)
+        for count in (40, 43, 50):
+            ahead[0] = count
+            report._bar.refresh()
+            shown.append(out.getvalue())
+            out.seek(0)
+            out.truncate()
+        report.step_done(0.5)
+        report._bar.refresh()
+        shown.append(out.getvalue())
+    assert "5/15" in shown[0] and "ahead" not in shown[0]
+    assert "looking ahead 3/10" in shown[1] and "reading the first rows" in shown[2]
+    assert "6/15" in shown[3] and shown[3].rindex("6/15") > shown[3].rfind("reading the first rows")
 
 
 # Plots ############################################################################################
@@ -156,8 +195,8 @@ def test_an_epoch_takes_one_line(name: str) -> None:
         phases={},
     )
     console = Console(file=io.StringIO(), width=80)
-    TerminalReport(console, 100, task).epoch_done(record, is_best=True)
-    TerminalReport(console, 100, task).epoch_done(record, is_best=False)
+    TerminalReport(console, 100, task, lambda: 0).epoch_done(record, is_best=True)
+    TerminalReport(console, 100, task, lambda: 0).epoch_done(record, is_best=False)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     best, other = printed.splitlines()
     assert best == f"{other}  best" and len(best) <= 80

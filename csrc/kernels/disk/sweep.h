@@ -51,8 +51,8 @@ class Sweep {
   // in it. `in_use`: units whose rows may be in use; their rows stay.
   void begin(const RowStates& states, int32_t number, int32_t period, const std::vector<UnitRows>& in_use);
 
-  // Appends a sequence of units to those that are known. `first`: [rows] the first use of each row in
-  // it, or kNever. `last`: the latest unit that was prepared.
+  // Appends a sequence of units to those that are known. `first`: [rows] the first use of each row
+  // in it, or kNever. `last`: the latest unit that was prepared.
   void extend(const RowStates& states, const int32_t* first, int32_t last,
               const std::vector<UnitRows>& in_use);
 

@@ -29,11 +29,20 @@ def writing(path: Path) -> Iterator[None]:
         raise DatasetError(f"{path}: cannot be written ({cause}); {remedy}") from error
 
 
+#: What helps where a file fails that was read before.
+_REMEDIES = {
+    errno.EIO: "check the disk and restore the file",
+    errno.ESTALE: "restore it, and let nothing change it while it is read",
+}
+
+
 def system_message(error: OSError) -> str:
-    """Returns what an error of the system says: the file and the cause, without its number."""
+    """Returns what an error of the system says: the file, the cause without its number, and a
+    remedy."""
     if error.filename is None or error.strerror is None:
         return str(error)
-    return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}; give another path"
+    remedy = _REMEDIES.get(error.errno or 0, "give another path")
+    return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}; {remedy}"
 
 
 def _cause_and_remedy(path: Path, error: OSError) -> tuple[str, str]:

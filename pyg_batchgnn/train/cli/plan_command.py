@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pyg_batchgnn.planner import PlannerMachine
 
 
+#: Minibatches that are sampled at least to predict what is read from files.
+_DISK_SAMPLES = 128
+
 _CLUSTER, _TRAINING, _TRIED = "The cluster", "The training", "The settings to compare"
 
 
@@ -48,6 +51,14 @@ def plan_command(
         str | None,
         typer.Option(
             help="Memory that each rank may use, as in 32GiB. Default: no limit.", rich_help_panel=_CLUSTER
+        ),
+    ] = None,
+    memory_budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory budget of training in one process, as for train: it decides which features are "
+            "read from their files.",
+            rich_help_panel=_CLUSTER,
         ),
     ] = None,
     machine: Annotated[
@@ -130,6 +141,9 @@ def plan_command(
 ) -> None:
     """Predicts what training on several machines takes, and recommends a setting.
 
+    Features that do not fit the memory budget are read from their files where
+    one process trains: bytes and seconds of reading are predicted, too.
+
     Samples some minibatches of the graph, and measures for a few seconds what
     a core of this machine does. Then predicts for each macrobatch size, fetch
     size, partition, with and without all edges on every rank and with and
@@ -148,8 +162,14 @@ def plan_command(
     from pyg_batchgnn.planner import Choices, PlannerNetwork, plan
     from pyg_batchgnn.sample import Replacement
     from pyg_batchgnn.train.decisions import open_dataset
+    from pyg_batchgnn.train.disk_plan import DiskPlan
 
     _check_hosts(ranks, ranks_per_host)
+    if memory_budget is not None and ranks > 1:
+        raise TrainError(
+            f"--memory-budget is for training in one process, and --ranks is {ranks}; leave it out, or give "
+            f"--ranks 1"
+        )
     console = Console()
     caches = (0, *(parse_size(text) for text in feature_cache or ()))
     tried = Choices(feature_caches=caches, aggregation=(None, _aggregation(model)))
@@ -164,14 +184,32 @@ def plan_command(
     status = console.status("reading") if console.is_terminal else contextlib.nullcontext()
     with status as shown, as_train_error(ValueError):
         graph = open_dataset(dataset, bool(reverse))
-        _check_trainable(graph, node_type, model=model.value, fanout=fanout, hidden=hidden or None)
+        config = _check_trainable(
+            *(graph, node_type),
+            model=model.value,
+            fanout=fanout,
+            hidden=hidden or None,
+            batch_size=batch_size,
+            replacement=replacement.value,
+            memory_budget=memory_budget,
+            threads=max(1, int(cores)),
+            prefetch=1,
+        )
+        disk = None
+        if ranks == 1:
+            if shown is not None:
+                shown.update("looking at what is read from files")
+            disk = DiskPlan.of(graph, config, max(samples, _DISK_SAMPLES))
+        if disk is not None:
+            size = disk.forecast.sizes.macrobatch
+            tried = Choices([size], [1.0], [False], tried.aggregation[:1])
         found = plan(
             graph,
             ranks=ranks,
             network=network,
             ranks_per_host=ranks_per_host,
             cores=cores,
-            memory=parse_size(memory) if memory else 0.0,
+            memory=parse_size(memory) if memory and disk is None else 0.0,
             machine=speeds,
             fanouts=fanouts,
             batch_size=batch_size,
@@ -184,13 +222,19 @@ def plan_command(
             samples=samples,
             progress=shown.update if shown is not None else None,
         )
+    found = found if disk is None else dataclasses.replace(found, disk=disk.forecast)
     console.print(found.table())
     command = [*launch_words(ranks, ranks_per_host), "train", dataset, "--model", model.value]
     command += ["--fanout", fanout, "--replacement", replacement.value, "--batch-size", str(batch_size)]
     command += ["--hidden", str(hidden)] if hidden else []
     command += ["--threads", str(int(cores))] if cores >= 1 else []
     command += ["--reverse"] if reverse else []
-    for line in found.advice(command):
+    command += ["--prefetch", "1"] if disk is not None else []
+    command += ["--memory-budget", memory_budget] if memory_budget is not None else []
+    advice = found.advice(command)
+    if disk is not None:  # the memory of the first line is that of features in memory
+        advice = [*disk.lines(found.best), "Train with:", *advice[1:]]
+    for line in advice:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if out is not None:
         console.print("wrote " + ", ".join(map(str, found.write(out))))
@@ -206,8 +250,8 @@ def _check_hosts(ranks: int, ranks_per_host: int) -> None:
         )
 
 
-def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> None:
-    """Refuses a graph as ``train`` with the same options would.
+def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> TrainConfig:
+    """Refuses a graph as ``train`` with the same options would. Returns the configuration.
 
     Args:
         node_type: the type of the training nodes; not needed if one type has some.
@@ -223,6 +267,7 @@ def _check_trainable(graph: Dataset, node_type: str | None, **given: object) -> 
     config = assign(TrainConfig(), assignments(options))
     task = task_of(graph, config.task, config.model.hidden)
     build_network(config, TrainingData.of(graph, config).inputs, task.columns)  # which is thrown away
+    return config
 
 
 def launch_words(ranks: int, ranks_per_host: int) -> list[str]:

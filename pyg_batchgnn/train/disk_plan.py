@@ -1,0 +1,97 @@
+"""The part of ``batchgnn plan`` about features that are read from files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.filesize import decimal
+
+from pyg_batchgnn import machine
+from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.disk import is_mapped
+from pyg_batchgnn.loader import DiskForecast
+from pyg_batchgnn.planner import Prediction
+from pyg_batchgnn.train.config import TrainConfig
+from pyg_batchgnn.train.graphs import WholeGraph
+from pyg_batchgnn.train.node_tasks import PredictedNodes
+from pyg_batchgnn.types import FEATURES
+
+#: The share of the memory budget, or of the memory that is free, that features in memory may take.
+_HELD = 0.5
+
+
+@dataclass(frozen=True)
+class DiskPlan:
+    """A prediction of what an epoch of one process reads from files.
+
+    Attributes:
+        forecast: of the loader that trains.
+        budget: bytes; None: the loader takes a share of the memory that is free.
+        features: the bytes of the features that stay on disk.
+        minibatches: of an epoch.
+    """
+
+    forecast: DiskForecast
+    budget: int | None
+    features: int
+    minibatches: int
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: TrainConfig, samples: int) -> DiskPlan | None:
+        """Makes the loader that trains, and predicts an epoch.
+
+        Args:
+            config: of the run.
+            samples: minibatches that are sampled for it.
+
+        Returns:
+            None if all features fit.
+
+        Raises:
+            TrainError: the data set or an option cannot be used.
+        """
+        tables = [one.tables[FEATURES] for one in dataset.node_sets if FEATURES in one.tables]
+        budget = config.sampling.memory_budget
+        room = _HELD * (machine.memory().available if budget is None else budget)
+        if sum(table.nbytes for table in tables if is_mapped(table)) <= room:
+            return None
+        graph = WholeGraph.of(dataset, config)
+        loader, _ = graph.training_loader(PredictedNodes.of(dataset, config.task).split("train"))
+        forecast = loader.disk_forecast(samples)
+        if forecast is None:
+            return None
+        features = sum(table.nbytes for table in tables) - graph.held
+        return cls(forecast, budget, features, len(loader))
+
+    def lines(self, computing: Prediction | None) -> list[str]:
+        """Returns what is said of it.
+
+        Args:
+            computing: the prediction of an epoch whose features are in memory.
+        """
+        found = self.forecast
+        sweep = min(self.minibatches, found.period * found.sizes.fetch)
+        budget = "half of the free memory" if self.budget is None else "half of the memory budget"
+        lines = [
+            f"Features: {decimal(self.features)} do not fit {budget} and are read from their files. "
+            f"Of the budget, {decimal(found.resident_bytes)} hold rows.",
+            f"  A sweep over the files takes {sweep:,} of {self.minibatches:,} minibatches, "
+            f"B = {found.sizes.macrobatch}.",
+            f"  An epoch reads {decimal(int(found.bytes))} ({found.rows:,.0f} rows) in "
+            f"{found.operations:,.0f} operations: {found.seconds:.1f} s by the rates of the disk, of which "
+            f"{found.first_seconds:.1f} s pass before the first minibatch.",
+        ]
+        if computing is None:
+            return lines
+        # Minibatches are sampled a second time, to know the rows of the epoch before it starts.
+        seconds, again = computing.epoch, computing.seconds["sample"]
+        longer = "reading" if found.seconds > seconds else "computing"
+        least = again + found.first_seconds + max(found.seconds - found.first_seconds, seconds)
+        lines.append(
+            f"  Computing takes {seconds:.1f} s and looking ahead {again:.1f} s: {longer} is the longer, and "
+            f"an epoch takes about {least:.1f} s with --prefetch 1."
+        )
+        if self.budget is not None:
+            memory = computing.memory - self.features + self.budget
+            lines.append(f"  Memory: about {decimal(int(memory))}, with the graph and the labels.")
+        return lines
