@@ -12,8 +12,8 @@ BOUNDS = {
     # conversion (1,400), a generator (450), over ranks (250), the command line (450).
     "package: Python lines": 77_500,
     "C++: files": 170,
-    # aim: 18,000. Layer normalisation (500), attention with weights by target (250), reading rows of
-    # files (600), sweeps (400)
+    # aim: 18,000. Layer normalisation (500), attention with weights by target (250), rows of files
+    # (600), sweeps (400).
     "C++: lines": 20_100,
     # aim: 40,000. What is recorded and refused, random models, every layer of PyG (4,200). Tables,
     # keys, times, logs, aarch64, deployment (3,300). Graphs larger than memory (2,600).
@@ -28,5 +28,5 @@ BOUNDS = {
     "files crossed: a hop over ranks": 12,  # aim: 10. The number of threads is read in one place.
     "files crossed: batchgnn train": 100,
     # torch and PyTorch Geometric aside.
-    "modules loaded: a loader and accelerate": 122,  # whether a table lies in a file; its operators
+    "modules loaded: a loader and accelerate": 122,  # whether tables lie in files, and operators
 }
