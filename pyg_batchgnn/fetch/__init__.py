@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     )
     from pyg_batchgnn.fetch.frequencies import Frequencies, RowReads
     from pyg_batchgnn.fetch.remote import RemoteFetcher
-    from pyg_batchgnn.fetch.sweep import ENTRY_BYTES
+    from pyg_batchgnn.fetch.sweep import ENTRY_BYTES, LIST_BYTES
 else:
     __getattr__ = late_names(__name__)
 
 __all__ = [
     "ENTRY_BYTES",
+    "LIST_BYTES",
     "AccessString",
     "BlockFetcher",
     "CacheRequest",

@@ -19,7 +19,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters, ReadPlan
 from pyg_batchgnn.fetch.access import AccessString, Unit
-from pyg_batchgnn.fetch.sweep import Sweep
+from pyg_batchgnn.fetch.sweep import LIST_BYTES, Sweep
 from pyg_batchgnn.types import Group
 
 #: Epochs whose accesses are kept: an iterator may be broken off while another begins.
@@ -156,8 +156,10 @@ class DiskRows:
             number = None if found is None else found.number(unit)
             if found is None or number is None or found.key != key or not self._resident:
                 return False
-            self._is_resting = False
-            return all(one.sweep.follows(number) for one in self._resident.values())
+            if not all(one.sweep.follows(number) for one in self._resident.values()):
+                return False
+            self._is_resting, self._strings = False, [found]
+            return True
 
     def extend(self, string: AccessString) -> None:
         """Takes the accesses of units that follow those that are known."""
@@ -268,7 +270,7 @@ class DiskRows:
         wanted = {group: count * sizes[group] for group, count in string.accesses.items()}
         for group, count in self.num_rows.items():
             share = self._capacity * wanted[group] // max(1, sum(wanted.values()))
-            rows = min(count, share // max(1, sizes[group]))
+            rows = min(count, share // (sizes[group] + LIST_BYTES))
             self._resident[group] = _ResidentRows(self.tables[group], count, rows)
 
     def _admitted(

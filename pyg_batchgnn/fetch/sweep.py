@@ -20,6 +20,8 @@ from pyg_batchgnn.ops import NEVER, SweepReading
 
 #: Bytes of a row's next use and slot.
 ENTRY_BYTES = 8
+#: Bytes of a row in memory in the lists of those that may leave, which grow by doubling.
+LIST_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from pyg_batchgnn.fetch import ENTRY_BYTES, DiskRows, Frequencies, Window
+from pyg_batchgnn.fetch import ENTRY_BYTES, LIST_BYTES, DiskRows, Frequencies, Window
 from pyg_batchgnn.loader.budget import BATCHES_AT_ONCE, OVERHEAD, LoaderProbe, PrefetchDepth, Sizes
 from pyg_batchgnn.loader.options import LoaderOptions
 from pyg_batchgnn.sample import SampledMinibatch
@@ -175,7 +175,9 @@ def _forecast(
     in_use = Window(depth.macrobatches, groups).before(groups - 1)
     forecast = DiskForecast(sizes, resident, period)
     for group, frequencies in probe.frequencies.items():
-        rows = int(share_of_room * resident * share[group]) // max(row_bytes[group], probe.loader.row)
+        rows = int(share_of_room * resident * share[group]) // (
+            max(row_bytes[group], probe.loader.row) + LIST_BYTES
+        )
         reads = frequencies.reads(epoch, sizes.fetch, rows, period, in_use)
         if reads is None:
             return None

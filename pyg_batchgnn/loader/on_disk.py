@@ -197,6 +197,25 @@ class DiskFetcher:
         return Fetched(ready, bytes=counters.useful, disk=counters)
 
 
+@dataclass(eq=False)
+class Continuation:
+    """The next epoch, which is told bit by bit while this one is trained.
+
+    Attributes:
+        epoch: this epoch.
+        turn: the macrobatch before which all must be told, as the sweeps reach the next epoch.
+        share: the macrobatches of the next epoch to tell before each one of this.
+        string: what has been told.
+        tell: tells a number of macrobatches more; None tells all that are left.
+    """
+
+    epoch: int
+    turn: int
+    share: int
+    string: AccessString
+    tell: Callable[[int | None], None]
+
+
 class LookAhead:
     """Tells the rows of the units to come, which are sampled once more for it.
 
@@ -208,14 +227,14 @@ class LookAhead:
         rows: as given.
         budget: the bytes that the loader may take, less those of tables that it holds.
         forecast: what an epoch is predicted to read, a `DiskForecast`, once sizes are chosen.
+        continuation: how the next epoch is told, if it follows this one.
     """
 
     def __init__(self, tables: MappedTables, rows: DiskRows, num_nodes: Sequence[int]) -> None:
         self.rows, self._tables, self._num_nodes = rows, tables, num_nodes
         self.budget = max(0, tables.budget - tables.held_bytes)
         self.forecast: Any = None
-        #: Before which macrobatch (epoch and number) to tell the next epoch, and how.
-        self.continuation: tuple[tuple[int, int], Callable[[], AccessString]] | None = None
+        self.continuation: Continuation | None = None
 
     @property
     def string_bytes(self) -> int:
@@ -236,10 +255,16 @@ class LookAhead:
         self._tables.check()
 
     def before(self, item: WorkItem) -> None:
-        """Tells the next epoch if the sweeps reach it when this macrobatch is prepared."""
-        if self.continuation is not None and self.continuation[0] == (item.epoch, item.number):
-            (_, tell), self.continuation = self.continuation, None
-            self.rows.extend(tell())
+        """Tells a share of the next epoch before a macrobatch of this one is prepared."""
+        told = self.continuation
+        if told is None or told.epoch != item.epoch or item.number < 0:
+            return
+        if item.number < told.turn:
+            told.tell(told.share)
+        else:
+            told.tell(None)
+            self.continuation = None
+            self.rows.extend(told.string)
 
     def reach(self, groups: int) -> int:
         """Returns the macrobatches of ``groups`` fetch groups that the longest sweep takes."""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.embed import Embedding, Step
     from pyg_batchgnn.fetch import AccessString
     from pyg_batchgnn.history import HistoricalCaches
-    from pyg_batchgnn.loader.on_disk import LookAhead
+    from pyg_batchgnn.loader.on_disk import Continuation, LookAhead
     from pyg_batchgnn.store import DistGraphStore
 
 
@@ -134,19 +134,33 @@ class Pipeline:
                 look.rows.look_ahead(self._told(look, window, fetch_size), goes_on)
             look.continuation = None
             if following is not None and goes_on:
-                tell = functools.partial(self._told_next, look, following, fetch_size)
-                turn = max(0, len(window) - 1 - look.reach(-(-len(window[0].steps) // fetch_size)))
-                look.continuation = (window[turn].epoch, window[turn].number), tell
+                look.continuation = self._continuation(look, window, following(), fetch_size)
             yield from window
 
-    def _told_next(
-        self, look: LookAhead, following: Callable[[], Iterator[WorkItem]], fetch_size: int
-    ) -> AccessString:
-        return self._told(look, following(), fetch_size)
+    def _continuation(
+        self, look: LookAhead, window: Sequence[WorkItem], following: Iterator[WorkItem], fetch_size: int
+    ) -> Continuation:
+        """Prepares to tell the next epoch, ``following``, while ``window`` is trained."""
+        from pyg_batchgnn.loader.on_disk import Continuation
+
+        string = look.begin(self.sampler.seed)
+        turn = max(0, len(window) - 1 - look.reach(-(-len(window[0].steps) // fetch_size)))
+
+        def tell(count: int | None) -> None:
+            self._tell(look, string, itertools.islice(following, count), fetch_size)
+
+        return Continuation(window[0].epoch, turn, -(-len(window) // max(1, turn)), string, tell)
 
     def _told(self, look: LookAhead, items: Iterable[WorkItem], fetch_size: int) -> AccessString:
+        string = look.begin(self.sampler.seed)
+        self._tell(look, string, items, fetch_size)
+        return string
+
+    def _tell(
+        self, look: LookAhead, string: AccessString, items: Iterable[WorkItem], fetch_size: int
+    ) -> None:
         """Samples macrobatches to list their rows."""
-        begin, string = time.perf_counter(), look.begin(self.sampler.seed)
+        begin = time.perf_counter()
         for item in items:
             sampled = self.sample_uncounted(item)
             self.book.add(LoaderCounters(minibatches_ahead=len(sampled)))
@@ -154,7 +168,6 @@ class Pipeline:
                 group = FetchGroup(sampled[at : at + fetch_size], item.epoch, item.number, number)
                 look.add(string, group)
         self.book.add(LoaderCounters(ahead_seconds=time.perf_counter() - begin))
-        return string
 
     def _sampled(self, item: WorkItem, inputs: Sequence[StepInputs]) -> list[SampledMinibatch]:
         internal = [one.internal for one in inputs if one.internal is not None]

@@ -16,7 +16,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from pyg_batchgnn.fetch import DiskRows, Window, disk
+from pyg_batchgnn.fetch import LIST_BYTES, DiskRows, Window, disk
 from pyg_batchgnn.fetch.sweep import simulate
 from pyg_batchgnn.types import NODES as NODE_GROUP
 from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
@@ -214,7 +214,7 @@ def test_batches_that_are_kept_do_not_change(prefetch: int, tmp_path: Path) -> N
     loader = make_loader(
         with_files(data, tmp_path), export="native", memory_budget=NOTHING, prefetch=prefetch
     )
-    with_room(loader, 250 * data.x[0].nbytes, period=1)
+    with_room(loader, 250 * (data.x[0].nbytes + LIST_BYTES), period=1)
     expected = [batch.attribute("x") for batch in make_loader(data, export="native")]
     for keep in (1, 3, len(expected)):
         loader.set_epoch(0)
@@ -249,7 +249,7 @@ def test_rows_are_read_as_the_sweeps_say(period: int, rows: int, tmp_path: Path)
     del data.edge_attr
     known = {"memory_budget": NOTHING, "lookahead": 1000}  # the epoch alone
     loader = make_loader(with_files(data, tmp_path), shuffle=True, batch_size=8, **known, **sizes)
-    with_room(loader, rows * data.x[0].nbytes, period)
+    with_room(loader, rows * (data.x[0].nbytes + LIST_BYTES), period)
     needed = units(make_loader(data, shuffle=True, batch_size=8), sizes)
     expected = simulate(needed, NODES, rows, period, in_use=1)
     assert_same(loader, make_loader(data, shuffle=True, batch_size=8))
@@ -258,7 +258,7 @@ def test_rows_are_read_as_the_sweeps_say(period: int, rows: int, tmp_path: Path)
         assert rows < 280
         return
     assert counts.disk_rows == sum(expected)
-    assert counts.disk_useful == counts.disk_rows * data.x[0].nbytes
+    assert counts.disk_useful == counts.disk_rows * (data.x[0].nbytes + LIST_BYTES)
     assert counts.disk_hits == sum(map(len, needed))
     assert counts.minibatches_ahead == len(loader)
 
@@ -270,7 +270,9 @@ def test_a_shorter_look_ahead_reads_more(tmp_path: Path) -> None:
     read = {}
     for ahead in (None, 2):
         loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, lookahead=ahead, **sizes)
-        assert_same(with_room(loader, 200 * data.x[0].nbytes, period=1), make_loader(data, **sizes))
+        assert_same(
+            with_room(loader, 200 * (data.x[0].nbytes + LIST_BYTES), period=1), make_loader(data, **sizes)
+        )
         read[ahead] = loader.stats().total.disk_rows
     assert read[2] > 1.05 * read[None]
 
@@ -324,7 +326,7 @@ def test_epochs_that_follow_each_other_share_sweeps(prefetch: int, tmp_path: Pat
     del data.edge_attr
     sizes = {"batch_size": 8, "macrobatch_size": 2, "shuffle": True, "prefetch": prefetch}
     loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, **sizes)
-    with_room(loader, 250 * data.x[0].nbytes, period=3)
+    with_room(loader, 250 * (data.x[0].nbytes + LIST_BYTES), period=3)
     expected = make_loader(data, **sizes)
     read = []
     for epoch in (0, 1, 2, 5, 6):
@@ -340,7 +342,7 @@ def test_other_epochs_than_were_expected(tmp_path: Path) -> None:
     data = make_data()
     sizes = {"batch_size": 8, "shuffle": True, "prefetch": 1}
     loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, **sizes)
-    with_room(loader, 280 * data.x[0].nbytes, period=2)
+    with_room(loader, 280 * (data.x[0].nbytes + LIST_BYTES), period=2)
     expected = make_loader(data, **sizes)
     for _ in range(2):
         loader.set_epoch(0)

@@ -3,8 +3,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/prefetch.h"
+
 namespace pyg_batchgnn {
 namespace {
+
+constexpr int64_t kAhead = 32;  // rows between prefetch and use; each has a cache line of its own
+
+// Prefetches the states of a unit's row that is used soon.
+void prefetch(const RowStates& states, const UnitRows& unit, int64_t i) {
+  if (i + kAhead >= unit.count) return;
+  const int64_t row = unit.row[i + kAhead];
+  prefetch_line(states.slot + row);
+  prefetch_line(states.next + row);
+}
 
 constexpr int32_t kHidden = -2;  // slots are hidden as kHidden - slot
 
@@ -49,6 +61,7 @@ void keep_soonest(const RowStates& states, std::vector<int64_t>& rows, size_t co
 std::vector<int64_t> without_slot(const RowStates& states, const UnitRows& unit) {
   std::vector<int64_t> found;
   for (int64_t i = 0; i < unit.count; ++i) {
+    prefetch(states, unit, i);
     if (states.slot[unit.row[i]] == kNoSlot) found.push_back(unit.row[i]);
   }
   return found;
@@ -86,6 +99,7 @@ void Sweep::note_all(const RowStates& states, int32_t last, const std::vector<Un
 
 void Sweep::retire(const RowStates& states, const UnitRows& unit, int32_t last) {
   for (int64_t i = 0; i < unit.count; ++i) {
+    prefetch(states, unit, i);
     if (unit.following[i] > last) note(states, unit.row[i], last);
   }
 }
@@ -116,6 +130,7 @@ Reading Sweep::prepare(const RowStates& states, const UnitRows& unit, int32_t nu
   }
   out.unit.reserve(unit.count + 1);
   for (int64_t i = 0; i < unit.count; ++i) {
+    prefetch(states, unit, i);
     out.unit.data()[i] = states.slot[unit.row[i]];
     states.next[unit.row[i]] = unit.following[i];
   }
