@@ -125,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     usual = [name for name in PARTS if name != "sort"]
     add("--parts", nargs="+", choices=PARTS, default=usual, help="what is measured")
     add("--memory-budget", type=float, default=20.0, help="GiB for everything in a process")
-    add("--reserve", type=float, default=1.0, help="GiB of it for the model and torch")
+    add("--reserve", type=float, default=1.3, help="GiB of it for the model and torch")
     add("--epochs", type=int, default=1, help="epochs, each in a process of its own")
     add("--steps", type=int, default=0, help="steps after which an epoch ends; 0: all")
     add("--held-steps", type=int, default=400, help="steps with rows held; 0: as many")
