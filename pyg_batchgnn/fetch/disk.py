@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -291,7 +291,7 @@ class DiskRows:
         reading = resident.sweep.prepare(number, nodes, string.following(unit, group, nodes), in_use_from)
         # Without a thread that prepares, nobody lets go of a unit while this one waits.
         seconds = PATIENCE if self._window.macrobatches else 0.0
-        if reading.evicts and not resident.are_done(in_use_from, seconds):
+        if reading.evicts and not resident.are_done(in_use_from, seconds, lambda: self._is_resting):
             self._resident[group] = resident.emptied()
             return None
         try:
@@ -391,15 +391,17 @@ class _ResidentRows:
         """Returns as much room without any row, for the units of the next epoch."""
         return _ResidentRows(*self._arguments)
 
-    def are_done(self, in_use_from: int, seconds: float) -> bool:
+    def are_done(self, in_use_from: int, seconds: float, is_over: Callable[[], bool]) -> bool:
         """Waits until units before ``in_use_from`` are done with.
+
+        ``is_over``: tells whether the iterator was closed, for which nobody need wait.
 
         Returns:
             False if the user keeps their batches, so that their rows may not be overwritten.
         """
         until = time.monotonic() + seconds
         while any(one.number < in_use_from for one in self._under_way()):
-            if time.monotonic() >= until:
+            if is_over() or time.monotonic() >= until:
                 return False
             time.sleep(1e-3)
         return True

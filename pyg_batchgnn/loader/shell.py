@@ -381,6 +381,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         self._data = data
         if hasattr(self, "_setup"):
             self._setup.change_data(self._parts.pipeline, self)
+            if self._parts.pipeline.look_ahead is not None:
+                self._sizes = None  # they give the new tables' rows their memory
             self._pool = None  # persistent workers read the old one
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -403,5 +404,35 @@ def test_other_data_is_read_anew(tmp_path: Path) -> None:
     other.x = other.x * 2
     (tmp_path / "other").mkdir()
     loader.data = with_files(other, tmp_path / "other")
+    with_room(loader, 9000)
     loader.set_epoch(0)
     assert_same(loader, make_loader(other))
+
+
+def test_other_data_gets_the_memory_of_the_first(tmp_path: Path) -> None:
+    draws = torch.Generator().manual_seed(0)
+    graph = {"edge_index": torch.randint(5000, (2, 25_000), generator=draws)}
+    tables = [mapped(torch.randn(5000, 512, generator=draws), tmp_path / f"{name}.npy") for name in "xy"]
+    loader = MacrobatchNeighborLoader(Data(x=tables[0], **graph), [5], batch_size=50, memory_budget="10MiB")
+    for table in tables:
+        loader.data = Data(x=table, **graph)
+        for batch in loader:
+            assert torch.equal(batch.x, table[batch.n_id])
+        assert rows_of(loader).nbytes > 5 << 20
+
+
+def test_closing_does_not_wait_for_batches_that_are_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(disk, "PATIENCE", 100.0)
+    data = make_data()
+    sizes = {"batch_size": 4, "macrobatch_size": 1, "fetch_size": 1, "prefetch": 1}
+    loader = make_loader(with_files(data, tmp_path), export="native", memory_budget=NOTHING, **sizes)
+    with_room(loader, 150 * (data.x[0].nbytes + LIST_BYTES), period=1)
+    left, kept = iter(loader), []
+    for _ in range(3):
+        kept.append(next(left))
+    begin = time.monotonic()
+    left.close()
+    assert time.monotonic() - begin < 50
+    assert torch.equal(kept[0].attribute("x"), data.x[kept[0].node])
