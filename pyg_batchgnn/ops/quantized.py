@@ -1,0 +1,170 @@
+"""Rows of one byte a column: int8 codes with a scale and an offset for each column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+aten = torch.ops.aten
+#: The dtypes into which codes are decoded.
+DECODED = (torch.float32, torch.bfloat16)
+_CONSTANT = (
+    "{} would write to a QuantizedTensor, whose rows are constant codes; write to a decoded copy, "
+    "table.dequantize(), and quantise it again"
+)
+
+
+class QuantizedTensor(Tensor):
+    """A table whose rows lie in memory as int8 codes.
+
+    The value of a column is ``code * scale + offset``, computed in float32 with one rounding (a fused
+    multiply-add). To torch and to PyG it is a constant of ``dtype``: shapes, ``data.num_features`` and
+    the like are those of the decoded table. Selecting rows (``x[index]``, ``index_select``,
+    ``F.embedding``) decodes these rows alone. A range of rows (``x[a:b]``) and ``detach()`` are views
+    that stay narrow. Every other operation decodes the whole table first. Kernels of this package read
+    the codes in place.
+
+    It cannot be written to and gets no gradient.
+
+    Attributes:
+        codes: [N, F] or [N] int8.
+        decoding: [2, F] float32, the scales and the offsets of the columns; [2, 1] for [N] codes.
+    """
+
+    codes: Tensor
+    decoding: Tensor
+
+    @staticmethod
+    def __new__(cls, codes: Tensor, decoding: Tensor, dtype: torch.dtype = torch.float32) -> QuantizedTensor:
+        check_decoding(codes, decoding)
+        if dtype not in DECODED:
+            raise TypeError(f"codes are decoded into float32 or bfloat16, not {dtype}")
+        made = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls, codes.shape, strides=codes.stride(), dtype=dtype, device=codes.device
+        )
+        return cast("QuantizedTensor", made)
+
+    def __init__(self, codes: Tensor, decoding: Tensor, dtype: torch.dtype = torch.float32) -> None:
+        self.codes = codes
+        self.decoding = decoding
+
+    def with_codes(self, codes: Tensor) -> QuantizedTensor:
+        """Returns other rows of the same columns."""
+        return QuantizedTensor(codes, self.decoding, self.dtype)
+
+    def dequantize(self) -> Tensor:
+        """Returns the decoded table, a copy of ``dtype``."""
+        return decode(self.codes, self.decoding, self.dtype)
+
+    def __setitem__(self, *_: Any) -> None:
+        raise TypeError(_CONSTANT.format("assignment"))
+
+    def __repr__(self, **kwargs: Any) -> str:
+        return f"QuantizedTensor(shape={list(self.shape)}, dtype={self.dtype}, codes={self.codes.dtype})"
+
+    @classmethod
+    def __torch_dispatch__(
+        cls,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        own = _OPERATIONS.get(func)
+        if own is not None:
+            done = own(*args, **kwargs)
+            if done is not NotImplemented:
+                return done
+        if func._schema.is_mutable and _written(func, args, kwargs):
+            raise TypeError(_CONSTANT.format(func))
+        args, kwargs = pytree.tree_map_only(QuantizedTensor, QuantizedTensor.dequantize, (args, kwargs))
+        return func(*args, **kwargs)
+
+
+def check_decoding(codes: Tensor, decoding: Tensor) -> None:
+    """Raises unless ``codes`` are int8 rows and ``decoding`` are their scales and offsets."""
+    if codes.dtype != torch.int8 or codes.dim() not in (1, 2):
+        raise TypeError(f"codes must be int8 [N, F] or [N], got {codes.dtype} {list(codes.shape)}")
+    columns = 1 if codes.dim() == 1 else codes.size(1)
+    if decoding.dtype != torch.float32 or list(decoding.shape) != [2, columns]:
+        raise TypeError(
+            f"decoding must be float32 [2, {columns}] for codes {list(codes.shape)}: a scale and an offset for "
+            f"each column; got {decoding.dtype} {list(decoding.shape)}"
+        )
+
+
+def decode(codes: Tensor, decoding: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns ``codes * scale + offset``, rounded once to float32, then to ``dtype``."""
+    scale, offset = decoding.double()
+    wide = torch.addcmul(offset, codes.double(), scale)  # the product of 8 and 24 bits is exact
+    return wide.float().to(dtype)
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    named = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | dict(kwargs)
+    return any(
+        isinstance(named.get(one.name), QuantizedTensor)
+        for one in func._schema.arguments
+        if one.alias_info is not None and one.alias_info.is_write
+    )
+
+
+# What does not need the whole table ###############################################################
+
+
+def _view(table: Any, *_: Any, **__: Any) -> Any:
+    return table.with_codes(table.codes) if isinstance(table, QuantizedTensor) else NotImplemented
+
+
+def _slice(table: Any, dim: int = 0, *rest: Any, **kwargs: Any) -> Any:
+    if not isinstance(table, QuantizedTensor) or dim != 0:
+        return NotImplemented
+    return table.with_codes(aten.slice.Tensor(table.codes, dim, *rest, **kwargs))
+
+
+def _rows(table: Any, index: Tensor) -> Tensor:
+    return table.with_codes(table.codes[index]).dequantize()
+
+
+def _index_select(table: Any, dim: int, index: Any) -> Any:
+    if not isinstance(table, QuantizedTensor) or dim not in (0, -table.dim()):
+        return NotImplemented
+    return _rows(table, index)
+
+
+def _index(table: Any, indices: Sequence[Any]) -> Any:
+    if not isinstance(table, QuantizedTensor) or len(indices) != 1 or indices[0] is None:
+        return NotImplemented
+    return _rows(table, indices[0])
+
+
+def _embedding(table: Any, index: Any, *_: Any, **__: Any) -> Any:
+    return _rows(table, index) if isinstance(table, QuantizedTensor) else NotImplemented
+
+
+def _clone(table: Any, **_: Any) -> Any:
+    return table.with_codes(table.codes.clone())
+
+
+def _to_copy(table: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
+    if dtype not in (None, table.dtype) or kwargs.get("layout") not in (None, torch.strided):
+        return NotImplemented
+    there = table.codes.to(device) if device is not None else table.codes.clone()
+    return QuantizedTensor(there, table.decoding.to(there.device), table.dtype)
+
+
+_OPERATIONS: dict[Any, Callable[..., Any]] = {
+    aten.detach.default: _view,
+    aten.alias.default: _view,
+    aten.slice.Tensor: _slice,
+    aten.index_select.default: _index_select,
+    aten.index.Tensor: _index,
+    aten.embedding.default: _embedding,
+    aten.clone.default: _clone,
+    aten._to_copy.default: _to_copy,
+}
