@@ -1,9 +1,9 @@
-"""Rows of one byte a column: int8 codes with a scale and an offset for each column."""
+"""Rows of bytes: int8 codes with a scale and an offset for each column."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,12 +21,12 @@ _CONSTANT = (
 class QuantizedTensor(Tensor):
     """A table whose rows lie in memory as int8 codes.
 
-    The value of a column is ``code * scale + offset``, computed in float32 with one rounding (a fused
-    multiply-add). To torch and to PyG it is a constant of ``dtype``: shapes, ``data.num_features`` and
-    the like are those of the decoded table. Selecting rows (``x[index]``, ``index_select``,
-    ``F.embedding``) decodes these rows alone. A range of rows (``x[a:b]``) and ``detach()`` are views
-    that stay narrow. Every other operation decodes the whole table first. Kernels of this package read
-    the codes in place.
+    The value of a column is ``code * scale + offset``, computed in float32 with one rounding (a
+    fused multiply-add). To torch and to PyG it is a constant of ``dtype``: shapes and
+    ``data.num_features`` are those of the decoded table. A selection of rows (``x[index]``,
+    ``index_select``, ``F.embedding``) decodes these rows alone. A range of rows (``x[a:b]``) and
+    ``detach()`` are views that stay narrow. Every other operation decodes the whole table first.
+    Kernels of this package read the codes in place.
 
     It cannot be written to and gets no gradient.
 
@@ -43,14 +43,11 @@ class QuantizedTensor(Tensor):
         check_decoding(codes, decoding)
         if dtype not in DECODED:
             raise TypeError(f"codes are decoded into float32 or bfloat16, not {dtype}")
-        made = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made = Tensor._make_wrapper_subclass(
             cls, codes.shape, strides=codes.stride(), dtype=dtype, device=codes.device
         )
-        return cast("QuantizedTensor", made)
-
-    def __init__(self, codes: Tensor, decoding: Tensor, dtype: torch.dtype = torch.float32) -> None:
-        self.codes = codes
-        self.decoding = decoding
+        made.codes, made.decoding = codes, decoding
+        return made
 
     def with_codes(self, codes: Tensor) -> QuantizedTensor:
         """Returns other rows of the same columns."""
@@ -63,11 +60,11 @@ class QuantizedTensor(Tensor):
     def __setitem__(self, *_: Any) -> None:
         raise TypeError(_CONSTANT.format("assignment"))
 
-    def __repr__(self, **kwargs: Any) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # noqa: ARG002
         return f"QuantizedTensor(shape={list(self.shape)}, dtype={self.dtype}, codes={self.codes.dtype})"
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls,
         func: Any,
         types: Sequence[type],
@@ -93,8 +90,8 @@ def check_decoding(codes: Tensor, decoding: Tensor) -> None:
     columns = 1 if codes.dim() == 1 else codes.size(1)
     if decoding.dtype != torch.float32 or list(decoding.shape) != [2, columns]:
         raise TypeError(
-            f"decoding must be float32 [2, {columns}] for codes {list(codes.shape)}: a scale and an offset for "
-            f"each column; got {decoding.dtype} {list(decoding.shape)}"
+            f"decoding must be float32 [2, {columns}] for codes {list(codes.shape)}: a scale and an offset "
+            f"for each column; got {decoding.dtype} {list(decoding.shape)}"
         )
 
 
