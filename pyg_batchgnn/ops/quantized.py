@@ -60,7 +60,7 @@ class QuantizedTensor(Tensor):
     def __setitem__(self, *_: Any) -> None:
         raise TypeError(_CONSTANT.format("assignment"))
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:  # noqa: ARG002
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"QuantizedTensor(shape={list(self.shape)}, dtype={self.dtype}, codes={self.codes.dtype})"
 
     @classmethod
