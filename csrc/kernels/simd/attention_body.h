@@ -183,9 +183,57 @@ struct SoftmaxGrad {
   }
 };
 
+// One head: its numbers lie side by side and are reduced kWide at a time, in an order that depends on
+// their count alone. Entries up to the next multiple of kWide may be overwritten.
+constexpr int64_t kWide = 16;
+
+template <class Sum, class Join>
+[[gnu::always_inline]] inline Sum reduce_wide(const Sum* from, int64_t count, Sum begin, const Join& join) {
+  Sum lane[kWide];
+  for (int64_t i = 0; i < kWide; ++i) lane[i] = begin;
+  for (int64_t at = 0; at < count; at += kWide) {
+    for (int64_t i = 0; i < kWide; ++i) lane[i] = join(lane[i], from[at + i]);
+  }
+  for (int64_t i = 0; i < 8; ++i) lane[i] = join(lane[i], lane[i + 8]);
+  for (int64_t i = 0; i < 4; ++i) lane[i] = join(lane[i], lane[i + 4]);
+  return join(join(lane[0], lane[2]), join(lane[1], lane[3]));
+}
+
+template <class Sum>
+inline void softmax_of_one(const Sum* logits, int64_t count, Sum slope, Sum* weights) {
+  constexpr Sum kLeast = -std::numeric_limits<Sum>::infinity();
+  const int64_t all = padded(count);
+  for (int64_t i = 0; i < all; ++i) weights[i] = logits[i] > 0 ? logits[i] : slope * logits[i];
+  for (int64_t i = count; i < all; ++i) weights[i] = kLeast;
+  const Sum top = reduce_wide(weights, count, kLeast, [](Sum a, Sum b) { return b > a ? b : a; });
+  for (int64_t i = 0; i < all; ++i) weights[i] = exp_negative(weights[i] - top);
+  const Sum inverse = 1 / reduce_wide(weights, count, Sum{0}, [](Sum a, Sum b) { return a + b; });
+  for (int64_t i = 0; i < all; ++i) weights[i] *= inverse;
+}
+
+template <class Sum>
+inline void softmax_grad_of_one(const Sum* signed_weights, int64_t count, Sum slope, Sum* grads, Sum* total) {
+  Sum lane[kWide] = {};
+  const int64_t all = padded(count);
+  for (int64_t i = count; i < all; ++i) grads[i] = 0;
+  const auto weight = [signed_weights, count](int64_t i) {
+    return i >= count ? Sum{0} : signed_weights[i] < 0 ? -signed_weights[i] : signed_weights[i];
+  };
+  for (int64_t at = 0; at < count; at += kWide) {
+    for (int64_t i = 0; i < kWide; ++i) lane[i] += weight(at + i) * grads[at + i];
+  }
+  const Sum along = reduce_wide(lane, kWide, Sum{0}, [](Sum a, Sum b) { return a + b; });
+  for (int64_t i = 0; i < all; ++i) {
+    const Sum grad = weight(i) * (grads[i] - along);
+    grads[i] = i < count && signed_weights[i] < 0 ? slope * grad : grad;
+  }
+  *total = reduce_wide(grads, count, Sum{0}, [](Sum a, Sum b) { return a + b; });
+}
+
 // Sets weights to the softmax of the leaky ReLU of the logits.
 template <class Sum>
 inline void softmax(const Sum* logits, int64_t count, int64_t heads, Sum slope, Sum* weights) {
+  if (heads == 1) return softmax_of_one(logits, count, slope, weights);
   by_heads<Sum>(heads, ShiftLogits<Sum>{logits, count, heads, slope, weights});
   // Whole vectors without a rest. Entries behind the end are not read.
   const int64_t all = padded(count * heads);
@@ -199,6 +247,7 @@ inline void softmax(const Sum* logits, int64_t count, int64_t heads, Sum slope, 
 template <class Sum>
 inline void softmax_grad(const Sum* signed_weights, int64_t count, int64_t heads, Sum slope, Sum* grads,
                          Sum* totals) {
+  if (heads == 1) return softmax_grad_of_one(signed_weights, count, slope, grads, totals);
   by_heads<Sum>(heads, SoftmaxGrad<Sum>{signed_weights, count, heads, slope, grads, totals});
 }
 
@@ -270,6 +319,10 @@ struct Target {
   template <class Value>
   void read(const Value* all, int64_t heads, Value* to) const {
     const Value* from = all + first_slot * heads;
+    if (count == slots) {  // no edge was replaced
+      for (int64_t i = 0; i < count * heads; ++i) to[i] = from[i];
+      return;
+    }
     for (int64_t e = 0; e < count; ++e) {
       for (int64_t h = 0; h < heads; ++h) to[e * heads + h] = from[place[e] * heads + h];
     }
@@ -278,9 +331,11 @@ struct Target {
   template <class Value>
   void write(const Value* from, int64_t heads, Value* all) const {
     Value* to = all + first_slot * heads;
-    if (count < slots) {
-      for (int64_t i = 0; i < slots * heads; ++i) to[i] = 0;
+    if (count == slots) {
+      for (int64_t i = 0; i < count * heads; ++i) to[i] = from[i];
+      return;
     }
+    for (int64_t i = 0; i < slots * heads; ++i) to[i] = 0;
     for (int64_t e = 0; e < count; ++e) {
       for (int64_t h = 0; h < heads; ++h) to[place[e] * heads + h] = from[e * heads + h];
     }
@@ -292,6 +347,10 @@ template <class T>
 inline void list_dots(const T* const* rows, int64_t count, const Columns& of, const Wide<T>* vectors,
                       int64_t stride, Wide<T>* out, int64_t heads, int64_t ahead) {
   int64_t e = 0;
+  // With few heads there are registers for more rows.
+  for (; heads < 4 && e + 4 <= count; e += 4) {
+    dots<4>(rows + e, of, vectors, stride, out + e * heads, heads, ahead);
+  }
   for (; e + 2 <= count; e += 2) {
     dots<2>(rows + e, of, vectors, stride, out + e * heads, heads, ahead);
   }

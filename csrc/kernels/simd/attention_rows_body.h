@@ -22,15 +22,17 @@ inline void dots_of(const T* const* rows, const Columns& of, const Wide<T>* vect
   for (auto& row : sums) {
     for (auto& sum : row) sum = L::zero();
   }
-  const auto add = [&](auto load, int64_t k) __attribute__((always_inline)) {
+  // Adds a vector of columns; `fetches` rows of later entries in odd lines.
+  const auto add = [&](auto load, int64_t k, auto fetches) __attribute__((always_inline)) {
     typename L::Vector x[kRows];
     const auto read = [&](int h) __attribute__((always_inline)) {
       const int64_t at = kSplit ? of.from + h * of.step + k : k;
 #pragma GCC unroll 8
       for (int e = 0; e < kRows; ++e) x[e] = load(rows[e] + at);
-      if (!kSplit && (k / L::kWidth) % 2 == 0) return;
+      if constexpr (decltype(fetches)::value || kSplit) {
 #pragma GCC unroll 8
-      for (int e = 0; e < kRows; ++e) __builtin_prefetch(rows[e + ahead] + at, 0, 2);
+        for (int e = 0; e < kRows; ++e) __builtin_prefetch(rows[e + ahead] + at, 0, 2);
+      }
     };
     if (!kSplit) read(0);
 #pragma GCC unroll 8
@@ -41,13 +43,28 @@ inline void dots_of(const T* const* rows, const Columns& of, const Wide<T>* vect
       for (int e = 0; e < kRows; ++e) sums[e][h] = L::fma(x[e], w, sums[e][h]);
     }
   };
+  const auto whole = [](const auto* p) __attribute__((always_inline)) { return L::load(p); };
+  constexpr std::integral_constant<bool, false> no{};
+  constexpr std::integral_constant<bool, true> yes{};
   int64_t k = 0;
-  for (; k + L::kWidth <= of.count; k += L::kWidth) {
-    add([](const auto* p) __attribute__((always_inline)) { return L::load(p); }, k);
+  for (; k + 2 * L::kWidth <= of.count; k += 2 * L::kWidth) {
+    add(whole, k, no);
+    add(whole, k + L::kWidth, yes);
+  }
+  if (k + L::kWidth <= of.count) {
+    add(whole, k, no);
+    k += L::kWidth;
   }
   if (k < of.count) {
     const int64_t rest = of.count - k;
-    add([rest](const auto* p) __attribute__((always_inline)) { return L::load(p, rest); }, k);
+    add([rest](const auto* p) __attribute__((always_inline)) { return L::load(p, rest); }, k, yes);
+  }
+  if constexpr (kRows == 4 && kHeads == 1) {
+    const typename L::Vector column[4] = {sums[0][0], sums[1][0], sums[2][0], sums[3][0]};
+    Wide<T> found[4];
+    L::sum4(column, found);
+    for (int e = 0; e < 4; ++e) out[e * heads] = found[e];
+    return;
   }
 #pragma GCC unroll 8
   for (int e = 0; e < kRows; ++e) {

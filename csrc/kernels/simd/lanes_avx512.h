@@ -81,11 +81,14 @@ struct Lanes<float> {
     four = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
   }
+  // Adds in the order of `sum`.
   PYG_BATCHGNN_INLINE void sum4(const __m512* v, float* out) {
-    const __m256 ab = _mm256_hadd_ps(halves(v[0]), halves(v[1]));
-    const __m256 cd = _mm256_hadd_ps(halves(v[2]), halves(v[3]));
-    const __m256 all = _mm256_hadd_ps(ab, cd);
-    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+    const __m256 a = halves(v[0]), b = halves(v[1]), c = halves(v[2]), d = halves(v[3]);
+    const __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    const __m256 cd = _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
+    const __m256 both = _mm256_add_ps(_mm256_unpacklo_ps(ab, cd), _mm256_unpackhi_ps(ab, cd));
+    const __m128 ac = _mm256_castps256_ps128(both), bd = _mm256_extractf128_ps(both, 1);
+    _mm_storeu_ps(out, _mm_add_ps(_mm_unpacklo_ps(ac, bd), _mm_unpackhi_ps(ac, bd)));
   }
   PYG_BATCHGNN_INLINE void add_lanes(Vector a, Vector b, float* first, float* second) {
     Vector both = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
