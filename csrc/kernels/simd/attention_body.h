@@ -253,7 +253,7 @@ inline void softmax_grad(const Sum* signed_weights, int64_t count, int64_t heads
 
 // Returns the number of list entries between the prefetch of a row and its use.
 inline int64_t rows_ahead(int64_t row_bytes) {
-  constexpr int64_t kBytes = 6400;
+  constexpr int64_t kBytes = 12000;
   const int64_t rows = kBytes / (row_bytes + 1) + 2;
   return rows < kMostRowsAhead ? rows : kMostRowsAhead;
 }

@@ -9,8 +9,8 @@
 // - fma(a, b, c) = a * b + c, rounded once where the processor can.
 // - passing(a), nonzero(a): bits of the elements that are positive or NaN, that are not 0. keep(a,
 //   bits).
-// - sum(v): of the elements; sum4: of four vectors, in the same order. add_lanes where two vectors' sums are made at
-//   once.
+// - sum(v): of the elements; sum4: of four vectors, in the same order. add_lanes where two vectors'
+//   sums are made at once.
 //
 // Outside of Lanes: in_register, read_half, kept_columns (dropout's decisions), stream_lines and
 // fence.
