@@ -91,7 +91,8 @@ def series(
     rows: Sequence[Row], options: Options, where: ProcessSetting, peers: Peers, rounds: int
 ) -> Iterator[dict[str, Any]]:
     """Yields the series of each row; those of one graph share the processes."""
-    contestants = [peers.contestant(name, *what) for name, what in COLUMNS.items()]
+    needed = {name for row in rows for name in row.columns}
+    contestants = [peers.contestant(name, *what) for name, what in COLUMNS.items() if name in needed]
     with Players(contestants, where) as players:
         for row in rows:
             print(f"{row.name}, {where.threads} thread(s), malloc {where.malloc}", flush=True)
