@@ -110,6 +110,7 @@ from pyg_batchgnn.ops.partition import (
     group_by_range,
     place_edges,
 )
+from pyg_batchgnn.ops.quantized import DECODED, QuantizedTensor, check_decoding
 from pyg_batchgnn.ops.relay import (
     OwnedGraph,
     QuestionForm,
@@ -132,6 +133,7 @@ from pyg_batchgnn.ops.sample import (
 from pyg_batchgnn.ops.sweep import NEVER, NO_SLOT, RowStates, SweepReading, lease_rows, move_rows
 
 __all__ = [
+    "DECODED",
     "FLOATS",
     "INTEGERS",
     "MAP_IDS",
@@ -151,6 +153,7 @@ __all__ = [
     "OwnedEdges",
     "OwnedGraph",
     "ProductsName",
+    "QuantizedTensor",
     "QuestionForm",
     "ReadRows",
     "Relay",
@@ -188,6 +191,7 @@ __all__ = [
     "batch_norm",
     "build_csc",
     "check_budget",
+    "check_decoding",
     "check_dense",
     "check_drop",
     "check_ids",
