@@ -94,6 +94,16 @@ class QuantizedTensor(Tensor):
         return func(*args, **kwargs)
 
 
+def stored(rows: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Returns the rows that kernels read, and their decoding; None for numbers that need none.
+
+    Columns of codes are contiguous.
+    """
+    if isinstance(rows, QuantizedTensor):
+        return _dense_rows(rows.codes), rows.decoding
+    return rows, None
+
+
 def check_decoding(codes: Tensor, decoding: Tensor) -> None:
     """Raises unless ``codes`` are int8 rows and ``decoding`` are their scales, which are positive,
     and their offsets."""
@@ -239,8 +249,8 @@ def _embedding(table: Any, index: Any, *_: Any, **__: Any) -> Any:
     return _rows(table, index, index.shape)
 
 
-def _clone(table: Any, **_: Any) -> Any:
-    return table.with_codes(table.codes.clone())
+def _clone(table: Any, **kwargs: Any) -> Any:
+    return table.with_codes(table.codes.clone(**kwargs))
 
 
 def _to_copy(table: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
