@@ -130,9 +130,10 @@ def attention(
     if isinstance(x, QuantizedTensor) and by_head:
         x, row = decode(x.codes, x.decoding, x.dtype, row), None
     if isinstance(x, QuantizedTensor):
-        source_weight, target_weight, target_logits = _weights_of_codes(
-            x.decoding, source_weight, target_weight, target_logits, targets
-        )
+        with torch.autocast("cpu", enabled=False):
+            source_weight, target_weight, target_logits = _weights_of_codes(
+                x.decoding, source_weight, target_weight, target_logits, targets
+            )
     table, decoding = stored(x)
     return Attention(
         *kernels.attention(
@@ -390,7 +391,7 @@ def _grads_of_codes(
     scale, offset = decoding
     by_head = grad.float().view(-1, *shape)
     own, of_edges = by_head.split([scale.numel(), by_head.size(-1) - scale.numel()], -1)
-    of_total = own @ offset
-    return torch.cat([own * scale, of_edges], -1).flatten(1), (
-        of_total if grad_total is None else of_total + grad_total
-    )
+    with torch.autocast("cpu", enabled=False):
+        of_total = own @ offset
+    of_sums = torch.cat([own * scale, of_edges], -1).flatten(1)
+    return of_sums, of_total if grad_total is None else of_total + grad_total
