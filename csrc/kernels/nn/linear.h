@@ -104,4 +104,13 @@ void linear_grads_pairs(const LinearShape& shape, const std::vector<LinearInput>
                         const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
                         const LinearWanted& wanted, int64_t threads);
 
+// The same for processors with a matrix unit.
+
+// Returns whether linear_grads_tiles can compute these gradients.
+bool has_tile_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs);
+
+void linear_grads_tiles(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+                        const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
+                        const LinearWanted& wanted, int64_t threads);
+
 }  // namespace pyg_batchgnn

@@ -10,13 +10,15 @@
 #include "kernels/allocation.h"
 #include "kernels/nn/linear_blocks.h"
 #include "kernels/simd/sparse_pairs.h"
+#include "kernels/simd/tiles.h"
 
 namespace pyg_batchgnn {
 
 // The operands of a tile of the output.
 template <class Value, class T>
 struct TileProduct {
-  const Value* const* values;  // kTileRows
+  const Value* const* values;  // kRows of the operands
+  int64_t value_stride;        // of converted rows
   int64_t terms, vectors;
   const Value* panel;
   int64_t panel_stride;
@@ -30,6 +32,7 @@ template <class T>
 struct Elements {
   using Sum = T;
   using Value = T;
+  static constexpr int64_t kRows = kTileRows;  // of a tile of the output
 
   static int64_t terms(int64_t columns) { return columns; }
 
@@ -98,6 +101,7 @@ inline void round_columns(const LinearInput& input, const char* row, int64_t fir
 struct Pairs {
   using Sum = float;
   using Value = uint32_t;
+  static constexpr int64_t kRows = kTileRows;
 
   static int64_t terms(int64_t columns) { return (columns + 1) / 2; }
 
@@ -145,8 +149,49 @@ struct Pairs {
   static void finish(const Finish<float>& f) {
     const bool words = f.columns % kWordBits == 0 && f.first_column % kWordBits == 0;
     const bool masked = f.mask != nullptr || (!f.relu && f.dropout == nullptr);
-    (words && masked ? pair_finish() : product_kernels<float>().finish)(f);
+    const bool narrow = words && masked && pair_finish() != nullptr;
+    (narrow ? pair_finish() : product_kernels<float>().finish)(f);
   }
+};
+
+// Pairs for the matrix unit, whose rows lie one behind the other, filled up with zeros to whole tiles.
+struct Tiles : Pairs {
+  static constexpr int64_t kRows = 2 * kTileSide;
+
+  static int64_t terms(int64_t columns) { return round_up(Pairs::terms(columns), kTileSide); }
+
+  static uint32_t pack(const float* weight, int64_t columns, int64_t term) {
+    return term < Pairs::terms(columns) ? Pairs::pack(weight, columns, term) : 0;
+  }
+
+  static bool in_place(const LinearShape&, const LinearInput&) { return false; }
+
+  static int64_t row_stride(const LinearShape& shape, const LinearInput& input) {
+    return shape.groups * terms(input.columns / shape.groups);
+  }
+
+  static void rows(const LinearShape& shape, const LinearInput& input, int64_t begin, int64_t end,
+                   uint32_t* to, const uint32_t** pointers) {
+    const int64_t columns = input.columns / shape.groups, pairs = terms(columns);
+    for (int64_t i = begin; i < end; ++i) {
+      pointers[i - begin] = to;
+      for (int64_t group = 0; group < shape.groups; ++group, to += pairs) {
+        std::fill(to + columns / 2, to + pairs, 0u);
+        round_columns(input, input.row(i), group * columns, columns, reinterpret_cast<uint16_t*>(to));
+      }
+    }
+  }
+
+  // The rows of the last tile may be fewer than kRows. What lies behind them is multiplied and not
+  // used.
+  static void multiply(const TileProduct<uint32_t, float>& p) {
+    p.prefetch->fetch(kLinesPerTile);
+    tile_kernels()->multiply({p.values[0], p.value_stride, p.panel, p.panel_stride, kRows, p.terms,
+                              p.vectors * kTileSide, p.tile, p.tile_stride, p.add});
+  }
+
+ private:
+  static constexpr int64_t kLinesPerTile = 96;
 };
 
 // Lists of the non-zeros of bfloat16 rows, and their products.
