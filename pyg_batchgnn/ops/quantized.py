@@ -27,9 +27,9 @@ class QuantizedTensor(Tensor):
     The value of a column is ``code * scale + offset``, computed in float32 with one rounding (a
     fused multiply-add). To torch and to PyG it is a constant of ``dtype``: shapes and
     ``data.num_features`` are those of the decoded table. A selection of rows (``x[index]``,
-    ``index_select``, ``F.embedding``) decodes these rows alone. A range of rows (``x[a:b]``) and
-    ``detach()`` are views that stay narrow. Every other operation decodes the whole table first.
-    Kernels of this package read the codes in place.
+    ``index_select``, ``F.embedding``) decodes these rows alone. A range of rows (``x[a:b]``) or of
+    columns and ``detach()`` are views that stay narrow. Every other operation decodes the whole
+    table first. Kernels of this package read the codes in place.
 
     It cannot be written to and gets no gradient.
 
@@ -201,9 +201,13 @@ def _view(table: Any, *_: Any, **__: Any) -> Any:
 
 
 def _slice(table: Any, dim: int = 0, *rest: Any, **kwargs: Any) -> Any:
-    if not isinstance(table, QuantizedTensor) or dim != 0:
+    if not isinstance(table, QuantizedTensor):
         return NotImplemented
-    return table.with_codes(aten.slice.Tensor(table.codes, dim, *rest, **kwargs))
+    codes = aten.slice.Tensor(table.codes, dim, *rest, **kwargs)
+    if dim % table.dim() == 0:
+        return table.with_codes(codes)
+    decoding = aten.slice.Tensor(table.decoding, dim, *rest, **kwargs)
+    return QuantizedTensor._of(codes, decoding.contiguous(), table.dtype)
 
 
 def _select(table: Any, dim: int, at: int) -> Any:

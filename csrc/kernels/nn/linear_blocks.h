@@ -76,7 +76,9 @@ class BlockPrefetch {
   void clear() { rows_.clear(); }
   void add(const void* row, int64_t bytes) {
     const char* const first = static_cast<const char*>(row);
-    if (bytes != 0) rows_.push_back({first, first + bytes});
+    // From the begin of a line, or the last line of a short row would be left out.
+    const auto inside = static_cast<int64_t>(reinterpret_cast<uintptr_t>(row) % PrefetchQueue::kLine);
+    if (bytes != 0) rows_.push_back({first - inside, first + bytes});
   }
   void add(const LinearInput& input, int64_t begin, int64_t end) {
     const int64_t bytes = input.columns * element_bytes(input.element);

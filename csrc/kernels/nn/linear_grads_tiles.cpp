@@ -8,6 +8,7 @@
 #include "kernels/nn/linear.h"
 #include "kernels/nn/linear_blocks.h"
 #include "kernels/nn/linear_operands.h"
+#include "kernels/simd/level.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -199,7 +200,8 @@ class TileBackward {
 bool has_tile_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs) {
   const bool plain = std::all_of(inputs.begin(), inputs.end(),
                                  [](const LinearInput& input) { return input.center == nullptr; });
-  return shape.compute == Element::kBFloat16 && tile_kernels() != nullptr && shape.groups == 1 && plain;
+  return shape.compute == Element::kBFloat16 && bfloat16_level() == Bfloat16Level::kTiles &&
+         shape.groups == 1 && plain;
 }
 
 void linear_grads_tiles(const LinearShape& shape, const std::vector<LinearInput>& inputs,

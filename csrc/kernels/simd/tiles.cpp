@@ -188,12 +188,11 @@ bool has_amx() {
 }
 
 const TileKernels* choose() {
-  const char* const variable = std::getenv("PYG_BATCHGNN_TILES");
-  const std::string_view asked = variable == nullptr ? "" : variable;
   if (simd_level() != Simd::kAvx512) return nullptr;
-  if (asked == "emulated") return &tiles::kEmulated;
+  const char* const variable = std::getenv("PYG_BATCHGNN_TILES");
+  if (variable != nullptr && std::string_view(variable) == "emulated") return &tiles::kEmulated;
   static constexpr TileKernels kAmx{&amx::multiply, &tiles::mask, &tiles::interleave, &tiles::transpose};
-  return asked == "amx" && has_amx() ? &kAmx : nullptr;
+  return has_amx() ? &kAmx : nullptr;
 }
 
 }  // namespace

@@ -36,9 +36,8 @@ struct TileKernels {
   void (*transpose)(const uint32_t* from, int64_t stride, int64_t columns, uint32_t* to, int64_t to_stride);
 };
 
-// Returns null unless the environment variable PYG_BATCHGNN_TILES asks for tiles: "amx" where the
-// processor has them and the kernel of the system grants them, or "emulated" anywhere with AVX-512.
-// They are not chosen otherwise, because nobody has measured them yet.
+// Returns null where the processor has no such unit, or the system does not let this process use it.
+// The environment variable PYG_BATCHGNN_TILES=emulated gives one in plain C++, for tests.
 const TileKernels* tile_kernels();
 
 }  // namespace pyg_batchgnn
