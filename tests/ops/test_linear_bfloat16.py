@@ -40,6 +40,7 @@ from tests.support.linear_cases import distance, gradients, make_case
 
 print(ops.bfloat16_level(), *ops.bfloat16_levels())
 torch.manual_seed(0)
+sums = []
 for level in ops.bfloat16_levels():
     assert ops.set_bfloat16_level(level) in ops.bfloat16_levels() and ops.bfloat16_level() == level
     for rows, outputs, columns, groups in ((1, 1, (1,), 1), (200, 47, (33, 100), 2), (3000, 130, (256,), 1)):
@@ -57,18 +58,27 @@ for level in ops.bfloat16_levels():
         assert distance(y, wanted, 1.0) < 2**-7
         for one, two in zip(grads, gradients(wanted.to(torch.bfloat16), rounded.leaves()), strict=True):
             assert distance(one, two, 1.0) < 1.5e-2
+    sums.append(sum(one.view(torch.int32).long().sum().item() for one in grads))
+print(*sums)
 """
 
 
-@pytest.mark.parametrize("wanted", ["", "widened", "pairs"])
-def test_every_level_of_products(wanted: str) -> None:
-    ran = run_text(LEVELS, OMP_NUM_THREADS="2", PYG_BATCHGNN_BFLOAT16=wanted)
+@pytest.mark.parametrize("wanted", ["", "widened", "pairs", "tiles"])
+@pytest.mark.parametrize("unit", ["", "emulated"])
+def test_every_level_of_products(wanted: str, unit: str) -> None:
+    """Intel's matrix unit may be emulated; its bits are not those of pairs."""
+    variables = {"PYG_BATCHGNN_BFLOAT16": wanted, "PYG_BATCHGNN_TILES": unit}
+    ran = run_text(LEVELS, OMP_NUM_THREADS="2", **variables)
     assert ran.returncode == 0, ran.stderr
-    used, *present = ran.stdout.split()
-    assert present == list(ops.bfloat16_levels()) and present[0] == "widened"
+    (used, *present), sums = (line.split() for line in ran.stdout.splitlines())
+    if not unit:
+        assert present == list(ops.bfloat16_levels())
+    assert present == ["widened", "pairs", "tiles"][: len(present)] and len(set(sums)) == len(present)
+    if "pairs" in present:
+        assert not unit or "tiles" in present
     is_intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text()
-    fastest = "widened" if is_intel else present[-1]
-    assert used == {"": fastest, "widened": "widened", "pairs": present[-1]}[wanted]
+    asked = wanted or ("widened" if is_intel else "pairs")
+    assert used == (asked if asked in present else present[-1])
 
 
 def test_levels_that_there_are_not() -> None:
