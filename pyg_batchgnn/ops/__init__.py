@@ -74,7 +74,17 @@ from pyg_batchgnn.ops.keys import (
     part_key,
 )
 from pyg_batchgnn.ops.library import first_order, simd_level, thread_count, thread_limit, to_signed
-from pyg_batchgnn.ops.linear import ProductsName, compute_dtype, current_products, linear, set_products
+from pyg_batchgnn.ops.linear import (
+    BFloat16Level,
+    ProductsName,
+    bfloat16_level,
+    bfloat16_levels,
+    compute_dtype,
+    current_products,
+    linear,
+    set_bfloat16_level,
+    set_products,
+)
 from pyg_batchgnn.ops.linear_norm import linear_norm
 from pyg_batchgnn.ops.memory import (
     MemoryStats,
@@ -110,6 +120,7 @@ from pyg_batchgnn.ops.partition import (
     group_by_range,
     place_edges,
 )
+from pyg_batchgnn.ops.quantized import DECODED, QuantizedTensor, check_decoding
 from pyg_batchgnn.ops.relay import (
     OwnedGraph,
     QuestionForm,
@@ -132,6 +143,7 @@ from pyg_batchgnn.ops.sample import (
 from pyg_batchgnn.ops.sweep import NEVER, NO_SLOT, RowStates, SweepReading, lease_rows, move_rows
 
 __all__ = [
+    "DECODED",
     "FLOATS",
     "INTEGERS",
     "MAP_IDS",
@@ -141,6 +153,7 @@ __all__ = [
     "ROW_DTYPES",
     "UNASSIGNED",
     "Attention",
+    "BFloat16Level",
     "BudgetRules",
     "BySource",
     "HaloPeers",
@@ -151,6 +164,7 @@ __all__ = [
     "OwnedEdges",
     "OwnedGraph",
     "ProductsName",
+    "QuantizedTensor",
     "QuestionForm",
     "ReadRows",
     "Relay",
@@ -186,8 +200,11 @@ __all__ = [
     "attention_key",
     "attention_weights",
     "batch_norm",
+    "bfloat16_level",
+    "bfloat16_levels",
     "build_csc",
     "check_budget",
+    "check_decoding",
     "check_dense",
     "check_drop",
     "check_ids",
@@ -254,6 +271,7 @@ __all__ = [
     "reset_peak",
     "sample",
     "sample_by_budgets",
+    "set_bfloat16_level",
     "set_products",
     "simd_level",
     "solve_partition",

@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_ids, check_on_cpu, check_vector
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 from pyg_batchgnn.ops.norm import activate, check_drop, dropout_scale
+from pyg_batchgnn.ops.quantized import stored
 
 
 class RowsOfTable(Protocol):
@@ -48,8 +49,9 @@ def linear(
 
     Args:
         inputs: [>= num_rows, groups * K] tensors, or views (`RowsOfTable`) of rows of a table. They
-            are float32, float16 or bfloat16, or float64 if the weights are. The first num_rows rows
-            are used. K may differ between inputs.
+            are float32, float16 or bfloat16, or float64 if the weights are. Rows of a
+            `QuantizedTensor` are decoded in blocks where they are multiplied. The first num_rows
+            rows are used. K may differ between inputs.
         weights: [O, K] for each input, all of one dtype: ``out_dtype`` or float32. With groups,
             columns [g * O / groups, (g + 1) * O / groups) of the result are computed from columns
             [g * K, (g + 1) * K) of the inputs.
@@ -91,9 +93,11 @@ def linear(
     if current_products() == "torch":
         return linear_by_torch(checked, rows, weights, bias, *arguments)
     own = [weight.contiguous() for weight in weights]
+    read = [stored(table) for table in checked]
     y, _ = kernels.linear(
-        checked,
+        [table for table, _ in read],
         rows,
+        [decoding for _, decoding in read],
         own,
         None if bias is None else bias.contiguous(),
         *arguments,
@@ -212,6 +216,43 @@ def set_products(name: ProductsName) -> ProductsName:
     return before
 
 
+# The levels of the package's products of bfloat16, which round differently.
+
+BFloat16Level = Literal["widened", "pairs", "tiles"]
+
+#: From the lowest on, as `Bfloat16Level` in csrc/kernels/simd/level.h numbers them.
+_LEVELS: tuple[BFloat16Level, ...] = get_args(BFloat16Level)
+
+
+def bfloat16_levels() -> tuple[BFloat16Level, ...]:
+    """Returns the levels of bfloat16 products that this processor has, from the lowest on.
+
+    "widened" are float32 products of widened numbers, which every processor has. "pairs" are those
+    of the instruction vdpbf16ps. "tiles" are those of Intel's matrix unit (AMX).
+    """
+    return _LEVELS[: kernels.most_bfloat16_level() + 1]
+
+
+def bfloat16_level() -> BFloat16Level:
+    """Returns the level of bfloat16 products in use.
+
+    Unless another one is set it is the fastest that the processor has, which is "widened" on
+    Intel's. "tiles" have not been measured yet, and must be asked for. The environment variable
+    PYG_BATCHGNN_BFLOAT16=widened|pairs|tiles names another one.
+    """
+    return _LEVELS[kernels.bfloat16_level()]
+
+
+def set_bfloat16_level(name: BFloat16Level) -> BFloat16Level:
+    """Sets the level of bfloat16 products in this process, and returns the former one."""
+    if name not in bfloat16_levels():
+        known = ", ".join(map(repr, bfloat16_levels()))
+        raise ValueError(f"bfloat16 products are {known} on this processor, not {name!r}")
+    before = bfloat16_level()
+    kernels.set_bfloat16_level(_LEVELS.index(name))
+    return before
+
+
 def linear_by_torch(
     tables: Sequence[Tensor],
     rows: Sequence[Tensor | None],
@@ -240,7 +281,7 @@ def linear_by_torch(
 
 def _pieces(table: Tensor, row: Tensor | None, num_rows: int) -> Sequence[Tensor]:
     if row is None:
-        return table[:num_rows].split(BLOCK_ROWS)
+        return [table[at : min(num_rows, at + BLOCK_ROWS)] for at in range(0, max(1, num_rows), BLOCK_ROWS)]
     return [table[part.long()] for part in row[:num_rows].split(BLOCK_ROWS)]
 
 
@@ -264,6 +305,7 @@ def _block(inputs: Sequence[Tensor], weights: Sequence[Tensor], groups: int) -> 
 def _fake_linear(
     inputs: list[Tensor],
     _rows: list[Tensor | None],
+    _decodings: list[Tensor | None],
     weights: list[Tensor],
     _bias: Tensor | None,
     num_rows: int,
@@ -286,6 +328,7 @@ def _fake_grads(
     _scale: float,
     inputs: list[Tensor],
     _rows: list[Any],
+    _decodings: list[Any],
     weights: list[Tensor],
     *rest: Any,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
@@ -298,12 +341,14 @@ def _fake_grads(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    tables, rows, weights, _, _, groups, _, _, drop, _, _, after_relu, threads = inputs
+    tables, rows, decodings, weights, _, _, groups, _, _, drop, _, _, after_relu, threads = inputs
     mask = output[1]
     ctx.mark_non_differentiable(mask)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(mask, *tables, *weights, *(row for row in rows if row is not None))
+    given = (one for one in (*rows, *decodings) if one is not None)
+    ctx.save_for_backward(mask, *tables, *weights, *given)
     ctx.placed = [row is not None for row in rows]
+    ctx.coded = [decoding is not None for decoding in decodings]
     ctx.groups, ctx.after_relu, ctx.threads = groups, after_relu, threads
     ctx.scale = dropout_scale(drop) if drop > 0 else 1.0
 
@@ -314,11 +359,12 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
     nothing: list[Tensor | None] = [None] * count
     # Without a missing entry torch treats a list of optional tensors as a list of tensors.
     for_rows = nothing if all(ctx.placed) else None
+    for_decodings = nothing if all(ctx.coded) else None
     if grad is None:
-        return (nothing, for_rows, nothing, *[None] * 10)
+        return (nothing, for_rows, for_decodings, nothing, *[None] * 10)
     mask, *saved = ctx.saved_tensors
     tables, weights, rest = saved[:count], saved[count : 2 * count], iter(saved[2 * count :])
-    need_input, _, need_weight, need_bias, *_ = ctx.needs_input_grad
+    need_input, _, _, need_weight, need_bias, *_ = ctx.needs_input_grad
     need_input = list(need_input)
     # The kernel sums the gradient of the bias while it computes those of the weights.
     with_weights = any(need_weight) or bool(need_bias)
@@ -328,6 +374,7 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
         ctx.scale,
         tables,
         [next(rest) if placed else None for placed in ctx.placed],
+        [next(rest) if coded else None for coded in ctx.coded],
         weights,
         None,
         ctx.groups,
@@ -340,6 +387,7 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
     return (
         [d if need else None for d, need in zip(d_inputs, need_input, strict=True)],
         for_rows,
+        for_decodings,
         d_weights if any(need_weight) else nothing,
         d_bias if need_bias else None,
         *[None] * 9,

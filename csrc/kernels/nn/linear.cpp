@@ -11,6 +11,7 @@
 #include "kernels/nn/linear_operands.h"
 #include "kernels/nn/norm.h"
 #include "kernels/parallel.h"
+#include "kernels/simd/level.h"
 #include "kernels/simd/norm.h"
 
 namespace pyg_batchgnn {
@@ -210,8 +211,22 @@ class SkippingPairs {
   Buffer<uint16_t> transposed_;
 };
 
+// The matrix unit skips nothing.
+struct SkippingNothing {
+  struct Block {
+    int64_t rows = 0;
+    void resize(int64_t, int64_t) {}
+  };
+
+  SkippingNothing(const LinearShape&, const LinearInput&, const LinearWeight&) {}
+  bool worthwhile() const { return false; }
+  bool read(const LinearInput&, Element, int64_t, int64_t, Block&) const { return false; }
+  void add(int64_t, Block&, float*, int64_t, PrefetchQueue&) const {}
+};
+
 constexpr int64_t kBlockRows = 16 * kTileRows;  // rows per block; a panel of weights stays in the
                                                 // cache meanwhile
+static_assert(kBlockRows % Tiles::kRows == 0);
 constexpr int64_t kBlocksPerTask = 32;
 
 // The weights of one input, transposed and cut into panels of outputs, [terms, panel] each, group
@@ -264,7 +279,8 @@ class PackedWeight {
 // The type that skips zeros, of elements or of pairs.
 template <class Operands>
 using Skipping = std::conditional_t<std::is_same_v<Operands, Pairs>, SkippingPairs,
-                                    SkippingWeight<typename Operands::Sum>>;
+                                    std::conditional_t<std::is_same_v<Operands, Tiles>, SkippingNothing,
+                                                       SkippingWeight<typename Operands::Sum>>>;
 
 // The constants of one call, and the work on one block of rows. A block is computed tile by tile.
 // If an input has many zeros, its rows are summed instead, which skips them.
@@ -307,7 +323,7 @@ class Forward {
   // Allocates all memory in advance, so that the memory in use does not depend on the timing of
   // threads.
   void prepare(Scratch& scratch) const {
-    const int64_t rows = std::min(kBlockRows, shape_.rows);
+    const int64_t rows = std::min(kBlockRows, round_up(shape_.rows, Operands::kRows));
     scratch.converted.resize(inputs_.size());
     for (size_t t = 0; t < inputs_.size(); ++t) {
       if (Operands::in_place(shape_, inputs_[t])) continue;
@@ -320,7 +336,7 @@ class Forward {
       whole = true;
       scratch.blocks[t].resize(rows, inputs_[t].columns);
     }
-    scratch.sums.reserve(whole ? kBlockRows * sums_stride() : kTileRows * kernels_.panel);
+    scratch.sums.reserve(whole ? kBlockRows * sums_stride() : Operands::kRows * kernels_.panel);
   }
 
   // Computes rows [begin, end) and fetches those up to `next_end`.
@@ -383,11 +399,11 @@ class Forward {
     for (int64_t first = 0; first < outputs; first += kernels_.panel) {
       const int64_t columns = std::min(kernels_.panel, outputs - first);
       const int64_t padded = round_up(columns, kernels_.width);
-      for (int64_t row = begin; row < end; row += kTileRows) {
+      for (int64_t row = begin; row < end; row += Operands::kRows) {
         for (size_t t = 0; t < inputs_.size(); ++t) {
           add_tile(t, group, first, row - begin, tile, padded, scratch);
         }
-        finish(group, first, columns, row, std::min(kTileRows, end - row), tile, padded,
+        finish(group, first, columns, row, std::min(Operands::kRows, end - row), tile, padded,
                scratch.row_keys.data() + (row - begin));
       }
     }
@@ -403,7 +419,7 @@ class Forward {
         continue;
       }
       for (int64_t first = 0; first < outputs; first += kernels_.panel) {
-        for (int64_t at = 0; at < rows; at += kTileRows) {
+        for (int64_t at = 0; at < rows; at += Operands::kRows) {
           add_tile(t, group, first, at, sums + at * stride + first, stride, scratch);
         }
       }
@@ -422,12 +438,13 @@ class Forward {
     const PackedWeight<Operands>& weight = weights_[t];
     const int64_t columns = std::min(kernels_.panel, shape_.group_outputs() - first);
     const int64_t padded = round_up(columns, kernels_.width);
-    const Value* starts[kTileRows];
-    for (int64_t r = 0; r < kTileRows; ++r) {
+    const Value* starts[Operands::kRows];
+    for (int64_t r = 0; r < Operands::kRows; ++r) {
       starts[r] = scratch.values[t * kBlockRows + static_cast<size_t>(at + r)] + group * weight.terms();
     }
-    Operands::multiply({starts, weight.terms(), padded / kernels_.width, weight.panel(group, first), padded,
-                        sums, stride, t != 0, &scratch.next.queue});
+    Operands::multiply({starts, Operands::row_stride(shape_, inputs_[t]), weight.terms(),
+                        padded / kernels_.width, weight.panel(group, first), padded, sums, stride, t != 0,
+                        &scratch.next.queue});
   }
 
   // Applies bias, ReLU and dropout to columns [first, first + columns) of a group and writes them.
@@ -486,7 +503,10 @@ void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
   if (shape.compute == Element::kFloat64) {
     return run<Elements<double>>(shape, inputs, weights, update, output, threads);
   }
-  if (shape.compute == Element::kBFloat16 && pair_kernel() != nullptr) {
+  if (shape.compute == Element::kBFloat16 && bfloat16_level() == Bfloat16Level::kTiles) {
+    return run<Tiles>(shape, inputs, weights, update, output, threads);
+  }
+  if (shape.compute == Element::kBFloat16 && bfloat16_level() == Bfloat16Level::kPairs) {
     return run<Pairs>(shape, inputs, weights, update, output, threads);
   }
   run<Elements<float>>(shape, inputs, weights, update, output, threads);

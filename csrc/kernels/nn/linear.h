@@ -22,6 +22,7 @@ struct LinearInput {
   const double* center = nullptr;  // [columns] subtracted from the rows in a weight's gradient; or
                                    // null
   bool after_relu = false;         // made by a ReLU: the gradient of a zero may be given as zero
+  Decoding decoding{};             // of codes
 
   const char* row(int64_t i) const {
     int64_t at = i;
@@ -100,6 +101,15 @@ void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inpu
 bool has_pair_grads(Element compute);
 
 void linear_grads_pairs(const LinearShape& shape, const std::vector<LinearInput>& inputs,
+                        const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
+                        const LinearWanted& wanted, int64_t threads);
+
+// The same for processors with a matrix unit.
+
+// Returns whether linear_grads_tiles can compute these gradients.
+bool has_tile_grads(const LinearShape& shape, const std::vector<LinearInput>& inputs);
+
+void linear_grads_tiles(const LinearShape& shape, const std::vector<LinearInput>& inputs,
                         const std::vector<LinearWeight>& weights, const LinearGradient& gradient,
                         const LinearWanted& wanted, int64_t threads);
 

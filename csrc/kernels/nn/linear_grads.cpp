@@ -506,6 +506,9 @@ void linear_grads(const LinearShape& shape, const std::vector<LinearInput>& inpu
     const Backward<double> backward(shape, inputs, weights, gradient, wanted);
     return sum_parts<double>(backward, shape.rows, weights, threads);
   }
+  if (has_tile_grads(shape, inputs)) {
+    return linear_grads_tiles(shape, inputs, weights, gradient, wanted, threads);
+  }
   if (has_pair_grads(shape.compute)) {
     return linear_grads_pairs(shape, inputs, weights, gradient, wanted, threads);
   }

@@ -10,13 +10,15 @@
 #include "kernels/allocation.h"
 #include "kernels/nn/linear_blocks.h"
 #include "kernels/simd/sparse_pairs.h"
+#include "kernels/simd/tiles.h"
 
 namespace pyg_batchgnn {
 
 // The operands of a tile of the output.
 template <class Value, class T>
 struct TileProduct {
-  const Value* const* values;  // kTileRows
+  const Value* const* values;  // kRows of the operands
+  int64_t value_stride;        // of converted rows
   int64_t terms, vectors;
   const Value* panel;
   int64_t panel_stride;
@@ -30,6 +32,7 @@ template <class T>
 struct Elements {
   using Sum = T;
   using Value = T;
+  static constexpr int64_t kRows = kTileRows;  // of a tile of the output
 
   static int64_t terms(int64_t columns) { return columns; }
 
@@ -54,7 +57,7 @@ struct Elements {
         pointers[i - begin] = reinterpret_cast<const T*>(input.row(i));
         continue;
       }
-      read_rounded(input.row(i), input.element, shape.compute, input.columns, converted);
+      read_columns(input, input.row(i), 0, input.columns, shape.compute, converted);
       pointers[i - begin] = converted;
       converted += row_stride(shape, input);
     }
@@ -68,7 +71,7 @@ struct Elements {
   static void finish(const Finish<T>& f) { product_kernels<T>().finish(f); }
 };
 
-// A row in bfloat16.
+// A row in bfloat16, of numbers other than codes.
 inline void round_row(const char* from, Element element, int64_t columns, uint16_t* to) {
   const ProductKernels<float>& kernels = product_kernels<float>();
   if (element == Element::kBFloat16) {
@@ -85,10 +88,20 @@ inline void round_row(const char* from, Element element, int64_t columns, uint16
   }
 }
 
+// Columns [first, first + count) of a row of an input in bfloat16.
+inline void round_columns(const LinearInput& input, const char* row, int64_t first, int64_t count,
+                          uint16_t* to) {
+  const char* const from = row + first * element_bytes(input.element);
+  if (input.element != Element::kInt8) return round_row(from, input.element, count, to);
+  decode_row(reinterpret_cast<const Code*>(from), input.decoding.from(first), count,
+             reinterpret_cast<Bfloat16*>(to));
+}
+
 // Two bfloat16 in 32 bits, the first in the lower half. A last odd one is paired with zero.
 struct Pairs {
   using Sum = float;
   using Value = uint32_t;
+  static constexpr int64_t kRows = kTileRows;
 
   static int64_t terms(int64_t columns) { return (columns + 1) / 2; }
 
@@ -120,9 +133,9 @@ struct Pairs {
     const int64_t stride = row_stride(shape, input);
     for (int64_t i = begin; i < end; ++i, to += stride) {
       for (int64_t group = 0; group < shape.groups; ++group) {
-        const char* const from = input.row(i) + group * columns * element_bytes(input.element);
         if (columns % 2 != 0) to[group * pairs + columns / 2] = 0;
-        round_row(from, input.element, columns, reinterpret_cast<uint16_t*>(to + group * pairs));
+        round_columns(input, input.row(i), group * columns, columns,
+                      reinterpret_cast<uint16_t*>(to + group * pairs));
       }
       pointers[i - begin] = to;
     }
@@ -136,8 +149,49 @@ struct Pairs {
   static void finish(const Finish<float>& f) {
     const bool words = f.columns % kWordBits == 0 && f.first_column % kWordBits == 0;
     const bool masked = f.mask != nullptr || (!f.relu && f.dropout == nullptr);
-    (words && masked ? pair_finish() : product_kernels<float>().finish)(f);
+    const bool narrow = words && masked && pair_finish() != nullptr;
+    (narrow ? pair_finish() : product_kernels<float>().finish)(f);
   }
+};
+
+// Pairs for the matrix unit, whose rows lie one behind the other, filled up with zeros to whole tiles.
+struct Tiles : Pairs {
+  static constexpr int64_t kRows = 2 * kTileSide;
+
+  static int64_t terms(int64_t columns) { return round_up(Pairs::terms(columns), kTileSide); }
+
+  static uint32_t pack(const float* weight, int64_t columns, int64_t term) {
+    return term < Pairs::terms(columns) ? Pairs::pack(weight, columns, term) : 0;
+  }
+
+  static bool in_place(const LinearShape&, const LinearInput&) { return false; }
+
+  static int64_t row_stride(const LinearShape& shape, const LinearInput& input) {
+    return shape.groups * terms(input.columns / shape.groups);
+  }
+
+  static void rows(const LinearShape& shape, const LinearInput& input, int64_t begin, int64_t end,
+                   uint32_t* to, const uint32_t** pointers) {
+    const int64_t columns = input.columns / shape.groups, pairs = terms(columns);
+    for (int64_t i = begin; i < end; ++i) {
+      pointers[i - begin] = to;
+      for (int64_t group = 0; group < shape.groups; ++group, to += pairs) {
+        std::fill(to + columns / 2, to + pairs, 0u);
+        round_columns(input, input.row(i), group * columns, columns, reinterpret_cast<uint16_t*>(to));
+      }
+    }
+  }
+
+  // The rows of the last tile may be fewer than kRows. What lies behind them is multiplied and not
+  // used.
+  static void multiply(const TileProduct<uint32_t, float>& p) {
+    p.prefetch->fetch(kLinesPerTile);
+    tile_kernels()->multiply({p.values[0], p.value_stride, p.panel, p.panel_stride, kRows, p.terms,
+                              p.vectors * kTileSide, p.tile, p.tile_stride, p.add});
+  }
+
+ private:
+  static constexpr int64_t kLinesPerTile = 96;
 };
 
 // Lists of the non-zeros of bfloat16 rows, and their products.

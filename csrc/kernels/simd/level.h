@@ -23,6 +23,22 @@ enum class Simd : int { kBaseline = 0, kAvx2 = 256, kAvx512 = 512 };
 // PYG_BATCHGNN_SIMD=avx2|baseline lowers it, so that tests can run every level.
 Simd simd_level() noexcept;
 
+// How products of bfloat16 are computed: widened to float32, two terms at a time by vdpbf16ps, or by
+// a matrix unit (tiles.h). All round differently. A processor has the levels below its highest.
+enum class Bfloat16Level : int { kWidened = 0, kPairs = 1, kTiles = 2 };
+
+// The highest level that the processor has.
+Bfloat16Level most_bfloat16_level() noexcept;
+
+// The level in use. At first it is the fastest one: pairs, but not on Intel's processors, whose
+// vdpbf16ps is slower than their float32 products. Nobody has measured tiles yet, so they are only
+// used if they are asked for. The environment variable PYG_BATCHGNN_BFLOAT16=widened|pairs|tiles
+// names another level, so that tests can run every one.
+Bfloat16Level bfloat16_level() noexcept;
+
+// Sets the level of products that begin from now on. The processor must have it.
+void set_bfloat16_level(Bfloat16Level level) noexcept;
+
 }  // namespace pyg_batchgnn
 
 #define PYG_BATCHGNN_INLINE __attribute__((always_inline)) static inline
