@@ -110,6 +110,7 @@ from pyg_batchgnn.ops.partition import (
     group_by_range,
     place_edges,
 )
+from pyg_batchgnn.ops.quantized import QuantizedTensor, decoded, rows_like, stored
 from pyg_batchgnn.ops.relay import (
     OwnedGraph,
     QuestionForm,
@@ -151,6 +152,7 @@ __all__ = [
     "OwnedEdges",
     "OwnedGraph",
     "ProductsName",
+    "QuantizedTensor",
     "QuestionForm",
     "ReadRows",
     "Relay",
@@ -205,6 +207,7 @@ __all__ = [
     "count_unique_nodes",
     "count_values",
     "current_products",
+    "decoded",
     "degree_scale",
     "digest_text",
     "direct_block",
@@ -252,11 +255,13 @@ __all__ = [
     "read_rows",
     "relay_answer",
     "reset_peak",
+    "rows_like",
     "sample",
     "sample_by_budgets",
     "set_products",
     "simd_level",
     "solve_partition",
+    "stored",
     "sum_lists",
     "thread_count",
     "thread_limit",
