@@ -49,6 +49,16 @@ if TYPE_CHECKING:
     )
     from pyg_batchgnn.data.ogb import read_ogb
     from pyg_batchgnn.data.pyg import as_dataset, from_pyg
+    from pyg_batchgnn.data.quantize import (
+        Encoder,
+        Quantization,
+        QuantizationReport,
+        QuantizedTable,
+        Source,
+        check_bits,
+        check_table,
+        quantize,
+    )
     from pyg_batchgnn.data.undirected import ParallelEdges, is_symmetric, make_undirected
     from pyg_batchgnn.types import (
         EDGE_FEATURES,
@@ -81,6 +91,7 @@ __all__ = [
     "DatasetError",
     "DatasetNotFoundError",
     "EdgeSet",
+    "Encoder",
     "FolderKeys",
     "GeneratorSpec",
     "Group",
@@ -91,16 +102,22 @@ __all__ = [
     "NodeSet",
     "PapersSpec",
     "ParallelEdges",
+    "Quantization",
+    "QuantizationReport",
+    "QuantizedTable",
     "Relation",
     "RowKind",
     "Schema",
+    "Source",
     "TypedGeneratorSpec",
     "as_dataset",
     "attribute_array",
     "attribute_of",
     "available_datasets",
+    "check_bits",
     "check_dataset",
     "check_node_counts",
+    "check_table",
     "class_numbers",
     "convert_folder",
     "count_classes",
@@ -122,6 +139,7 @@ __all__ = [
     "named_apart",
     "narrow_class_numbers",
     "open_folder",
+    "quantize",
     "read_bundle",
     "read_folder",
     "read_ids",
