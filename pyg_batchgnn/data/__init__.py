@@ -7,6 +7,7 @@ from pyg_batchgnn.late_imports import late_names
 if TYPE_CHECKING:
     from pyg_batchgnn.data.bundle import read_bundle
     from pyg_batchgnn.data.check import check_dataset, check_node_counts
+    from pyg_batchgnn.data.convert import to_codes
     from pyg_batchgnn.data.dataset import (
         SPLITS,
         Dataset,
@@ -14,13 +15,17 @@ if TYPE_CHECKING:
         LinkSplit,
         NodeSet,
         class_numbers,
+        converted,
         count_classes,
         narrow_class_numbers,
     )
     from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
     from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
     from pyg_batchgnn.data.folder_convert import ConvertedFolder, convert_folder
-    from pyg_batchgnn.data.folder_write import write_folder
+    from pyg_batchgnn.data.folder_write import (
+        temporary_folder,
+        write_folder,
+    )
     from pyg_batchgnn.data.generator import (
         GeneratorSpec,
         PapersSpec,
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
         Meta,
         attribute_array,
         attribute_of,
+        decoding_array,
         edge_array,
         fitted_encoders,
         group_folder,
@@ -58,6 +64,16 @@ if TYPE_CHECKING:
         check_bits,
         check_table,
         quantize,
+    )
+    from pyg_batchgnn.data.quantize_folder import (
+        CodedFile,
+        CodedTable,
+        check_found,
+        check_places,
+        naming_files,
+        place_others,
+        quantize_folder,
+        write_codes,
     )
     from pyg_batchgnn.data.undirected import ParallelEdges, is_symmetric, make_undirected
     from pyg_batchgnn.types import (
@@ -86,6 +102,8 @@ __all__ = [
     "NODES",
     "SPLITS",
     "Clock",
+    "CodedFile",
+    "CodedTable",
     "ConvertedFolder",
     "Dataset",
     "DatasetError",
@@ -116,11 +134,15 @@ __all__ = [
     "available_datasets",
     "check_bits",
     "check_dataset",
+    "check_found",
     "check_node_counts",
+    "check_places",
     "check_table",
     "class_numbers",
     "convert_folder",
+    "converted",
     "count_classes",
+    "decoding_array",
     "default_dataset",
     "edge_array",
     "fitted_encoders",
@@ -137,9 +159,12 @@ __all__ = [
     "load_dataset",
     "make_undirected",
     "named_apart",
+    "naming_files",
     "narrow_class_numbers",
     "open_folder",
+    "place_others",
     "quantize",
+    "quantize_folder",
     "read_bundle",
     "read_folder",
     "read_ids",
@@ -148,8 +173,11 @@ __all__ = [
     "split_array",
     "split_of",
     "stored_reverse",
+    "temporary_folder",
+    "to_codes",
     "verify_folder",
     "with_reverse_relations",
+    "write_codes",
     "write_folder",
     "write_meta",
 ]

@@ -141,8 +141,8 @@ def check_table(name: str, table: Tensor) -> None:
         raise ValueError(f"{name} requires a gradient: rows that are learned stay floating-point numbers")
     if table.dim() not in (1, 2) or table.layout is not torch.strided:
         raise ValueError(
-            f"{name} has shape {list(table.shape)} and layout {table.layout}; codes need a dense table of one "
-            f"or two dimensions: use reshape(len(x), -1) or to_dense()"
+            f"{name} has shape {list(table.shape)} and layout {table.layout}; codes need a dense table of "
+            f"one or two dimensions: use reshape(len(x), -1) or to_dense()"
         )
 
 
@@ -181,12 +181,11 @@ class Source:
         reader = DiskReader(place)
         try:
             with ThreadPoolExecutor(1) as ahead:
-                coming = [ahead.submit(read_span, self.table, rows, reader) for rows in ranges[:1]]
-                for at, rows in enumerate(ranges):
-                    coming += [
-                        ahead.submit(read_span, self.table, one, reader) for one in ranges[at + 1 :][:1]
-                    ]
-                    yield rows.start, self._shaped(coming.pop(0).result())
+                coming = ahead.submit(read_span, self.table, ranges[0], reader)
+                for rows, following in zip(ranges, [*ranges[1:], range(0)], strict=True):
+                    found = coming.result()
+                    coming = ahead.submit(read_span, self.table, following, reader)
+                    yield rows.start, self._shaped(found)
         finally:
             reader.close()
 

@@ -104,7 +104,7 @@ def stored(table: Any) -> Any:
 
 
 def rows_like(table: Any, rows: Tensor) -> Tensor:
-    """Returns rows as `stored` gives them as rows of a table: codes of the same columns, or floats."""
+    """Returns rows, as `stored` gives them, as rows of a table: with its scales and offsets."""
     return table.with_codes(rows) if isinstance(table, QuantizedTensor) else rows
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 import pickle
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +20,23 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import quantize
-from pyg_batchgnn.data import QuantizationReport
+from pyg_batchgnn.data import (
+    Dataset,
+    DatasetError,
+    DatasetNotFoundError,
+    EdgeSet,
+    NodeSet,
+    QuantizationReport,
+    convert_folder,
+    quantize_folder,
+    read_folder,
+    verify_folder,
+    write_folder,
+)
+from pyg_batchgnn.data.folder_write import arrays_of
 from pyg_batchgnn.ops import QuantizedTensor
 from tests.support.tiers import examples
+from tests.support.tiny_datasets import save_arrays, tiny_dataset
 
 F32 = torch.finfo(torch.float32)
 
@@ -231,3 +249,163 @@ def test_a_narrow_table_in_bfloat16_has_the_bits_of_the_rounded_one() -> None:
     assert isinstance(narrow, QuantizedTensor)
     assert torch.equal(narrow.dequantize(), table.dequantize().to(torch.bfloat16))
     assert type(narrow.to(torch.float32)) is Tensor
+
+
+# Folders ##########################################################################################
+
+
+def typed_dataset() -> Dataset:
+    """Papers and authors with features, edges with attributes, one type without features."""
+    generator = torch.Generator().manual_seed(3)
+    nodes = (
+        NodeSet(
+            "paper", 30, {"x": torch.randn(30, 4, generator=generator), "y": torch.arange(30) % 3}, {}, 3
+        ),
+        NodeSet("author", 20, {"x": torch.randn(20, 6, generator=generator).to(torch.bfloat16)}),
+        NodeSet("field", 5),
+    )
+    edges = (
+        EdgeSet(
+            ("author", "writes", "paper"),
+            torch.stack([torch.randint(20, (50,)), torch.randint(30, (50,))]),
+            {"edge_attr": torch.randn(50, 2, generator=generator)},
+        ),
+        EdgeSet(("field", "of", "paper"), torch.stack([torch.randint(5, (9,)), torch.randint(30, (9,))])),
+    )
+    return Dataset("typed", nodes, edges)
+
+
+@pytest.mark.parametrize("percentile", [None, 95.0])
+def test_a_folder_is_what_memory_gives(tmp_path: Path, percentile: float | None) -> None:
+    write_folder(typed_dataset(), tmp_path / "wide")
+    names = ["x", "edge_attr"]
+    report = quantize_folder(tmp_path / "wide", tmp_path / "narrow", attributes=names, percentile=percentile)
+    assert [one.name for one in report.tables] == [
+        "nodes/paper/x", "nodes/author/x", "edges/author__writes__paper/edge_attr"
+    ]  # fmt: skip
+    found, before = read_folder(tmp_path / "narrow"), typed_dataset()
+    for one, other in zip(found.sets, before.sets, strict=True):
+        assert one.tables.keys() == other.tables.keys()
+        for name, table in one.tables.items():
+            if name in names:
+                wanted = quantize(other.tables[name], percentile=percentile)
+                assert isinstance(table, QuantizedTensor)
+                assert torch.equal(table.codes, wanted.codes)
+                assert torch.equal(table.decoding, wanted.decoding)
+    assert verify_folder(tmp_path / "narrow") == verify_folder(tmp_path / "wide") + 3
+    meta = json.loads((tmp_path / "narrow" / "META.json").read_text())
+    assert meta["version"] == 4 and meta["arrays"]["nodes/paper/x"]["dtype"] == "int8"
+    assert meta["arrays"]["decoding/nodes/paper/x"]["shape"] == [2, 4]
+    write_folder(found, tmp_path / "again")
+    again = arrays_of(read_folder(tmp_path / "again"))
+    assert {name: array.dtype for name, array in arrays_of(found).items()} == {
+        name: array.dtype for name, array in again.items()
+    }
+    assert all(torch.equal(array, again[name]) for name, array in arrays_of(found).items())
+
+
+def test_a_folder_made_by_hand_and_its_conversion(tmp_path: Path) -> None:
+    edges = np.stack([np.arange(9), (np.arange(9) * 2) % 10])
+    x = np.random.default_rng(0).random((10, 3), np.float32)
+    save_arrays(tmp_path / "mine", edge_index=edges, x=x, y=np.arange(10) % 2)
+    quantize_folder(tmp_path / "mine", tmp_path / "narrow")
+    wanted = quantize(torch.from_numpy(x))
+    convert_folder(tmp_path / "narrow", tmp_path / "csc")
+    for folder in ("narrow", "csc"):
+        table = read_folder(tmp_path / folder).nodes.tables["x"]
+        assert isinstance(table, QuantizedTensor) and torch.equal(table.dequantize(), wanted.dequantize())
+        assert verify_folder(tmp_path / folder)
+    save_arrays(tmp_path / "lists", src=edges[0], dst=edges[1], x=x)
+    with pytest.raises(DatasetError, match="batchgnn convert"):
+        quantize_folder(tmp_path / "lists", tmp_path / "other")
+
+
+def test_the_memory_of_a_large_table_is_bounded(tmp_path: Path) -> None:
+    x = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (1 << 20, 64))  # 268 MB
+    x[:] = np.random.default_rng(0).random((1, 64), np.float32)
+    del x
+    save_arrays(tmp_path, edge_index=np.zeros((2, 1), np.int64))
+    script = (
+        "import resource, sys; from pyg_batchgnn.data import quantize_folder\n"
+        "begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "quantize_folder(sys.argv[1], sys.argv[2], percentile=99)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begin)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path), str(tmp_path.with_name("narrow"))]
+    grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert grown < 200_000, "kilobytes; the codes alone are 67,000 and the numbers 268,000"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda folder: (folder / "decoding/nodes/x.npy").unlink(),
+            "decoding/nodes/x.npy: x: the file",
+        ),
+        (lambda folder: (folder / "nodes/x.npy").unlink(), "nodes/x.npy: x: the file does not exist"),
+        (lambda folder: flip(folder / "nodes/x.npy"), "nodes/x.npy: x: sha256 is"),
+        (lambda folder: flip(folder / "decoding/nodes/x.npy"), "decoding/nodes/x.npy: x: sha256 is"),
+        (lambda folder: cut(folder / "nodes/x.npy"), "nodes/x.npy: x: file is truncated"),
+    ],
+)
+def test_damage_names_the_file(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
+    write_folder(tiny_dataset(), tmp_path / "wide")
+    quantize_folder(tmp_path / "wide", tmp_path / "narrow", links=False)
+    damage(tmp_path / "narrow")
+    with pytest.raises(DatasetError, match=message):
+        read_folder(tmp_path / "narrow")
+    with pytest.raises(DatasetError, match=message):
+        verify_folder(tmp_path / "narrow")
+
+
+@pytest.mark.parametrize(
+    ("decoding", "message"),
+    [
+        (np.zeros((2, 5), np.float32), "holds a scale that is not above 0"),
+        (np.full((2, 5), np.nan, np.float32), "holds a scale that is not above 0"),
+        (np.ones((2, 4), np.float32), r"decoding must be float32 \[2, 5\]"),
+        (np.ones((2, 5), np.float64), r"decoding must be float32 \[2, 5\]"),
+    ],
+)
+def test_a_decoding_made_by_hand_is_checked(tmp_path: Path, decoding: np.ndarray, message: str) -> None:
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "decoding" / "nodes").mkdir(parents=True)
+    np.save(tmp_path / "edge_index.npy", np.zeros((2, 1), np.int64))
+    np.save(tmp_path / "nodes" / "x.npy", np.zeros((3, 5), np.int8))
+    np.save(tmp_path / "decoding" / "nodes" / "x.npy", decoding)
+    with pytest.raises(DatasetError, match=message):
+        read_folder(tmp_path)
+
+
+def test_what_a_folder_refuses(tmp_path: Path) -> None:
+    dataset = tiny_dataset()
+    dataset.nodes.tables["x"][3, 2] = torch.nan
+    write_folder(dataset, tmp_path / "wide")
+    with pytest.raises(DatasetError, match=r"nodes/x.npy: the value nan in row 3, column 2 is not finite"):
+        quantize_folder(tmp_path / "wide", tmp_path / "narrow")
+    assert not (tmp_path / "narrow").exists()
+    with pytest.raises(DatasetError, match=r"has no attribute 'z' \(it has: x, y\)"):
+        quantize_folder(tmp_path / "wide", tmp_path / "narrow", attributes=["z"])
+    with pytest.raises(DatasetError, match=r"nodes/y\.npy is torch\.int64"):
+        quantize_folder(tmp_path / "wide", tmp_path / "narrow", attributes=["y"])
+    with pytest.raises(DatasetError, match="exists already"):
+        quantize_folder(tmp_path / "wide", tmp_path / "wide")
+    with pytest.raises(DatasetNotFoundError, match="no such folder"):
+        quantize_folder(tmp_path / "none", tmp_path / "narrow")
+    write_folder(tiny_dataset(), tmp_path / "good")
+    quantize_folder(tmp_path / "good", tmp_path / "narrow")
+    with pytest.raises(DatasetError, match="x is quantised already"):
+        quantize_folder(tmp_path / "narrow", tmp_path / "twice")
+
+
+def flip(file: Path) -> None:
+    """Changes the last byte of a file."""
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+
+def cut(file: Path) -> None:
+    """Removes the last byte of a file."""
+    file.write_bytes(file.read_bytes()[:-1])
