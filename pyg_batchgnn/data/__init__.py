@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.keys import Clock, FolderKeys, KeyTable, named_apart, read_ids
     from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
     from pyg_batchgnn.data.meta import (
+        DECODING_FOLDER,
         LinkArray,
         Meta,
         attribute_array,
         attribute_of,
+        decoded_by,
         decoding_array,
         edge_array,
         fitted_encoders,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.pyg import as_dataset, from_pyg
     from pyg_batchgnn.data.quantize import (
         Encoder,
+        Progress,
         Quantization,
         QuantizationReport,
         QuantizedTable,
@@ -94,6 +97,7 @@ else:
     __getattr__ = late_names(__name__)
 
 __all__ = [
+    "DECODING_FOLDER",
     "EDGES",
     "EDGE_FEATURES",
     "FEATURES",
@@ -120,6 +124,7 @@ __all__ = [
     "NodeSet",
     "PapersSpec",
     "ParallelEdges",
+    "Progress",
     "Quantization",
     "QuantizationReport",
     "QuantizedTable",
@@ -142,6 +147,7 @@ __all__ = [
     "convert_folder",
     "converted",
     "count_classes",
+    "decoded_by",
     "decoding_array",
     "default_dataset",
     "edge_array",

@@ -159,9 +159,9 @@ class LocalSetup:
         self._look_ahead = LookAhead(source.mapped, rows, num_nodes)
         self._cost_on_disk = functools.partial(_cost_on_disk, source)
         if self._options.export is Export.PYG:
-            return DiskFetcher(rows, num_nodes, _nothing, _nothing)
+            return DiskFetcher(source.mapped, rows, num_nodes, _nothing, _nothing)
         source.beside()  # refuses what cannot be read before anything is sampled
-        return DiskFetcher(rows, num_nodes, source.beside, source.others)
+        return DiskFetcher(source.mapped, rows, num_nodes, source.beside, source.others)
 
     def _source(self, loader: NodeLoader) -> Source:
         cache, reading = self._options.aggregation_cache, self._options.reading

@@ -58,7 +58,7 @@ class QuantizedTensor(Tensor):
         return decode(self.codes, self.decoding, self.dtype)
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> int:  # type: ignore[override]
         """The bytes of the codes."""
         return self.codes.nbytes
 

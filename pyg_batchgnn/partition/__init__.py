@@ -29,8 +29,13 @@ if TYPE_CHECKING:
         TwoLevel,
         as_policy,
     )
+    from pyg_batchgnn.partition.quantize import quantize_partition
     from pyg_batchgnn.partition.report import PartCounts, PartitionReport, plot_partition, report_partition
-    from pyg_batchgnn.partition.save import refuse_existing, save_partition
+    from pyg_batchgnn.partition.save import (
+        digest,
+        refuse_existing,
+        save_partition,
+    )
     from pyg_batchgnn.partition.shared import ArraySpec, allocate_on_host, share_arrays, share_attributes
     from pyg_batchgnn.partition.stream import random_owner
 else:
@@ -57,6 +62,7 @@ __all__ = [
     "TwoLevel",
     "allocate_on_host",
     "as_policy",
+    "digest",
     "directory_slice",
     "directory_slices",
     "has_metis",
@@ -67,6 +73,7 @@ __all__ = [
     "partition",
     "partition_parts",
     "plot_partition",
+    "quantize_partition",
     "random_owner",
     "read_partition_meta",
     "refuse_existing",
