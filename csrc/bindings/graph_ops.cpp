@@ -100,6 +100,23 @@ Tensor gather_rows(const Tensor& table, const Tensor& index, int64_t threads) {
   return out;
 }
 
+void put_decoded(const Tensor& codes, const Tensor& decoding, const OptionalTensor& index, const Tensor& out,
+                 int64_t threads) {
+  const Element element = element_of(out.scalar_type());
+  const RowsOut to{mutable_data<char>(out), out.stride(0) * element_bytes(element)};
+  pyg_batchgnn::gather_decoded(matrix(codes, decoding), decoding.size(1), integers(index), out.size(0), to,
+                               element, threads);
+}
+
+Tensor gather_decoded(const Tensor& codes, const Tensor& decoding, const OptionalTensor& index,
+                      ScalarType out_dtype, int64_t threads) {
+  std::vector<int64_t> sizes(codes.sizes().begin(), codes.sizes().end());
+  if (index) sizes[0] = index->numel();
+  Tensor out = new_tensor(sizes, out_dtype);
+  put_decoded(codes, decoding, index, out, threads);
+  return out;
+}
+
 std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) {
   const auto loan = node_sets().borrow();
   NodeSet& set = *loan;
@@ -133,6 +150,10 @@ constexpr Operator kOperators[] = {
     OPERATOR(sum_lists, "(Tensor indptr, Tensor values) -> Tensor"),
     OPERATOR(gather_rows, "(Tensor table, Tensor index, int threads) -> Tensor"),
     OPERATOR(put_rows, "(Tensor table, Tensor? index, Tensor(a!) out, int threads) -> ()"),
+    OPERATOR(gather_decoded,
+             "(Tensor codes, Tensor decoding, Tensor? index, ScalarType out_dtype, int threads) -> Tensor"),
+    OPERATOR(put_decoded,
+             "(Tensor codes, Tensor decoding, Tensor? index, Tensor(a!) out, int threads) -> ()"),
     OPERATOR(unique_nodes, "(Tensor[] nodes, int num_nodes) -> (Tensor unique, Tensor[] rows)"),
     OPERATOR(count_unique_nodes, "(Tensor[] nodes, int num_nodes) -> int"),
 };

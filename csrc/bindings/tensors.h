@@ -102,13 +102,21 @@ inline Element element_of(ScalarType dtype) {
       return Element::kBFloat16;
     case ScalarType::Float:
       return Element::kFloat32;
+    case ScalarType::Char:
+      return Element::kInt8;
     default:
       throw std::invalid_argument("not a floating-point type that kernels compute with");
   }
 }
 
-inline Matrix matrix(const Tensor& tensor) {
-  return {tensor.const_data_ptr(), element_of(tensor.scalar_type()), tensor.stride(0)};
+// The scales and offsets of the columns of codes, [2, columns].
+inline Decoding decoding_of(const OptionalTensor& tensor) {
+  if (!tensor.has_value()) return {};
+  return {data<float>(*tensor), data<float>(*tensor) + tensor->size(1)};
+}
+
+inline Matrix matrix(const Tensor& tensor, const OptionalTensor& decoding = std::nullopt) {
+  return {tensor.const_data_ptr(), element_of(tensor.scalar_type()), tensor.stride(0), decoding_of(decoding)};
 }
 
 // Calls body with a value of the tensor's element type: float, double or Bfloat16.

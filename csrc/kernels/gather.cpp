@@ -5,6 +5,7 @@
 
 #include "kernels/parallel.h"
 #include "kernels/prefetch.h"
+#include "kernels/simd/decode.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -105,6 +106,51 @@ template void gather_rows(const char*, int64_t, int64_t, const int64_t*, int64_t
 void copy_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, int64_t count, const RowsOut& out,
                int64_t threads) {
   gather(Rows<InOrder>{table, row_bytes, stride_bytes, {}}, sizeof(int64_t), count, out, threads);
+}
+
+namespace {
+
+// Decoding takes the time of a few more rows, so prefetches are further ahead than those of copies.
+constexpr int64_t kCodesAhead = 12800;
+
+template <class Out, class Index>
+struct DecodedRows {
+  Rows<Index> rows;
+  Decoding decoding;
+  const RowsOut& out;
+
+  void range(int64_t begin, int64_t end) const {
+    const int64_t ahead = std::clamp<int64_t>(kCodesAhead / rows.row_bytes, 2, 128);
+    for (int64_t i = begin; i < end; ++i) {
+      if (i + ahead < end) rows.prefetch(i + ahead);
+      decode_row(reinterpret_cast<const Code*>(rows.at(i)), decoding, rows.row_bytes,
+                 reinterpret_cast<Out*>(out.at(i)));
+    }
+  }
+};
+
+template <class Out, class Index>
+void gather_as(const Matrix& table, int64_t columns, Index index, int64_t count, const RowsOut& out,
+               int64_t threads) {
+  const DecodedRows<Out, Index> rows{
+      {static_cast<const char*>(table.data), columns, table.stride, index}, table.decoding, out};
+  const int64_t grain = kGrainBytes / std::max(columns * static_cast<int64_t>(sizeof(Out)), kLine);
+  run_ranges(count, grain, threads, [&](int64_t begin, int64_t end) { rows.range(begin, end); });
+}
+
+}  // namespace
+
+void gather_decoded(const Matrix& table, int64_t columns, Integers index, int64_t count, const RowsOut& out,
+                    Element element, int64_t threads) {
+  if (columns == 0) return;
+  const auto gather_by = [&](auto rows) {
+    if (element == Element::kBFloat16) {
+      return gather_as<Bfloat16>(table, columns, rows, count, out, threads);
+    }
+    gather_as<float>(table, columns, rows, count, out, threads);
+  };
+  if (!index) return gather_by(InOrder{});
+  with_integers(index, gather_by);
 }
 
 }  // namespace pyg_batchgnn

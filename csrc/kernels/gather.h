@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/operand.h"
+
 namespace pyg_batchgnn {
 
 // The destination of rows, which begin `stride_bytes` apart.
@@ -22,5 +24,10 @@ void gather_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, con
 // out[i] = table[i]
 void copy_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, int64_t count, const RowsOut& out,
                int64_t threads);
+
+// out[i] = table[index[i]], or table[i] without an index, decoded from codes to `element`: float32
+// or bfloat16. Every index is valid.
+void gather_decoded(const Matrix& table, int64_t columns, Integers index, int64_t count, const RowsOut& out,
+                    Element element, int64_t threads);
 
 }  // namespace pyg_batchgnn

@@ -9,10 +9,19 @@ namespace pyg_batchgnn {
 
 // The types of numbers in memory.
 
-enum class Element : uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16 };
+enum class Element : uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16, kInt8 };
 
 constexpr int64_t element_bytes(Element element) {
-  return element == Element::kFloat64 ? 8 : element == Element::kFloat32 ? 4 : 2;
+  switch (element) {
+    case Element::kFloat64:
+      return 8;
+    case Element::kFloat32:
+      return 4;
+    case Element::kInt8:
+      return 1;
+    default:
+      return 2;
+  }
 }
 
 // bfloat16, the upper half of a float32. Kernels read it as float and round when they write.
@@ -58,11 +67,34 @@ inline float widen(Half value) {
   return std::bit_cast<float>(bits | sign);
 }
 
+// A code of one byte, a storage type of feature tables. It stands for code * scale + offset of its
+// column, rounded once. Kernels read it as the number of the code itself, and decode where they say
+// so.
+
+struct Code {
+  int8_t number;
+};
+
+inline float widen(Code value) { return static_cast<float>(value.number); }
+
+// The scales and offsets of consecutive columns; false without codes.
+struct Decoding {
+  const float* scale = nullptr;
+  const float* offset = nullptr;
+
+  explicit operator bool() const { return scale != nullptr; }
+  // Returns those of the columns from `column`.
+  Decoding from(int64_t column) const {
+    return scale == nullptr ? *this : Decoding{scale + column, offset + column};
+  }
+};
+
 // Rows of `columns` numbers, `stride` elements apart.
 struct Matrix {
   const void* data = nullptr;
   Element element = Element::kFloat32;
   int64_t stride = 0;
+  Decoding decoding{};  // of codes
 
   int64_t row_bytes(int64_t columns) const { return columns * element_bytes(element); }
   const char* row(int64_t i) const { return static_cast<const char*>(data) + row_bytes(i * stride); }
@@ -99,6 +131,8 @@ void with_element(Element element, const Body& body) {
       return body(Half{});
     case Element::kBFloat16:
       return body(Bfloat16{});
+    case Element::kInt8:
+      return body(Code{});
   }
 }
 

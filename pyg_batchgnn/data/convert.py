@@ -87,11 +87,6 @@ def to_codes(codes: Tensor, decoding: Tensor, file: str | Path, array: str) -> Q
         DatasetError: they do not belong to such codes, or are no numbers by which to decode.
     """
     try:
-        table = QuantizedTensor(codes, decoding)
-    except TypeError as error:
+        return QuantizedTensor(codes, decoding)
+    except (TypeError, ValueError) as error:
         raise broken(file, array, str(error), "restore the file or quantise again") from error
-    scale, offset = decoding
-    if not bool(((scale > 0) & torch.isfinite(scale) & torch.isfinite(offset)).all()):
-        fact = "holds a scale that is not above 0, or a number that is not finite"
-        raise broken(file, array, fact, "restore the file or quantise again")
-    return table

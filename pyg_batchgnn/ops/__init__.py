@@ -110,7 +110,14 @@ from pyg_batchgnn.ops.partition import (
     group_by_range,
     place_edges,
 )
-from pyg_batchgnn.ops.quantized import QuantizedTensor, decoded, rows_like, stored
+from pyg_batchgnn.ops.quantized import (
+    DECODED,
+    QuantizedTensor,
+    check_decoding,
+    decoded,
+    rows_like,
+    stored,
+)
 from pyg_batchgnn.ops.relay import (
     OwnedGraph,
     QuestionForm,
@@ -133,6 +140,7 @@ from pyg_batchgnn.ops.sample import (
 from pyg_batchgnn.ops.sweep import NEVER, NO_SLOT, RowStates, SweepReading, lease_rows, move_rows
 
 __all__ = [
+    "DECODED",
     "FLOATS",
     "INTEGERS",
     "MAP_IDS",
@@ -190,6 +198,7 @@ __all__ = [
     "batch_norm",
     "build_csc",
     "check_budget",
+    "check_decoding",
     "check_dense",
     "check_drop",
     "check_ids",

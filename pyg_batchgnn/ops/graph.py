@@ -27,6 +27,7 @@ from pyg_batchgnn.ops.checks import (
 )
 from pyg_batchgnn.ops.in_edges import InEdges
 from pyg_batchgnn.ops.library import kernels, thread_count
+from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, decode_into
 
 
 def build_csc(edge_index: Tensor, num_nodes: int, num_sources: int | None = None) -> InEdges:
@@ -85,6 +86,7 @@ def gather_rows(table: Tensor, index: Tensor) -> Tensor:
 
     Args:
         table: [N, ...] any dtype, on the CPU; rows must be contiguous, the table need not be.
+            Rows of a `QuantizedTensor` are decoded.
         index: [M] int32 or int64 in [0, N).
 
     Returns:
@@ -94,6 +96,8 @@ def gather_rows(table: Tensor, index: Tensor) -> Tensor:
     if table.dim() == 0:
         raise ValueError("table must have rows, got one number")
     check_ids("index", index, table.size(0), "rows of the table")
+    if isinstance(table, QuantizedTensor):
+        return decode(table.codes, table.decoding, table.dtype, index)
     table = table.detach()
     if table.size(0) == 0:
         return table.new_empty((0, *table.shape[1:]))
@@ -110,7 +114,7 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None) -> None:
     Args:
         out: [M, ...] on the CPU, of the table's dtype and row shape; rows must be contiguous,
             ``out`` need not be.
-        table: [N, ...]; rows must be contiguous.
+        table: [N, ...]; rows must be contiguous. Those of a `QuantizedTensor` are decoded.
         index: [M] int32 or int64 in [0, N). None copies the first M rows in order.
     """
     for name, tensor in (("out", out), ("table", table)):
@@ -128,6 +132,12 @@ def put_rows(out: Tensor, table: Tensor, index: Tensor | None = None) -> None:
     if index is not None:
         check_ids("index", index, table.size(0), "rows of the table")
     if not out.numel():
+        return
+    if isinstance(table, QuantizedTensor):
+        if not out.is_contiguous() and not out[0].is_contiguous():
+            raise ValueError("out's rows must be contiguous; call .contiguous()")
+        increment_version(out)
+        decode_into(out, table.codes, table.decoding, index)
         return
     for name, tensor in (("out", out), ("table", table)):
         # A whole tensor that is contiguous needs no view of a row, which takes longer.

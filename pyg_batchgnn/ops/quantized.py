@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from pyg_batchgnn.ops.checks import INTEGERS, check_range, extent
+from pyg_batchgnn.ops.library import fake, kernels, thread_count
+
 aten = torch.ops.aten
 #: The dtypes into which codes are decoded.
 DECODED = (torch.float32, torch.bfloat16)
@@ -43,6 +46,10 @@ class QuantizedTensor(Tensor):
         check_decoding(codes, decoding)
         if dtype not in DECODED:
             raise TypeError(f"codes are decoded into float32 or bfloat16, not {dtype}")
+        return cls._of(codes, decoding.contiguous(), dtype)
+
+    @classmethod
+    def _of(cls, codes: Tensor, decoding: Tensor, dtype: torch.dtype) -> QuantizedTensor:
         made = Tensor._make_wrapper_subclass(
             cls, codes.shape, strides=codes.stride(), dtype=dtype, device=codes.device
         )
@@ -51,7 +58,11 @@ class QuantizedTensor(Tensor):
 
     def with_codes(self, codes: Tensor) -> QuantizedTensor:
         """Returns other rows of the same columns."""
-        return QuantizedTensor(codes, self.decoding, self.dtype)
+        if codes.dtype != torch.int8 or codes.shape[1:] != self.codes.shape[1:]:
+            raise TypeError(
+                f"codes must be int8 {['N', *self.codes.shape[1:]]}, got {codes.dtype} {list(codes.shape)}"
+            )
+        return self._of(codes, self.decoding, self.dtype)
 
     def dequantize(self) -> Tensor:
         """Returns the decoded table, a copy of ``dtype``."""
@@ -114,7 +125,8 @@ def decoded(table: Any) -> Any:
 
 
 def check_decoding(codes: Tensor, decoding: Tensor) -> None:
-    """Raises unless ``codes`` are int8 rows and ``decoding`` are their scales and offsets."""
+    """Raises unless ``codes`` are int8 rows and ``decoding`` are their scales, which are positive,
+    and their offsets."""
     if codes.dtype != torch.int8 or codes.dim() not in (1, 2):
         raise TypeError(f"codes must be int8 [N, F] or [N], got {codes.dtype} {list(codes.shape)}")
     columns = 1 if codes.dim() == 1 else codes.size(1)
@@ -123,13 +135,73 @@ def check_decoding(codes: Tensor, decoding: Tensor) -> None:
             f"decoding must be float32 [2, {columns}] for codes {list(codes.shape)}: a scale and an offset "
             f"for each column; got {decoding.dtype} {list(decoding.shape)}"
         )
+    if decoding.is_meta:
+        return
+    bad = ~(decoding.isfinite().all(0) & (decoding[0] > 0))
+    if bad.any():
+        column = int(bad.nonzero()[0])
+        raise ValueError(
+            f"a scale must be positive and an offset finite, but column {column} has the scale "
+            f"{float(decoding[0, column])} and the offset {float(decoding[1, column])}; constant "
+            "columns have the scale 1 and codes of 0"
+        )
 
 
-def decode(codes: Tensor, decoding: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns ``codes * scale + offset``, rounded once to float32, then to ``dtype``."""
+def decode(codes: Tensor, decoding: Tensor, dtype: torch.dtype, index: Tensor | None = None) -> Tensor:
+    """Returns ``codes[index] * scale + offset``, rounded once to float32, then to ``dtype``.
+
+    Args:
+        codes: [N, F] or [N] int8.
+        decoding: [2, F] float32, contiguous.
+        dtype: float32 or bfloat16.
+        index: [M] int32 or int64 in [0, N), contiguous, trusted; all rows in order where None.
+    """
+    if codes.device.type == "cpu":
+        return kernels.gather_decoded(_dense_rows(codes), decoding, index, dtype, thread_count())
+    return _decode_by_torch(codes if index is None else codes[index], decoding).to(dtype)
+
+
+def decode_into(out: Tensor, codes: Tensor, decoding: Tensor, index: Tensor | None = None) -> None:
+    """Sets the rows of ``out`` to decoded rows on the CPU, those in order where no index is given.
+
+    Args:
+        out: [M, F] or [M] float32 or bfloat16, rows contiguous. The other arguments are those of
+            `decode`.
+    """
+    kernels.put_decoded(_dense_rows(codes), decoding, index, out, thread_count())
+
+
+def _dense_rows(codes: Tensor) -> Tensor:
+    return codes if codes.dim() == 1 or codes.stride(1) == 1 else codes.contiguous()
+
+
+def _decode_by_torch(codes: Tensor, decoding: Tensor) -> Tensor:
+    """Returns decoded codes in float32, with the bits of a fused multiply-add.
+
+    The product of 8 and 24 bits is exact in float64. The sum is rounded to odd, so that rounding it
+    again to float32 rounds the exact sum (Boldo and Melquiond 2008).
+    """
     scale, offset = decoding.double()
-    wide = torch.addcmul(offset, codes.double(), scale)  # the product of 8 and 24 bits is exact
-    return wide.float().to(dtype)
+    product = codes.double() * scale
+    total = product + offset
+    rest = total - product
+    error = (product - (total - rest)) + (offset - rest)
+    even = (total.view(torch.int64) & 1) == 0
+    towards = torch.where(error > 0, torch.inf, -torch.inf)
+    return torch.where((error != 0) & even, torch.nextafter(total, towards), total).float()
+
+
+@fake("gather_decoded")
+def _fake_gather(
+    codes: Tensor, _decoding: Tensor, index: Tensor | None, out_dtype: torch.dtype, _threads: int
+) -> Tensor:
+    rows = codes.size(0) if index is None else index.numel()
+    return codes.new_empty((rows, *codes.shape[1:]), dtype=out_dtype)
+
+
+@fake("put_decoded")
+def _fake_put(_codes: Tensor, _decoding: Tensor, _index: Tensor | None, _out: Tensor, _threads: int) -> None:
+    return None
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -154,24 +226,47 @@ def _slice(table: Any, dim: int = 0, *rest: Any, **kwargs: Any) -> Any:
     return table.with_codes(aten.slice.Tensor(table.codes, dim, *rest, **kwargs))
 
 
-def _rows(table: Any, index: Tensor) -> Tensor:
-    return table.with_codes(table.codes[index]).dequantize()
+def _select(table: Any, dim: int, at: int) -> Any:
+    if not isinstance(table, QuantizedTensor) or dim % table.dim() != 0:
+        return NotImplemented
+    row = aten.select.int(table.codes, 0, at)
+    return decode(row.view(1, *row.shape), table.decoding, table.dtype)[0]
+
+
+def _rows(table: QuantizedTensor, index: Tensor, shape: Sequence[int]) -> Tensor:
+    """Decodes the rows of an index of any shape, in range from 0."""
+    flat = index.reshape(-1)
+    if index.device.type == "cpu" == table.device.type:
+        check_range("index", flat, table.size(0), "rows of the table")
+    rows = decode(table.codes, table.decoding, table.dtype, flat)
+    return rows.view(*shape, *table.shape[1:])
 
 
 def _index_select(table: Any, dim: int, index: Any) -> Any:
-    if not isinstance(table, QuantizedTensor) or dim not in (0, -table.dim()):
+    if not isinstance(table, QuantizedTensor) or dim % table.dim() != 0 or index.dtype not in INTEGERS:
         return NotImplemented
-    return _rows(table, index)
+    return _rows(table, index, (index.numel(),)) if index.dim() < 2 else NotImplemented
 
 
 def _index(table: Any, indices: Sequence[Any]) -> Any:
     if not isinstance(table, QuantizedTensor) or len(indices) != 1 or indices[0] is None:
         return NotImplemented
-    return _rows(table, indices[0])
+    index: Tensor = indices[0]
+    if index.dtype in (torch.bool, torch.uint8):
+        if index.shape != table.shape[:1]:
+            return NotImplemented  # a choice of elements
+        index = index.nonzero().squeeze(1)
+    elif index.dtype not in INTEGERS:
+        return NotImplemented
+    elif index.device.type == "cpu" and extent(index.reshape(-1))[0] < 0:
+        index = torch.where(index < 0, index + table.size(0), index)  # from the end
+    return _rows(table, index, index.shape)
 
 
 def _embedding(table: Any, index: Any, *_: Any, **__: Any) -> Any:
-    return _rows(table, index) if isinstance(table, QuantizedTensor) else NotImplemented
+    if not isinstance(table, QuantizedTensor) or index.dtype not in INTEGERS:
+        return NotImplemented
+    return _rows(table, index, index.shape)
 
 
 def _clone(table: Any, **_: Any) -> Any:
@@ -184,13 +279,14 @@ def _to_copy(table: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any
     if dtype not in (table.dtype, torch.bfloat16) or kwargs.get("layout") not in (None, torch.strided):
         return NotImplemented
     there = table.codes.to(device) if device is not None else table.codes.clone()
-    return QuantizedTensor(there, table.decoding.to(there.device), dtype)
+    return QuantizedTensor._of(there, table.decoding.to(there.device), dtype)
 
 
 _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.detach.default: _view,
     aten.alias.default: _view,
     aten.slice.Tensor: _slice,
+    aten.select.int: _select,
     aten.index_select.default: _index_select,
     aten.index.Tensor: _index,
     aten.embedding.default: _embedding,

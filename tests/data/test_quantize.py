@@ -362,8 +362,8 @@ def test_damage_names_the_file(tmp_path: Path, damage: Callable[[Path], None], m
 @pytest.mark.parametrize(
     ("decoding", "message"),
     [
-        (np.zeros((2, 5), np.float32), "holds a scale that is not above 0"),
-        (np.full((2, 5), np.nan, np.float32), "holds a scale that is not above 0"),
+        (np.zeros((2, 5), np.float32), "a scale must be positive and an offset finite"),
+        (np.full((2, 5), np.nan, np.float32), "a scale must be positive and an offset finite"),
         (np.ones((2, 4), np.float32), r"decoding must be float32 \[2, 5\]"),
         (np.ones((2, 5), np.float64), r"decoding must be float32 \[2, 5\]"),
     ],

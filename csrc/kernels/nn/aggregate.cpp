@@ -349,7 +349,8 @@ void share_among_maxima(const MaxJob& job, Matrix out, Matrix grad, void* share,
 void gather_shares(const MaxJob& job, Matrix x, Matrix share, void* out, int64_t threads) {
   with_elements(x.element, job.x.element, [&](auto in, auto stored) {
     using In = decltype(in);
-    if constexpr (!std::is_same_v<In, Half>) {  // float16 tables take no gradient
+    // Tables of float16 and of codes take no gradient.
+    if constexpr (!std::is_same_v<In, Half> && !std::is_same_v<In, Code>) {
       for_chunks(job, threads, [&](int64_t s, int64_t column, int64_t columns) {
         gather_chunk<In, decltype(stored), Wide<decltype(stored)>>(job, x, share, s, column, columns,
                                                                    static_cast<In*>(out));

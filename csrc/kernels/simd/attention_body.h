@@ -572,8 +572,11 @@ void backward_block(Element type, const AttentionBackward& task, const Attention
 
 void input_grad_block(const AttentionInputGrad& task, const AttentionSources& block) {
   with_element(task.grad_type, [&](auto grad) {
-    // Gradients of float16 are never written.
-    if constexpr (!std::is_same_v<decltype(grad), Half>) input_grads<decltype(grad)>(task, block);
+    // Gradients of float16 and of codes are never written.
+    if constexpr (std::is_same_v<Wide<decltype(grad)>, decltype(grad)> ||
+                  std::is_same_v<decltype(grad), Bfloat16>) {
+      input_grads<decltype(grad)>(task, block);
+    }
   });
 }
 

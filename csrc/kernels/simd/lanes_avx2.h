@@ -44,6 +44,9 @@ struct Lanes<float> {
   PYG_BATCHGNN_INLINE Vector load(const Half* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  PYG_BATCHGNN_INLINE Vector load(const Code* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  }
   PYG_BATCHGNN_INLINE Vector load(const float* p, int64_t count) {
     return _mm256_maskload_ps(p, first(count));
   }

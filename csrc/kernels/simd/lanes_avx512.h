@@ -18,6 +18,9 @@ struct Lanes<float> {
   PYG_BATCHGNN_INLINE Vector from_bits(__m256i bits) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
   }
+  PYG_BATCHGNN_INLINE Vector from_codes(__m128i codes) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
+  }
 
   PYG_BATCHGNN_INLINE Vector zero() { return _mm512_setzero_ps(); }
   PYG_BATCHGNN_INLINE Vector fill(float value) { return _mm512_set1_ps(value); }
@@ -37,6 +40,9 @@ struct Lanes<float> {
   PYG_BATCHGNN_INLINE Vector load(const Half* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
+  PYG_BATCHGNN_INLINE Vector load(const Code* p) {
+    return from_codes(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
   PYG_BATCHGNN_INLINE Vector load(const float* p, int64_t count) {
     return _mm512_maskz_loadu_ps(first(count), p);
   }
@@ -45,6 +51,9 @@ struct Lanes<float> {
   }
   PYG_BATCHGNN_INLINE Vector load(const Half* p, int64_t count) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(count), p));
+  }
+  PYG_BATCHGNN_INLINE Vector load(const Code* p, int64_t count) {
+    return from_codes(_mm_maskz_loadu_epi8(first(count), p));
   }
 
   // Rounds to nearest, ties to even. A NaN keeps its upper half and stays a NaN.

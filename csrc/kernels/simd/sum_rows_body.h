@@ -109,6 +109,8 @@ inline void sum_any_rows(const SumRows<float>& task, Element element) {
       return sum_columns<Half>(task);
     case Element::kBFloat16:
       return sum_columns<Bfloat16>(task);
+    case Element::kInt8:
+      return sum_columns<Code>(task);
     case Element::kFloat64:
       return;  // summed in double by another kernel
   }

@@ -1,0 +1,29 @@
+#include "kernels/simd/decode.h"
+
+#include <algorithm>
+#include <cmath>
+
+#define PYG_BATCHGNN_BODY "kernels/simd/decode_body.h"
+#include "kernels/simd/each_level.h"
+
+namespace pyg_batchgnn {
+
+void decode_row(const Code* from, Decoding by, int64_t count, float* to) {
+  PYG_BATCHGNN_DISPATCH(decode(from, by, count, to))
+}
+
+void decode_row(const Code* from, Decoding by, int64_t count, Bfloat16* to) {
+  PYG_BATCHGNN_DISPATCH(decode(from, by, count, to))
+}
+
+void decode_row(const Code* from, Decoding by, int64_t count, double* to) {
+  constexpr int64_t kBlock = 64;
+  float block[kBlock];
+  for (int64_t at = 0; at < count; at += kBlock) {
+    const int64_t some = std::min(kBlock, count - at);
+    decode_row(from + at, by.from(at), some, block);
+    std::copy_n(block, some, to + at);
+  }
+}
+
+}  // namespace pyg_batchgnn

@@ -1,0 +1,48 @@
+"""Tables of codes, and their rows decoded by exact arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.ops import QuantizedTensor
+
+
+def drawn_table(
+    rows: int, columns: int | None, seed: int, dtype: torch.dtype = torch.float32, *, extreme: bool = True
+) -> QuantizedTensor:
+    """Returns random codes, [rows, columns] or [rows], of which every fifth column is constant.
+
+    Args:
+        extreme: scales and offsets lie many orders of magnitude apart; else they are near one.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    count = 1 if columns is None else columns
+    codes = torch.randint(-128, 128, (rows, count), dtype=torch.int8, generator=generator)
+    powers = torch.randint(-12, 13, (2, count), generator=generator) if extreme else torch.zeros(2, count)
+    decoding = (torch.randn(2, count, generator=generator) + 0.01) * 10.0**powers
+    decoding[0] = decoding[0].abs() + 1e-20
+    codes[:, 4::5], decoding[0, 4::5] = 0, 1
+    return QuantizedTensor(codes if columns is not None else codes[:, 0], decoding, dtype)
+
+
+def exactly_decoded(table: QuantizedTensor) -> Tensor:
+    """Returns the rows of a table, every number computed with fractions and rounded once."""
+    scale, offset = ([Fraction(one) for one in row] for row in table.decoding.tolist())
+    codes = table.codes.view(len(table), -1)
+    rows = [
+        [_to_float32(code * scale[c] + offset[c]) for c, code in enumerate(row)] for row in codes.tolist()
+    ]
+    return torch.tensor(np.array(rows, dtype=np.float32)).view(table.shape).to(table.dtype)
+
+
+def _to_float32(exact: Fraction) -> np.float32:
+    near = np.float32(float(exact))
+    around = [np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf))]
+    even = [int(one.view(np.uint32)) & 1 for one in around]
+    return min(
+        zip(around, even, strict=True), key=lambda one: (abs(Fraction(float(one[0])) - exact), one[1])
+    )[0]
