@@ -222,7 +222,9 @@ def _extremes(sources: Sequence[Source], tell: Callable[[int], None]) -> _Ranges
             torch.minimum(low, least.double(), out=low)
             torch.maximum(high, largest.double(), out=high)
             tell(rows.numel())
-    return _Ranges(low, high) if any(len(one.table) for one in sources) else _Ranges(low * 0, low * 0)
+    if not any(len(one.table) for one in sources):
+        low, high = torch.zeros_like(low), torch.zeros_like(high)
+    return _Ranges(low, high)
 
 
 def _plain(dtype: torch.dtype) -> torch.dtype:

@@ -75,7 +75,7 @@ class MappedTables:
     def check(self) -> None:
         """Raises ValueError if a table was written to, in this process, since it was looked at."""
         for one in self._mapped.values():
-            if is_written(_as_tensor(ops.stored(one.value))):
+            if is_written(_as_tensor(one.value)):
                 raise ValueError(
                     f"the attribute {one.name!r} is mapped from a file and was written to since the loader "
                     f"was made; what was written is in memory alone, and the loader reads the file: make a "

@@ -175,11 +175,10 @@ class LocalShard:
             budget: bytes for the tables that are mapped.
         """
         every = [table for tables in self.attributes.values() for table in tables.values()]
-        rows = [ops.stored(table) for table in every]
         mapped = [
             (table, place)
-            for table, own, is_there in zip(every, rows, are_mapped(rows), strict=True)
-            if is_there and (place := DiskTable.of(own)) is not None
+            for table, is_there in zip(every, are_mapped(every), strict=True)
+            if is_there and (place := DiskTable.of(table)) is not None
         ]
         mapped.sort(key=lambda one: one[0].nbytes)
         ends = itertools.accumulate(table.nbytes for table, _ in mapped)

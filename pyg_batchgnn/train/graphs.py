@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn import machine
+from pyg_batchgnn import machine, ops
 from pyg_batchgnn.cache import Aggregation, AggregationCache, AllNodes
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import Dataset, converted
 from pyg_batchgnn.disk import are_mapped
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
@@ -348,7 +348,9 @@ def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
             dtype = feature_type(read.features[name], config)
             size = read.features[name].numel() * dtype.itemsize // part.book.parts  # the same on all ranks
             stays = budget is not None and size > budget // 2 and read.features[name].dtype in NATIVE_TYPES
-            if dtype is not read.features[name].dtype and not stays:
+            if isinstance(tables[FEATURES], ops.QuantizedTensor):
+                tables[FEATURES] = converted(tables[FEATURES], dtype)
+            elif dtype is not read.features[name].dtype and not stays:
                 tables[FEATURES] = torch.as_tensor(tables[FEATURES]).to(dtype)
         if name not in read.labels:
             tables.pop(LABELS, None)
