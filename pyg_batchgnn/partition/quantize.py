@@ -64,7 +64,10 @@ def quantize_partition(
         coded = naming_files(functools.partial(write_codes, folder, tables, how, progress))
         gone = {one.file for table in tables for one in table.files}
         arrays = place_others(source, folder, gone, meta.arrays, links, progress)
-        replace(meta, arrays={**arrays, **coded.arrays}).write(folder)
+        # The fingerprint is of the numbers.
+        origin = {name: value for name, value in meta.origin.items() if name != "fingerprint"}
+        origin["quantised"] = {"attributes": list(attributes), "percentile": percentile}
+        replace(meta, arrays={**arrays, **coded.arrays}, origin=origin).write(folder)
     return coded.report
 
 
