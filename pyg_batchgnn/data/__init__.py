@@ -7,6 +7,27 @@ from pyg_batchgnn.late_imports import late_names
 if TYPE_CHECKING:
     from pyg_batchgnn.data.bundle import read_bundle
     from pyg_batchgnn.data.check import check_dataset, check_node_counts
+    from pyg_batchgnn.data.codes import (
+        Progress,
+        Quantization,
+        QuantizationReport,
+        QuantizedTable,
+        RowCoder,
+        WideRows,
+        check_bits,
+        check_table,
+        quantize,
+    )
+    from pyg_batchgnn.data.codes_folder import (
+        CodedFile,
+        CodedTable,
+        check_found,
+        check_places,
+        naming_files,
+        place_others,
+        quantize_folder,
+        write_codes,
+    )
     from pyg_batchgnn.data.convert import to_codes
     from pyg_batchgnn.data.dataset import (
         SPLITS,
@@ -57,27 +78,6 @@ if TYPE_CHECKING:
     )
     from pyg_batchgnn.data.ogb import read_ogb
     from pyg_batchgnn.data.pyg import as_dataset, from_pyg
-    from pyg_batchgnn.data.quantize import (
-        Encoder,
-        Progress,
-        Quantization,
-        QuantizationReport,
-        QuantizedTable,
-        Source,
-        check_bits,
-        check_table,
-        quantize,
-    )
-    from pyg_batchgnn.data.quantize_folder import (
-        CodedFile,
-        CodedTable,
-        check_found,
-        check_places,
-        naming_files,
-        place_others,
-        quantize_folder,
-        write_codes,
-    )
     from pyg_batchgnn.data.undirected import ParallelEdges, is_symmetric, make_undirected
     from pyg_batchgnn.types import (
         EDGE_FEATURES,
@@ -113,7 +113,6 @@ __all__ = [
     "DatasetError",
     "DatasetNotFoundError",
     "EdgeSet",
-    "Encoder",
     "FolderKeys",
     "GeneratorSpec",
     "Group",
@@ -129,10 +128,11 @@ __all__ = [
     "QuantizationReport",
     "QuantizedTable",
     "Relation",
+    "RowCoder",
     "RowKind",
     "Schema",
-    "Source",
     "TypedGeneratorSpec",
+    "WideRows",
     "as_dataset",
     "attribute_array",
     "attribute_of",

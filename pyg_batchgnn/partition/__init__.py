@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.partition.book import PartitionBook
     from pyg_batchgnn.partition.build import partition, partition_parts
     from pyg_batchgnn.partition.checks import with_files
+    from pyg_batchgnn.partition.codes import quantize_partition
     from pyg_batchgnn.partition.folder_meta import is_partition, read_partition_meta
     from pyg_batchgnn.partition.load import load_partition, verify_partition
     from pyg_batchgnn.partition.loads import Load
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         TwoLevel,
         as_policy,
     )
-    from pyg_batchgnn.partition.quantize import quantize_partition
     from pyg_batchgnn.partition.report import PartCounts, PartitionReport, plot_partition, report_partition
     from pyg_batchgnn.partition.save import (
         digest,

@@ -134,7 +134,7 @@ def counts() -> None:
 
 
 def caches() -> None:
-    """A cache of so many bytes holds four times as many rows, less ids."""
+    """A cache of a number of bytes holds four times as many rows, less ids."""
     budget = 20 * (8 + 4 + 4 * COLUMNS)
     with Communicator.create("loader", timeout=30) as comm:
         data, held = plain(), {}
@@ -176,7 +176,7 @@ def folders(folder: str) -> None:
 
 
 def stores() -> None:
-    """What a store answers and refuses."""
+    """Rows of a store, and writes that it refuses."""
     with Communicator.create("loader", timeout=30) as comm:
         data = quantize(plain())
         part = partition(data, "random", comm=comm)

@@ -70,7 +70,9 @@ def test_a_run_is_the_one_of_the_decoded_features(
         assert batchgnn("train", folders / name, "--run", tmp_path / name, *RUN, *options) == 0
         assert ("32 features as int8 codes" in capsys.readouterr().out) == (name == "narrow")
     for one, other in zip(records(tmp_path / "narrow"), records(tmp_path / "decoded"), strict=True):
-        assert one["train"]["loss"] == pytest.approx(other["train"]["loss"], abs=2e-2 if "bfloat16" in options else 1e-4)
+        assert one["train"]["loss"] == pytest.approx(
+            other["train"]["loss"], abs=2e-2 if "bfloat16" in options else 1e-4
+        )
     if options:
         return
     assert batchgnn("predict", tmp_path / "narrow", "--out", tmp_path / "predictions") == 0

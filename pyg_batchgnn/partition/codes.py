@@ -13,7 +13,7 @@ from pyg_batchgnn.data import (
     Progress,
     Quantization,
     QuantizationReport,
-    Source,
+    WideRows,
     attribute_of,
     check_bits,
     check_found,
@@ -79,5 +79,5 @@ def _table(source: Path, meta: PartitionMeta, decoding: str, name: str) -> Coded
     for number in range(meta.book.parts):
         array = f"{part_name(number)}/{decoding.partition('/')[2]}"
         file = meta.file(source, array)
-        files.append(CodedFile(file, array, Source(str(file), map_tensor(file, name, meta.arrays[array]))))
+        files.append(CodedFile(file, array, WideRows(str(file), map_tensor(file, name, meta.arrays[array]))))
     return CodedTable(name, decoding, files)

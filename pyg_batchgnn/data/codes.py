@@ -36,7 +36,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class QuantizedTable:
-    """What became of one table.
+    """The result of quantising one table.
 
     Attributes:
         name: the attribute, with its type or relation where the graph names them.
@@ -67,7 +67,7 @@ class QuantizedTable:
 
 @dataclass(frozen=True)
 class QuantizationReport:
-    """What became of the tables that were quantised."""
+    """The results of quantising some tables."""
 
     tables: tuple[QuantizedTable, ...]
 
@@ -98,7 +98,7 @@ class QuantizationReport:
 
 @dataclass(frozen=True)
 class Quantization:
-    """How tables are quantised.
+    """The settings of quantising tables.
 
     Attributes:
         percentile: None codes the range of each column from its least value to its largest. A
@@ -150,7 +150,7 @@ def check_table(name: str, table: Tensor) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class WideRows:
     """One table whose columns are quantised, or a part of it.
 
     Attributes:
@@ -204,7 +204,7 @@ class _Ranges:
     high: Tensor
 
 
-def _extremes(sources: Sequence[Source], tell: Callable[[int], None]) -> _Ranges:
+def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Ranges:
     """Returns the least and the largest value of each column.
 
     Raises:
@@ -250,7 +250,7 @@ _COLUMNS = 1 << 10
 
 
 def _within_percentile(
-    sources: Sequence[Source], whole: _Ranges, percentile: float, tell: Callable[[int], None]
+    sources: Sequence[WideRows], whole: _Ranges, percentile: float, tell: Callable[[int], None]
 ) -> _Ranges:
     """Returns the range of each column without what a percentile leaves out.
 
@@ -280,7 +280,7 @@ def _within_percentile(
 
 
 def _counts(
-    sources: Sequence[Source],
+    sources: Sequence[WideRows],
     own: slice,
     known: Sequence[Tensor],
     left: int,
@@ -351,7 +351,7 @@ def find_decoding(ranges: _Ranges) -> Tensor:
     return torch.stack([scale, offset])
 
 
-class Encoder:
+class RowCoder:
     """Codes the rows of some tables with the same columns.
 
     Args:
@@ -367,7 +367,7 @@ class Encoder:
     """
 
     def __init__(
-        self, name: str, sources: Sequence[Source], how: Quantization, tell: Callable[[int], None]
+        self, name: str, sources: Sequence[WideRows], how: Quantization, tell: Callable[[int], None]
     ) -> None:
         self._name, self._sources, self._tell = name, sources, tell
         ranges = _extremes(sources, tell)
@@ -384,7 +384,7 @@ class Encoder:
         """Returns how often all elements are read."""
         return 2 if how.percentile is None else 2 + len(_DIGITS)
 
-    def codes(self, source: Source) -> Iterator[Tensor]:
+    def codes(self, source: WideRows) -> Iterator[Tensor]:
         """Yields the codes of a table in pieces [n, F] int8."""
         scale, offset = self.decoding.double()
         for _, rows in source.pieces():
@@ -401,7 +401,7 @@ class Encoder:
             self._tell(rows.numel())
 
     def report(self) -> QuantizedTable:
-        """Returns what became of the tables, once all codes were made."""
+        """Returns the result, once all codes were made."""
         elements = sum(one.table.numel() for one in self._sources)
         return QuantizedTable(
             self._name,
@@ -419,14 +419,14 @@ class Encoder:
 def quantize_table(
     name: str, table: Tensor, how: Quantization, tell: Callable[[int], None]
 ) -> tuple[QuantizedTensor, QuantizedTable]:
-    """Returns a table's codes, and what became of it.
+    """Returns a table's codes, and the report of it.
 
     Raises:
         TypeError, ValueError: it cannot be quantised, or holds a value that is not finite.
     """
     check_table(name, table)
-    source = Source(name, table)
-    encoder = Encoder(name, [source], how, tell)
+    source = WideRows(name, table)
+    encoder = RowCoder(name, [source], how, tell)
     codes = torch.empty(table.shape, dtype=torch.int8)
     flat, first = codes.view(len(codes), -1) if codes.numel() else codes, 0
     for piece in encoder.codes(source):

@@ -42,7 +42,7 @@ F32 = torch.finfo(torch.float32)
 
 
 def largest_error(table: QuantizedTensor, values: Tensor) -> Tensor:
-    """By column [F] float64: the largest difference, less what rounding to float32 may add."""
+    """Returns the largest difference by column, less what rounding to float32 may add."""
     error = (table.dequantize().double() - values.double()).abs()
     rounding = values.double().abs().amax(0) * 2.0**-23
     return (error.amax(0) - rounding).clamp(min=0)

@@ -10,6 +10,16 @@ from typing import TypeVar
 
 import torch
 
+from pyg_batchgnn.data.codes import (
+    Progress,
+    Quantization,
+    QuantizationReport,
+    QuantizedTable,
+    RowCoder,
+    WideRows,
+    check_bits,
+    check_table,
+)
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, PromisedWriter, promise_of, write_tensor
@@ -23,16 +33,6 @@ from pyg_batchgnn.data.meta import (
     decoding_array,
     edge_array,
     write_meta,
-)
-from pyg_batchgnn.data.quantize import (
-    Encoder,
-    Progress,
-    Quantization,
-    QuantizationReport,
-    QuantizedTable,
-    Source,
-    check_bits,
-    check_table,
 )
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, FEATURES, NODES, Group
 
@@ -103,7 +103,7 @@ class CodedFile:
 
     file: Path
     array: str
-    source: Source
+    source: WideRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class CodedTable:
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """What was written of tables: the arrays and the report."""
+    """The arrays that were written of some tables, and the report."""
 
     arrays: dict[str, ArrayPromise]
     report: QuantizationReport
@@ -136,7 +136,7 @@ def write_codes(
     arrays, found = dict[str, ArrayPromise](), list[QuantizedTable]()
     for table in tables:
         sources = [one.source for one in table.files]
-        elements, done = sum(one.table.numel() for one in sources) * Encoder.passes(how), 0
+        elements, done = sum(one.table.numel() for one in sources) * RowCoder.passes(how), 0
         attribute = table.array.partition("/")[2]
 
         def tell(more: int, attribute: str = attribute, elements: int = elements) -> None:
@@ -147,7 +147,7 @@ def write_codes(
 
         for one in table.files:
             check_table(one.source.name, one.source.table)
-        encoder = Encoder(attribute, sources, how, tell)
+        encoder = RowCoder(attribute, sources, how, tell)
         for one in table.files:
             file = _file(folder, one.array)
             with PromisedWriter(file, torch.int8, tuple(one.source.table.shape)) as out:
@@ -234,7 +234,7 @@ def _wanted(reader: FolderReader, group: Group, name: str) -> CodedTable:
     file = reader.file(stored)
     if reader.file(decoding_array(group, name)).is_file():
         raise DatasetError(f"{file}: {name} is quantised already; leave it out of the attributes")
-    return CodedTable(name, decoding_array(group, name), [CodedFile(file, array, Source(str(file), table))])
+    return CodedTable(name, decoding_array(group, name), [CodedFile(file, array, WideRows(str(file), table))])
 
 
 def _check_edges(reader: FolderReader, dataset: Dataset) -> None:
