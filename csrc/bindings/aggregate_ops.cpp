@@ -8,8 +8,10 @@
 namespace pyg_batchgnn {
 namespace {
 
-MaxJob max_job(const Tensor& x, const Tensor& indptr, const Tensor& indices, const OptionalTensor& row) {
-  return {data<int64_t>(indptr), integers(indices), indptr.numel() - 1, x.size(1), matrix(x), integers(row)};
+MaxJob max_job(const Tensor& x, const Tensor& indptr, const Tensor& indices, const OptionalTensor& row,
+               const OptionalTensor& decoding = std::nullopt) {
+  return {data<int64_t>(indptr), integers(indices), indptr.numel() - 1, x.size(1),
+          matrix(x, decoding),   integers(row)};
 }
 
 ScalarType scale_type(ScalarType dtype) {
@@ -20,22 +22,23 @@ ScalarType scale_type(ScalarType dtype) {
 
 namespace operators {
 
-Tensor aggregate(const Tensor& x, const Tensor& indptr, const Tensor& indices, const OptionalTensor& row,
-                 const OptionalTensor& edge_weight, const OptionalTensor& edge,
+Tensor aggregate(const Tensor& x, const OptionalTensor& decoding, const Tensor& indptr, const Tensor& indices,
+                 const OptionalTensor& row, const OptionalTensor& edge_weight, const OptionalTensor& edge,
                  const OptionalTensor& source_scale, const OptionalTensor& target_scale,
                  const OptionalTensor& self_input, const OptionalTensor& self_scale,
                  std::vector<Tensor> /*by source, for the gradient*/, int64_t num_targets, std::string reduce,
                  ScalarType out_dtype, int64_t threads) {
   Tensor out = new_tensor({num_targets, x.size(1)}, out_dtype);
   if (reduce == "max") {
-    max_rows(max_job(x, indptr, indices, row), out.mutable_data_ptr(), element_of(out_dtype), threads);
+    max_rows(max_job(x, indptr, indices, row, decoding), out.mutable_data_ptr(), element_of(out_dtype),
+             threads);
     return out;
   }
   Aggregation job{.indptr = data<int64_t>(indptr),
                   .indices = integers(indices),
                   .targets = num_targets,
                   .columns = x.size(1),
-                  .x = matrix(x),
+                  .x = matrix(x, decoding),
                   .row = integers(row),
                   .edge = integers(edge),
                   .edge_weight = pointer(edge_weight),
@@ -56,15 +59,15 @@ Tensor aggregate(const Tensor& x, const Tensor& indptr, const Tensor& indices, c
   return out;
 }
 
-TwoTensors aggregate_weight_grads(const Tensor& grad, const Tensor& x, const Tensor& indptr,
-                                  const Tensor& indices, const OptionalTensor& row,
+TwoTensors aggregate_weight_grads(const Tensor& grad, const Tensor& x, const OptionalTensor& decoding,
+                                  const Tensor& indptr, const Tensor& indices, const OptionalTensor& row,
                                   const OptionalTensor& source_scale, const OptionalTensor& target_scale,
                                   bool mean, bool need_edge, int64_t self_size, int64_t threads) {
   const EdgeDots job{.indptr = data<int64_t>(indptr),
                      .indices = integers(indices),
                      .targets = indptr.numel() - 1,
                      .columns = x.size(1),
-                     .x = matrix(x),
+                     .x = matrix(x, decoding),
                      .row = integers(row),
                      .grad = matrix(grad),
                      .source_scale = pointer(source_scale),
@@ -137,13 +140,14 @@ ThreeTensors drop_self_loops(const Tensor& indptr, const Tensor& indices) {
 }  // namespace operators
 constexpr Operator kOperators[] = {
     OPERATOR(aggregate,
-             "(Tensor x, Tensor indptr, Tensor indices, Tensor? row, Tensor? edge_weight, Tensor? edge, "
-             "Tensor? source_scale, Tensor? target_scale, Tensor? self_input, Tensor? self_scale, Tensor[] "
+             "(Tensor x, Tensor? decoding, Tensor indptr, Tensor indices, Tensor? row, Tensor? edge_weight, "
+             "Tensor? edge, Tensor? source_scale, Tensor? target_scale, Tensor? self_input, Tensor? "
+             "self_scale, Tensor[] "
              "by_source, int num_targets, str reduce, ScalarType out_dtype, int threads) -> Tensor"),
-    OPERATOR(
-        aggregate_weight_grads,
-        "(Tensor grad, Tensor x, Tensor indptr, Tensor indices, Tensor? row, Tensor? source_scale, Tensor? "
-        "target_scale, bool mean, bool need_edge, int self_size, int threads) -> (Tensor edge, Tensor self)"),
+    OPERATOR(aggregate_weight_grads,
+             "(Tensor grad, Tensor x, Tensor? decoding, Tensor indptr, Tensor indices, Tensor? row, Tensor? "
+             "source_scale, Tensor? target_scale, bool mean, bool need_edge, int self_size, int threads) -> "
+             "(Tensor edge, Tensor self)"),
     OPERATOR(aggregate_max_grads,
              "(Tensor grad, Tensor out, Tensor x, Tensor indptr, Tensor indices, Tensor source_ptr, Tensor "
              "targets, int threads) -> Tensor"),

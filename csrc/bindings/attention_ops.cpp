@@ -11,11 +11,11 @@ AttentionEdges edges_of(const Tensor& indptr, const Tensor& indices, int64_t tar
   return {data<int64_t>(indptr), integers(indices), targets, loops};
 }
 
-AttentionRows rows_of(const Tensor& x, const OptionalTensor& row, const OptionalTensor& edge_rows,
-                      const Tensor& source_weight, bool by_head) {
+AttentionRows rows_of(const Tensor& x, const OptionalTensor& decoding, const OptionalTensor& row,
+                      const OptionalTensor& edge_rows, const Tensor& source_weight, bool by_head) {
   const int64_t edge_columns = edge_rows ? edge_rows->size(1) : 0;
   const int64_t columns = source_weight.size(source_weight.dim() - 1) - edge_columns;
-  return {matrix(x), integers(row), columns, by_head, pointer(edge_rows), edge_columns};
+  return {matrix(x, decoding), integers(row), columns, by_head, pointer(edge_rows), edge_columns};
 }
 
 AttentionDropout dropout_of(double drop, int64_t key, const OptionalTensor& node) {
@@ -36,15 +36,16 @@ void* pointer_if(bool wanted, Tensor& tensor) { return wanted ? tensor.mutable_d
 
 namespace operators {
 
-ThreeTensors attention(const Tensor& x, const OptionalTensor& row, const Tensor& indptr,
-                       const Tensor& indices, const Tensor& source_weight,
+ThreeTensors attention(const Tensor& x, const OptionalTensor& decoding, const OptionalTensor& row,
+                       const Tensor& indptr, const Tensor& indices, const Tensor& source_weight,
                        const OptionalTensor& target_weight, const OptionalTensor& target_logits,
                        const OptionalTensor& edge_logits, const OptionalTensor& edge_rows,
                        const OptionalTensor& node, const std::vector<Tensor>& /*by_source*/, bool by_head,
                        int64_t num_targets, int64_t num_loops, double negative_slope, double drop,
                        int64_t key, ScalarType out_dtype, int64_t threads) {
   const AttentionInput input{edges_of(indptr, indices, num_targets, num_loops),
-                             rows_of(x, row, edge_rows, source_weight, by_head), dropout_of(drop, key, node),
+                             rows_of(x, decoding, row, edge_rows, source_weight, by_head),
+                             dropout_of(drop, key, node),
                              model_of(source_weight, target_weight, negative_slope)};
   const int64_t heads = input.model.heads;
   const ScalarType wide = source_weight.scalar_type();
@@ -66,7 +67,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
     bool by_head, int64_t num_targets, int64_t num_loops, double negative_slope, double drop, int64_t key,
     bool need_edge_logits, bool need_edge_rows, int64_t threads) {
   const AttentionInput input{edges_of(indptr, indices, num_targets, num_loops),
-                             rows_of(x, row, edge_rows, source_weight, by_head), dropout_of(drop, key, node),
+                             rows_of(x, std::nullopt, row, edge_rows, source_weight, by_head),
+                             dropout_of(drop, key, node),
                              model_of(source_weight, target_weight, negative_slope)};
   const int64_t heads = input.model.heads, slots = attention_slots(input.edges);
   const ScalarType wide = source_weight.scalar_type();
@@ -105,12 +107,13 @@ Tensor attention_keep(const Tensor& indptr, const OptionalTensor& node, int64_t 
 
 }  // namespace operators
 constexpr Operator kOperators[] = {
-    OPERATOR(attention,
-             "(Tensor x, Tensor? row, Tensor indptr, Tensor indices, Tensor source_weight, Tensor? "
-             "target_weight, Tensor? target_logits, Tensor? edge_logits, Tensor? edge_rows, Tensor? node, "
-             "Tensor[] by_source, bool by_head, int num_targets, int num_loops, float negative_slope, float "
-             "drop, int key, "
-             "ScalarType out_dtype, int threads) -> (Tensor out, Tensor coefficient, Tensor total)"),
+    OPERATOR(
+        attention,
+        "(Tensor x, Tensor? decoding, Tensor? row, Tensor indptr, Tensor indices, Tensor source_weight, "
+        "Tensor? target_weight, Tensor? target_logits, Tensor? edge_logits, Tensor? edge_rows, Tensor? node, "
+        "Tensor[] by_source, bool by_head, int num_targets, int num_loops, float negative_slope, float "
+        "drop, int key, "
+        "ScalarType out_dtype, int threads) -> (Tensor out, Tensor coefficient, Tensor total)"),
     OPERATOR(attention_grads,
              "(Tensor grad, Tensor? grad_coefficient, Tensor? grad_total, Tensor coefficient, Tensor x, "
              "Tensor? row, Tensor indptr, Tensor indices, Tensor source_weight, Tensor? target_weight, "

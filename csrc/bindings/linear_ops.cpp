@@ -9,13 +9,15 @@ namespace pyg_batchgnn {
 namespace {
 
 std::vector<LinearInput> inputs_of(const std::vector<Tensor>& tensors,
-                                   const std::vector<OptionalTensor>& rows) {
+                                   const std::vector<OptionalTensor>& rows,
+                                   const std::vector<OptionalTensor>& decodings) {
   std::vector<LinearInput> inputs;
   for (size_t t = 0; t < tensors.size(); ++t) {
     const bool placed = rows[t].has_value();
     inputs.push_back({tensors[t].const_data_ptr(), element_of(tensors[t].scalar_type()), tensors[t].stride(0),
                       placed ? rows[t]->const_data_ptr() : nullptr, placed && is_wide(*rows[t]),
                       tensors[t].size(1)});
+    inputs.back().decoding = decoding_of(decodings[t]);
   }
   return inputs;
 }
@@ -33,9 +35,10 @@ std::vector<LinearWeight> weights_of(const std::vector<Tensor>& tensors) {
 namespace operators {
 
 TwoTensors linear(const std::vector<Tensor>& inputs, const std::vector<OptionalTensor>& rows,
-                  const std::vector<Tensor>& weights, const OptionalTensor& bias, int64_t num_rows,
-                  int64_t groups, ScalarType out_dtype, bool relu, double drop, int64_t key,
-                  const OptionalTensor& node, bool /* of the gradients */, int64_t threads) {
+                  const std::vector<OptionalTensor>& decodings, const std::vector<Tensor>& weights,
+                  const OptionalTensor& bias, int64_t num_rows, int64_t groups, ScalarType out_dtype,
+                  bool relu, double drop, int64_t key, const OptionalTensor& node,
+                  bool /* of the gradients */, int64_t threads) {
   const LinearShape shape{num_rows, weights[0].size(0), groups, element_of(out_dtype)};
   const bool masked = relu || drop > 0;
   Tensor y = new_tensor({num_rows, shape.outputs}, out_dtype);
@@ -50,19 +53,20 @@ TwoTensors linear(const std::vector<Tensor>& inputs, const std::vector<OptionalT
                             static_cast<uint64_t>(key),
                             data_or_null<int64_t>(node)};
   const LinearOutput output{y.mutable_data_ptr(), masked ? bits : nullptr};
-  pyg_batchgnn::linear(shape, inputs_of(inputs, rows), weights_of(weights), update, output, threads);
+  pyg_batchgnn::linear(shape, inputs_of(inputs, rows, decodings), weights_of(weights), update, output,
+                       threads);
   return {std::move(y), std::move(mask)};
 }
 
-ThreeTensors linear_moments(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
-                            ScalarType out_dtype, int64_t threads) {
+ThreeTensors linear_moments(const Tensor& x, const OptionalTensor& decoding, const Tensor& weight,
+                            const OptionalTensor& bias, ScalarType out_dtype, int64_t threads) {
   const LinearShape shape{x.size(0), weight.size(0), 1, element_of(out_dtype)};
   Tensor y = new_tensor({shape.rows, shape.outputs}, out_dtype);
   Column mean(shape.outputs), variance(shape.outputs);
   const LinearUpdate update{
       pointer(bias), bias ? element_of(bias->scalar_type()) : Element::kFloat32, false, 0.0, 0, nullptr};
   const LinearOutput output{y.mutable_data_ptr(), nullptr, {mean.data(), variance.data()}};
-  const std::vector<LinearInput> inputs = inputs_of({x}, {std::nullopt});
+  const std::vector<LinearInput> inputs = inputs_of({x}, {std::nullopt}, {decoding});
   pyg_batchgnn::linear(shape, inputs, weights_of({weight}), update, output, threads);
   const double rows = static_cast<double>(std::max<int64_t>(1, shape.rows));
   for (int64_t o = 0; o < shape.outputs; ++o) variance.data()[o] /= rows;
@@ -101,11 +105,11 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> gradients_of(
 
 std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_grads(
     const Tensor& grad, const Tensor& mask, double scale, const std::vector<Tensor>& inputs,
-    const std::vector<OptionalTensor>& rows, const std::vector<Tensor>& weights, const OptionalTensor& center,
-    int64_t groups, bool after_relu, std::vector<bool> need_input, bool need_weight, bool need_bias,
-    int64_t threads) {
+    const std::vector<OptionalTensor>& rows, const std::vector<OptionalTensor>& decodings,
+    const std::vector<Tensor>& weights, const OptionalTensor& center, int64_t groups, bool after_relu,
+    std::vector<bool> need_input, bool need_weight, bool need_bias, int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), groups, element_of(grad.scalar_type())};
-  std::vector<LinearInput> from = inputs_of(inputs, rows);
+  std::vector<LinearInput> from = inputs_of(inputs, rows, decodings);
   if (center) from.front().center = data<double>(*center);
   for (LinearInput& input : from) input.after_relu = after_relu;
   const LinearGradient gradient{grad.const_data_ptr(), shape.compute,
@@ -114,10 +118,10 @@ std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor> linear_grads(
 }
 
 TwoTensors linear_grads_normed(const Tensor& grad, const Tensor& normed, const Tensor& columns, bool relu,
-                               const Tensor& input, const Tensor& weight, bool after_relu, bool need_input,
-                               int64_t threads) {
+                               const Tensor& input, const OptionalTensor& decoding, const Tensor& weight,
+                               bool after_relu, bool need_input, int64_t threads) {
   const LinearShape shape{grad.size(0), grad.size(1), 1, element_of(grad.scalar_type())};
-  std::vector<LinearInput> from = inputs_of({input}, {std::nullopt});
+  std::vector<LinearInput> from = inputs_of({input}, {std::nullopt}, {decoding});
   from.front().after_relu = after_relu;
   const NormedRows norm{normed.const_data_ptr(), columns.const_data_ptr(), relu};
   const LinearGradient gradient{grad.const_data_ptr(), shape.compute, nullptr, 1.0, &norm};
@@ -129,19 +133,21 @@ TwoTensors linear_grads_normed(const Tensor& grad, const Tensor& normed, const T
 }  // namespace operators
 constexpr Operator kOperators[] = {
     OPERATOR(linear,
-             "(Tensor[] inputs, Tensor?[] rows, Tensor[] weights, Tensor? bias, int num_rows, int groups, "
-             "ScalarType out_dtype, bool relu, float drop, int key, Tensor? node, bool after_relu, int "
+             "(Tensor[] inputs, Tensor?[] rows, Tensor?[] decodings, Tensor[] weights, Tensor? bias, int "
+             "num_rows, int groups, ScalarType out_dtype, bool relu, float drop, int key, Tensor? node, bool "
+             "after_relu, int "
              "threads) -> (Tensor y, Tensor mask)"),
     OPERATOR(linear_moments,
-             "(Tensor x, Tensor weight, Tensor? bias, ScalarType out_dtype, int threads) -> (Tensor y, "
-             "Tensor mean, Tensor variance)"),
+             "(Tensor x, Tensor? decoding, Tensor weight, Tensor? bias, ScalarType out_dtype, int threads) "
+             "-> (Tensor y, Tensor mean, Tensor variance)"),
     OPERATOR(linear_grads,
-             "(Tensor grad, Tensor mask, float scale, Tensor[] inputs, Tensor?[] rows, Tensor[] weights, "
-             "Tensor? center, int groups, bool after_relu, bool[] need_input, bool need_weight, bool "
+             "(Tensor grad, Tensor mask, float scale, Tensor[] inputs, Tensor?[] rows, Tensor?[] decodings, "
+             "Tensor[] weights, Tensor? center, int groups, bool after_relu, bool[] need_input, bool "
+             "need_weight, bool "
              "need_bias, int threads) -> (Tensor[] inputs, Tensor[] weights, Tensor bias)"),
     OPERATOR(linear_grads_normed,
-             "(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor input, Tensor weight, bool "
-             "after_relu, bool need_input, int threads) -> (Tensor input, Tensor weight)"),
+             "(Tensor grad, Tensor normed, Tensor columns, bool relu, Tensor input, Tensor? decoding, Tensor "
+             "weight, bool after_relu, bool need_input, int threads) -> (Tensor input, Tensor weight)"),
 };
 
 PYG_BATCHGNN_REGISTER(kOperators)

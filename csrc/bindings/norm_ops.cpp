@@ -235,17 +235,16 @@ Tensor mask_grad(const Tensor& grad, const Tensor& mask, double scale, int64_t t
   return out;
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm(const Tensor& x, const Tensor& weight,
-                                                                     const OptionalTensor& scale,
-                                                                     const OptionalTensor& shift, double eps,
-                                                                     ScalarType compute, int64_t threads) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> fold_norm(
+    const Tensor& x, const OptionalTensor& decoding, const Tensor& weight, const OptionalTensor& scale,
+    const OptionalTensor& shift, double eps, ScalarType compute, int64_t threads) {
   const int64_t outputs = weight.size(0), columns = weight.size(1);
   Column x_mean(columns), mean(outputs), variance(outputs), factor(outputs);
   Buffer<double> covariance, spread;
   covariance.reserve(columns * columns + 1);
   spread.reserve(outputs * columns + 1);
-  const LinearInput input{
-      x.const_data_ptr(), element_of(x.scalar_type()), x.stride(0), nullptr, false, columns};
+  LinearInput input{x.const_data_ptr(), element_of(x.scalar_type()), x.stride(0), nullptr, false, columns};
+  input.decoding = decoding_of(decoding);
   column_covariance(input, x.size(0), threads, x_mean.data(), covariance.data());
   const Column values = copy_of(weight);
   const auto scales = copy_of(scale), shifts = copy_of(shift);
@@ -300,8 +299,9 @@ constexpr Operator kOperators[] = {
     OPERATOR(mask_grad, "(Tensor grad, Tensor mask, float scale, int threads) -> Tensor"),
     OPERATOR(
         fold_norm,
-        "(Tensor x, Tensor weight, Tensor? scale, Tensor? shift, float eps, ScalarType compute, int threads) "
-        "-> (Tensor weight, Tensor constant, Tensor mean, Tensor variance, Tensor center, Tensor spread)"),
+        "(Tensor x, Tensor? decoding, Tensor weight, Tensor? scale, Tensor? shift, float eps, ScalarType "
+        "compute, int threads) -> (Tensor weight, Tensor constant, Tensor mean, Tensor variance, Tensor "
+        "center, Tensor spread)"),
     OPERATOR(fold_norm_grads,
              "(Tensor d_folded, Tensor weight, Tensor? scale, Tensor variance, Tensor spread, float eps) -> "
              "(Tensor weight, Tensor scale)"),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pyg_batchgnn import machine
 from pyg_batchgnn.disk import DiskReader, DiskTable, ScratchTable, read_rows, read_span
-from pyg_batchgnn.ops import free_bytes, stored
+from pyg_batchgnn.ops import as_stored, free_bytes
 from pyg_batchgnn.types import NewRows, ReadableRows
 
 
@@ -140,7 +140,7 @@ class PassMemory:
 
 
 def _address(table: Tensor) -> int:
-    return stored(table).data_ptr()
+    return as_stored(table).data_ptr()
 
 
 def _let_go(memory: weakref.ref[PassMemory], size: int) -> None:

@@ -63,7 +63,7 @@ def arrays_of(dataset: Dataset) -> dict[str, Tensor]:
     return {
         **{array: tensor for edges in dataset.edge_sets for array, tensor in _topology(edges).items()},
         **{
-            attribute_array(one.group, name): ops.stored(table)
+            attribute_array(one.group, name): ops.as_stored(table)
             for one in dataset.sets
             for name, table in one.tables.items()
         },

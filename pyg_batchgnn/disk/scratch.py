@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyg_batchgnn.disk.reader import DiskReader
 from pyg_batchgnn.disk.tables import DiskTable, name_of_file
-from pyg_batchgnn.ops import rows_like, stored
+from pyg_batchgnn.ops import as_stored, rows_like
 
 #: Bytes that are written together.
 _BLOCK = 1 << 22
@@ -152,7 +152,7 @@ def read_rows(table: Tensor, row: Tensor, reader: DiskReader | None) -> Tensor:
         reader: of the table, if it is read past the page cache.
     """
     if reader is None or not len(row):
-        return rows_like(table, stored(table).index_select(0, row))
+        return rows_like(table, as_stored(table).index_select(0, row))
     out = torch.empty((len(row), *table.shape[1:]), dtype=reader.table.dtype)
     ascends = bool((row[1:] > row[:-1]).all())
     if ascends:

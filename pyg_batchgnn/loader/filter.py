@@ -248,7 +248,7 @@ class Gatherer:
     def narrow(self, value: Any, index: Tensor) -> Any:
         """Selects rows as they are stored: those of a table of codes stay codes."""
         value, index = self._found(value, index)
-        return ops.rows_like(value, self._selected(ops.stored(value), index, 0))
+        return ops.rows_like(value, self._selected(ops.as_stored(value), index, 0))
 
     def _found(self, value: Any, index: Tensor) -> tuple[Any, Tensor]:
         """Returns what to select from, and where, once rows of mapped files are read."""

@@ -109,7 +109,7 @@ class _Mapped:
 
 def disk_table(value: Any) -> DiskTable | None:
     """Returns where a tensor or an array lies in a mapped file; None if it does not."""
-    value = _as_tensor(ops.stored(value))
+    value = _as_tensor(ops.as_stored(value))
     if type(value) not in (Tensor, torch.nn.Parameter) or value.device.type != "cpu" or value.requires_grad:
         return None
     if value.layout is not torch.strided or value.is_conj() or value.is_neg():
@@ -203,7 +203,8 @@ class DiskFetcher:
         ids, places = wanted_ids(self.rows, group.minibatches, self._num_nodes)
         beside = self._beside()
         in_memory = {
-            name: {key: ops.stored(table) for key, table in tables.items()} for name, tables in beside.items()
+            name: {key: ops.as_stored(table) for key, table in tables.items()}
+            for name, tables in beside.items()
         }
         read, counters = self.rows.read(ids, unit_of(group), in_memory)
         tables = {name: self._like(name, rows.tables, beside.get(name, {})) for name, rows in read.items()}

@@ -382,7 +382,7 @@ class DataSource:
     def _is_mapped(self, key: tuple[Group, str], table: Tensor) -> bool:
         """Asks the system only about a table that it has not seen before."""
         address, mapped = self._mapped.get(key, (None, False))
-        rows = ops.stored(table)
+        rows = ops.as_stored(table)
         if address != rows.data_ptr():
             mapped = is_mapped(rows)
             self._mapped[key] = (rows.data_ptr(), mapped)
@@ -417,7 +417,7 @@ class DataSource:
 def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> MappedTables | None:
     """Returns the wanted tables that lie in mapped files; None if there are none."""
     values = [value for named in wanted.values() for value in named.values()]
-    values = [ops.stored(value) for value in values]
+    values = [ops.as_stored(value) for value in values]
     tables = [value for value in values if isinstance(value, Tensor) and value.device.type == "cpu"]
     dense = [table for table in tables if table.layout is torch.strided]
     if not any(are_mapped(dense)) and not any(isinstance(value, np.ndarray) for value in values):
@@ -569,7 +569,7 @@ def advise_tables(values: Iterable[Any]) -> None:
     Contents and addresses stay as they are. Mapped files are left alone, since this would read
     them into memory.
     """
-    found = [as_table(ops.stored(value), 0) for value in values]
+    found = [as_table(ops.as_stored(value), 0) for value in values]
     tables = [table for table in found if isinstance(table, Tensor) and table.nbytes >= _LEAST]
     for table, in_file in zip(tables, are_mapped(tables), strict=True):
         if not in_file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,10 +50,10 @@ class Linear(torch.nn.Linear):
                 f"{self.in_features}"
             )
         y = ops.linear(
-            [input.reshape(-1, self.in_features)],
+            [input if input.dim() == 2 else input.reshape(-1, self.in_features)],
             [self.weight],
             self.bias,
-            num_rows=input[..., :1].numel(),
+            num_rows=math.prod(input.shape[:-1]),
             relu=relu,
             after_relu=after_relu,
         )

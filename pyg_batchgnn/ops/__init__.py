@@ -113,10 +113,10 @@ from pyg_batchgnn.ops.partition import (
 from pyg_batchgnn.ops.quantized import (
     DECODED,
     QuantizedTensor,
+    as_stored,
     check_decoding,
     decoded,
     rows_like,
-    stored,
 )
 from pyg_batchgnn.ops.relay import (
     OwnedGraph,
@@ -191,6 +191,7 @@ __all__ = [
     "aggregate",
     "aggregate_with_targets",
     "append_neighbours",
+    "as_stored",
     "assign_nodes",
     "attention",
     "attention_key",
@@ -270,7 +271,6 @@ __all__ = [
     "set_products",
     "simd_level",
     "solve_partition",
-    "stored",
     "sum_lists",
     "thread_count",
     "thread_limit",

@@ -20,6 +20,7 @@ from pyg_batchgnn.ops.checks import (
 )
 from pyg_batchgnn.ops.library import fake, first_order, gradient, kernels, thread_count
 from pyg_batchgnn.ops.memory import empty
+from pyg_batchgnn.ops.quantized import QuantizedTensor, stored
 
 
 def aggregate(
@@ -52,7 +53,8 @@ def aggregate(
     by the number of in-edges. Targets without in-edges get 0 in every reduction.
 
     Args:
-        x: [>= N, F] float32, float64, bfloat16 or float16; columns contiguous.
+        x: [>= N, F] float32, float64, bfloat16 or float16; columns contiguous. Codes of a
+            `QuantizedTensor` are summed as they are, and the sums decoded.
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N).
         row: [>= N] int32 or int64 rows of ``x``. With it ``x`` gets no gradient.
@@ -105,7 +107,7 @@ def aggregate(
 
 
 def _launch(
-    x: Tensor,
+    rows: Tensor,
     indptr: Tensor,
     indices: Tensor,
     *,
@@ -126,8 +128,10 @@ def _launch(
     def widened(scale: Tensor | None) -> Tensor | None:
         return None if scale is None else scale.to(wide).contiguous()
 
+    x, decoding = stored(rows)
     return kernels.aggregate(
         x,
+        decoding,
         indptr,
         indices,
         row,
@@ -135,7 +139,7 @@ def _launch(
         edge,
         widened(source_scale),
         widened(target_scale),
-        self_input,
+        None if self_input is None else stored(self_input)[0],
         widened(self_scale),
         list(by_source),
         indptr.numel() - 1,
@@ -362,6 +366,10 @@ def _rows_like(name: str, rows: Tensor, x: Tensor) -> Tensor:
         raise ValueError(
             f"{name} must be like x, [M, {x.size(1)}] of {x.dtype}, got {list(rows.shape)} of {rows.dtype}"
         )
+    if isinstance(rows, QuantizedTensor) or isinstance(x, QuantizedTensor):
+        decodings = [getattr(one, "decoding", None) for one in (rows, x)]
+        if not all(isinstance(one, Tensor) for one in decodings) or not torch.equal(*decodings):
+            raise ValueError(f"{name} must have the scales and offsets of x, or neither may be quantised")
     return rows if rows.stride(-1) == 1 else rows.contiguous()
 
 
@@ -459,8 +467,10 @@ def _result(grad: torch.dtype, wanted: torch.dtype) -> torch.dtype:
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, indptr, indices, row, edge_weight, edge, source_scale, target_scale, _, self_scale = inputs[:10]
-    by_source, _, ctx.reduce, _, _ = inputs[10:]
+    x, decoding, indptr, indices, row, edge_weight, edge, source_scale, target_scale, _, self_scale = inputs[
+        :11
+    ]
+    by_source, _, ctx.reduce, _, _ = inputs[11:]
     ctx.x_dtype, ctx.sources = x.dtype, x.size(0)
     weights = edge_weight is not None and edge_weight.requires_grad
     selves = self_scale is not None and self_scale.requires_grad
@@ -469,7 +479,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     kept_out = output if ctx.reduce == "max" else None
     ctx.save_for_backward(
         indptr, indices, row, edge_weight, edge, source_scale, target_scale, self_scale, kept_x, kept_out,
-        *by_source,
+        decoding, *by_source,
     )  # fmt: skip
 
 
@@ -477,7 +487,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     saved = ctx.saved_tensors  # once: torch.utils.checkpoint returns them only once
     indptr, indices, row, edge_weight, edge, source_scale, target_scale, self_scale, x, out = saved[:10]
-    by_source = saved[10:]
+    decoding, *by_source = saved[10:]
     no_lists = [None] * len(by_source)
     grad = grad.contiguous()
     grad_x = grad_edge = grad_self = None
@@ -505,14 +515,14 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     if any(ctx.need_weights):
         need_edge, need_self = ctx.need_weights
         grad_edge, grad_self = kernels.aggregate_weight_grads(
-            grad, x, indptr, indices, row, source_scale, target_scale, ctx.reduce == "mean", need_edge,
-            self_scale.numel() if need_self else 0, thread_count(),
+            grad, x, decoding, indptr, indices, row, source_scale, target_scale, ctx.reduce == "mean",
+            need_edge, self_scale.numel() if need_self else 0, thread_count(),
         )  # fmt: skip
         if need_edge and edge is not None:
             grad_edge = torch.zeros_like(edge_weight).index_add_(0, edge, grad_edge)
         grad_edge = grad_edge if need_edge else None
         grad_self = grad_self.view_as(self_scale) if need_self else None
-    return (grad_x, None, None, None, grad_edge, None, None, None, None, grad_self, no_lists, *[None] * 4)
+    return (grad_x, *[None] * 4, grad_edge, *[None] * 4, grad_self, no_lists, *[None] * 4)
 
 
 @fake("aggregate")
@@ -523,7 +533,7 @@ def _fake_aggregate(x: Tensor, *rest: Any) -> Tensor:
 
 @fake("aggregate_weight_grads")
 def _fake_weight_grads(grad: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    indices: Tensor = rest[2]
+    indices: Tensor = rest[3]
     need_edge, self_size, _threads = rest[-3:]
     dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
     edges = indices.numel() if need_edge else 0

@@ -13,6 +13,7 @@ from pyg_batchgnn.ops.checks import check_dense, check_indptr, check_vector
 from pyg_batchgnn.ops.keys import part_key
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 from pyg_batchgnn.ops.norm import check_drop, dropout_scale
+from pyg_batchgnn.ops.quantized import QuantizedTensor, decode, stored
 
 
 class Attention(NamedTuple):
@@ -72,7 +73,9 @@ def attention(
     of threads.
 
     Args:
-        x: [>= N, K] float32, float64, bfloat16 or float16, columns contiguous.
+        x: [>= N, K] float32, float64, bfloat16 or float16, columns contiguous. Of a
+            `QuantizedTensor` codes are multiplied and summed, and the sums decoded; with
+            ``by_head`` its rows are decoded first.
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N).
         source_weight: [heads, K + L] float32, or float64 if ``x`` is; or [D, heads, K + L], of each
@@ -124,9 +127,18 @@ def attention(
     }
     for name, (tensor, shape) in shapes.items():
         _check_numbers(name, tensor, shape, torch.float64 if x.dtype == torch.float64 else torch.float32)
+    if isinstance(x, QuantizedTensor) and by_head:
+        x, row = decode(x.codes, x.decoding, x.dtype, row), None
+    if isinstance(x, QuantizedTensor):
+        with torch.autocast("cpu", enabled=False):
+            source_weight, target_weight, target_logits = _weights_of_codes(
+                x.decoding, source_weight, target_weight, target_logits, targets
+            )
+    table, decoding = stored(x)
     return Attention(
         *kernels.attention(
-            x,
+            table,
+            decoding,
             row,
             indptr,
             indices,
@@ -147,6 +159,27 @@ def attention(
             thread_count(),
         )
     )
+
+
+def _weights_of_codes(
+    decoding: Tensor,
+    source_weight: Tensor,
+    target_weight: Tensor | None,
+    target_logits: Tensor | None,
+    targets: int,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Returns the weights and logits that give for codes what these give for decoded rows: with
+    x = code * scale + offset, w . x is (w * scale) . code + w . offset."""
+    scale, offset = decoding
+    own, of_edges = source_weight.split([scale.numel(), source_weight.size(-1) - scale.numel()], -1)
+    constant = own @ offset
+    if target_weight is not None:
+        constant = constant + target_weight @ offset
+        target_weight = target_weight * scale
+    if target_logits is not None:
+        constant = constant + target_logits
+    constant = constant.expand(targets, -1).contiguous()
+    return torch.cat([own * scale, of_edges], -1), target_weight, constant
 
 
 def attention_weights(
@@ -249,7 +282,7 @@ def _check_numbers(name: str, tensor: Tensor | None, shape: tuple[int, ...], dty
 
 @fake("attention")
 def _fake_attention(
-    x: Tensor, _row: Any, _indptr: Tensor, indices: Tensor, source_weight: Tensor, *rest: Any
+    x: Tensor, _decoding: Any, _row: Any, _indptr: Tensor, indices: Tensor, source_weight: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     num_targets, num_loops, *_, out_dtype, _threads = rest[7:]
     heads, width = source_weight.shape[-2:]
@@ -285,9 +318,12 @@ def _fake_keep(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    x, row, indptr, indices, source_weight, target_weight, _, _, edge_rows, node, by_source, *numbers = inputs
+    x, decoding, row, indptr, indices, source_weight, target_weight, *rest = inputs
+    _, _, edge_rows, node, by_source, *numbers = rest
     edges = (row, indptr, indices)
-    ctx.save_for_backward(output[1], x, *edges, source_weight, target_weight, edge_rows, node, *by_source)
+    ctx.save_for_backward(
+        output[1], x, decoding, *edges, source_weight, target_weight, edge_rows, node, *by_source
+    )
     ctx.numbers = numbers
     ctx.set_materialize_grads(False)
 
@@ -296,13 +332,15 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
 def _backward(
     ctx: Any, grad: Tensor | None, grad_coefficient: Tensor | None, grad_total: Tensor | None
 ) -> tuple[Any, ...]:
-    coefficient, x, row, indptr, indices, source_weight, target_weight, *rest = ctx.saved_tensors
+    coefficient, x, decoding, row, indptr, indices, source_weight, target_weight, *rest = ctx.saved_tensors
     edge_rows, node, *by_source = rest
     by_head, targets, loops, negative_slope, drop, key, out_dtype, threads = ctx.numbers
     needs = ctx.needs_input_grad
     if grad is None:
         heads, width = source_weight.shape[-2:]
         grad = x.new_zeros((targets, heads * width), dtype=out_dtype)
+    if decoding is not None:
+        grad, grad_total = _grads_of_codes(grad, grad_total, decoding, source_weight.shape[-2:])
     # As the source weight, [heads, K], [D, heads], [slots, heads], [slots, L], [N, K]; without rows
     # where they are not wanted.
     d_source_weight, d_target_weight, d_target_logits, d_edge_logits, d_edge_rows, d_x = (
@@ -326,20 +364,34 @@ def _backward(
             negative_slope,
             drop,
             key,
-            needs[7],
             needs[8],
+            needs[9],
             threads,
         )
     )
     return (
         d_x if needs[0] else None,
-        *(None, None, None),
-        d_source_weight if needs[4] else None,
-        d_target_weight if needs[5] else None,
-        d_target_logits if needs[6] else None,
-        d_edge_logits if needs[7] else None,
-        d_edge_rows if needs[8] else None,
+        *(None, None, None, None),
+        d_source_weight if needs[5] else None,
+        d_target_weight if needs[6] else None,
+        d_target_logits if needs[7] else None,
+        d_edge_logits if needs[8] else None,
+        d_edge_rows if needs[9] else None,
         None,
         [None] * len(by_source),
         *([None] * len(ctx.numbers)),
     )
+
+
+def _grads_of_codes(
+    grad: Tensor, grad_total: Tensor | None, decoding: Tensor, shape: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Returns the gradients of the sums of codes and of the totals, from those of the decoded sums
+    and of the totals."""
+    scale, offset = decoding
+    by_head = grad.float().view(-1, *shape)
+    own, of_edges = by_head.split([scale.numel(), by_head.size(-1) - scale.numel()], -1)
+    with torch.autocast("cpu", enabled=False):
+        of_total = own @ offset
+    of_sums = torch.cat([own * scale, of_edges], -1).flatten(1)
+    return of_sums, of_total if grad_total is None else of_total + grad_total

@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_ids, check_on_cpu, check_vector
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 from pyg_batchgnn.ops.norm import activate, check_drop, dropout_scale
+from pyg_batchgnn.ops.quantized import stored
 
 
 class RowsOfTable(Protocol):
@@ -48,8 +49,9 @@ def linear(
 
     Args:
         inputs: [>= num_rows, groups * K] tensors, or views (`RowsOfTable`) of rows of a table. They
-            are float32, float16 or bfloat16, or float64 if the weights are. The first num_rows rows
-            are used. K may differ between inputs.
+            are float32, float16 or bfloat16, or float64 if the weights are. Rows of a
+            `QuantizedTensor` are decoded in blocks where they are multiplied. The first num_rows
+            rows are used. K may differ between inputs.
         weights: [O, K] for each input, all of one dtype: ``out_dtype`` or float32. With groups,
             columns [g * O / groups, (g + 1) * O / groups) of the result are computed from columns
             [g * K, (g + 1) * K) of the inputs.
@@ -91,9 +93,11 @@ def linear(
     if current_products() == "torch":
         return linear_by_torch(checked, rows, weights, bias, *arguments)
     own = [weight.contiguous() for weight in weights]
+    read = [stored(table) for table in checked]
     y, _ = kernels.linear(
-        checked,
+        [table for table, _ in read],
         rows,
+        [decoding for _, decoding in read],
         own,
         None if bias is None else bias.contiguous(),
         *arguments,
@@ -240,7 +244,7 @@ def linear_by_torch(
 
 def _pieces(table: Tensor, row: Tensor | None, num_rows: int) -> Sequence[Tensor]:
     if row is None:
-        return table[:num_rows].split(BLOCK_ROWS)
+        return [table[at : min(num_rows, at + BLOCK_ROWS)] for at in range(0, max(1, num_rows), BLOCK_ROWS)]
     return [table[part.long()] for part in row[:num_rows].split(BLOCK_ROWS)]
 
 
@@ -264,6 +268,7 @@ def _block(inputs: Sequence[Tensor], weights: Sequence[Tensor], groups: int) -> 
 def _fake_linear(
     inputs: list[Tensor],
     _rows: list[Tensor | None],
+    _decodings: list[Tensor | None],
     weights: list[Tensor],
     _bias: Tensor | None,
     num_rows: int,
@@ -286,6 +291,7 @@ def _fake_grads(
     _scale: float,
     inputs: list[Tensor],
     _rows: list[Any],
+    _decodings: list[Any],
     weights: list[Tensor],
     *rest: Any,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
@@ -298,12 +304,14 @@ def _fake_grads(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    tables, rows, weights, _, _, groups, _, _, drop, _, _, after_relu, threads = inputs
+    tables, rows, decodings, weights, _, _, groups, _, _, drop, _, _, after_relu, threads = inputs
     mask = output[1]
     ctx.mark_non_differentiable(mask)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(mask, *tables, *weights, *(row for row in rows if row is not None))
+    given = (one for one in (*rows, *decodings) if one is not None)
+    ctx.save_for_backward(mask, *tables, *weights, *given)
     ctx.placed = [row is not None for row in rows]
+    ctx.coded = [decoding is not None for decoding in decodings]
     ctx.groups, ctx.after_relu, ctx.threads = groups, after_relu, threads
     ctx.scale = dropout_scale(drop) if drop > 0 else 1.0
 
@@ -314,11 +322,12 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
     nothing: list[Tensor | None] = [None] * count
     # Without a missing entry torch treats a list of optional tensors as a list of tensors.
     for_rows = nothing if all(ctx.placed) else None
+    for_decodings = nothing if all(ctx.coded) else None
     if grad is None:
-        return (nothing, for_rows, nothing, *[None] * 10)
+        return (nothing, for_rows, for_decodings, nothing, *[None] * 10)
     mask, *saved = ctx.saved_tensors
     tables, weights, rest = saved[:count], saved[count : 2 * count], iter(saved[2 * count :])
-    need_input, _, need_weight, need_bias, *_ = ctx.needs_input_grad
+    need_input, _, _, need_weight, need_bias, *_ = ctx.needs_input_grad
     need_input = list(need_input)
     # The kernel sums the gradient of the bias while it computes those of the weights.
     with_weights = any(need_weight) or bool(need_bias)
@@ -328,6 +337,7 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
         ctx.scale,
         tables,
         [next(rest) if placed else None for placed in ctx.placed],
+        [next(rest) if coded else None for coded in ctx.coded],
         weights,
         None,
         ctx.groups,
@@ -340,6 +350,7 @@ def _differentiate(ctx: Any, grad: Tensor | None, _mask: None) -> tuple[Any, ...
     return (
         [d if need else None for d, need in zip(d_inputs, need_input, strict=True)],
         for_rows,
+        for_decodings,
         d_weights if any(need_weight) else nothing,
         d_bias if need_bias else None,
         *[None] * 9,

@@ -10,6 +10,7 @@ from torch import Tensor
 from pyg_batchgnn.ops.checks import FLOATS, TABLES, check_dense, check_float
 from pyg_batchgnn.ops.library import fake, first_order, kernels, thread_count
 from pyg_batchgnn.ops.linear import compute_dtype
+from pyg_batchgnn.ops.quantized import stored
 
 
 class LinearNorm(NamedTuple):
@@ -48,6 +49,7 @@ def linear_norm(
 
     Args:
         x: [D, K] float32, float16 (without a gradient) or bfloat16, or float64 if the weight is.
+            Rows of a `QuantizedTensor` are decoded in blocks where they are read.
         weight: [O, K] of ``out_dtype`` or float32.
         bias: [O] of the dtype of the weight.
         scale: [O], the weight of the normalisation; ones where None.
@@ -58,10 +60,11 @@ def linear_norm(
     dtype = out_dtype or compute_dtype(weight)
     _check(x, weight, dtype)
     bias, scale, shift = _columns(weight, bias, scale, shift)
-    rows = x if x.stride(1) == 1 else x.contiguous()
+    rows, decoding = stored(x if x.stride(1) == 1 else x.contiguous())
+    layer = (rows, decoding, weight, bias, scale, shift, eps, relu)
     if not x.requires_grad and 2 * weight.size(1) <= weight.size(0):
-        return LinearNorm(*_FoldedNorm.apply(rows, weight, bias, scale, shift, eps, relu, dtype))
-    return LinearNorm(*_NormedLinear.apply(rows, weight, bias, scale, shift, eps, relu, after_relu, dtype))
+        return LinearNorm(*_FoldedNorm.apply(*layer, dtype))
+    return LinearNorm(*_NormedLinear.apply(*layer, after_relu, dtype))
 
 
 def _columns(
@@ -110,6 +113,7 @@ class _NormedLinear(torch.autograd.Function):
     def forward(
         ctx: Any,
         x: Tensor,
+        decoding: Tensor | None,
         weight: Tensor,
         bias: Tensor | None,
         scale: Tensor | None,
@@ -120,11 +124,11 @@ class _NormedLinear(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor, Tensor]:
         own = weight.contiguous()
-        product, mean, variance = _product(x, own, bias, dtype, after_relu)
+        product, mean, variance = _product(x, decoding, own, bias, dtype, after_relu)
         y, mean, variance = kernels.batch_norm(
             product, scale, shift, mean, variance, eps, relu, thread_count()
         )
-        ctx.save_for_backward(x, own, product, scale, shift, mean, variance)
+        ctx.save_for_backward(x, decoding, own, product, scale, shift, mean, variance)
         ctx.bias = None if bias is None else bias.dtype
         ctx.eps, ctx.relu, ctx.after_relu = eps, relu, after_relu
         ctx.set_materialize_grads(False)
@@ -135,22 +139,23 @@ class _NormedLinear(torch.autograd.Function):
     @first_order
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         if grads[0] is None:
-            return (None,) * 9
+            return (None,) * 10
         return *_gradients(ctx, grads[0].contiguous()), *[None] * 4
 
 
 def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, weight, product, scale, shift, mean, variance = ctx.saved_tensors
+    x, decoding, weight, product, scale, shift, mean, variance = ctx.saved_tensors
     # `GradientColumns` in csrc/kernels/nn/norm.h, and the gradients of scale and shift.
     columns, d_scale, d_shift = kernels.batch_norm_grad_columns(
         grad, product, scale, shift, mean, variance, ctx.eps, ctx.relu, thread_count()
     )
     need_input = ctx.needs_input_grad[0]
     d_x, d_weight = kernels.linear_grads_normed(
-        grad, product, columns, ctx.relu, x, weight, ctx.after_relu, need_input, thread_count()
+        grad, product, columns, ctx.relu, x, decoding, weight, ctx.after_relu, need_input, thread_count()
     )
     return (
         d_x if need_input else None,
+        None,
         d_weight,
         None if ctx.bias is None else torch.zeros(weight.size(0), dtype=ctx.bias),
         None if scale is None else d_scale.to(scale.dtype),
@@ -159,15 +164,21 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _product(
-    x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, after_relu: bool
+    x: Tensor,
+    decoding: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    dtype: torch.dtype,
+    after_relu: bool,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Returns the product with the mean and the variance of its columns; without them if the
     product is rounded."""
     if dtype is not torch.bfloat16:
-        return kernels.linear_moments(x, weight, bias, dtype, thread_count())
+        return kernels.linear_moments(x, decoding, weight, bias, dtype, thread_count())
     product, _ = kernels.linear(
-        [x], [None], [weight], bias, x.size(0), 1, dtype, False, 0.0, 0, None, after_relu, thread_count()
-    )
+        [x], [None], [decoding], [weight], bias,
+        x.size(0), 1, dtype, False, 0.0, 0, None, after_relu, thread_count(),
+    )  # fmt: skip
     return product, None, None
 
 
@@ -187,6 +198,7 @@ class _FoldedNorm(torch.autograd.Function):
     def forward(
         ctx: Any,
         x: Tensor,
+        decoding: Tensor | None,
         weight: Tensor,
         bias: Tensor | None,
         scale: Tensor | None,
@@ -199,12 +211,13 @@ class _FoldedNorm(torch.autograd.Function):
         # The folded weight and bias, the mean (without the bias) and variance of the product, the
         # mean of the columns of x, and the weight times their covariance.
         folded, constant, mean, variance, center, spread = kernels.fold_norm(
-            x, own, scale, shift, eps, dtype, thread_count()
+            x, decoding, own, scale, shift, eps, dtype, thread_count()
         )
         y, mask = kernels.linear(
-            [x], [None], [folded], constant, x.size(0), 1, dtype, relu, 0.0, 0, None, False, thread_count()
-        )
-        ctx.save_for_backward(x, own, scale, mask, variance, center, spread)
+            [x], [None], [decoding], [folded], constant,
+            x.size(0), 1, dtype, relu, 0.0, 0, None, False, thread_count(),
+        )  # fmt: skip
+        ctx.save_for_backward(x, decoding, own, scale, mask, variance, center, spread)
         ctx.eps = eps
         ctx.bias = None if bias is None else bias.dtype
         ctx.shift = None if shift is None else shift.dtype
@@ -218,14 +231,15 @@ class _FoldedNorm(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad = grads[0]
         if grad is None:
-            return (None,) * 8
-        x, weight, scale, mask, variance, center, spread = ctx.saved_tensors
+            return (None,) * 9
+        x, decoding, weight, scale, mask, variance, center, spread = ctx.saved_tensors
         _, (d_folded,), d_shift = kernels.linear_grads(
-            grad.contiguous(), mask, 1.0, [x], [None], [weight], center,
+            grad.contiguous(), mask, 1.0, [x], [None], [decoding], [weight], center,
             1, False, [False], True, True, thread_count(),
         )  # fmt: skip
         d_weight, d_scale = kernels.fold_norm_grads(d_folded, weight, scale, variance, spread, ctx.eps)
         return (
+            None,
             None,
             d_weight,
             None if ctx.bias is None else torch.zeros(weight.size(0), dtype=ctx.bias),
@@ -240,7 +254,7 @@ class _FoldedNorm(torch.autograd.Function):
 
 @fake("linear_moments")
 def _fake_moments(
-    x: Tensor, weight: Tensor, _: Tensor | None, out_dtype: torch.dtype, __: int
+    x: Tensor, _: Tensor | None, weight: Tensor, __: Tensor | None, out_dtype: torch.dtype, ___: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     column = x.new_empty((weight.size(0),), dtype=torch.float64)
     return x.new_empty((x.size(0), weight.size(0)), dtype=out_dtype), column, torch.empty_like(column)
@@ -256,7 +270,14 @@ def _fake_columns(grad: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 @fake("linear_grads_normed")
 def _fake_grads(
-    _grad: Tensor, _normed: Tensor, _columns: Tensor, _relu: bool, x: Tensor, weight: Tensor, *rest: Any
+    _grad: Tensor,
+    _normed: Tensor,
+    _columns: Tensor,
+    _relu: bool,
+    x: Tensor,
+    _: Any,
+    weight: Tensor,
+    *rest: Any,
 ) -> tuple[Tensor, Tensor]:
     _after_relu, need_input, _threads = rest
     rows = x.size(0) if need_input else 0
@@ -264,7 +285,7 @@ def _fake_grads(
 
 
 @fake("fold_norm")
-def _fake_fold(x: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, ...]:
+def _fake_fold(x: Tensor, _decoding: Tensor | None, weight: Tensor, *_: Any) -> tuple[Tensor, ...]:
     outputs, columns = weight.shape
 
     def wide(*shape: int) -> Tensor:

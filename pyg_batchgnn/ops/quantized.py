@@ -27,8 +27,8 @@ class QuantizedTensor(Tensor):
     The value of a column is ``code * scale + offset``, computed in float32 with one rounding (a
     fused multiply-add). To torch and to PyG it is a constant of ``dtype``: shapes and
     ``data.num_features`` are those of the decoded table. A selection of rows (``x[index]``,
-    ``index_select``, ``F.embedding``) decodes these rows alone. A range of rows (``x[a:b]``) and
-    ``detach()`` are views that stay narrow. Every other operation decodes the whole table first.
+    ``index_select``, ``F.embedding``) decodes these rows alone. A range of rows (``x[a:b]``) or of
+    columns and ``detach()`` are views that stay narrow. Every other operation decodes the whole table first.
     Kernels of this package read the codes in place.
 
     It cannot be written to and gets no gradient.
@@ -109,19 +109,29 @@ class QuantizedTensor(Tensor):
         return func(*args, **kwargs)
 
 
-def stored(table: Any) -> Any:
+def as_stored(table: Any) -> Any:
     """Returns the codes of a `QuantizedTensor`, and anything else as it is."""
     return table.codes if isinstance(table, QuantizedTensor) else table
 
 
 def rows_like(table: Any, rows: Tensor) -> Tensor:
-    """Returns rows, as `stored` gives them, as rows of a table: with its scales and offsets."""
+    """Returns rows, as `as_stored` gives them, as rows of a table: with its scales and offsets."""
     return table.with_codes(rows) if isinstance(table, QuantizedTensor) else rows
 
 
 def decoded(table: Any) -> Any:
     """Returns a `QuantizedTensor` as the floats that it stands for, and anything else as it is."""
     return table.dequantize() if isinstance(table, QuantizedTensor) else table
+
+
+def stored(rows: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Returns the rows that kernels read, and their decoding; None for numbers that need none.
+
+    Columns of codes are contiguous.
+    """
+    if isinstance(rows, QuantizedTensor):
+        return _dense_rows(rows.codes), rows.decoding
+    return rows, None
 
 
 def check_decoding(codes: Tensor, decoding: Tensor) -> None:
@@ -221,9 +231,13 @@ def _view(table: Any, *_: Any, **__: Any) -> Any:
 
 
 def _slice(table: Any, dim: int = 0, *rest: Any, **kwargs: Any) -> Any:
-    if not isinstance(table, QuantizedTensor) or dim != 0:
+    if not isinstance(table, QuantizedTensor):
         return NotImplemented
-    return table.with_codes(aten.slice.Tensor(table.codes, dim, *rest, **kwargs))
+    codes = aten.slice.Tensor(table.codes, dim, *rest, **kwargs)
+    if dim % table.dim() == 0:
+        return table.with_codes(codes)
+    decoding = aten.slice.Tensor(table.decoding, dim, *rest, **kwargs)
+    return QuantizedTensor._of(codes, decoding.contiguous(), table.dtype)
 
 
 def _select(table: Any, dim: int, at: int) -> Any:
@@ -269,8 +283,8 @@ def _embedding(table: Any, index: Any, *_: Any, **__: Any) -> Any:
     return _rows(table, index, index.shape)
 
 
-def _clone(table: Any, **_: Any) -> Any:
-    return table.with_codes(table.codes.clone())
+def _clone(table: Any, **kwargs: Any) -> Any:
+    return table.with_codes(table.codes.clone(**kwargs))
 
 
 def _to_copy(table: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:

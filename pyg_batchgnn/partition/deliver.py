@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.ops import InEdges, gather_rows, rows_like, stored
+from pyg_batchgnn.ops import InEdges, as_stored, gather_rows, rows_like
 from pyg_batchgnn.partition.checks import own_share
 from pyg_batchgnn.partition.move import Grouping, Remote, group, group_by_range, own_rounds, pull, send
 from pyg_batchgnn.partition.numbering import Numbering, RunRows, Runs
@@ -197,7 +197,7 @@ def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
 
     Codes travel as they are.
     """
-    return rows_like(table, pull(comm, striped(stored(table), comm.size), ids))
+    return rows_like(table, pull(comm, striped(as_stored(table), comm.size), ids))
 
 
 def deliver_splits(

@@ -148,7 +148,7 @@ def arrays_of(part: Part) -> dict[str, Tensor]:
             )
         },
         **{
-            attribute_array(group, name): ops.stored(table)
+            attribute_array(group, name): ops.as_stored(table)
             for group, tables in part.attributes.items()
             for name, table in tables.items()
         },

@@ -88,7 +88,7 @@ def share_attributes(part: Part, comm: Communicator) -> dict[int, dict[Group, di
         The attributes by rank, group and name, [n_rank, ...] each.
     """
     arrays = {
-        attribute_array(group, name): ops.stored(table)
+        attribute_array(group, name): ops.as_stored(table)
         for group, tables in part.attributes.items()
         for name, table in tables.items()
     }

@@ -83,7 +83,7 @@ def _is_plain(table: Tensor, index: Tensor) -> bool:
     It is 2 to 7 times as fast as torch's for rows of several numbers. For rows of one it is half as
     fast on a thread, but torch's has only one.
     """
-    stored = ops.stored(table)
+    stored = ops.as_stored(table)
     return (
         type(table) in (Tensor, ops.QuantizedTensor)
         and (table.dim() > 1 or torch.get_num_threads() >= 4)

@@ -318,7 +318,7 @@ def _named(group: Group) -> str:
 
 def _described(tables: dict[str, Tensor]) -> dict[str, str]:
     return {
-        name: f"{table.dtype} {list(table.shape[1:])} in {ops.stored(table).dtype}"
+        name: f"{table.dtype} {list(table.shape[1:])} in {ops.as_stored(table).dtype}"
         for name, table in sorted(tables.items())
     }
 

@@ -129,7 +129,7 @@ class LocalShard:
             for name, table in tables.items():
                 disk = next((rows for rows in self.disk if rows.table is table), None)
                 if disk is None:
-                    found[f"{at}/{_TABLE}/{name}"] = ops.stored(table)
+                    found[f"{at}/{_TABLE}/{name}"] = ops.as_stored(table)
                 else:
                     found[f"{at}/{_DISK}/{name}"] = disk.place()
         return found
@@ -402,7 +402,7 @@ class RowBlock:
     @property
     def columns(self) -> dict[str, Tensor]:
         """All tensors as they are stored, under names that tell attributes from original ids."""
-        named = {_ATTRIBUTE + name: ops.stored(table) for name, table in self.attributes.items()}
+        named = {_ATTRIBUTE + name: ops.as_stored(table) for name, table in self.attributes.items()}
         return named if self.original is None else {_ORIGINAL_IDS: self.original, **named}
 
     def like(self, columns: Mapping[str, Tensor]) -> RowBlock:

@@ -15,6 +15,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges
 from tests.support.aggregate_cases import assert_near, graph, obvious
+from tests.support.quantized_tables import drawn_table
 from tests.support.simd_levels import WIDTHS, run_at_level
 from tests.support.tiers import fixed
 
@@ -214,18 +215,27 @@ def test_opcheck() -> None:
     tail = (2, "sum", torch.float32, 1)
     torch.library.opcheck(
         namespace.aggregate.default,
-        (x, indptr, indices, None, weight, None, None, None, None, own, by_source, *tail),
+        (x, None, indptr, indices, None, weight, None, None, None, None, own, by_source, *tail),
     )
     torch.library.opcheck(
         namespace.aggregate.default,
-        (x, indptr, indices, None, None, None, None, None, None, None, [], 2, "max", torch.float32, 1),
+        (x, None, indptr, indices, None, None, None, None, None, None, None, [], 2, "max", torch.float32, 1),
+    )
+    table = drawn_table(9, 5, seed=0)
+    torch.library.opcheck(
+        namespace.aggregate.default,
+        (table.codes, table.decoding, indptr, indices, None, weight, None, None, None, None, own, [], *tail),
     )
     torch.library.opcheck(namespace.transpose.default, (indptr, indices, 2, 9, 1))
     torch.library.opcheck(namespace.degree_scale.default, (indptr, 9, 1, True, torch.float32))
     grad, plain = torch.randn(2, 5), x.detach()
     torch.library.opcheck(
         namespace.aggregate_weight_grads.default,
-        (grad, plain, indptr, indices, None, None, None, True, True, 2, 1),
+        (grad, plain, None, indptr, indices, None, None, None, True, True, 2, 1),
+    )
+    torch.library.opcheck(
+        namespace.aggregate_weight_grads.default,
+        (grad, table.codes, table.decoding, indptr, indices, None, None, None, True, True, 2, 1),
     )
     out = ops.aggregate(plain, indptr, indices, reduce="max")
     torch.library.opcheck(

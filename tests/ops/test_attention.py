@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn import ops
+from tests.support.quantized_tables import drawn_table
 from tests.support.reference_attention import (
     Case,
     assert_close_gradients,
@@ -221,9 +222,12 @@ def test_opcheck(grad: bool, by_target: bool) -> None:
     by_source = list(ops.transpose(case.indptr, case.indices, 9))
     w = case.weights if grad else {name: weight.detach() for name, weight in case.weights.items()}
     x = case.x if grad else case.x.detach()
-    arguments = (x, None, case.indptr, case.indices, *w.values(), None, by_source if grad else [])
+    arguments = (x, None, None, case.indptr, case.indices, *w.values(), None, by_source if grad else [])
     numbers = (False, 6, 4, 0.2, 0.3, 7)
     torch.library.opcheck(torch.ops.pyg_batchgnn.attention, (*arguments, *numbers, torch.float32, 2))
+    table = drawn_table(*x.shape, seed=0)
+    coded = (table.codes, table.decoding, *arguments[2:-1], [], *numbers, torch.float32, 2)
+    torch.library.opcheck(torch.ops.pyg_batchgnn.attention, coded)
     if grad:
         return
     out, coefficient, total = (one.detach() for one in case.run(drop=0.3, key=7))

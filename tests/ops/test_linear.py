@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from tests.support.linear_cases import SHAPES, TOLERANCE, Case, View, distance, gradients, make_case
+from tests.support.quantized_tables import drawn_table
 from tests.support.simd_levels import WIDTHS, run_at_level
 from tests.support.tiers import examples
 
@@ -152,10 +153,14 @@ def test_opcheck(update: dict[str, Any]) -> None:
     case = make_case(20, 6, (3, 4), groups=2)
     tables, rows = [case.inputs[0], case.inputs[1].table], [None, case.inputs[1].row]
     relu, drop = update.get("relu", False), update.get("drop", 0.0)
-    arguments = (tables, rows, case.weights, case.bias, 20, 2, torch.float32, relu, drop, 3, None, False, 2)
+    tail = (20, 2, torch.float32, relu, drop, 3, None, False, 2)
+    arguments = (tables, rows, [None, None], case.weights, case.bias, *tail)
     torch.library.opcheck(torch.ops.pyg_batchgnn.linear.default, arguments)
     y, mask = torch.ops.pyg_batchgnn.linear(*arguments)
-    detached = [t.detach() for t in tables], rows, [w.detach() for w in case.weights]
+    table = drawn_table(20, tables[0].size(1), seed=0)
+    coded = ([table.codes, tables[1]], rows, [table.decoding, None], case.weights, case.bias, *tail)
+    torch.library.opcheck(torch.ops.pyg_batchgnn.linear.default, coded)
+    detached = [t.detach() for t in tables], rows, [None, None], [w.detach() for w in case.weights]
     backward = (torch.randn(y.shape), mask, 2.0, *detached, None, 2, True, [True, False], True, True, 2)
     torch.library.opcheck(torch.ops.pyg_batchgnn.linear_grads.default, backward)
 

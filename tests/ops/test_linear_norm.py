@@ -87,7 +87,7 @@ def check_covariance(rows: int, columns: int, dtype: torch.dtype, level: float =
     if columns > 2:
         x[:, 2] = 7.25
     weight = torch.eye(columns, dtype=dtype)
-    _, _, mean, variance, center, spread = kernels.fold_norm(x, weight, None, None, 1e-5, dtype, 2)
+    _, _, mean, variance, center, spread = kernels.fold_norm(x, None, weight, None, None, 1e-5, dtype, 2)
     wide = x.double()
     wanted = torch.cov(wide.t(), correction=0).reshape(columns, columns)
     tolerance = TOLERANCE[dtype] / 10
@@ -183,7 +183,7 @@ def test_empty(shape: tuple[int, int, int]) -> None:
 
 def test_opcheck() -> None:
     x, (weight, _, scale, shift), _ = example(50, 6, 9, torch.float32)
-    arguments = (x, weight, scale, shift, 1e-5, torch.float32, 1)
+    arguments = (x, None, weight, scale, shift, 1e-5, torch.float32, 1)
     torch.library.opcheck(kernels.fold_norm, arguments)
     _, _, _, variance, _, spread = kernels.fold_norm(*arguments)
     torch.library.opcheck(kernels.fold_norm_grads, (weight, weight, scale, variance, spread, 1e-5))
@@ -193,7 +193,7 @@ def test_opcheck() -> None:
     torch.library.opcheck(kernels.batch_norm_grad_columns, of_norm)
     columns, _, _ = kernels.batch_norm_grad_columns(*of_norm)
     for needed in (False, True):
-        rest = (x, weight, False, needed, 1)
+        rest = (x, None, weight, False, needed, 1)
         torch.library.opcheck(kernels.linear_grads_normed, (grad, normed, columns, True, *rest))
 
 
@@ -266,7 +266,7 @@ def check(x: Tensor, weight: Tensor, bias: Tensor | None, threads: int = 2) -> T
 
     Returns them.
     """
-    y, mean, variance = kernels.linear_moments(x, weight, bias, weight.dtype, threads)
+    y, mean, variance = kernels.linear_moments(x, None, weight, bias, weight.dtype, threads)
     assert torch.equal(y, ops.linear([x], [weight], bias))
     wide = y.double()
     deviation = wide.var(0, unbiased=False)
@@ -322,10 +322,12 @@ def test_linear_moments_same_bits_on_any_number_of_threads() -> None:
 
 
 def test_empty_and_no_columns() -> None:
-    y, mean, variance = kernels.linear_moments(torch.ones(0, 3), torch.ones(5, 3), None, torch.float32, 2)
+    y, mean, variance = kernels.linear_moments(
+        torch.ones(0, 3), None, torch.ones(5, 3), None, torch.float32, 2
+    )
     assert y.shape == (0, 5) and not mean.any() and not variance.any()
     y, mean, variance = kernels.linear_moments(
-        torch.ones(200, 0), torch.ones(5, 0), torch.arange(5.0), torch.float32, 2
+        torch.ones(200, 0), None, torch.ones(5, 0), torch.arange(5.0), torch.float32, 2
     )
     assert torch.equal(y, torch.arange(5.0).expand(200, 5))
     assert torch.equal(mean, torch.arange(5.0).double()) and not variance.any()
@@ -334,12 +336,12 @@ def test_empty_and_no_columns() -> None:
 def test_linear_moments_what_is_not_a_number_stays_visible() -> None:
     x, weight, bias = moments_example(300, 5, torch.float32)
     x[200, 3] = torch.nan
-    assert kernels.linear_moments(x, weight, bias, torch.float32, 1)[1].isnan().all()
+    assert kernels.linear_moments(x, None, weight, bias, torch.float32, 1)[1].isnan().all()
 
 
 def test_linear_moments_opcheck() -> None:
     x, weight, bias = moments_example(50, 9, torch.float32)
-    torch.library.opcheck(kernels.linear_moments, (x, weight, bias, torch.float32, 1))
+    torch.library.opcheck(kernels.linear_moments, (x, None, weight, bias, torch.float32, 1))
 
 
 MOMENTS_PROGRAM = """

@@ -112,6 +112,9 @@ def test_other_selections() -> None:
     for index in (torch.tensor([5, 0]), torch.tensor([5, 0], dtype=torch.int32), torch.tensor(2)):
         assert torch.equal(table.index_select(0, index), wanted.index_select(0, index))
         assert torch.equal(functional.embedding(index, table), wanted[index])
+    part = table[1:, 1:3]
+    assert isinstance(part, QuantizedTensor) and torch.equal(part.dequantize(), wanted[1:, 1:3])
+    assert torch.equal(ops.gather_rows(part, torch.tensor([4, 0])), wanted[[5, 1], 1:3])
     mask = wanted > 0
     assert torch.equal(table[mask], wanted[mask])
     assert torch.equal(table[:, torch.tensor([1])], wanted[:, [1]])

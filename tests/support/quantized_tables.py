@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops import QuantizedTensor
+from pyg_batchgnn.ops import QuantizedTensor, library, quantized
 
 
 def drawn_table(
@@ -46,3 +49,29 @@ def _to_float32(exact: Fraction) -> np.float32:
     return min(
         zip(around, even, strict=True), key=lambda one: (abs(Fraction(float(one[0])) - exact), one[1])
     )[0]
+
+
+@contextlib.contextmanager
+def decoded_rows() -> Iterator[list[int]]:
+    """Yields a list that grows by the number of rows of every tensor of codes that is decoded to a
+    copy, not inside an operator."""
+    found: list[int] = []
+    gather, put = library.kernels.gather_decoded, library.kernels.put_decoded
+
+    class Counted:
+        def __getattr__(self, name: str) -> Any:
+            return {"gather_decoded": gathered, "put_decoded": filled}.get(name, getattr(kernels, name))
+
+    def gathered(codes: Tensor, decoding: Tensor, index: Tensor | None, *rest: Any) -> Tensor:
+        found.append(len(codes) if index is None else len(index))
+        return gather(codes, decoding, index, *rest)
+
+    def filled(codes: Tensor, decoding: Tensor, index: Tensor | None, out: Tensor, threads: int) -> None:
+        found.append(len(out))
+        put(codes, decoding, index, out, threads)
+
+    kernels, quantized.kernels = quantized.kernels, Counted()
+    try:
+        yield found
+    finally:
+        quantized.kernels = kernels

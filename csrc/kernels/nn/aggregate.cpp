@@ -8,6 +8,7 @@
 
 #include "kernels/allocation.h"
 #include "kernels/parallel.h"
+#include "kernels/simd/decode.h"
 #include "kernels/simd/sum_rows.h"
 
 namespace pyg_batchgnn {
@@ -76,7 +77,7 @@ class Lookup {
     }
     const char* const nearby = static_cast<const char*>(job_.x.data);
     for (int64_t e = seen; e < last + prefetch_; ++e) source_[static_cast<size_t>(e - first)] = nearby;
-    if (job_.edge_weight != nullptr || job_.source_scale != nullptr) weigh(first, last);
+    if (weighted()) weigh(first, last);
   }
 
   // The rows of [first, last); `partial` leaves the sums as they are.
@@ -87,15 +88,35 @@ class Lookup {
       const bool has_self = !partial && i < job_.self_rows;
       self_[r] = has_self ? job_.self.row(job_.self_row ? job_.self_row[i] : i) : nullptr;
       self_scale_[r] = has_self ? self_scale(i) : A{1};
+      if (job_.x.decoding && !partial) total_[r] = sum_of_factors(i) + (has_self ? self_scale_[r] : A{0});
     }
   }
 
+  // The rows of a task, and those of sums that are not decoded yet.
   SumRows<A> task(int64_t rows, const int64_t* ptr, char* out, Element element, bool stream) const {
-    return {rows,           job_.columns,       ptr,       ptr[0],
-            source_.data(), weight_.data(),     prefetch_, scale_.data(),
-            self_.data(),   self_scale_.data(), out,       element,
-            stream};
+    SumRows<A> task = sums(rows, ptr, out, element);
+    task.stream = stream;
+    task.decoding = job_.x.decoding;
+    return task;
   }
+  SumRows<A> sums(int64_t rows, const int64_t* ptr, char* out, Element element) const {
+    return {rows,
+            job_.columns,
+            ptr,
+            ptr[0],
+            source_.data(),
+            weight_.data(),
+            prefetch_,
+            scale_.data(),
+            self_.data(),
+            self_scale_.data(),
+            out,
+            element,
+            false,
+            {},
+            total_.data()};
+  }
+  const A* total() const { return total_.data(); }
 
   A row_scale(int64_t i) const {
     const A scale = job_.target_scale == nullptr ? A{1} : static_cast<const A*>(job_.target_scale)[i];
@@ -109,22 +130,40 @@ class Lookup {
     return static_cast<const A*>(job_.self_scale)[job_.self_scale_each ? i : 0];
   }
 
-  void weigh(int64_t first, int64_t last) {
-    for (int64_t e = first; e < last; ++e) {
-      A weight = 1;
-      if (job_.edge_weight != nullptr) {
-        weight = static_cast<const A*>(job_.edge_weight)[job_.edge ? job_.edge[e] : e];
-      }
-      if (job_.source_scale != nullptr) weight *= static_cast<const A*>(job_.source_scale)[job_.indices[e]];
-      weight_[static_cast<size_t>(e - first)] = weight;
+  bool weighted() const { return job_.edge_weight != nullptr || job_.source_scale != nullptr; }
+
+  A weight(int64_t e) const {
+    A weight = 1;
+    if (job_.edge_weight != nullptr) {
+      weight = static_cast<const A*>(job_.edge_weight)[job_.edge ? job_.edge[e] : e];
     }
+    if (job_.source_scale != nullptr) weight *= static_cast<const A*>(job_.source_scale)[job_.indices[e]];
+    return weight;
+  }
+
+  void weigh(int64_t first, int64_t last) {
+    for (int64_t e = first; e < last; ++e) weight_[static_cast<size_t>(e - first)] = weight(e);
+  }
+
+  // Returns the sum of the factors of the edges of a target; of an unweighted mean exactly its
+  // scale.
+  A sum_of_factors(int64_t i) const {
+    const int64_t degree = job_.indptr[i + 1] - job_.indptr[i];
+    if (degree == 0) return 0;
+    if (!weighted()) {
+      const A scale = job_.target_scale == nullptr ? A{1} : static_cast<const A*>(job_.target_scale)[i];
+      return job_.mean ? scale : scale * static_cast<A>(degree);
+    }
+    double sum = 0;
+    for (int64_t e = job_.indptr[i]; e < job_.indptr[i + 1]; ++e) sum += static_cast<double>(weight(e));
+    return static_cast<A>(sum) * row_scale(i);
   }
 
   const Aggregation& job_;
   int64_t prefetch_;
   std::array<const char*, kMostEdges + kMostAhead> source_;
   std::array<A, kMostEdges> weight_;
-  std::array<A, kBlock> scale_, self_scale_;
+  std::array<A, kBlock> scale_, self_scale_, total_;
   std::array<const char*, kBlock> self_;
 };
 
@@ -198,7 +237,7 @@ class Aggregator {
     Lookup<A> lookup(job_);
     lookup.edges(piece.ends[0], piece.ends[1]);
     lookup.rows(piece.row, piece.row + 1, true);
-    sum_rows(lookup.task(1, piece.ends, reinterpret_cast<char*>(sums), kSum, false), job_.x.element);
+    sum_rows(lookup.sums(1, piece.ends, reinterpret_cast<char*>(sums), kSum), job_.x.element);
   }
 
   // Adds the pieces of a hub in order into the first one and finishes its row. `own` is for its
@@ -207,24 +246,24 @@ class Aggregator {
     Lookup<A> lookup(job_);
     lookup.rows(row, row + 1, false);
     const int64_t no_edges[2] = {};
-    sum_rows(lookup.task(1, no_edges, reinterpret_cast<char*>(own), kSum, false), job_.x.element);
+    sum_rows(lookup.sums(1, no_edges, reinterpret_cast<char*>(own), kSum), job_.x.element);
     for (int64_t p = 1; p < pieces; ++p) {
       for (int64_t c = 0; c < job_.columns; ++c) sums[c] += sums[p * job_.columns + c];
     }
     const A scale = lookup.row_scale(row);
     for (int64_t c = 0; c < job_.columns; ++c) sums[c] = sums[c] * scale + own[c];
-    write(row, sums);
+    write(row, sums, lookup.total());
   }
 
   // The row is finished as the sum of no edges and a self part, as other rows are.
-  void write(int64_t row, const A* sums) const {
+  void write(int64_t row, const A* sums, const A* total) const {
     const int64_t no_edges[2] = {};
     const A one = 1;
     const char* const self = reinterpret_cast<const char*>(sums);
     char* const out = static_cast<char*>(job_.out) + row * row_bytes_;
-    sum_rows(
-        {1, job_.columns, no_edges, 0, nullptr, nullptr, 0, &one, &self, &one, out, job_.out_element, false},
-        kSum);
+    sum_rows({1, job_.columns, no_edges, 0, nullptr, nullptr, 0, &one, &self, &one, out, job_.out_element,
+              false, job_.x.decoding, total},
+             kSum);
   }
 
   const Aggregation& job_;
@@ -281,6 +320,22 @@ void max_chunk(const MaxJob& job, int64_t i, int64_t column, int64_t columns, Ou
   for (int64_t c = 0; c < columns; ++c) out[i * job.columns + column + c] = narrow<Out>(most[c]);
 }
 
+template <class Out>
+void max_of_codes(const MaxJob& job, int64_t i, int64_t column, int64_t columns, Out* out) {
+  out += i * job.columns + column;
+  if (job.indptr[i] == job.indptr[i + 1]) {
+    std::fill_n(out, columns, Out{});
+    return;
+  }
+  Code most[kChunk];
+  std::fill_n(most, columns, Code{-128});
+  for (int64_t e = job.indptr[i]; e < job.indptr[i + 1]; ++e) {
+    const Code* const from = source<Code>(job, e, column);
+    for (int64_t c = 0; c < columns; ++c) most[c].number = std::max(most[c].number, from[c].number);
+  }
+  decode_row(most, job.x.decoding.from(column), columns, out);
+}
+
 template <class In, class Out, class A>
 void share_chunk(const MaxJob& job, const Matrix& out, const Matrix& grad, int64_t i, int64_t column,
                  int64_t columns, A* share) {
@@ -332,7 +387,11 @@ void max_rows(const MaxJob& job, void* out, Element out_element, int64_t threads
   with_elements(job.x.element, out_element, [&](auto in, auto stored) {
     using Out = decltype(stored);
     for_chunks(job, threads, [&](int64_t i, int64_t column, int64_t columns) {
-      max_chunk<decltype(in)>(job, i, column, columns, static_cast<Out*>(out));
+      if constexpr (std::is_same_v<decltype(in), Code>) {
+        max_of_codes(job, i, column, columns, static_cast<Out*>(out));
+      } else {
+        max_chunk<decltype(in)>(job, i, column, columns, static_cast<Out*>(out));
+      }
     });
   });
 }
@@ -363,17 +422,30 @@ namespace {
 
 constexpr int kLanes = 16;  // partial sums, which the compiler keeps in vectors
 
+// A row in the type of the sums.
+template <class A, class In>
+struct SummedRow {
+  const In* row;
+  Decoding decoding;
+
+  A operator[](int64_t c) const {
+    const A value = static_cast<A>(widen(row[c]));
+    if constexpr (!std::is_same_v<In, Code>) return value;
+    return value * A{decoding.scale[c]} + A{decoding.offset[c]};
+  }
+};
+
 template <class A, class In, class Grad>
-A dot(const In* x, const Grad* grad, int64_t columns) {
+A dot(const SummedRow<A, In>& x, const Grad* grad, int64_t columns) {
   A part[kLanes] = {};
   int64_t c = 0;
   for (; c + kLanes <= columns; c += kLanes) {
     for (int lane = 0; lane < kLanes; ++lane) {
-      part[lane] += static_cast<A>(widen(x[c + lane])) * static_cast<A>(widen(grad[c + lane]));
+      part[lane] += x[c + lane] * static_cast<A>(widen(grad[c + lane]));
     }
   }
   A sum = 0;
-  for (; c < columns; ++c) sum += static_cast<A>(widen(x[c])) * static_cast<A>(widen(grad[c]));
+  for (; c < columns; ++c) sum += x[c] * static_cast<A>(widen(grad[c]));
   for (const A one : part) sum += one;
   return sum;
 }
@@ -384,7 +456,8 @@ struct RowDots {
 
   Wide<Grad> operator()(int64_t i, int64_t s) const {
     const auto* x = reinterpret_cast<const In*>(job.x.row(job.row ? job.row[s] : s));
-    return dot<Wide<Grad>>(x, reinterpret_cast<const Grad*>(job.grad.row(i)), job.columns);
+    const SummedRow<Wide<Grad>, In> row{x, job.x.decoding};
+    return dot(row, reinterpret_cast<const Grad*>(job.grad.row(i)), job.columns);
   }
 };
 

@@ -13,6 +13,9 @@ namespace pyg_batchgnn {
 // A missing factor counts as one, a missing `row` or `edge` as the identity, and a missing `self`
 // as zero. Weights and scales are float, or double if the output is. Sums are taken in that type in
 // the order of the edges.
+//
+// If x are codes, so is `self`, with the decoding of x. Codes are summed, and the sums decoded: the
+// scale of a column once, and its offset times the sum of all factors.
 struct Aggregation {
   const int64_t* indptr;  // [targets + 1]
   Integers indices{};
@@ -52,7 +55,7 @@ struct MaxJob {
 };
 
 // Sets out[i] to the maximum of x[row[s]] over in-edges, 0 for targets without in-edges. A NaN is
-// the maximum.
+// the maximum. The maximum of codes is decoded: scales are positive.
 void max_rows(const MaxJob& job, void* out, Element out_element, int64_t threads);
 
 // Sets share[i, c] = grad[i, c] / the number of in-edges of i that reach the maximum out[i, c];

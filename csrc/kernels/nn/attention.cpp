@@ -271,6 +271,7 @@ AttentionWeights weights_of(const AttentionInput& input) {
   of.source = model.source_weight;
   of.source_step = model.by_target ? model.heads * rows.width() : 0;
   of.target = model.target_weight;
+  of.decoding = rows.table.decoding;
   return of;
 }
 

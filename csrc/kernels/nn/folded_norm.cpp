@@ -95,7 +95,7 @@ class Chunk {
     const int64_t rows = end - begin;
     if (in_place()) return {reinterpret_cast<const T*>(x_.row(begin)), x_.stride, rows, x_.columns};
     for (int64_t i = 0; i < rows; ++i) {
-      kernels_.read(x_.row(begin + i), x_.element, x_.columns, converted_.data() + i * stride_);
+      read_columns(x_, x_.row(begin + i), 0, x_.columns, kElement<T>, converted_.data() + i * stride_);
     }
     return {converted_.data(), stride_, rows, x_.columns};
   }

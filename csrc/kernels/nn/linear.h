@@ -22,6 +22,7 @@ struct LinearInput {
   const double* center = nullptr;  // [columns] subtracted from the rows in a weight's gradient; or
                                    // null
   bool after_relu = false;         // made by a ReLU: the gradient of a zero may be given as zero
+  Decoding decoding{};             // of codes
 
   const char* row(int64_t i) const {
     int64_t at = i;

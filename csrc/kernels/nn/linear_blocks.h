@@ -11,6 +11,7 @@
 #include "kernels/nn/linear.h"
 #include "kernels/nn/norm.h"
 #include "kernels/parallel.h"
+#include "kernels/simd/decode.h"
 #include "kernels/simd/products.h"
 #include "kernels/simd/scan.h"
 
@@ -29,6 +30,9 @@ int64_t block_stride(int64_t columns) {
   return (lines | 1) * kLine;
 }
 
+template <class T>
+constexpr Element kElement = std::is_same_v<T, double> ? Element::kFloat64 : Element::kFloat32;
+
 // Reads `count` elements as T, rounded to bfloat16 if `compute` is.
 template <class T>
 void read_rounded(const void* from, Element element, Element compute, int64_t count, T* to) {
@@ -43,13 +47,21 @@ void read_rounded(const void* from, Element element, Element compute, int64_t co
   }
 }
 
+// Reads columns [first, first + count) of a row of an input as T, rounded to `compute`. `from` is
+// the begin of the row.
+template <class T>
+void read_columns(const LinearInput& input, const void* from, int64_t first, int64_t count, Element compute,
+                  T* to) {
+  const char* const begin = static_cast<const char*>(from) + first * element_bytes(input.element);
+  if (input.element != Element::kInt8) return read_rounded(begin, input.element, compute, count, to);
+  decode_row(reinterpret_cast<const Code*>(begin), input.decoding.from(first), count, to);
+  if (compute == Element::kBFloat16) read_rounded(to, kElement<T>, compute, count, to);
+}
+
 template <class T>
 void read_rounded(const LinearWeight& weight, Element compute, int64_t count, T* to) {
   read_rounded(weight.data, weight.element, compute, count, to);
 }
-
-template <class T>
-constexpr Element kElement = std::is_same_v<T, double> ? Element::kFloat64 : Element::kFloat32;
 
 // Outputs of at least this size are written past the caches, because they would be evicted before
 // they are read.
@@ -64,7 +76,9 @@ class BlockPrefetch {
   void clear() { rows_.clear(); }
   void add(const void* row, int64_t bytes) {
     const char* const first = static_cast<const char*>(row);
-    if (bytes != 0) rows_.push_back({first, first + bytes});
+    // From the begin of a line, or the last line of a short row would be left out.
+    const auto inside = static_cast<int64_t>(reinterpret_cast<uintptr_t>(row) % PrefetchQueue::kLine);
+    if (bytes != 0) rows_.push_back({first - inside, first + bytes});
   }
   void add(const LinearInput& input, int64_t begin, int64_t end) {
     const int64_t bytes = input.columns * element_bytes(input.element);
@@ -236,8 +250,8 @@ void read_block(const LinearInput& input, Element compute, int64_t begin, int64_
     T* const to = block.values.data() + (i - begin) * block.stride;
     const void* from = input.row(i);
     Element element = input.element;
-    if (compute == Element::kBFloat16 && element != compute) {
-      read_rounded(from, element, compute, input.columns, to);
+    if (element == Element::kInt8 || (compute == Element::kBFloat16 && element != compute)) {
+      read_columns(input, from, 0, input.columns, compute, to);
       from = to;
       element = kElement<T>;
     }
@@ -253,7 +267,7 @@ void read_values(const LinearInput& input, Element compute, int64_t begin, int64
   block.resize(end - begin, input.columns);
   for (int64_t i = begin; i < end; ++i) {
     T* const to = block.values.data() + (i - begin) * block.stride;
-    read_rounded(input.row(i), input.element, compute, input.columns, to);
+    read_columns(input, input.row(i), 0, input.columns, compute, to);
     std::fill(to + input.columns, to + block.words * kWordBits, T{0});
   }
   block.sparse = false;

@@ -174,23 +174,24 @@ class PairBackward {
     for (size_t t = 0; t < inputs_.size(); at += group_columns(t), ++t) {
       const LinearInput& input = inputs_[t];
       const int64_t columns = group_columns(t), first = group * columns;
-      const char* const from = input.row(row) + first * element_bytes(input.element);
+      const char* const from = input.row(row);
       if (input.center != nullptr) {
-        round_centered(from, input.element, columns, input.center + first, to + at);
+        round_centered(input, from, first, columns, to + at);
       } else if (input.element == Element::kBFloat16) {
-        pairs_.copy(reinterpret_cast<const uint16_t*>(from), columns, to + at);
+        pairs_.copy(reinterpret_cast<const uint16_t*>(from) + first, columns, to + at);
       } else {
-        round_row(from, input.element, columns, to + at);
+        round_columns(input, from, first, columns, to + at);
       }
     }
   }
 
-  void round_centered(const char* from, Element element, int64_t columns, const double* center,
+  void round_centered(const LinearInput& input, const char* from, int64_t first, int64_t columns,
                       uint16_t* to) const {
     float block[kWordBits];
+    const double* const center = input.center + first;
     for (int64_t at = 0; at < columns; at += kWordBits) {
       const int64_t count = std::min(kWordBits, columns - at);
-      kernels_.read(from + at * element_bytes(element), element, count, block);
+      read_columns(input, from, first + at, count, Element::kFloat32, block);
       for (int64_t c = 0; c < count; ++c) block[c] -= static_cast<float>(center[at + c]);
       kernels_.write(block, count, Element::kBFloat16, to + at);
     }

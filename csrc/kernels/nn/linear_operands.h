@@ -54,7 +54,7 @@ struct Elements {
         pointers[i - begin] = reinterpret_cast<const T*>(input.row(i));
         continue;
       }
-      read_rounded(input.row(i), input.element, shape.compute, input.columns, converted);
+      read_columns(input, input.row(i), 0, input.columns, shape.compute, converted);
       pointers[i - begin] = converted;
       converted += row_stride(shape, input);
     }
@@ -68,7 +68,7 @@ struct Elements {
   static void finish(const Finish<T>& f) { product_kernels<T>().finish(f); }
 };
 
-// A row in bfloat16.
+// A row in bfloat16, of numbers other than codes.
 inline void round_row(const char* from, Element element, int64_t columns, uint16_t* to) {
   const ProductKernels<float>& kernels = product_kernels<float>();
   if (element == Element::kBFloat16) {
@@ -83,6 +83,15 @@ inline void round_row(const char* from, Element element, int64_t columns, uint16
       kernels.write(block, count, Element::kBFloat16, to + at);
     }
   }
+}
+
+// Columns [first, first + count) of a row of an input in bfloat16.
+inline void round_columns(const LinearInput& input, const char* row, int64_t first, int64_t count,
+                          uint16_t* to) {
+  const char* const from = row + first * element_bytes(input.element);
+  if (input.element != Element::kInt8) return round_row(from, input.element, count, to);
+  decode_row(reinterpret_cast<const Code*>(from), input.decoding.from(first), count,
+             reinterpret_cast<Bfloat16*>(to));
 }
 
 // Two bfloat16 in 32 bits, the first in the lower half. A last odd one is paired with zero.
@@ -120,9 +129,9 @@ struct Pairs {
     const int64_t stride = row_stride(shape, input);
     for (int64_t i = begin; i < end; ++i, to += stride) {
       for (int64_t group = 0; group < shape.groups; ++group) {
-        const char* const from = input.row(i) + group * columns * element_bytes(input.element);
         if (columns % 2 != 0) to[group * pairs + columns / 2] = 0;
-        round_row(from, input.element, columns, reinterpret_cast<uint16_t*>(to + group * pairs));
+        round_columns(input, input.row(i), group * columns, columns,
+                      reinterpret_cast<uint16_t*>(to + group * pairs));
       }
       pointers[i - begin] = to;
     }

@@ -38,6 +38,7 @@ struct AttentionWeights {
   const void* source;
   int64_t source_step;  // numbers from the weights of a destination to those of the next one, or 0
   const void* target;   // or null
+  Decoding decoding{};  // of the columns of codes
 
   int64_t width() const { return columns + edge_columns; }
 };

@@ -376,6 +376,17 @@ inline void keep_coefficients(const AttentionForward& task, const AttentionBlock
   }
 }
 
+// Decodes the sums of codes of all heads of a destination.
+template <class Sum>
+inline void decode_sums(const AttentionWeights& of, const Sum* total, Sum* row) {
+  for (int64_t h = 0; h < of.heads; ++h, row += of.width()) {
+    for (int64_t k = 0; k < of.columns; ++k) {
+      row[k] = row[k] * static_cast<Sum>(of.decoding.scale[k]) +
+               total[h] * static_cast<Sum>(of.decoding.offset[k]);
+    }
+  }
+}
+
 template <class T>
 void forward_targets(const AttentionForward& task, const AttentionBlock& block) {
   using Sum = Wide<T>;
@@ -396,6 +407,7 @@ void forward_targets(const AttentionForward& task, const AttentionBlock& block) 
     char* const out = static_cast<char*>(task.out) + target.id * H * W * out_size;
     Sum* const row = direct && !task.stream ? reinterpret_cast<Sum*>(out) : at.row;
     edge_sums(target, values_of(of), at.weights, of, ahead, Into::kFresh, row);
+    if (of.decoding) decode_sums(of, static_cast<const Sum*>(task.total) + target.id * H, row);
     if (!direct) narrow_row(row, H * W, task.out_type, out);
     if (task.stream) stream_row(row, H * W, reinterpret_cast<Sum*>(out));
   }

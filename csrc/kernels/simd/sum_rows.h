@@ -13,6 +13,9 @@ constexpr int64_t kMostAhead = 64;
 //
 // out[r] = scale[r] * (sum over e in [ptr[r], ptr[r + 1]) of weight[e] * source[e]) + self_scale[r]
 // * self[r]
+//
+// With a decoding that is a sum of codes, and out[r, c] = that * decoding.scale[c] + total[r] *
+// decoding.offset[c].
 template <class A>
 struct SumRows {
   int64_t rows;
@@ -28,6 +31,8 @@ struct SumRows {
   char* out;                  // consecutive rows
   Element out_element;
   bool stream;  // writes past the caches; rows begin and end on a cache line
+  Decoding decoding{};
+  const A* total = nullptr;  // [rows] the sums of all factors, of the self part too
 };
 
 // `element` is that of the source rows.

@@ -42,6 +42,20 @@ struct Chunk {
     sum[N - 1] = SumLanes::fma(by, rest, sum[N - 1]);
   }
 
+  __attribute__((always_inline)) void decode(Decoding by, float total, SumLanes::Vector (&sum)[N]) const {
+    const SumLanes::Vector all = SumLanes::fill(total);
+#pragma GCC unroll 16
+    for (int v = 0; v < N; ++v) {
+      const int64_t at = v < N - 1 ? v * SumLanes::kWidth : tail();
+      const bool part = v == N - 1 && masked();
+      const SumLanes::Vector scale =
+          part ? SumLanes::load(by.scale + at, last) : SumLanes::load(by.scale + at);
+      const SumLanes::Vector offset =
+          part ? SumLanes::load(by.offset + at, last) : SumLanes::load(by.offset + at);
+      sum[v] = SumLanes::fma(sum[v], scale, SumLanes::multiply(all, offset));
+    }
+  }
+
   template <class Out>
   __attribute__((always_inline)) void store(Out* to, bool stream, const SumLanes::Vector (&sum)[N]) const {
     if (stream) {
@@ -72,6 +86,7 @@ void sum_chunk(const SumRows<float>& task, int64_t column, int64_t last) {
 #pragma GCC unroll 16
     for (int v = 0; v < N; ++v) sum[v] = SumLanes::multiply(sum[v], scale);
     if (task.self[r] != nullptr) chunk.add(task.self[r], task.self_scale[r], sum);
+    if (task.decoding) chunk.decode(task.decoding.from(column), task.total[r], sum);
     const int64_t at = r * task.columns + column;
     if (task.out_element == Element::kBFloat16) {
       chunk.store(reinterpret_cast<Bfloat16*>(task.out) + at, task.stream, sum);

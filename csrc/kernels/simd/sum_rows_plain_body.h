@@ -21,6 +21,10 @@ void sum_chunk(const SumRows<A>& task, int64_t r, int64_t column, int64_t column
   }
   for (int64_t c = 0; c < columns; ++c) sum[c] *= task.scale[r];
   if (task.self[r] != nullptr) add_row<In>(task.self[r], column, columns, task.self_scale[r], sum);
+  if (task.decoding) {
+    const Decoding by = task.decoding.from(column);
+    for (int64_t c = 0; c < columns; ++c) sum[c] = sum[c] * A{by.scale[c]} + task.total[r] * A{by.offset[c]};
+  }
   const int64_t at = r * task.columns + column;
   if constexpr (std::is_same_v<A, double>) {
     store_row<double>(sum, columns, task.out + at * 8);

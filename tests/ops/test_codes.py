@@ -1,0 +1,346 @@
+"""Operators that read codes in place, beside the same operators on decoded rows."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.ops import QuantizedTensor
+from tests.support.aggregate_cases import graph, obvious
+from tests.support.linear_cases import View, distance
+from tests.support.quantized_tables import drawn_table
+from tests.support.reference_attention import gradients, make_case
+from tests.support.simd_levels import WIDTHS, run_at_level
+from tests.support.tiers import fixed
+
+EPS = 2.0**-24
+
+
+def magnitudes(table: QuantizedTensor) -> Tensor:
+    """Returns the largest magnitudes of the terms of decoding, [F] float64."""
+    scale, offset = table.decoding.double()
+    return 128 * scale + offset.abs()
+
+
+def exact(table: QuantizedTensor) -> Tensor:
+    scale, offset = table.decoding.double()
+    return table.codes.double() * scale + offset
+
+
+def assert_rounded(found: Tensor, wanted: Tensor, terms: Tensor, degree: int, eps: float = EPS) -> None:
+    """The errors are those of float32 sums of ``degree`` terms whose sizes sum to ``terms``."""
+    assert found.shape == wanted.shape
+    bound = (8 + degree**0.5) * eps * terms
+    assert bool(((found.double() - wanted).abs() <= bound).all())
+
+
+# Aggregation ######################################################################################
+
+
+@fixed(80)
+@given(
+    targets=st.integers(0, 20),
+    extra=st.integers(0, 20),
+    degree=st.sampled_from([0, 1, 5, 60]),
+    columns=st.integers(1, 300),
+    margin=st.integers(0, 3),
+    reduce=st.sampled_from(["sum", "mean", "max"]),
+    weighted=st.booleans(),
+    own=st.booleans(),
+    viewed=st.booleans(),
+    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+    seed=st.integers(0, 1000),
+)
+def test_aggregate(
+    targets: int,
+    extra: int,
+    degree: int,
+    columns: int,
+    margin: int,
+    reduce: str,
+    weighted: bool,
+    own: bool,
+    viewed: bool,
+    dtype: torch.dtype,
+    seed: int,
+) -> None:
+    sources = targets + extra
+    indptr, indices = graph(targets, sources, degree if sources else 0, seed)
+    torch.manual_seed(seed)
+    whole = drawn_table(sources + 3, columns + margin, seed)
+    table = QuantizedTensor(whole.codes[:, :columns], whole.decoding[:, :columns].contiguous())
+    row = torch.randint(0, sources + 3, (sources,)) if viewed else None
+    weights: dict[str, Tensor] = {}
+    if weighted and reduce != "max":
+        weights = {
+            "edge_weight": torch.randn(indices.numel()),
+            "source_scale": torch.rand(sources + 3),
+            "target_scale": torch.rand(targets),
+        }
+    if own and reduce != "max":
+        weights["self_scale"] = torch.randn(targets if seed % 2 else 1)
+    found = ops.aggregate(table, indptr, indices, row=row, reduce=reduce, out_dtype=dtype, **weights)
+    rows = exact(table) if row is None else exact(table)[row]
+    wide = {name: weight.double() for name, weight in weights.items()}
+    wanted = obvious(rows, indptr, indices, reduce, **wide)
+    largest = magnitudes(table).expand_as(rows)
+    terms = obvious(largest, indptr, indices, reduce, **{name: one.abs() for name, one in wide.items()})
+    assert_rounded(found, wanted, terms, degree, 2.0**-9 if dtype == torch.bfloat16 else EPS)
+    if reduce == "max":
+        decoded = table.dequantize() if row is None else table.dequantize()[row]
+        assert torch.equal(found, ops.aggregate(decoded, indptr, indices, reduce="max").to(dtype))
+
+
+@pytest.mark.parametrize("columns", [1, 5, 100, 256, 300])
+@pytest.mark.parametrize("degree", [2048, 2049, 9000])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+def test_hubs(degree: int, columns: int, reduce: str) -> None:
+    indptr = torch.tensor([0, 3, 3 + degree, 5 + degree, 5 + 2 * degree])
+    indices = torch.randint(50, (int(indptr[-1]),)).int()
+    table = drawn_table(50, columns, seed=degree)
+    plain = reduce == "max"
+    weights = {} if plain else {"edge_weight": torch.rand(indices.numel()), "self_scale": torch.rand(4)}
+    wide = {name: one.double() for name, one in weights.items()}
+    wanted = obvious(exact(table), indptr, indices, reduce, **wide)
+    terms = obvious(magnitudes(table).expand(50, -1), indptr, indices, reduce, **wide)
+    results = []
+    for threads in (1, 2, 3):
+        with ops.thread_limit(threads):
+            results.append(ops.aggregate(table, indptr, indices, reduce=reduce, **weights))
+    assert_rounded(results[0], wanted, terms, degree)
+    assert all(torch.equal(one, results[0]) for one in results)
+
+
+def test_an_unweighted_mean_of_equal_rows_is_the_row() -> None:
+    """The offset of a column is added once, not a rounded number of times."""
+    table = QuantizedTensor(torch.full((1, 40), 3, dtype=torch.int8), drawn_table(1, 40, seed=1).decoding)
+    for degree in (1, 3, 7, 49):
+        found = ops.aggregate(table, torch.tensor([0, degree]), torch.zeros(degree).int(), reduce="mean")
+        terms = magnitudes(table)
+        assert_rounded(found, exact(table), terms, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_of_weights(dtype: torch.dtype) -> None:
+    table = drawn_table(40, 33, seed=0, extreme=False)
+    indptr, indices = graph(20, 40, 9)
+    leaves = [torch.rand(indices.numel(), dtype=dtype), torch.rand(20, dtype=dtype)]
+    leaves = [one.requires_grad_() for one in leaves]
+
+    def result(x: Tensor) -> list[Tensor]:
+        out = ops.aggregate(x, indptr, indices, edge_weight=leaves[0], self_scale=leaves[1], out_dtype=dtype)
+        return gradients(out, leaves)
+
+    for one, two in zip(result(table), result(exact(table).to(dtype)), strict=True):
+        assert distance(one, two) < 1e-5
+
+
+def test_own_rows_need_the_same_scales() -> None:
+    table, indptr, indices = drawn_table(4, 3, seed=0), torch.tensor([0, 1]), torch.tensor([2])
+    found = ops.aggregate(table, indptr, indices, self_input=table[1:2])
+    assert distance(found, (exact(table)[1] + exact(table)[2])[None]) < 1e-6
+    for other in (drawn_table(4, 3, seed=1), table.dequantize()):
+        with pytest.raises(ValueError, match="scales and offsets of x"):
+            ops.aggregate(table, indptr, indices, self_input=other)
+
+
+# Products #########################################################################################
+
+
+@fixed(60)
+@given(
+    rows=st.sampled_from([0, 1, 5, 64, 193, 1100]),
+    outputs=st.sampled_from([1, 3, 16, 47, 130]),
+    columns=st.integers(1, 120),
+    groups=st.sampled_from([1, 1, 2, 3]),
+    viewed=st.booleans(),
+    sparse=st.booleans(),
+    dtype=st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+    seed=st.integers(0, 1000),
+)
+def test_linear(
+    rows: int,
+    outputs: int,
+    columns: int,
+    groups: int,
+    viewed: bool,
+    sparse: bool,
+    dtype: torch.dtype,
+    seed: int,
+) -> None:
+    """Bits are those of the product of decoded rows, of its gradients too."""
+    torch.manual_seed(seed)
+    table = drawn_table(rows + 2, columns * groups, seed)
+    if sparse:  # codes of zero that stand for zero
+        table.codes[torch.rand(table.shape) < 0.8], table.decoding[1] = 0, 0
+    second = torch.randn(rows, 7 * groups, requires_grad=True)
+    row = torch.randint(0, rows + 2, (rows,))
+    weight = torch.float64 if dtype == torch.float64 else torch.float32
+    leaves = [torch.randn(groups * outputs, width, dtype=weight) for width in (columns, 7)]
+    leaves = [one.requires_grad_() for one in (*leaves, torch.randn(groups * outputs, dtype=weight))]
+
+    def result(x: Tensor) -> list[Tensor]:
+        first = View(x, row) if viewed else x
+        y = ops.linear(
+            [first, second], leaves[:2], leaves[2], num_rows=rows, groups=groups, relu=True, drop=0.3, key=5,
+            out_dtype=dtype,
+        )  # fmt: skip
+        return [y, *gradients(y, [*leaves, second])]
+
+    for one, two in zip(result(table), result(table.dequantize()), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_products_of_torch_decode_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, weight = drawn_table(20, 7, seed=0), torch.randn(5, 7)
+    monkeypatch.setattr(sys.modules[ops.linear.__module__], "BLOCK_ROWS", 6)
+    before = ops.set_products("torch")
+    try:
+        asked = []
+        decode = QuantizedTensor.dequantize
+        monkeypatch.setattr(QuantizedTensor, "dequantize", lambda x: (asked.append(len(x)), decode(x))[1])
+        found = ops.linear([table], [weight])
+    finally:
+        ops.set_products(before)
+    assert max(asked) == 6
+    assert distance(found, exact(table) @ weight.double().t()) < 1e-5
+
+
+@pytest.mark.parametrize("outputs", [8, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_linear_norm(outputs: int, dtype: torch.dtype) -> None:
+    """Product then norm, or the norm folded into the weight."""
+    table = drawn_table(700, 17, seed=1, extreme=False)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    torch.manual_seed(0)
+    leaves = [torch.randn(outputs, 17, dtype=wide).requires_grad_()]
+    leaves += [torch.rand(outputs, dtype=wide).requires_grad_() for _ in range(2)]
+
+    def result(x: Tensor) -> list[Tensor]:
+        y, mean, variance = ops.linear_norm(x, leaves[0], None, *leaves[1:], relu=True, out_dtype=dtype)
+        return [y, mean, variance, *gradients(y, leaves)]
+
+    for one, two in zip(result(table), result(table.dequantize()), strict=True):
+        assert torch.equal(one, two)
+
+
+# Attention ########################################################################################
+
+
+@fixed(40)
+@given(
+    targets=st.integers(1, 12),
+    edges=st.sampled_from([0, 5, 60]),
+    columns=st.sampled_from([1, 3, 16, 33, 100]),
+    heads=st.sampled_from([1, 2, 3, 4]),
+    edge_columns=st.sampled_from([0, 3]),
+    by_target=st.booleans(),
+    loops=st.booleans(),
+    viewed=st.booleans(),
+    drop=st.sampled_from([0.0, 0.4]),
+    bfloat16=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_attention(
+    targets: int,
+    edges: int,
+    columns: int,
+    heads: int,
+    edge_columns: int,
+    by_target: bool,
+    loops: bool,
+    viewed: bool,
+    drop: float,
+    bfloat16: bool,
+    seed: int,
+) -> None:
+    case = make_case(
+        targets,
+        targets + 4,
+        edges,
+        columns,
+        heads,
+        targets if loops else None,
+        seed=seed,
+        dtype=torch.float32,
+        rows=viewed,
+        edge_columns=edge_columns,
+        by_target=by_target,
+    )
+    table = drawn_table(targets + 4, columns, seed, extreme=False)
+    table.decoding[0] /= 60
+    weights = list(case.weights.values())
+
+    def result(x: Tensor, dtype: torch.dtype) -> list[Tensor]:
+        case.x = x
+        case.weights = dict(zip(case.weights, weights, strict=True))
+        if dtype == torch.float64:
+            case.weights = {name: one.double() for name, one in case.weights.items()}
+        stored = torch.bfloat16 if bfloat16 and dtype == torch.float32 else dtype
+        found = case.run(drop=drop, key=seed, out_dtype=stored)
+        parts = [found.out, found.coefficient.abs(), found.total]
+        return [*parts, *gradients(torch.cat([one.double().flatten() for one in parts]), weights)]
+
+    found, decoded = result(table, torch.float32), result(table.dequantize(), torch.float32)
+    wanted = result(exact(table), torch.float64)
+    for one, two, three in zip(found, decoded, wanted, strict=True):
+        assert distance(one, three, 1.0) <= 4 * distance(two, three, 1.0) + (1e-2 if bfloat16 else 3e-5)
+
+
+def test_keys_and_values_by_head_are_decoded_first() -> None:
+    case = make_case(4, 7, 20, 5, 2, None, dtype=torch.float32, by_head=True)
+    table = drawn_table(7, 20, seed=0, extreme=False)
+    case.x, case.row = table, torch.tensor([3, 3, 0, 1, 2, 6, 5])
+    found = case.run().out
+    case.x = table.dequantize()
+    assert torch.equal(found, case.run().out)
+
+
+# Levels and threads ###############################################################################
+
+PROGRAM = """
+import torch
+from pyg_batchgnn import ops
+from tests.ops.test_codes import assert_rounded, exact, magnitudes
+from tests.support.aggregate_cases import graph, obvious
+from tests.support.quantized_tables import drawn_table
+from tests.support.reference_attention import make_case
+
+indptr, indices = graph(50, 90, 30)
+for columns in (1, 4, 7, 8, 9, 15, 16, 17, 31, 33, 100, 104, 105, 255, 257, 300):
+    table = drawn_table(90, columns, columns)
+    for reduce in ("sum", "mean", "max"):
+        own = None if reduce == "max" else torch.rand(50)
+        scales = {} if own is None else {"self_scale": own.double()}
+        answers = []
+        for threads in (1, 2, 5):
+            with ops.thread_limit(threads):
+                answers.append(ops.aggregate(table, indptr, indices, reduce=reduce, self_scale=own))
+        assert all(torch.equal(one, answers[0]) for one in answers)
+        wanted = obvious(exact(table), indptr, indices, reduce, **scales)
+        terms = obvious(magnitudes(table).expand(90, -1), indptr, indices, reduce, **scales)
+        assert_rounded(answers[0], wanted, terms, 30)
+    for dtype in (torch.float32, torch.bfloat16):
+        weight = torch.randn(9, columns)
+        answers = [ops.linear([x], [weight], out_dtype=dtype) for x in (table, table.dequantize())]
+        assert torch.equal(*answers)
+    case = make_case(6, 9, 30, columns, 3, 4, dtype=torch.float32)
+    case.x = drawn_table(9, columns, columns, extreme=False)
+    case.x.decoding[0] /= 60
+    found = case.run().out
+    case.x = case.x.dequantize()
+    assert float((found - case.run().out).abs().max()) < 1e-3
+print(ops.simd_level())
+"""
+
+
+@pytest.mark.parametrize("level", WIDTHS)
+def test_every_level(level: str) -> None:
+    (bits,) = run_at_level(level, PROGRAM)
+    assert int(bits) in WIDTHS[level]
