@@ -28,8 +28,8 @@ class QuantizedTensor(Tensor):
     fused multiply-add). To torch and to PyG it is a constant of ``dtype``: shapes and
     ``data.num_features`` are those of the decoded table. A selection of rows (``x[index]``,
     ``index_select``, ``F.embedding``) decodes these rows alone. A range of rows (``x[a:b]``) or of
-    columns and ``detach()`` are views that stay narrow. Every other operation decodes the whole table first.
-    Kernels of this package read the codes in place.
+    columns and ``detach()`` are views that stay narrow. Every other operation decodes the whole
+    table first. Kernels of this package read the codes in place.
 
     It cannot be written to and gets no gradient.
 
