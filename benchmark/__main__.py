@@ -42,6 +42,7 @@ CHOICES = {
     "papers": "the settings of publications that no other benchmark has (needs root)",
     "tables": "tables with string keys to a data folder, against DuckDB's own joins",
     "disk": "an epoch of a graph that is larger than memory, and what bounds it",
+    "narrow": "rows of one byte: loading, steps, bytes over ranks, accuracy",
     "pyg_scripts": "PyG's own benchmark scripts and examples, with one changed import",
 }
 #: Those that take the same options, which ``all`` runs.
