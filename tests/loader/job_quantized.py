@@ -13,6 +13,8 @@ from torch_geometric.data import Data, HeteroData, TensorAttr
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, quantize
 from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from pyg_batchgnn.data import NODES, from_pyg
+from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
+from pyg_batchgnn.nn import SAGE
 from pyg_batchgnn.ops import QuantizedTensor
 from pyg_batchgnn.partition import (
     Part,
@@ -200,3 +202,48 @@ def stores() -> None:
             with pytest.raises(AgreementError, match="scales and offsets"):
                 stores_of(wrong, comm)
             assert from_pyg(data).nodes.tables["x"] is data.x
+
+
+def historical() -> None:
+    """Training with historical embeddings has the losses of the decoded features."""
+    with Communicator.create("loader", timeout=30) as comm, Communicator.create("pushes") as pushes:
+        data, seen, stats = quantize(plain()), list[list[Tensor]](), []
+        for graph in (data, decoded(data)):
+            both = stores_of(partition(graph, "random", comm=comm), comm)
+            caches = HistoricalCaches(both[1], pushes, HistoricalSettings(push=None, delay=1))
+            loader = MacrobatchNeighborLoader(
+                both, [3, 2], "train", batch_size=10, seed=4, export="native", history=caches,
+                attributes=["x", "y"],
+            )  # fmt: skip
+            torch.manual_seed(1)
+            model, logits = SAGE(COLUMNS, 8, 2, 7).train(), []
+            for _ in range(2):
+                for minibatch in loader:
+                    assert torch.equal(minibatch.attribute("x"), decoded(data).x[minibatch.node])
+                    logits.append(model(minibatch).detach())
+            seen.append(logits)
+            stats.append(caches.stats())
+        narrow_stats, wide = stats
+        fetched = wide.features_fetched
+        assert narrow_stats.features_fetched == fetched
+        assert wide.feature_bytes - narrow_stats.feature_bytes == 3 * COLUMNS * fetched
+        for one, other in zip(*seen, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def weights() -> None:
+    """Edges are drawn by weights that are codes as by the floats that these stand for."""
+    with Communicator.create("loader", timeout=30) as comm:
+        data = timed()
+        del data.time, data.y
+        data.weight = quantize(data.weight)
+        data.train_mask = torch.arange(data.num_nodes) % 2 == 0
+        common = {"num_neighbors": [3, 2], "batch_size": 20, "seed": 3, "weight_attr": "weight"}
+        loader = MacrobatchNeighborLoader(
+            stores_of(partition(data, "random", comm=comm), comm), **common, input_nodes=train(data)
+        )
+        reference = MacrobatchNeighborLoader(decoded(data), **common, input_nodes=train(data))
+        for batch in loader:
+            wanted = reference(batch.input_id)
+            assert torch.equal(batch.edge_index, wanted.edge_index)
+            assert torch.equal(batch.weight, wanted.weight)

@@ -18,6 +18,7 @@ from pyg_batchgnn.sample import Placement
 from pyg_batchgnn.types import EDGES as EDGE_GROUP
 from pyg_batchgnn.types import NODES as NODE_GROUP
 from tests.loader.test_on_disk import MODES, NOTHING, SIZES, TYPED, timed, typed
+from tests.support import memory_stores
 from tests.support.loader_cases import assert_same, make_loader
 from tests.support.mapped_data import mapped
 from tests.support.ranks import run_ranks
@@ -130,6 +131,13 @@ def test_the_bytes_that_are_counted_are_those_of_codes() -> None:
     assert found.stats().total.bytes_gathered * 4 == wide.stats().total.bytes_gathered > 0
 
 
+@pytest.mark.parametrize("export", ["pyg", "native"])
+def test_feature_stores(export: str) -> None:
+    data = narrow(timed())
+    found, wanted = (memory_stores.stores_of(one, "csc") for one in (data, decoded(data)))
+    assert_same(make_loader(found, export=export), make_loader(wanted, export=export))
+
+
 # Files ############################################################################################
 
 
@@ -209,7 +217,9 @@ def test_changed_tables_are_seen() -> None:
 JOBS = "tests.loader.job_quantized"
 
 
-@pytest.mark.parametrize("job", ["epochs", "typed_links", "counts", "caches", "stores"])
+@pytest.mark.parametrize(
+    "job", ["epochs", "typed_links", "counts", "caches", "stores", "historical", "weights"]
+)
 @pytest.mark.parametrize(("ranks", "hosts"), [(1, [0]), (2, [0, 1]), (4, [0, 1, 2, 0])], ids=str)
 def test_codes_over_ranks(job: str, ranks: int, hosts: list[int]) -> None:
     if job != "caches" or ranks > 1:
