@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
 

@@ -26,14 +26,17 @@ from pyg_batchgnn.data import (
     DatasetNotFoundError,
     EdgeSet,
     NodeSet,
+    ParallelEdges,
     QuantizationReport,
     convert_folder,
+    hold_out_links,
     quantize_folder,
     read_folder,
     verify_folder,
     write_folder,
 )
 from pyg_batchgnn.data.folder_write import arrays_of
+from pyg_batchgnn.data.undirected import undirected_dataset
 from pyg_batchgnn.ops import QuantizedTensor
 from tests.support.tiers import examples
 from tests.support.tiny_datasets import save_arrays, tiny_dataset
@@ -409,3 +412,19 @@ def flip(file: Path) -> None:
 def cut(file: Path) -> None:
     """Removes the last byte of a file."""
     file.write_bytes(file.read_bytes()[:-1])
+
+
+def test_links_that_are_held_out_and_edges_made_undirected_stay_codes() -> None:
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(30, (2, 80), generator=generator)
+    table = quantize(torch.randn(80, 3, generator=generator))
+    dataset = Dataset.homogeneous("held", 30, edges, edges={"edge_attr": table})
+    wide = Dataset.homogeneous("held", 30, edges, edges={"edge_attr": table.dequantize()})
+    for number in range(2):
+        found, other = (
+            (
+                undirected_dataset(one, ParallelEdges.KEEP) if number else hold_out_links(one, 0.2)
+            ).edges.tables["edge_attr"]
+            for one in (dataset, wide)
+        )
+        assert isinstance(found, QuantizedTensor) and torch.equal(found.dequantize(), other)
