@@ -47,7 +47,7 @@ def _timed(part: str, series: list[Result]) -> str:
             limit = "" if asked is None else f"at most {asked}"
             ratio = cost / costs[against]
             rows.append([what, name, f"{1e3 * cost:,.1f}", f"{ratio:.2f}", limit])
-    return markdown([f"{part}: ms a minibatch", "rows", "ms", f"over {against}", "asked"], rows)
+    return markdown([f"{part}: ms per minibatch", "rows", "ms", f"over {against}", "asked"], rows)
 
 
 def _wire(series: list[Result]) -> str:

@@ -420,11 +420,7 @@ def test_links_that_are_held_out_and_edges_made_undirected_stay_codes() -> None:
     table = quantize(torch.randn(80, 3, generator=generator))
     dataset = Dataset.homogeneous("held", 30, edges, edges={"edge_attr": table})
     wide = Dataset.homogeneous("held", 30, edges, edges={"edge_attr": table.dequantize()})
-    for number in range(2):
-        found, other = (
-            (
-                undirected_dataset(one, ParallelEdges.KEEP) if number else hold_out_links(one, 0.2)
-            ).edges.tables["edge_attr"]
-            for one in (dataset, wide)
-        )
+    held = [hold_out_links(one, 0.2) for one in (dataset, wide)]
+    for changed in (held, [undirected_dataset(one, ParallelEdges.KEEP) for one in (dataset, wide)]):
+        found, other = (one.edges.tables["edge_attr"] for one in changed)
         assert isinstance(found, QuantizedTensor) and torch.equal(found.dequantize(), other)

@@ -205,7 +205,7 @@ def stores() -> None:
 
 
 def historical() -> None:
-    """Training with historical embeddings has the losses of the decoded features."""
+    """Historical embeddings give the logits of the decoded features."""
     with Communicator.create("loader", timeout=30) as comm, Communicator.create("pushes") as pushes:
         data, seen, stats = quantize(plain()), list[list[Tensor]](), []
         for graph in (data, decoded(data)):
