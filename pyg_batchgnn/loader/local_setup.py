@@ -227,7 +227,8 @@ def _cost_on_disk(
     counts = [one.node.numel() for one in biggest.nodes]
     of_nodes = [source.row_bytes(group) for group in schema.node_groups]
     if isinstance(pipeline.exporter, GatheringExporter):
-        of_edges = [source.row_bytes(group) for group in schema.edge_groups]
+        of_nodes = [source.batch_bytes(group) for group in schema.node_groups]
+        of_edges = [source.batch_bytes(group) for group in schema.edge_groups]
         edges = [0 if one.edge is None else one.edge.numel() for one in biggest.edges]
         pairs = (*zip(counts, of_nodes, strict=True), *zip(edges, of_edges, strict=True))
         return AttributeCost(batch=sum(count * size for count, size in pairs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
@@ -286,9 +287,14 @@ class DataSource:
         return table
 
     def row_bytes(self, group: Group) -> int:
-        """Returns the bytes of the attributes of a node or an edge."""
+        """Returns the bytes of the attributes of a node or an edge, as they are stored."""
         self._look()
         return sum(int(value.nbytes) // max(1, len(value)) for value in self._wanted[group].values())
+
+    def batch_bytes(self, group: Group) -> int:
+        """Returns the bytes that they take in a PyG batch, where codes are decoded."""
+        tables = [value for value in self._wanted[group].values() if isinstance(value, ops.QuantizedTensor)]
+        return self.row_bytes(group) + sum(map(bytes_more, tables))
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
         """Copies in a worker process, whose batches travel through shared memory."""
@@ -412,6 +418,11 @@ class DataSource:
             and belongs(key)
             and data.__cat_dim__(key, value, store) == 0
         }
+
+
+def bytes_more(table: Tensor) -> int:
+    """Returns the bytes by which a decoded row is larger than its codes; 0 for other tables."""
+    return math.prod(table.shape[1:]) * (table.dtype.itemsize - ops.as_stored(table).dtype.itemsize)
 
 
 def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> MappedTables | None:

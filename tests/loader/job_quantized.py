@@ -205,7 +205,7 @@ def stores() -> None:
 
 
 def historical() -> None:
-    """Historical embeddings give the logits of the decoded features."""
+    """The logits with historical embeddings are those of the decoded features."""
     with Communicator.create("loader", timeout=30) as comm, Communicator.create("pushes") as pushes:
         data, seen, stats = quantize(plain()), list[list[Tensor]](), []
         for graph in (data, decoded(data)):

@@ -229,3 +229,16 @@ def test_codes_over_ranks(job: str, ranks: int, hosts: list[int]) -> None:
 @pytest.mark.parametrize(("ranks", "hosts"), [(1, [0]), (2, [0, 0]), (3, [0, 1, 1])], ids=str)
 def test_a_quantised_partition(ranks: int, hosts: list[int], tmp_path: Path) -> None:
     run_ranks(f"{JOBS}:folders", ranks, {"folder": str(tmp_path)}, hosts=hosts)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_memory_of_pyg_batches_is_that_of_floats(on_disk: bool, tmp_path: Path) -> None:
+    data = narrow(timed())
+    data = in_files(data, tmp_path) if on_disk else data
+    batches = [make_loader(one, memory_budget=NOTHING) for one in (data, decoded(narrow(timed())))]
+    costs = []
+    for loader in batches:
+        parts = loader._parts
+        sampled = parts.pipeline.sampler.sample([torch.arange(32)], 0)
+        costs.append(parts.cost(sampled).batch)
+    assert costs[0] == costs[1] > 0
