@@ -245,6 +245,7 @@ def _not_finite(name: str, first: int, rows: Tensor) -> ValueError:
 
 #: The bits of a value that each pass counts, from the first on.
 _DIGITS = (11, 11, 10)
+_BITS = sum(_DIGITS)
 #: The columns that are counted together, 32 MB of counts.
 _COLUMNS = 1 << 10
 
@@ -265,7 +266,7 @@ def _within_percentile(
         own = slice(begin, begin + _COLUMNS)
         places = [torch.full((len(low[own]),), at) for at in (left_out, rows - 1 - left_out)]
         found = [torch.zeros_like(place) for place in places]
-        left = 32
+        left = _BITS
         for digits in _DIGITS:
             counted = _counts(sources, own, found, left, digits, tell)
             left -= digits
@@ -296,13 +297,19 @@ def _counts(
     """
     columns, bins = len(known[0]), 1 << digits
     found = [torch.zeros(columns * bins, dtype=torch.int64) for _ in known]
-    column = torch.arange(columns) * bins
+    column = torch.arange(columns, dtype=torch.int32) * bins
     for source in sources:
         for _, rows in source.pieces(max(_PIECE, source.columns * bins)):
             bits = _bits(rows[:, own].float())
-            first, place = bits >> left, ((bits >> (left - digits)) & (bins - 1)) + column
-            for counts, wanted in zip(found, known, strict=True):
-                counts += torch.bincount(place[first == wanted], minlength=len(counts))
+            place = ((bits >> (left - digits)) & (bins - 1)) + column
+            if left == _BITS:  # all values are counted, for both ends
+                counts = torch.bincount(place.view(-1), minlength=len(found[0]))
+                for one in found:
+                    one += counts
+            else:
+                first = (bits >> left) & ((1 << (_BITS - left)) - 1)
+                for one, wanted in zip(found, known, strict=True):
+                    one += torch.bincount(place[first == wanted], minlength=len(one))
             tell(bits.numel())
     return [one.view(columns, bins) for one in found]
 
@@ -315,15 +322,17 @@ def _bin_of(counts: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _bits(values: Tensor) -> Tensor:
-    """Returns the bits of float32 values as int64 from 0 on, in the order of the values."""
-    bits = values.contiguous().view(torch.int32).to(torch.int64)
-    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)) + (1 << 31)
+    """Returns the bits of float32 values as int32, which ascend with the values as numbers without
+    a sign."""
+    bits = values.contiguous().view(torch.int32)
+    return bits ^ ((bits >> 31) | torch.iinfo(torch.int32).min)
 
 
 def _value(bits: Tensor) -> Tensor:
-    """Returns the values whose bits `_bits` gives."""
-    signed = bits - (1 << 31)
-    return (signed ^ ((signed >> 31) & 0x7FFFFFFF)).to(torch.int32).view(torch.float32)
+    """Returns the values whose bits `_bits` gives, as int64 without a sign."""
+    is_positive = bits >> 31 == 1
+    plain = torch.where(is_positive, bits ^ (1 << 31), bits ^ 0xFFFFFFFF)
+    return torch.where(plain >= 1 << 31, plain - (1 << 32), plain).to(torch.int32).view(torch.float32)
 
 
 # Codes ############################################################################################
