@@ -86,6 +86,12 @@ Tensor empty_bytes(int64_t bytes) {
 
 int64_t simd_level() { return static_cast<int64_t>(pyg_batchgnn::simd_level()); }
 
+int64_t most_bfloat16_level() { return static_cast<int64_t>(pyg_batchgnn::most_bfloat16_level()); }
+int64_t bfloat16_level() { return static_cast<int64_t>(pyg_batchgnn::bfloat16_level()); }
+void set_bfloat16_level(int64_t level) {
+  pyg_batchgnn::set_bfloat16_level(static_cast<Bfloat16Level>(level));
+}
+
 void announce_turn_(const Tensor& word, int64_t turn) {
   pyg_batchgnn::announce_turn(mutable_data<uint32_t>(word), static_cast<uint32_t>(turn));
 }
@@ -110,6 +116,9 @@ constexpr Operator kOperators[] = {
     OPERATOR(advise_huge_pages, "(Tensor tensor) -> ()"),
     OPERATOR(empty_bytes, "(int bytes) -> Tensor"),
     OPERATOR(simd_level, "() -> int"),
+    OPERATOR(most_bfloat16_level, "() -> int"),
+    OPERATOR(bfloat16_level, "() -> int"),
+    OPERATOR(set_bfloat16_level, "(int level) -> ()"),
     OPERATOR(announce_turn_, "(Tensor(a!) word, int turn) -> ()"),
     OPERATOR(wait_for_turns, "(Tensor[] words, int turn, float seconds) -> bool"),
 };

@@ -202,7 +202,10 @@ def _inputs(
 def _by_rows(name: str, rows: ReadableRows, nodes: OwnedNodes, inputs: ComputeInputs) -> ReadableRows:
     own, made = rows[nodes.rank], None
     for span in _chunks(len(own)):
-        found = inputs({name: nodes.read(own, span)})[name]
+        features = nodes.read(own, span)
+        found = inputs({name: features})[name]
+        if found is features:
+            return rows  # all of them are what they were, on every rank
         if made is None:
             made = nodes.allocate(name, found.shape[1:], found.dtype)
         made.write(span.start, found)

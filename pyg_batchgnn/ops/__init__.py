@@ -74,7 +74,17 @@ from pyg_batchgnn.ops.keys import (
     part_key,
 )
 from pyg_batchgnn.ops.library import first_order, simd_level, thread_count, thread_limit, to_signed
-from pyg_batchgnn.ops.linear import ProductsName, compute_dtype, current_products, linear, set_products
+from pyg_batchgnn.ops.linear import (
+    BFloat16Level,
+    ProductsName,
+    bfloat16_level,
+    bfloat16_levels,
+    compute_dtype,
+    current_products,
+    linear,
+    set_bfloat16_level,
+    set_products,
+)
 from pyg_batchgnn.ops.linear_norm import linear_norm
 from pyg_batchgnn.ops.memory import (
     MemoryStats,
@@ -150,6 +160,7 @@ __all__ = [
     "ROW_DTYPES",
     "UNASSIGNED",
     "Attention",
+    "BFloat16Level",
     "BudgetRules",
     "BySource",
     "HaloPeers",
@@ -197,6 +208,8 @@ __all__ = [
     "attention_key",
     "attention_weights",
     "batch_norm",
+    "bfloat16_level",
+    "bfloat16_levels",
     "build_csc",
     "check_budget",
     "check_decoding",
@@ -268,6 +281,7 @@ __all__ = [
     "rows_like",
     "sample",
     "sample_by_budgets",
+    "set_bfloat16_level",
     "set_products",
     "simd_level",
     "solve_partition",

@@ -367,8 +367,8 @@ def _rows_like(name: str, rows: Tensor, x: Tensor) -> Tensor:
             f"{name} must be like x, [M, {x.size(1)}] of {x.dtype}, got {list(rows.shape)} of {rows.dtype}"
         )
     if isinstance(rows, QuantizedTensor) or isinstance(x, QuantizedTensor):
-        decodings = [getattr(one, "decoding", None) for one in (rows, x)]
-        if not all(isinstance(one, Tensor) for one in decodings) or not torch.equal(*decodings):
+        own, of_x = stored(rows)[1], stored(x)[1]
+        if own is None or of_x is None or not torch.equal(own, of_x):
             raise ValueError(f"{name} must have the scales and offsets of x, or neither may be quantised")
     return rows if rows.stride(-1) == 1 else rows.contiguous()
 

@@ -216,6 +216,42 @@ def set_products(name: ProductsName) -> ProductsName:
     return before
 
 
+# The levels of the package's products of bfloat16, which round differently.
+
+BFloat16Level = Literal["widened", "pairs"]
+
+#: From the lowest on, as `Bfloat16Level` in csrc/kernels/simd/level.h numbers them.
+_LEVELS: tuple[BFloat16Level, ...] = get_args(BFloat16Level)
+
+
+def bfloat16_levels() -> tuple[BFloat16Level, ...]:
+    """Returns the levels of bfloat16 products that this processor has, from the lowest on.
+
+    "widened" are float32 products of widened numbers, which every processor has. "pairs" are those
+    of the instruction vdpbf16ps.
+    """
+    return _LEVELS[: kernels.most_bfloat16_level() + 1]
+
+
+def bfloat16_level() -> BFloat16Level:
+    """Returns the level of bfloat16 products in use.
+
+    Unless another one is set it is the fastest that the processor has, which is "widened" on
+    Intel's. The environment variable PYG_BATCHGNN_BFLOAT16=widened|pairs names another one.
+    """
+    return _LEVELS[kernels.bfloat16_level()]
+
+
+def set_bfloat16_level(name: BFloat16Level) -> BFloat16Level:
+    """Sets the level of bfloat16 products in this process, and returns the former one."""
+    if name not in bfloat16_levels():
+        known = ", ".join(map(repr, bfloat16_levels()))
+        raise ValueError(f"bfloat16 products are {known} on this processor, not {name!r}")
+    before = bfloat16_level()
+    kernels.set_bfloat16_level(_LEVELS.index(name))
+    return before
+
+
 def linear_by_torch(
     tables: Sequence[Tensor],
     rows: Sequence[Tensor | None],

@@ -13,7 +13,9 @@ import torch
 
 from pyg_batchgnn.data import Dataset, default_dataset, load_dataset, with_reverse_relations
 from pyg_batchgnn.nn import ProductChoice, default_products, probe_products, use_products
+from pyg_batchgnn.ops import bfloat16_level, bfloat16_levels, set_bfloat16_level
 from pyg_batchgnn.train.config import (
+    BFloat16Products,
     Malloc,
     MatrixProduct,
     Precision,
@@ -22,6 +24,7 @@ from pyg_batchgnn.train.config import (
     config_to_dict,
     is_thread_independent,
 )
+from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.node_tasks import task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.training_data import DatasetFingerprint, TrainingData, fingerprint_dataset
@@ -75,18 +78,59 @@ def choose_product(
         names = {name for name in ranks.values(mine) if name is not None}
         name = names.pop() if len(names) == 1 else "native"
         config = replace(config, run=replace(config.run, matrix_product=MatrixProduct(name)))
+    if _multiplies_bfloat16(config) and config.run.bfloat16_products is BFloat16Products.AUTO:
+        level = BFloat16Products(_common_level(ranks.values([bfloat16_level(), *bfloat16_levels()])))
+        config = replace(config, run=replace(config.run, bfloat16_products=level))
+    check_level(config, ranks)
     apply_product(config)
     return config, choice
 
 
 def apply_product(config: TrainConfig) -> None:
-    """Makes native layers use the configured product from now on; if it is open, that of this
-    processor."""
+    """Makes native layers use the configured product from now on; if it is open, or if this
+    processor has it not, that of this processor."""
     product = config.run.matrix_product
     if product is MatrixProduct.NATIVE:
         use_products("native")
     else:
         use_products("torch" if product is MatrixProduct.TORCH else default_products())
+    level = config.run.bfloat16_products
+    if level is not BFloat16Products.AUTO and level.value in bfloat16_levels():
+        set_bfloat16_level(level.value)
+
+
+def check_level(config: TrainConfig, ranks: Ranks) -> None:
+    """Checks that every rank has the level of bfloat16 products of the run; collective.
+
+    Raises:
+        TrainError: this rank, or another one, has it not.
+    """
+    level = config.run.bfloat16_products
+    if not _multiplies_bfloat16(config) or level is BFloat16Products.AUTO:
+        return
+    with ranks.any_error():
+        if level.value not in bfloat16_levels():
+            raise TrainError(
+                f"run.bfloat16_products is {level.value}, but this processor has only "
+                f"{', '.join(bfloat16_levels())}; continue on a processor that has it, or with "
+                f"--bfloat16-products {bfloat16_levels()[-1]}, whose results have other bits"
+            )
+
+
+def _multiplies_bfloat16(config: TrainConfig) -> bool:
+    is_native = config.run.matrix_product is MatrixProduct.NATIVE
+    return is_native and config.run.precision is Precision.BFLOAT16
+
+
+def _common_level(of_ranks: list[list[str]]) -> str:
+    """Returns the highest level that all ranks have and that is on none above its fastest.
+
+    Args:
+        of_ranks: of each rank the fastest level, and all that it has.
+    """
+    order = [level.value for level in BFloat16Products][1:]
+    most = min(order.index(fastest) for fastest, *_ in of_ranks)
+    return [level for level in order[: most + 1] if all(level in levels for _, *levels in of_ranks)][-1]
 
 
 def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
@@ -98,7 +142,8 @@ def product_line(config: TrainConfig, choice: ProductChoice | None) -> str:
     """
     name = config.run.matrix_product.value
     if choice is None:
-        return f"matrix products: {name}"
+        level = f", bfloat16 {config.run.bfloat16_products.value}" if _multiplies_bfloat16(config) else ""
+        return f"matrix products: {name}{level}"
     return str(choice) if choice.name == name else f"matrix products: {name}, as another host chose"
 
 

@@ -23,6 +23,7 @@ from pyg_batchgnn.train.config import (
 )
 from pyg_batchgnn.train.decisions import (
     apply_product,
+    check_level,
     configure_malloc,
     decide_fields,
     open_on_all_ranks,
@@ -134,9 +135,17 @@ def _resume(
     configure_malloc(config.run.malloc)
     dataset, fingerprint = open_on_all_ranks(config, ranks)
     torch.set_num_threads(config.run.threads or 1)
+    check_level(config, ranks)
     apply_product(config)
     job = build_job(config, dataset, ranks)
     _print_opening(console, job, dataset, folder, None, ranks)
+    before, now = (one.run.bfloat16_products.value for one in (written, config))
+    if now not in (before, "auto") and before != "auto":
+        console.print(
+            f"note    products of bfloat16 were {before} and are {now} now: the run goes on with other bits",
+            highlight=False,
+            soft_wrap=True,
+        )
     with (
         StopRequest() as stop,
         _report(console, job) as report,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 
 from pyg_batchgnn import ops
 from tests.support.linear_cases import SHAPES, TOLERANCE, distance, gradients, make_case
+from tests.support.programs import run_text
 from tests.support.tiers import examples
 
 
@@ -27,6 +29,51 @@ def test_bfloat16(master: torch.dtype, shape: dict[str, Any]) -> None:
     expected = gradients(wanted.to(torch.bfloat16), rounded.leaves())
     for found, one, leaf in zip(gradients(y, case.leaves()), expected, case.leaves(), strict=True):
         assert found.dtype is leaf.dtype and distance(found, one) < TOLERANCE[torch.bfloat16]
+
+
+LEVELS = """
+import sys
+
+import torch
+from pyg_batchgnn import ops
+from tests.support.linear_cases import distance, gradients, make_case
+
+print(ops.bfloat16_level(), *ops.bfloat16_levels())
+torch.manual_seed(0)
+for level in ops.bfloat16_levels():
+    assert ops.set_bfloat16_level(level) in ops.bfloat16_levels() and ops.bfloat16_level() == level
+    for rows, outputs, columns, groups in ((1, 1, (1,), 1), (200, 47, (33, 100), 2), (3000, 130, (256,), 1)):
+        case = make_case(rows, outputs, columns, groups)
+        y = case.run(out_dtype=torch.bfloat16, relu=True, drop=0.5, key=3)
+        grads = gradients(y, case.leaves())
+        for threads in (2, 5):
+            with ops.thread_limit(threads):
+                again = case.run(out_dtype=torch.bfloat16, relu=True, drop=0.5, key=3)
+                assert torch.equal(again, y)
+                assert all(map(torch.equal, gradients(again, case.leaves()), grads))
+        rounded = make_case(rows, outputs, columns, groups, dtype=torch.bfloat16)
+        passed = y != 0
+        wanted = torch.where(passed, 2 * rounded.reference(), 0.0)
+        assert distance(y, wanted, 1.0) < 2**-7
+        for one, two in zip(grads, gradients(wanted.to(torch.bfloat16), rounded.leaves()), strict=True):
+            assert distance(one, two, 1.0) < 1.5e-2
+"""
+
+
+@pytest.mark.parametrize("wanted", ["", "widened", "pairs"])
+def test_every_level_of_products(wanted: str) -> None:
+    ran = run_text(LEVELS, OMP_NUM_THREADS="2", PYG_BATCHGNN_BFLOAT16=wanted)
+    assert ran.returncode == 0, ran.stderr
+    used, *present = ran.stdout.split()
+    assert present == list(ops.bfloat16_levels()) and present[0] == "widened"
+    is_intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text()
+    fastest = "widened" if is_intel else present[-1]
+    assert used == {"": fastest, "widened": "widened", "pairs": present[-1]}[wanted]
+
+
+def test_levels_that_there_are_not() -> None:
+    with pytest.raises(ValueError, match="bfloat16 products are 'widened'"):
+        ops.set_bfloat16_level("amx")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("columns", [(100, 100), (256, 33), (1,)])

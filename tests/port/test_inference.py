@@ -12,7 +12,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphNorm
 
-from pyg_batchgnn import MacrobatchNeighborLoader, accelerate
+from pyg_batchgnn import MacrobatchNeighborLoader, accelerate, inference
+from pyg_batchgnn.cache import AllNodes
 from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, BatchNorm, LayerGraph, NativeModel, SAGEConv
 from pyg_batchgnn.nn.inference import infer_model
 from pyg_batchgnn.nn.inputs import Rows
@@ -135,6 +136,17 @@ class HalfDropout(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * torch.rand_like(x) if self.training else x / 2
+
+
+def test_features_that_nothing_changes_are_not_copied(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, ...]] = []
+    allocate = AllNodes.allocate
+    monkeypatch.setattr(AllNodes, "allocate", lambda *given: (made.append(given[2]), allocate(*given))[1])
+    model = accelerate(torch_geometric.nn.GraphSAGE(5, 8, 2, 3)).eval()
+    loader = MacrobatchNeighborLoader(data, [2, 2], torch.arange(4), batch_size=4)
+    found = inference(model, loader)
+    assert (5,) not in made and (8,) in made
+    assert close(found, model(data.x, data.edge_index))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.nn import ProductChoice, current_products
 from pyg_batchgnn.train import decisions as product
 from pyg_batchgnn.train.config import Malloc, MatrixProduct, SamplingConfig, TrainConfig
-from pyg_batchgnn.train.decisions import choose_product, configure_malloc, product_shapes
+from pyg_batchgnn.train.decisions import _common_level, choose_product, configure_malloc, product_shapes
 from pyg_batchgnn.train.ranks import Ranks
 from tests.support.training_runs import SMALL, batchgnn
 
@@ -134,3 +134,22 @@ def test_kept_memory_takes_no_page_faults() -> None:
 
 def test_leaving_the_allocator_alone_does_nothing() -> None:
     assert configure_malloc(Malloc.DEFAULT) is False
+
+
+PAIRS, INTEL, OLD = ["pairs", "widened", "pairs"], ["widened", "widened", "pairs"], ["widened", "widened"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "level"),
+    [
+        ([PAIRS], "pairs"),
+        ([PAIRS, PAIRS], "pairs"),
+        ([PAIRS, OLD], "widened"),
+        ([PAIRS, INTEL], "widened"),
+        ([INTEL], "widened"),
+        ([OLD, INTEL, PAIRS], "widened"),
+        ([PAIRS, ["pairs", "widened"]], "widened"),
+    ],
+)
+def test_ranks_take_a_level_that_all_have(ranks: list[list[str]], level: str) -> None:
+    assert _common_level(ranks) == level

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from pyg_batchgnn import ops
+from pyg_batchgnn.train import decisions
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from tests.support.launched_runs import assert_same_tensors, launch, train
 from tests.support.leftovers import nothing_is_left
@@ -152,6 +155,40 @@ def test_results_of_an_epoch_may_not_be_changed(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_a_level_of_products_that_a_processor_has_not(
+    graph_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stops the resumed run, unless another level is asked for."""
+    run, before = tmp_path / "run", ops.bfloat16_level()
+    half = [*RUN, "--precision", "bfloat16", "--epochs", 1]
+    assert batchgnn("train", graph_folder, "--run", run, *half) == 0
+    config = json.loads((run / "config.json").read_text())
+    assert config["run"]["bfloat16_products"] == before, "what was open is decided"
+    monkeypatch.setattr(decisions, "bfloat16_levels", lambda: ("widened",))
+    missing = tmp_path / "missing"
+    on_pairs = [*half, "--bfloat16-products", "pairs"]
+    capsys.readouterr()
+    assert batchgnn("train", graph_folder, "--run", missing, *on_pairs) == 2
+    error = capsys.readouterr().err
+    assert "this processor has only widened" in error and error.count("\n") == 1
+    monkeypatch.undo()
+    if "pairs" not in ops.bfloat16_levels():
+        return
+    assert batchgnn("train", graph_folder, "--run", missing, *on_pairs) == 0
+    monkeypatch.setattr(decisions, "bfloat16_levels", lambda: ("widened",))
+    capsys.readouterr()
+    assert batchgnn("train", "--resume", missing, "--epochs", 2) == 2
+    assert "--bfloat16-products widened, whose results have other bits" in capsys.readouterr().err
+    try:
+        assert batchgnn("train", "--resume", missing, "--epochs", 2, "--bfloat16-products", "widened") == 0
+        assert "the run goes on with other bits" in capsys.readouterr().out
+        assert ops.bfloat16_level() == "widened"
+    finally:
+        ops.set_bfloat16_level(before)
+    written = json.loads((missing / "config.json").read_text())
+    assert written["run"]["bfloat16_products"] == "widened"
 
 
 # Restarts #########################################################################################

@@ -11,6 +11,7 @@
 #include "kernels/nn/linear_operands.h"
 #include "kernels/nn/norm.h"
 #include "kernels/parallel.h"
+#include "kernels/simd/level.h"
 #include "kernels/simd/norm.h"
 
 namespace pyg_batchgnn {
@@ -486,7 +487,7 @@ void linear(const LinearShape& shape, const std::vector<LinearInput>& inputs,
   if (shape.compute == Element::kFloat64) {
     return run<Elements<double>>(shape, inputs, weights, update, output, threads);
   }
-  if (shape.compute == Element::kBFloat16 && pair_kernel() != nullptr) {
+  if (shape.compute == Element::kBFloat16 && bfloat16_level() == Bfloat16Level::kPairs) {
     return run<Pairs>(shape, inputs, weights, update, output, threads);
   }
   run<Elements<float>>(shape, inputs, weights, update, output, threads);

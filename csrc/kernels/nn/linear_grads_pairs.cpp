@@ -8,6 +8,7 @@
 #include "kernels/nn/linear.h"
 #include "kernels/nn/linear_blocks.h"
 #include "kernels/nn/linear_operands.h"
+#include "kernels/simd/level.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -250,7 +251,8 @@ class PairBackward {
 }  // namespace
 
 bool has_pair_grads(Element compute) {
-  return compute == Element::kBFloat16 && sparse_pair_kernels() != nullptr;
+  return compute == Element::kBFloat16 && bfloat16_level() == Bfloat16Level::kPairs &&
+         sparse_pair_kernels() != nullptr;
 }
 
 void linear_grads_pairs(const LinearShape& shape, const std::vector<LinearInput>& inputs,

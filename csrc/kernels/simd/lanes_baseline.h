@@ -4,7 +4,7 @@
 // - Vector, kWidth, kRegisters: the vector, its elements, and how many of them the processor holds.
 // - k...Vectors: how many vectors of a row a kernel keeps in registers.
 // - load(p), load(p, count), store(p, v), store(p, v, count): from and to memory of T, and for T =
-//   float of Bfloat16 and (loads) of Half and Code; with `count` only the first elements, the others
+//   float of Bfloat16 and (loads) of Half and Code; with `count` only the first elements, others
 //   are zero. stream: past the caches.
 // - fma(a, b, c) = a * b + c, rounded once where the processor can.
 // - passing(a), nonzero(a): bits of the elements that are positive or NaN, that are not 0. keep(a,

@@ -1,5 +1,7 @@
 #include "kernels/simd/level.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <string>
 
@@ -21,11 +23,40 @@ Simd detect() {
   return Simd::kBaseline;
 }
 
+Bfloat16Level fastest_bfloat16_level() {
+  const char* variable = std::getenv("PYG_BATCHGNN_BFLOAT16");
+  const std::string wanted = variable == nullptr ? "" : variable;
+  if (wanted == "widened") return Bfloat16Level::kWidened;
+#if defined(__x86_64__)
+  if (wanted != "pairs" && __builtin_cpu_is("intel")) return Bfloat16Level::kWidened;
+#endif
+  return most_bfloat16_level();
+}
+
+std::atomic<Bfloat16Level>& level_in_use() {
+  static std::atomic<Bfloat16Level> level{fastest_bfloat16_level()};
+  return level;
+}
+
 }  // namespace
 
 Simd simd_level() noexcept {
   static const Simd level = detect();
   return level;
+}
+
+Bfloat16Level most_bfloat16_level() noexcept {
+#if defined(__x86_64__)
+  static const bool pairs = simd_level() == Simd::kAvx512 && __builtin_cpu_supports("avx512bf16");
+  if (pairs) return Bfloat16Level::kPairs;
+#endif
+  return Bfloat16Level::kWidened;
+}
+
+Bfloat16Level bfloat16_level() noexcept { return level_in_use().load(std::memory_order_relaxed); }
+
+void set_bfloat16_level(Bfloat16Level level) noexcept {
+  level_in_use().store(std::min(level, most_bfloat16_level()), std::memory_order_relaxed);
 }
 
 }  // namespace pyg_batchgnn

@@ -23,6 +23,21 @@ enum class Simd : int { kBaseline = 0, kAvx2 = 256, kAvx512 = 512 };
 // PYG_BATCHGNN_SIMD=avx2|baseline lowers it, so that tests can run every level.
 Simd simd_level() noexcept;
 
+// How products of bfloat16 are computed: widened to float32, or two terms at a time by vdpbf16ps.
+// The two round differently.
+enum class Bfloat16Level : int { kWidened = 0, kPairs = 1 };
+
+// The highest level that the processor has.
+Bfloat16Level most_bfloat16_level() noexcept;
+
+// The level in use. At first it is the fastest one: pairs, but not on Intel's processors, whose
+// vdpbf16ps is slower than their float32 products. The environment variable
+// PYG_BATCHGNN_BFLOAT16=widened|pairs names another one, so that tests can run every level.
+Bfloat16Level bfloat16_level() noexcept;
+
+// Sets the level of products that begin from now on. The processor must have it.
+void set_bfloat16_level(Bfloat16Level level) noexcept;
+
 }  // namespace pyg_batchgnn
 
 #define PYG_BATCHGNN_INLINE __attribute__((always_inline)) static inline

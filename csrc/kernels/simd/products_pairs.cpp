@@ -144,8 +144,7 @@ PYG_BATCHGNN_END_LEVEL
 namespace pyg_batchgnn {
 
 PairKernel pair_kernel() {
-  static const bool has = simd_level() == Simd::kAvx512 && __builtin_cpu_supports("avx512bf16");
-  return has ? products_pairs::kernel() : nullptr;
+  return most_bfloat16_level() == Bfloat16Level::kPairs ? products_pairs::kernel() : nullptr;
 }
 
 PairFinish pair_finish() { return pair_kernel() != nullptr ? finish_pairs::kernel() : nullptr; }

@@ -254,8 +254,8 @@ PYG_BATCHGNN_END_LEVEL
 namespace pyg_batchgnn {
 
 const SparsePairKernels* sparse_pair_kernels() {
-  static const bool has = simd_level() == Simd::kAvx512 && __builtin_cpu_supports("avx512bf16") &&
-                          __builtin_cpu_supports("avx512vbmi2");
+  static const bool has =
+      most_bfloat16_level() == Bfloat16Level::kPairs && __builtin_cpu_supports("avx512vbmi2");
   return has ? sparse_pairs::kernels() : nullptr;
 }
 

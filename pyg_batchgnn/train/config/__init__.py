@@ -2,6 +2,7 @@
 
 from pyg_batchgnn.train.config.choices import (
     POLICIES,
+    BFloat16Products,
     CacheKind,
     Decoder,
     EmbeddingRule,
@@ -54,6 +55,7 @@ __all__ = [
     "OPTIONS",
     "POLICIES",
     "PRESETS",
+    "BFloat16Products",
     "CacheKind",
     "ConfigField",
     "Decoder",

@@ -34,6 +34,14 @@ class MatrixProduct(str, Enum):
     PROBE = "probe"  # the faster one when the run starts, by the clock
 
 
+class BFloat16Products(str, Enum):
+    """The level of native products of bfloat16 (`ops.bfloat16_levels`). They round differently."""
+
+    AUTO = "auto"  # the fastest of the processor, or the highest one of several that all have
+    WIDENED = "widened"
+    PAIRS = "pairs"
+
+
 class TaskKind(str, Enum):
     """The kind of prediction, for each node or for pairs of nodes."""
 

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from pyg_batchgnn.train.config.choices import (
+    BFloat16Products,
     CacheKind,
     Decoder,
     EmbeddingRule,
@@ -410,6 +411,14 @@ class RunConfig:
         help="Matrix product of native layers: native, torch, or probe: the faster one, which takes a second "
         "to find out. The two round differently, so of two runs with probe one may choose the other and end "
         "with other weights. Default: native on processors with AVX2 or AVX-512, else torch.",
+    )
+    bfloat16_products: BFloat16Products = _field(
+        BFloat16Products.AUTO,
+        is_decided=True,
+        resuming=Resuming.MAY_CHANGE,
+        help="How native layers multiply bfloat16: widened to float32, which every processor can, or in "
+        "pairs (AVX-512 BF16). The two round differently. Default: pairs where all ranks have them and they "
+        "are faster; a saved run's own. A run that is resumed with another goes on with other bits.",
     )
     log: LogKind | None = _field(
         None,
