@@ -23,6 +23,7 @@ from pyg_batchgnn.versions import check_versions
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AggregationCache
     from pyg_batchgnn.comm import Communicator
+    from pyg_batchgnn.data import quantize
     from pyg_batchgnn.loader import (
         LightningLinkData,
         LightningNodeData,
@@ -69,6 +70,7 @@ __all__ = [
     "accelerate",
     "inference",
     "plan",
+    "quantize",
 ]
 
 #: The names that are modules of the package, such as ``pyg_batchgnn.nn``.

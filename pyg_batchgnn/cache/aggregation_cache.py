@@ -228,7 +228,7 @@ class Origin:
             return None
         if not all(isinstance(one, Tensor) and not one.is_inference() for one in (edges, x)):
             return None
-        return cls(weakref.ref(edges), weakref.ref(x), (edges._version, x._version))
+        return cls(weakref.ref(edges), weakref.ref(x), (edges._version, ops.as_stored(x)._version))
 
     def is_of(self, data: Data | HeteroData, graph: TypedGraph) -> bool:
         """Returns whether a ``Data`` or its graph has the same tensors, not written to since."""
@@ -238,7 +238,7 @@ class Origin:
         if edges is None or x is None or x is not data.x:
             return False
         known = edges is graph.relations[_ONLY].indices or edges is data.edge_index
-        return known and self.versions == (edges._version, x._version)
+        return known and self.versions == (edges._version, ops.as_stored(x)._version)
 
 
 def _differences(known: GraphFingerprint, graph: TypedGraph, x: Any) -> list[str]:

@@ -231,7 +231,7 @@ def digest_features(node: Tensor, table: Tensor, read: ReadRows) -> int:
     factor = _scrambled(torch.arange(1, count + 1) * _SOURCE) | 1
     total = 0
     for rows in row_blocks(len(table)):
-        block = read(rows).contiguous()
+        block = ops.decoded(read(rows)).contiguous()
         row = (block.view(words).to(torch.int64) * factor).sum(1) if count else torch.zeros(len(rows)).long()
         total += _sum(_scrambled(row) + node[rows.start : rows.stop] * _NODE)
     return total

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pyg_batchgnn import machine
 from pyg_batchgnn.disk import DiskReader, DiskTable, ScratchTable, read_rows, read_span
-from pyg_batchgnn.ops import free_bytes
+from pyg_batchgnn.ops import as_stored, free_bytes
 from pyg_batchgnn.types import NewRows, ReadableRows
 
 
@@ -90,22 +90,22 @@ class PassMemory:
 
     def read_from_file(self, table: Tensor) -> None:
         """Reads a mapped table [n, ...] from its file from here on, while the tensor lives."""
-        place, address = DiskTable.of(table), table.data_ptr()
+        place, address = DiskTable.of(table), _address(table)
         if place is not None:
             self._readers[address] = DiskReader(place)
             weakref.finalize(table, _forget, weakref.ref(self), address)
 
     def is_in_file(self, table: Tensor) -> bool:
         """Returns whether a table is read from its file."""
-        return table.data_ptr() in self._readers
+        return _address(table) in self._readers
 
     def span(self, table: Tensor, rows: range) -> Tensor:
         """Returns consecutive rows of a table: a view of them, or a copy if it lies in a file."""
-        return read_span(table, rows, self._readers.get(table.data_ptr()))
+        return read_span(table, rows, self._readers.get(_address(table)))
 
     def rows(self, table: Tensor, row: Tensor) -> Tensor:
         """Returns a copy of some rows of a table. ``row``: [n] int64, in any order."""
-        return read_rows(table, row, self._readers.get(table.data_ptr()))
+        return read_rows(table, row, self._readers.get(_address(table)))
 
     def new_rows(self, shape: tuple[int, ...], dtype: torch.dtype) -> NewRows:
         """Makes a table, in memory if it fits.
@@ -137,6 +137,10 @@ class PassMemory:
         if beside is not None and os.access(beside, os.W_OK | os.X_OK):
             return beside
         return Path(tempfile.gettempdir())
+
+
+def _address(table: Tensor) -> int:
+    return as_stored(table).data_ptr()
 
 
 def _let_go(memory: weakref.ref[PassMemory], size: int) -> None:

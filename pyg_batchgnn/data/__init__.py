@@ -7,6 +7,28 @@ from pyg_batchgnn.late_imports import late_names
 if TYPE_CHECKING:
     from pyg_batchgnn.data.bundle import read_bundle
     from pyg_batchgnn.data.check import check_dataset, check_node_counts
+    from pyg_batchgnn.data.codes import (
+        Progress,
+        Quantization,
+        QuantizationReport,
+        QuantizedTable,
+        RowCoder,
+        WideRows,
+        check_bits,
+        check_table,
+        quantize,
+    )
+    from pyg_batchgnn.data.codes_folder import (
+        CodedFile,
+        CodedTable,
+        check_found,
+        check_places,
+        naming_files,
+        place_others,
+        quantize_folder,
+        write_codes,
+    )
+    from pyg_batchgnn.data.convert import to_codes
     from pyg_batchgnn.data.dataset import (
         SPLITS,
         Dataset,
@@ -14,13 +36,17 @@ if TYPE_CHECKING:
         LinkSplit,
         NodeSet,
         class_numbers,
+        converted,
         count_classes,
         narrow_class_numbers,
     )
     from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
     from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
     from pyg_batchgnn.data.folder_convert import ConvertedFolder, convert_folder
-    from pyg_batchgnn.data.folder_write import write_folder
+    from pyg_batchgnn.data.folder_write import (
+        temporary_folder,
+        write_folder,
+    )
     from pyg_batchgnn.data.generator import (
         GeneratorSpec,
         PapersSpec,
@@ -36,10 +62,13 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.keys import Clock, FolderKeys, KeyTable, named_apart, read_ids
     from pyg_batchgnn.data.load import available_datasets, default_dataset, load_dataset
     from pyg_batchgnn.data.meta import (
+        DECODING_FOLDER,
         LinkArray,
         Meta,
         attribute_array,
         attribute_of,
+        decoded_by,
+        decoding_array,
         edge_array,
         fitted_encoders,
         group_folder,
@@ -68,6 +97,7 @@ else:
     __getattr__ = late_names(__name__)
 
 __all__ = [
+    "DECODING_FOLDER",
     "EDGES",
     "EDGE_FEATURES",
     "FEATURES",
@@ -76,6 +106,8 @@ __all__ = [
     "NODES",
     "SPLITS",
     "Clock",
+    "CodedFile",
+    "CodedTable",
     "ConvertedFolder",
     "Dataset",
     "DatasetError",
@@ -91,19 +123,32 @@ __all__ = [
     "NodeSet",
     "PapersSpec",
     "ParallelEdges",
+    "Progress",
+    "Quantization",
+    "QuantizationReport",
+    "QuantizedTable",
     "Relation",
+    "RowCoder",
     "RowKind",
     "Schema",
     "TypedGeneratorSpec",
+    "WideRows",
     "as_dataset",
     "attribute_array",
     "attribute_of",
     "available_datasets",
+    "check_bits",
     "check_dataset",
+    "check_found",
     "check_node_counts",
+    "check_places",
+    "check_table",
     "class_numbers",
     "convert_folder",
+    "converted",
     "count_classes",
+    "decoded_by",
+    "decoding_array",
     "default_dataset",
     "edge_array",
     "fitted_encoders",
@@ -120,8 +165,12 @@ __all__ = [
     "load_dataset",
     "make_undirected",
     "named_apart",
+    "naming_files",
     "narrow_class_numbers",
     "open_folder",
+    "place_others",
+    "quantize",
+    "quantize_folder",
     "read_bundle",
     "read_folder",
     "read_ids",
@@ -130,8 +179,11 @@ __all__ = [
     "split_array",
     "split_of",
     "stored_reverse",
+    "temporary_folder",
+    "to_codes",
     "verify_folder",
     "with_reverse_relations",
+    "write_codes",
     "write_folder",
     "write_meta",
 ]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.data.files import as_tensor
+from pyg_batchgnn.ops import QuantizedTensor
 
 
 def to_index(values: np.ndarray, file: str | Path, array: str) -> Tensor:
@@ -74,3 +75,18 @@ def to_features(values: np.ndarray, file: str | Path, array: str) -> Tensor:
         raise broken(file, array, f"dtype is {values.dtype}, expected float16 or float32", "store numbers")
     kept = values.dtype in (np.dtype(np.float16), np.dtype(np.float32))
     return torch.from_numpy(values if kept else values.astype(np.float32))
+
+
+def to_codes(codes: Tensor, decoding: Tensor, file: str | Path, array: str) -> QuantizedTensor:
+    """Returns a table of int8 codes with its scales and offsets.
+
+    Args:
+        file, array: those of the scales and offsets, for errors.
+
+    Raises:
+        DatasetError: they do not belong to such codes, or are no numbers by which to decode.
+    """
+    try:
+        return QuantizedTensor(codes, decoding)
+    except (TypeError, ValueError) as error:
+        raise broken(file, array, str(error), "restore the file or quantise again") from error

@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_batchgnn import machine
 from pyg_batchgnn.data.csc import MappedEdges
 from pyg_batchgnn.data.errors import broken
-from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.ops import InEdges, QuantizedTensor
 from pyg_batchgnn.types import FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, RowKind, Schema
 
 # Links ############################################################################################
@@ -455,7 +455,20 @@ class Dataset:
             if name in store:
                 fact = "is there twice, which a Data cannot hold"
                 raise broken(self.name, name, fact, "rename one of them")
-            store[name] = tensor.to(feature_dtype) if name == FEATURES and feature_dtype else tensor
+            store[name] = converted(tensor, feature_dtype) if name == FEATURES and feature_dtype else tensor
+
+
+def converted(table: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns a table of floating-point numbers in another type.
+
+    Codes stay codes, which are decoded into float32 or bfloat16.
+
+    Raises:
+        TypeError: codes cannot be decoded into that type.
+    """
+    if isinstance(table, QuantizedTensor):
+        return QuantizedTensor(table.codes, table.decoding, dtype)
+    return table.to(dtype)
 
 
 def _mask(num_nodes: int, index: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data.check import check_dataset, check_outline
-from pyg_batchgnn.data.convert import to_features, to_index, to_targets
+from pyg_batchgnn.data.convert import to_codes, to_features, to_index, to_targets
 from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR, MappedEdges
 from pyg_batchgnn.data.dataset import (
     INDEX,
@@ -30,6 +30,7 @@ from pyg_batchgnn.data.files import META_FILE, as_tensor, map_tensor, open_npy, 
 from pyg_batchgnn.data.keys import KEYS_FOLDER
 from pyg_batchgnn.data.meta import (
     CSC_FOLDER,
+    DECODING_FOLDER,
     FOLDERS,
     LINKS_FOLDER,
     SPLITS_FOLDER,
@@ -37,6 +38,7 @@ from pyg_batchgnn.data.meta import (
     attribute_array,
     attribute_of,
     csc_array,
+    decoded_by,
     edge_array,
     group_folder,
     group_of_folder,
@@ -79,6 +81,8 @@ def read_folder(path: str | Path) -> Dataset:
     else is optional, and mapped but for Parquet:
 
     - `nodes/NAME.npy` [N, ...] and `edges/NAME.npy` [E, ...]: the attributes NAME, of any dtype;
+    - `decoding/nodes/NAME.npy` [2, F] float32, and `decoding/edges/NAME.npy`: the scales and the
+      offsets of columns of attributes that are int8 codes (`QuantizedTensor`);
     - `nodes*.parquet`: an attribute of nodes for each column of numbers;
     - `splits/NAME.npy`: the node ids of the split NAME;
     - in the folder itself `x.npy`, `y.npy` and `edge_attr.npy`, where features that are neither
@@ -213,7 +217,7 @@ _MASKS = tuple(f"{name}_mask" for name in SPLITS)
 _INDICES = tuple(f"{name}_idx" for name in SPLITS)
 #: The arrays that may lie in the folder itself, and the folders of the others.
 _USUAL = ("edge_index", "src", "dst", *_CONVENTIONS, *_MASKS, *_INDICES)
-_FOLDERS = ("edge_index", CSC_FOLDER, *FOLDERS.values(), SPLITS_FOLDER, LINKS_FOLDER)
+_FOLDERS = ("edge_index", CSC_FOLDER, *FOLDERS.values(), DECODING_FOLDER, SPLITS_FOLDER, LINKS_FOLDER)
 #: The endings of files that hold data.
 _DATA = {
     ".npy",
@@ -431,7 +435,18 @@ class FolderReader:
                     fact = f"is a column of {Path(other).name} too"
                 raise broken(self.file(name), name, fact, "remove one of the two")
             tables[group][name] = convert(values.numpy(), self.file(name), name)
+        self._decode(tables)
         return tables
+
+    def _decode(self, tables: Mapping[Group, dict[str, Tensor]]) -> None:
+        """Joins codes with their scales and offsets."""
+        for array in self.arrays_in(DECODING_FOLDER):
+            group, name = self.known(array, decoded_by(array), tables)
+            if name not in tables[group]:
+                fact = f"there are no codes {attribute_array(group, name)}.npy"
+                raise broken(self.file(array), array_name(array), fact, "restore them or remove this file")
+            codes, decoding = tables[group][name], self.opened(array)
+            tables[group][name] = to_codes(codes, decoding, self.file(array), array_name(array))
 
     def _column(self, group: Group, name: str, values: np.ndarray) -> Tensor:
         """Returns a column of a Parquet file as an attribute; the usual ones as in the folder."""

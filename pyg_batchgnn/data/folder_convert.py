@@ -302,12 +302,7 @@ class _Conversion:
         total, done = sum(file.stat().st_size for file in files), 0
         for file in files:
             target = journal.folder / file.relative_to(root)
-            with writing(target):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.unlink(missing_ok=True)
-            is_linked = self._links and _linked(file, target)
-            if not is_linked:
-                _copy(file, target, functools.partial(self._copied, done, total))
+            is_linked = link_or_copy(file, target, self._links, functools.partial(self._copied, done, total))
             done += file.stat().st_size
             self._progress("other files", done, total)
             sizes["linked" if is_linked else "copied"] += file.stat().st_size
@@ -358,6 +353,27 @@ def _length(file: Path) -> int:
     with file.open("rb") as stream:
         shape = read_header(stream, file, file.stem).shape
     return shape[0] if shape else 0
+
+
+def link_or_copy(file: Path, target: Path, links: bool, report: Callable[[int], Any]) -> bool:
+    """Makes a hard link to a file where that is wanted and possible, else a copy.
+
+    Args:
+        report: told the bytes that are copied.
+
+    Returns:
+        True for a link.
+
+    Raises:
+        DatasetError: the target cannot be written.
+    """
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+    if links and _linked(file, target):
+        return True
+    _copy(file, target, report)
+    return False
 
 
 def _linked(file: Path, target: Path) -> bool:

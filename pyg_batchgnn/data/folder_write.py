@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.data.check import check_node_counts
 from pyg_batchgnn.data.csc import EDGE_IDS, INDICES, INDPTR
 from pyg_batchgnn.data.dataset import Dataset, EdgeSet
@@ -22,6 +23,7 @@ from pyg_batchgnn.data.meta import (
     Meta,
     attribute_array,
     csc_array,
+    decoding_array,
     edge_array,
     split_array,
     write_meta,
@@ -61,9 +63,15 @@ def arrays_of(dataset: Dataset) -> dict[str, Tensor]:
     return {
         **{array: tensor for edges in dataset.edge_sets for array, tensor in _topology(edges).items()},
         **{
-            attribute_array(one.group, name): table
+            attribute_array(one.group, name): ops.as_stored(table)
             for one in dataset.sets
             for name, table in one.tables.items()
+        },
+        **{
+            decoding_array(one.group, name): table.decoding
+            for one in dataset.sets
+            for name, table in one.tables.items()
+            if isinstance(table, ops.QuantizedTensor)
         },
         **{
             split_array(nodes.group, name): index
@@ -88,7 +96,19 @@ def _topology(edges: EdgeSet) -> dict[str, Tensor]:
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `path`, with empty folders for attributes and splits in it.
+    """Yields a temporary folder as `temporary_folder` does, with empty folders for attributes and
+    splits in it.
+    """
+    with temporary_folder(path) as temporary:
+        with writing(Path(path)):
+            for folder in (*FOLDERS.values(), SPLITS_FOLDER):
+                (temporary / folder).mkdir(parents=True)
+        yield temporary
+
+
+@contextmanager
+def temporary_folder(path: str | Path) -> Iterator[Path]:
+    """Yields a temporary folder beside `path`.
 
     It is renamed to `path` when all of it is on disk, and removed on any error.
 
@@ -98,9 +118,6 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     path = Path(path).expanduser()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     begin_folder(path, temporary)
-    with writing(path):
-        for folder in (*FOLDERS.values(), SPLITS_FOLDER):
-            (temporary / folder).mkdir(parents=True)
     try:
         yield temporary
         sync_tree(temporary)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.data.dataset import Dataset, EdgeSet, LinkSplit
 from pyg_batchgnn.data.errors import broken
 from pyg_batchgnn.types import Relation, reverse_of, stored_reverse
@@ -88,7 +89,7 @@ def _keys(dataset: Dataset, edges: EdgeSet, index: Tensor) -> Tensor:
 
 
 def _some(edges: EdgeSet, kept: Tensor) -> EdgeSet:
-    tables = {name: table[kept] for name, table in edges.tables.items()}
+    tables = {name: ops.rows_like(table, ops.as_stored(table)[kept]) for name, table in edges.tables.items()}
     return replace(edges, topology=edges.edge_index[:, kept], tables=tables)
 
 

@@ -19,8 +19,9 @@ from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, RowKind, Schema
 
 FORMAT = "pyg_batchgnn.dataset"
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
-VERSION, TYPED_VERSION = 2, 3
-READABLE = (2, 3)
+#: Version 4 has tables of int8 codes, which releases before it would take for features.
+VERSION, TYPED_VERSION, CODES_VERSION = 2, 3, 4
+READABLE = (2, 3, 4)
 #: The type that counts of a homogeneous graph are of.
 _NODE = HOMOGENEOUS.node_types[0]
 
@@ -101,9 +102,10 @@ def write_meta(folder: Path, meta: Meta) -> None:
     schema = meta.schema or HOMOGENEOUS
     typed = schema.has_names
     num_edges = {str(group): _num_edges(meta.arrays, group) for group in schema.edge_groups}
+    has_codes = any(array.startswith(f"{DECODING_FOLDER}/") for array in meta.arrays)
     content = {
         "format": FORMAT,
-        "version": TYPED_VERSION if typed else VERSION,
+        "version": CODES_VERSION if has_codes else TYPED_VERSION if typed else VERSION,
         **(schema.to_json() if typed else {}),
         "name": meta.name,
         "source": meta.source,
@@ -168,7 +170,7 @@ def _arrays(path: Path, content: dict[str, Any]) -> dict[str, ArrayPromise]:
 # Names of arrays ##################################################################################
 
 # The names of arrays in a folder: `edge_index`, `nodes/x`, `edges/edge_attr`, `splits/train`,
-# `links/train/index`, `csc/indices`.
+# `links/train/index`, `csc/indices`, `decoding/nodes/x`.
 #
 # Arrays of the groups of a homogeneous graph have such short names. Those of other groups name the
 # node type or the relation too: `nodes/paper/x`, `splits/paper/train`,
@@ -183,6 +185,8 @@ def _arrays(path: Path, content: dict[str, Any]) -> dict[str, ArrayPromise]:
 #: The folder of the attributes of each kind of rows.
 FOLDERS = {RowKind.NODE: "nodes", RowKind.EDGE: "edges"}
 SPLITS_FOLDER, LINKS_FOLDER, CSC_FOLDER = "splits", "links", "csc"
+#: The folder of the scales and offsets of attributes that are int8 codes.
+DECODING_FOLDER = "decoding"
 
 _KINDS = {folder: kind for kind, folder in FOLDERS.items()}
 _SHORT = {RowKind.NODE: NODES, RowKind.EDGE: EDGES}
@@ -194,6 +198,11 @@ _UNSAFE = re.compile(r"_(?=_|$)|(?<=_)_|^_|^\.")
 def attribute_array(group: Group, name: str) -> str:
     """Returns the array of an attribute, such as `nodes/x` or `nodes/paper/x`."""
     return _within(FOLDERS[group.kind], group, _quoted(name))
+
+
+def decoding_array(group: Group, name: str) -> str:
+    """Returns the array of an attribute's scales and offsets, such as `decoding/nodes/x`."""
+    return f"{DECODING_FOLDER}/{attribute_array(group, name)}"
 
 
 def split_array(group: Group, name: str) -> str:
@@ -228,6 +237,13 @@ def attribute_of(array: str) -> tuple[Group, str] | None:
     """Returns the group and the name of an attribute, or None: the array is not one."""
     folder, *rest = array.split("/")
     return _inside(_KINDS[folder], rest) if folder in _KINDS else None
+
+
+def decoded_by(array: str) -> tuple[Group, str] | None:
+    """Returns the group and the name of the attribute that an array has the scales of, or None: it
+    has none."""
+    folder, _, attribute = array.partition("/")
+    return attribute_of(attribute) if folder == DECODING_FOLDER else None
 
 
 def split_of(array: str) -> tuple[Group, str] | None:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.data.dataset import Dataset
 from pyg_batchgnn.data.errors import broken
 
@@ -96,7 +97,9 @@ def undirected_dataset(dataset: Dataset, parallel: ParallelEdges) -> Dataset:
         fact = "attributes of parallel edges cannot be merged without a rule"
         raise broken(dataset.name, next(iter(edges)), fact, "use ParallelEdges.KEEP or drop the attribute")
     edge_index = make_undirected(dataset.edge_index, dataset.num_nodes, parallel)
-    both = {name: torch.cat([table, table]) for name, table in edges.items()}
+    both = {
+        name: ops.rows_like(table, torch.cat([ops.as_stored(table)] * 2)) for name, table in edges.items()
+    }
     source = f"{dataset.source.rstrip('.')}; made undirected (parallel edges: {parallel.value})."
     both_ways = replace(dataset.edges, topology=edge_index, tables=both)
     return replace(dataset, edge_sets=(both_ways,), source=source)

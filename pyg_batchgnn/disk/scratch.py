@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pyg_batchgnn.disk.reader import DiskReader
 from pyg_batchgnn.disk.tables import DiskTable, name_of_file
+from pyg_batchgnn.ops import as_stored, rows_like
 
 #: Bytes that are written together.
 _BLOCK = 1 << 22
@@ -131,16 +132,19 @@ def _close(descriptor: int | None) -> None:
 
 
 def read_span(table: Tensor, rows: range, reader: DiskReader | None) -> Tensor:
-    """Returns consecutive rows of a table: a view, or a copy that was read through a reader."""
+    """Returns consecutive rows of a table: a view, or a copy that was read through a reader.
+
+    Codes stay codes.
+    """
     if reader is None or not len(rows):
         return table[rows.start : rows.stop]
-    out = torch.empty((len(rows), *table.shape[1:]), dtype=table.dtype)
+    out = torch.empty((len(rows), *table.shape[1:]), dtype=reader.table.dtype)
     reader.read_range(rows.start, len(rows), out)
-    return out
+    return rows_like(table, out)
 
 
 def read_rows(table: Tensor, row: Tensor, reader: DiskReader | None) -> Tensor:
-    """Returns a copy of some rows of a table, [n, ...].
+    """Returns a copy of some rows of a table, [n, ...]. Codes stay codes.
 
     Args:
         table: [N, ...].
@@ -148,13 +152,13 @@ def read_rows(table: Tensor, row: Tensor, reader: DiskReader | None) -> Tensor:
         reader: of the table, if it is read past the page cache.
     """
     if reader is None or not len(row):
-        return table.index_select(0, row)
-    out = torch.empty((len(row), *table.shape[1:]), dtype=table.dtype)
+        return rows_like(table, as_stored(table).index_select(0, row))
+    out = torch.empty((len(row), *table.shape[1:]), dtype=reader.table.dtype)
     ascends = bool((row[1:] > row[:-1]).all())
     if ascends:
         reader.read(row, out)
-        return out
+        return rows_like(table, out)
     distinct, place = torch.unique(row, return_inverse=True)
-    found = torch.empty((len(distinct), *table.shape[1:]), dtype=table.dtype)
+    found = torch.empty_like(out[: len(distinct)])
     reader.read(distinct, found)
-    return torch.index_select(found, 0, place, out=out)
+    return rows_like(table, torch.index_select(found, 0, place, out=out))

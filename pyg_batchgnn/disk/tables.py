@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.ops import as_stored
+
 
 @dataclass(frozen=True)
 class DiskTable:
@@ -46,13 +48,14 @@ class DiskTable:
 
     @classmethod
     def of(cls, table: Tensor) -> DiskTable | None:
-        """Finds the file that a table [rows, ...] is mapped from.
+        """Finds the file that a table [rows, ...] is mapped from, or the codes of one.
 
         Returns:
             None where the table lies in memory, has gaps between its rows, its file has no name any
             more (but see `name_of_file`), or this process has written to its own copy of the file's
             pages.
         """
+        table = as_stored(table)
         if table.dim() == 0 or not table.numel() or not table.is_contiguous() or is_written(table):
             return None
         begin = table.data_ptr()
@@ -166,6 +169,7 @@ def is_written(table: Tensor) -> bool:
     """
     if not _SIZES.exists():
         return False
+    table = as_stored(table)
     begin, end, inside = table.data_ptr(), table.data_ptr() + table.nbytes, False
     for line in _SIZES.read_text(errors="replace").splitlines():
         header = _LINE.match(line)
@@ -191,6 +195,6 @@ def are_mapped(tensors: Sequence[Tensor]) -> list[bool]:
         return [False] * len(tensors)
     files = _file_mappings()
     return [
-        tensor.numel() > 0 and any(one.begin <= tensor.data_ptr() < one.end for one in files)
+        tensor.numel() > 0 and any(one.begin <= as_stored(tensor).data_ptr() < one.end for one in files)
         for tensor in tensors
     ]

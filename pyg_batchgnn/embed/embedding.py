@@ -326,8 +326,8 @@ class Embedding:
     def as_features(self, data: Any, name: str = FEATURES, node_type: str | None = None) -> Any:
         """Returns a graph with the present rows as features, for the inference of all nodes.
 
-        The rows are the last columns of the attribute, behind those that it has. Collective over
-        ranks.
+        The rows are the last columns of the attribute, behind those that it has. Features that are
+        int8 codes are decoded for it, all of them. Collective over ranks.
 
         Args:
             data: the graph of these tables: a ``Data``, a ``HeteroData``, or (DistFeatureStore,
@@ -540,8 +540,9 @@ def as_features(table: EmbeddingTable, data: Any, name: str) -> Any:
 
 
 def _columns(table: EmbeddingTable, attributes: Any, name: str) -> Tensor:
-    """Returns a copy of the rows, behind the attribute's columns if there are any."""
-    held = [attributes[name]] if name in attributes else []
+    """Returns a copy of the rows, behind the attribute's columns if there are any. Codes are
+    decoded, as learned rows are none."""
+    held = [ops.decoded(attributes[name])] if name in attributes else []
     return torch.cat([*held, table.weight.to(held[0].dtype if held else table.weight.dtype)], dim=1)
 
 

@@ -147,7 +147,7 @@ def as_table(value: Any, num_nodes: int) -> Tensor | str:
             value = torch.from_numpy(value) if value.flags.writeable else value
         except (TypeError, ValueError) as error:
             return f"PyTorch cannot share the array ({error})"
-    if type(value) not in (Tensor, torch.nn.Parameter):
+    if type(value) not in (Tensor, torch.nn.Parameter, ops.QuantizedTensor):
         return f"it is a {type(value).__name__}"
     if value.layout is not torch.strided or value.device.type != "cpu":
         return f"it is not a dense tensor in the computer's own memory ({value.layout}, {value.device})"

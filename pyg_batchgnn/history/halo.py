@@ -157,12 +157,13 @@ class HaloFeatures:
             return
         reader = store.reader({NODES: Columns([FEATURES])})
         wire = reader.format(NODES).wire_bytes
-        self._rows = own.new_empty(self._node.numel(), *own.shape[1:])
+        rows = torch.empty((self._node.numel(), *own.shape[1:]), dtype=ops.as_stored(own).dtype)
+        self._rows = ops.rows_like(own, rows)
         size = max(1, _PIECE // max(1, wire))
         for number in range(int(store.comm.max(-(-self._node.numel() // size)))):
             at = slice(number * size, (number + 1) * size)
             read = reader.read({NODES: RowRequest(self._node[at])}, Header(MessageKind.FEATURES))
-            self._rows[at] = read.blocks[NODES].attributes[FEATURES]
+            rows[at] = ops.as_stored(read.blocks[NODES].attributes[FEATURES])
             self.fetched += read.fetched[NODES]
             self.fetched_bytes += read.fetched[NODES] * (wire + self._node.element_size())
 
@@ -176,7 +177,7 @@ class HaloFeatures:
         return FoundRows.of(line)
 
     def load(self, found: FoundRows) -> Tensor:
-        """Returns a copy of the rows that a search found, [f, F]."""
+        """Returns a copy of the rows that a search found, [f, F]. Codes are decoded."""
         if self._rows is None:
             raise ValueError(f"the graph has no node attribute {FEATURES!r}, which layer 1 reads")
         return ops.gather_rows(self._rows, found.line)
@@ -185,7 +186,8 @@ class HaloFeatures:
         """Raises ValueError unless a table has the features of own nodes as the store has them."""
         store = self._store
         own = None if store is None else store.own.attributes[NODES].get(FEATURES)
-        if own is None or own.data_ptr() != table.data_ptr() or own.shape[1:] != table.shape[1:]:
+        is_own = own is not None and ops.as_stored(own).data_ptr() == ops.as_stored(table).data_ptr()
+        if own is None or not is_own or own.shape[1:] != table.shape[1:]:
             raise ValueError(
                 f"layer 1 reads the attribute {FEATURES!r} as the store has it, because that of halo nodes "
                 f"was fetched from there, but it got other rows [{', '.join(map(str, table.shape))}]; "

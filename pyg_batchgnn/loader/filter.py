@@ -236,22 +236,31 @@ class Gatherer:
         self._known: list[tuple[Tensor, int]] = []  # indices met so far, and the rows that each needs
 
     def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
-        """Selects from ``value`` at ``index`` along ``dim``.
+        """Selects from ``value`` at ``index`` along ``dim``. Codes are decoded.
 
         ``value`` is a tensor, a NumPy array or anything else that PyG can select from.
 
         Raises:
             IndexError: ``value`` has fewer rows than the index asks for.
         """
-        if self.mapped is not None:
-            value = self.mapped.held(value)
-            read = self.mapped.read(value, index)
-            if read is not None:
-                self.count(read)
-                return read
+        return self._selected(*self._found(value, index), dim)
+
+    def narrow(self, value: Any, index: Tensor) -> Any:
+        """Selects rows as they are stored: those of a table of codes stay codes."""
+        value, index = self._found(value, index)
+        return ops.rows_like(value, self._selected(ops.as_stored(value), index, 0))
+
+    def _found(self, value: Any, index: Tensor) -> tuple[Any, Tensor]:
+        """Returns what to select from, and where, once rows of mapped files are read."""
+        if self.mapped is None:
+            return value, index
+        value = self.mapped.held(value)
+        return self.mapped.read(value, index) or (value, index)
+
+    def _selected(self, value: Any, index: Tensor, dim: int) -> Any:
         if _is_ours(value, dim) and _is_plain(index):
             if not index.numel():
-                return value.new_empty((0, *value.shape[1:]))
+                return torch.empty((0, *value.shape[1:]), dtype=value.dtype)
             self._check(value, index)
             out = ops.gather_rows(value, index)
         else:
@@ -292,7 +301,7 @@ def _is_ours(value: Any, dim: int) -> bool:
     gradient must flow back, or if an element is more than its bytes.
     """
     return (
-        type(value) is Tensor
+        type(value) in (Tensor, ops.QuantizedTensor)
         and dim == 0
         and value.dim() > 0
         and value.layout is torch.strided
@@ -317,5 +326,7 @@ def _select(value: Any, index: Tensor, dim: int) -> Any:
             f"an attribute of shape {list(value.shape)} requires a gradient, which cannot flow back from a "
             f"worker process; use filter_per_worker=False or num_workers=0, or detach it"
         )
+    if isinstance(value, ops.QuantizedTensor) and dim == 0:
+        return value.with_codes(_select(value.codes, index, dim)).dequantize()
     device = value.device if hasattr(value, "device") and not isinstance(value, np.ndarray) else "cpu"
     return index_select(value, index.to(device), dim)

@@ -159,9 +159,9 @@ class LocalSetup:
         self._look_ahead = LookAhead(source.mapped, rows, num_nodes)
         self._cost_on_disk = functools.partial(_cost_on_disk, source)
         if self._options.export is Export.PYG:
-            return DiskFetcher(rows, num_nodes, _nothing, _nothing)
+            return DiskFetcher(source.mapped, rows, num_nodes, _nothing, _nothing)
         source.beside()  # refuses what cannot be read before anything is sampled
-        return DiskFetcher(rows, num_nodes, source.beside, source.others)
+        return DiskFetcher(source.mapped, rows, num_nodes, source.beside, source.others)
 
     def _source(self, loader: NodeLoader) -> Source:
         cache, reading = self._options.aggregation_cache, self._options.reading
@@ -227,7 +227,8 @@ def _cost_on_disk(
     counts = [one.node.numel() for one in biggest.nodes]
     of_nodes = [source.row_bytes(group) for group in schema.node_groups]
     if isinstance(pipeline.exporter, GatheringExporter):
-        of_edges = [source.row_bytes(group) for group in schema.edge_groups]
+        of_nodes = [source.batch_bytes(group) for group in schema.node_groups]
+        of_edges = [source.batch_bytes(group) for group in schema.edge_groups]
         edges = [0 if one.edge is None else one.edge.numel() for one in biggest.edges]
         pairs = (*zip(counts, of_nodes, strict=True), *zip(edges, of_edges, strict=True))
         return AttributeCost(batch=sum(count * size for count, size in pairs))

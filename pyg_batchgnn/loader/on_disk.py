@@ -57,11 +57,13 @@ class MappedTables:
         on_disk: dict[Group, dict[str, DiskTable]] = {}
         for table, value, group, name in found:
             fits = self.held_bytes + table.nbytes <= _HELD * budget
-            self._mapped[id(value)] = _Mapped(value, group, name, _read_whole(table) if fits else None)
+            held = ops.rows_like(value, _read_whole(table)) if fits else None
+            self._mapped[id(value)] = _Mapped(value, group, name, held)
             if fits:
                 self.held_bytes += table.nbytes
             else:
                 on_disk.setdefault(group, {})[name] = table
+        self._on_disk = {(one.group, one.name): one for one in self._mapped.values() if one.held is None}
         self.rows = DiskRows(on_disk) if on_disk else None
 
     @classmethod
@@ -85,6 +87,10 @@ class MappedTables:
         found = self._mapped.get(id(value))
         return value if found is None or found.held is None else found.held
 
+    def like(self, group: Group, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Returns rows of tables that are read from files, by name; codes with their scales."""
+        return {name: ops.rows_like(self._on_disk[group, name].value, rows) for name, rows in tables.items()}
+
     def place(self, value: Any) -> tuple[Group, str] | None:
         """Returns the group and the name of a table that is read from its file; else None."""
         found = self._mapped.get(id(value))
@@ -103,7 +109,7 @@ class _Mapped:
 
 def disk_table(value: Any) -> DiskTable | None:
     """Returns where a tensor or an array lies in a mapped file; None if it does not."""
-    value = _as_tensor(value)
+    value = _as_tensor(ops.as_stored(value))
     if type(value) not in (Tensor, torch.nn.Parameter) or value.device.type != "cpu" or value.requires_grad:
         return None
     if value.layout is not torch.strided or value.is_conj() or value.is_neg():
@@ -176,25 +182,50 @@ class DiskFetcher:
     """Reads the rows of tables in files when a macrobatch is prepared.
 
     Args:
+        tables: the user's tables in mapped files.
+        rows: reads those of them that are not held.
         beside: the tables in memory whose rows are to lie beside those of files.
         others: the attributes of other groups.
     """
 
-    def __init__(self, rows: DiskRows, num_nodes: Sequence[int], beside: Beside, others: Others) -> None:
-        self.rows, self._num_nodes = rows, num_nodes
+    def __init__(
+        self,
+        tables: MappedTables,
+        rows: DiskRows,
+        num_nodes: Sequence[int],
+        beside: Beside,
+        others: Others,
+    ) -> None:
+        self.rows, self._tables, self._num_nodes = rows, tables, num_nodes
         self._beside, self._others = beside, others
 
     def fetch(self, group: FetchGroup) -> Fetched:
         ids, places = wanted_ids(self.rows, group.minibatches, self._num_nodes)
-        read, counters = self.rows.read(ids, unit_of(group), self._beside())
+        beside = self._beside()
+        in_memory = {
+            name: {key: ops.as_stored(table) for key, table in tables.items()}
+            for name, tables in beside.items()
+        }
+        read, counters = self.rows.read(ids, unit_of(group), in_memory)
+        tables = {name: self._like(name, rows.tables, beside.get(name, {})) for name, rows in read.items()}
         ready = []
         for at, minibatch in enumerate(group.minibatches):
             attributes = {
-                name: AttributeRows(rows.tables, rows.place(places[name][at]), Placement.BLOCK)
+                name: AttributeRows(tables[name], rows.place(places[name][at]), Placement.BLOCK)
                 for name, rows in read.items()
             }
             ready.append(Minibatch.of(minibatch, {**self._others(minibatch), **attributes}))
         return Fetched(ready, bytes=counters.useful, disk=counters)
+
+    def _like(
+        self, group: Group, rows: Mapping[str, Tensor], beside: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Returns rows by name, those of codes with their scales and offsets."""
+        of_files = {name: one for name, one in rows.items() if name not in beside}
+        return {
+            **self._tables.like(group, of_files),
+            **{name: ops.rows_like(table, rows[name]) for name, table in beside.items()},
+        }
 
 
 @dataclass(eq=False)
@@ -288,20 +319,24 @@ class BlockReader:
     def held(self, value: Any) -> Any:
         return self._tables.held(value)
 
-    def read(self, value: Any, index: Tensor) -> Tensor | None:
-        """Returns the rows of a table that is read from its file; None for another table."""
+    def read(self, value: Any, index: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Reads the rows of a table from its file; None for a table that is not read from one.
+
+        Returns:
+            A table in memory that has these rows, and the row in it of each.
+        """
         place = self._tables.place(value)
         if place is None:
             return None
         group, name = place
         block = None if self._minibatch is None else self._minibatch.attributes.get(group)
         if block is not None and block.row is not None and self._are_own(group, index):
-            return ops.gather_rows(block.tables[name], block.row)
+            return block.tables[name], block.row
         assert self._tables.rows is not None
         ids, at = torch.unique(index, return_inverse=True)
         found, counters = self._tables.rows.read({group: ids})
         self.counters.add(counters)
-        return ops.gather_rows(found[group].tables[name], at)
+        return self._tables.like(group, found[group].tables)[name], at
 
     def _are_own(self, group: Group, index: Tensor) -> bool:
         """Returns whether an index is that of the minibatch's nodes or edges.

@@ -40,7 +40,7 @@ from pyg_batchgnn.loader.rank_inputs import (
     without_workers,
 )
 from pyg_batchgnn.loader.schedule import GlobalSchedule, LocalSchedule, ScheduleName, SeedSchedule
-from pyg_batchgnn.loader.source import without_cached_hop
+from pyg_batchgnn.loader.source import bytes_more, without_cached_hop
 from pyg_batchgnn.ops import digest_text, minibatch_key
 from pyg_batchgnn.sample import (
     Direction,
@@ -124,7 +124,7 @@ class RankSetup:
         return Composition(
             schedule,
             pipeline,
-            functools.partial(_cost, fetcher.row_bytes, options.export),
+            functools.partial(_cost, fetcher.row_bytes, self._bytes_more(), options.export),
             [samplers.scheduled, samplers.any],
             shape,
             any_pipeline=pipeline.with_sampler(samplers.any),
@@ -225,6 +225,15 @@ class RankSetup:
         names = {group: [name for name in chosen if name in fields] for group, fields in known.items()}
         return {group: own for group, own in names.items() if own or group.is_node}
 
+    def _bytes_more(self) -> list[int]:
+        """Returns by node type how much larger a node's attributes are in a PyG batch, where codes
+        are decoded, than on the wire."""
+        tables, names = self._features.own.attributes, self._attributes()
+        return [
+            sum(bytes_more(tables[group][name]) for name in names[group])
+            for group in self._graph.part.schema.node_groups
+        ]
+
     def _samplers(self, seed: int) -> RankSamplers:
         plan, options = self._plan, self._options
         layout = Layout.COO
@@ -256,10 +265,16 @@ class RankSetup:
         return SeedShare(rows, probability, None if is_global else trained.trainer)
 
 
-def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
+def _cost(
+    row_bytes: Sequence[int], more: Sequence[int], export: Export, sampled: Sequence[SampledMinibatch]
+) -> AttributeCost:
     """Predicts what attributes take that come from other ranks.
 
     A remote row lies in the message that brought it and in the block.
+
+    Args:
+        row_bytes: by node type, of a row on the wire.
+        more: by node type, the bytes by which a row is larger in a PyG batch.
     """
 
     def attributes(one: SampledMinibatch) -> int:
@@ -267,7 +282,10 @@ def _cost(row_bytes: Sequence[int], export: Export, sampled: Sequence[SampledMin
 
     biggest = max(sampled, key=attributes)
     row = -(-attributes(biggest) // max(1, biggest.num_nodes))
-    return AttributeCost(row=2 * row + 8, batch=attributes(biggest) if export is Export.PYG else 0)
+    if export is not Export.PYG:
+        return AttributeCost(row=2 * row + 8)
+    wider = sum(more[number] * nodes.node.numel() for number, nodes in biggest.reached_nodes.items())
+    return AttributeCost(row=2 * row + 8, batch=attributes(biggest) + wider)
 
 
 class HistoricalSetup(RankSetup):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
@@ -233,9 +234,13 @@ class DataSource:
         return Gatherer(BlockReader(self.mapped, minibatch if isinstance(minibatch, Minibatch) else None))
 
     def block(self, ids: Mapping[Group, Tensor], gather: Gatherer) -> dict[Group, dict[str, Tensor]]:
+        """Codes of nodes stay codes, which layers decode. Those of edges are decoded."""
         self._look()
         return {
-            group: {name: gather(value, index) for name, value in self._wanted[group].items()}
+            group: {
+                name: gather.narrow(value, index) if group.is_node else gather(value, index)
+                for name, value in self._wanted[group].items()
+            }
             for group, index in ids.items()
         }
 
@@ -282,9 +287,14 @@ class DataSource:
         return table
 
     def row_bytes(self, group: Group) -> int:
-        """Returns the bytes of the attributes of a node or an edge."""
+        """Returns the bytes of the attributes of a node or an edge, as they are stored."""
         self._look()
         return sum(int(value.nbytes) // max(1, len(value)) for value in self._wanted[group].values())
+
+    def batch_bytes(self, group: Group) -> int:
+        """Returns the bytes that they take in a PyG batch, where codes are decoded."""
+        tables = [value for value in self._wanted[group].values() if isinstance(value, ops.QuantizedTensor)]
+        return self.row_bytes(group) + sum(map(bytes_more, tables))
 
     def tables(self, num_nodes: Mapping[Group, int]) -> Tables | None:
         """Copies in a worker process, whose batches travel through shared memory."""
@@ -378,9 +388,10 @@ class DataSource:
     def _is_mapped(self, key: tuple[Group, str], table: Tensor) -> bool:
         """Asks the system only about a table that it has not seen before."""
         address, mapped = self._mapped.get(key, (None, False))
-        if address != table.data_ptr():
-            mapped = is_mapped(table)
-            self._mapped[key] = (table.data_ptr(), mapped)
+        rows = ops.as_stored(table)
+        if address != rows.data_ptr():
+            mapped = is_mapped(rows)
+            self._mapped[key] = (rows.data_ptr(), mapped)
         return mapped
 
     def _find_wanted(self) -> dict[Group, dict[str, Any]]:
@@ -409,9 +420,15 @@ class DataSource:
         }
 
 
+def bytes_more(table: Tensor) -> int:
+    """Returns the bytes by which a decoded row is larger than its codes; 0 for other tables."""
+    return math.prod(table.shape[1:]) * (table.dtype.itemsize - ops.as_stored(table).dtype.itemsize)
+
+
 def _mapped_tables(wanted: Mapping[Group, Mapping[str, Any]], budget: int) -> MappedTables | None:
     """Returns the wanted tables that lie in mapped files; None if there are none."""
     values = [value for named in wanted.values() for value in named.values()]
+    values = [ops.as_stored(value) for value in values]
     tables = [value for value in values if isinstance(value, Tensor) and value.device.type == "cpu"]
     dense = [table for table in tables if table.layout is torch.strided]
     if not any(are_mapped(dense)) and not any(isinstance(value, np.ndarray) for value in values):
@@ -563,7 +580,7 @@ def advise_tables(values: Iterable[Any]) -> None:
     Contents and addresses stay as they are. Mapped files are left alone, since this would read
     them into memory.
     """
-    found = [as_table(value, 0) for value in values]
+    found = [as_table(ops.as_stored(value), 0) for value in values]
     tables = [table for table in found if isinstance(table, Tensor) and table.nbytes >= _LEAST]
     for table, in_file in zip(tables, are_mapped(tables), strict=True):
         if not in_file:

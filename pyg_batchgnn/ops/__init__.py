@@ -120,7 +120,14 @@ from pyg_batchgnn.ops.partition import (
     group_by_range,
     place_edges,
 )
-from pyg_batchgnn.ops.quantized import DECODED, QuantizedTensor, check_decoding
+from pyg_batchgnn.ops.quantized import (
+    DECODED,
+    QuantizedTensor,
+    as_stored,
+    check_decoding,
+    decoded,
+    rows_like,
+)
 from pyg_batchgnn.ops.relay import (
     OwnedGraph,
     QuestionForm,
@@ -195,6 +202,7 @@ __all__ = [
     "aggregate",
     "aggregate_with_targets",
     "append_neighbours",
+    "as_stored",
     "assign_nodes",
     "attention",
     "attention_key",
@@ -222,6 +230,7 @@ __all__ = [
     "count_unique_nodes",
     "count_values",
     "current_products",
+    "decoded",
     "degree_scale",
     "digest_text",
     "direct_block",
@@ -269,6 +278,7 @@ __all__ = [
     "read_rows",
     "relay_answer",
     "reset_peak",
+    "rows_like",
     "sample",
     "sample_by_budgets",
     "set_bfloat16_level",

@@ -68,6 +68,21 @@ class QuantizedTensor(Tensor):
         """Returns the decoded table, a copy of ``dtype``."""
         return decode(self.codes, self.decoding, self.dtype)
 
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        """The bytes of the codes."""
+        return self.codes.nbytes
+
+    def share_memory_(self) -> QuantizedTensor:
+        """Moves the codes to memory that processes share."""
+        self.codes.share_memory_()
+        self.decoding.share_memory_()
+        return self
+
+    def is_shared(self) -> bool:
+        """Returns whether the codes lie in memory that processes share."""
+        return self.codes.is_shared()
+
     def __setitem__(self, *_: Any) -> None:
         raise TypeError(_CONSTANT.format("assignment"))
 
@@ -92,6 +107,21 @@ class QuantizedTensor(Tensor):
             raise TypeError(_CONSTANT.format(func))
         args, kwargs = pytree.tree_map_only(QuantizedTensor, QuantizedTensor.dequantize, (args, kwargs))
         return func(*args, **kwargs)
+
+
+def as_stored(table: Any) -> Any:
+    """Returns the codes of a `QuantizedTensor`, and anything else as it is."""
+    return table.codes if isinstance(table, QuantizedTensor) else table
+
+
+def rows_like(table: Any, rows: Tensor) -> Tensor:
+    """Returns rows, as `as_stored` gives them, as rows of a table: with its scales and offsets."""
+    return table.with_codes(rows) if isinstance(table, QuantizedTensor) else rows
+
+
+def decoded(table: Any) -> Any:
+    """Returns a `QuantizedTensor` as the floats that it stands for, and anything else as it is."""
+    return table.dequantize() if isinstance(table, QuantizedTensor) else table
 
 
 def stored(rows: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -258,10 +288,12 @@ def _clone(table: Any, **kwargs: Any) -> Any:
 
 
 def _to_copy(table: Any, *, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
-    if dtype not in (None, table.dtype) or kwargs.get("layout") not in (None, torch.strided):
+    dtype = table.dtype if dtype is None else dtype
+    # bfloat16 is rounded from float32, so a table of it stands for the same values.
+    if dtype not in (table.dtype, torch.bfloat16) or kwargs.get("layout") not in (None, torch.strided):
         return NotImplemented
     there = table.codes.to(device) if device is not None else table.codes.clone()
-    return QuantizedTensor._of(there, table.decoding.to(there.device), table.dtype)
+    return QuantizedTensor._of(there, table.decoding.to(there.device), dtype)
 
 
 _OPERATIONS: dict[Any, Callable[..., Any]] = {
@@ -275,3 +307,6 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.clone.default: _clone,
     aten._to_copy.default: _to_copy,
 }
+
+# `torch.load` reads such tables without running what a file says.
+torch.serialization.add_safe_globals([QuantizedTensor])

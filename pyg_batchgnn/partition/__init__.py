@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.partition.book import PartitionBook
     from pyg_batchgnn.partition.build import partition, partition_parts
     from pyg_batchgnn.partition.checks import with_files
+    from pyg_batchgnn.partition.codes import quantize_partition
     from pyg_batchgnn.partition.folder_meta import is_partition, read_partition_meta
     from pyg_batchgnn.partition.load import load_partition, verify_partition
     from pyg_batchgnn.partition.loads import Load
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
         as_policy,
     )
     from pyg_batchgnn.partition.report import PartCounts, PartitionReport, plot_partition, report_partition
-    from pyg_batchgnn.partition.save import refuse_existing, save_partition
+    from pyg_batchgnn.partition.save import (
+        digest,
+        refuse_existing,
+        save_partition,
+    )
     from pyg_batchgnn.partition.shared import ArraySpec, allocate_on_host, share_arrays, share_attributes
     from pyg_batchgnn.partition.stream import random_owner
 else:
@@ -57,6 +62,7 @@ __all__ = [
     "TwoLevel",
     "allocate_on_host",
     "as_policy",
+    "digest",
     "directory_slice",
     "directory_slices",
     "has_metis",
@@ -67,6 +73,7 @@ __all__ = [
     "partition",
     "partition_parts",
     "plot_partition",
+    "quantize_partition",
     "random_owner",
     "read_partition_meta",
     "refuse_existing",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import Dataset
-from pyg_batchgnn.ops import InEdges, gather_rows
+from pyg_batchgnn.ops import InEdges, as_stored, gather_rows, rows_like
 from pyg_batchgnn.partition.checks import own_share
 from pyg_batchgnn.partition.move import Grouping, Remote, group, group_by_range, own_rounds, pull, send
 from pyg_batchgnn.partition.numbering import Numbering, RunRows, Runs
@@ -193,8 +193,11 @@ def striped(table: Tensor, ranks: int) -> Remote:
 
 
 def deliver_rows(comm: Communicator, table: Tensor, ids: Tensor) -> Tensor:
-    """Returns the rows of the input table [rows, ...] that this rank owns, [n, ...]. Collective."""
-    return pull(comm, striped(table, comm.size), ids)
+    """Returns the rows of the input table [rows, ...] that this rank owns, [n, ...]. Collective.
+
+    Codes travel as they are.
+    """
+    return rows_like(table, pull(comm, striped(as_stored(table), comm.size), ids))
 
 
 def deliver_splits(

@@ -7,16 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyg_batchgnn.data import edge_array
+from pyg_batchgnn.data import decoded_by, edge_array
 from pyg_batchgnn.data.files import META_FILE, ArrayPromise, MetaFormat, broken, promises
 from pyg_batchgnn.partition.book import PartitionBook
 from pyg_batchgnn.types import HOMOGENEOUS, Group, Schema
 
 _REMEDY = "restore the file or partition again"
 #: Version 3 has a schema. Homogeneous graphs are written as version 2, which has none.
-VERSION, TYPED_VERSION = 2, 3
+#: Version 4 has tables of int8 codes, which releases before it would take for features.
+VERSION, TYPED_VERSION, CODES_VERSION = 2, 3, 4
 FORMAT = MetaFormat(
-    "pyg_batchgnn.partition", (VERSION, TYPED_VERSION), "save_partition or `batchgnn partition`", _REMEDY
+    "pyg_batchgnn.partition",
+    (VERSION, TYPED_VERSION, CODES_VERSION),
+    "save_partition or `batchgnn partition`",
+    _REMEDY,
 )
 
 
@@ -26,7 +30,8 @@ class PartitionMeta:
     book: PartitionBook  # the partition book of the saved parts
     edge_counts: tuple[int, ...]  # the number of edges of each relation in the whole graph
     #: what is promised of each array, by part and name, as in ``part-00003/indices`` and
-    #: ``part-00003/nodes/x``
+    #: ``part-00003/nodes/x``; the scales and offsets of codes, which all parts share, by name, as
+    #: in ``decoding/nodes/x``
     arrays: Mapping[str, ArrayPromise]
     #: what the parts were made from: data set, policy, seed
     origin: Mapping[str, Any] = field(default_factory=dict)
@@ -43,7 +48,9 @@ class PartitionMeta:
             "num_edges": list(self.edge_counts) if typed else self.edge_counts[0],
             "origin": dict(self.origin),
         }
-        FORMAT.write(folder, TYPED_VERSION if typed else VERSION, content, self.arrays)
+        has_codes = any(decoded_by(array) is not None for array in self.arrays)
+        version = CODES_VERSION if has_codes else TYPED_VERSION if typed else VERSION
+        FORMAT.write(folder, version, content, self.arrays)
 
 
 def part_name(number: int) -> str:
@@ -64,7 +71,7 @@ def read_partition_meta(folder: Path) -> PartitionMeta:
     """
     content, digest = FORMAT.read(folder)
     with FORMAT.parsing(folder):
-        typed = content["version"] == TYPED_VERSION
+        typed = "node_types" in content
         schema = Schema.from_json(content) if typed else HOMOGENEOUS
         counts = content["num_edges"] if typed else [content["num_edges"]]
         meta = PartitionMeta(

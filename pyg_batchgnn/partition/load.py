@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import attribute_of, edge_array, split_array, split_of
+from pyg_batchgnn.data import attribute_of, decoding_array, edge_array, split_array, split_of, to_codes
 from pyg_batchgnn.data.files import META_FILE, broken, map_tensor, verify_tensor
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition.book import PartitionBook
@@ -124,7 +124,8 @@ class _Folder:
             attribute = attribute_of(array)
             if attribute is not None and attribute[0] in rows:
                 group, name = attribute
-                found[group][name] = self._files.rows(array, rows[group])
+                values = self._files.rows(array, rows[group])
+                found[group][name] = self._files.decoded(decoding_array(group, name), values)
         return found
 
     def _names(self) -> list[str]:
@@ -256,6 +257,14 @@ class PartFiles:
                 raise broken(file, name, f"has {len(whole)} rows, {end} are needed", "partition again")
             found.append(whole[begin:end])
         return found[0] if len(found) == 1 else torch.cat(found)
+
+    def decoded(self, array: str, values: Tensor) -> Tensor:
+        """Returns rows of an attribute with the scales and offsets in an array, if there is one."""
+        promise = self._meta.arrays.get(array)
+        if promise is None:
+            return values
+        file = self._meta.file(self._path, array)
+        return to_codes(values, map_tensor(file, array, promise), file, array)
 
     def checked(self, name: str, values: Tensor, size: int) -> Tensor:
         """Returns the values, after checking that they lie in [0, size)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,8 +10,16 @@ from typing import Any
 
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import DatasetError, attribute_array, edge_array, split_array
+from pyg_batchgnn.data import (
+    DECODING_FOLDER,
+    DatasetError,
+    attribute_array,
+    decoding_array,
+    edge_array,
+    split_array,
+)
 from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
@@ -54,6 +63,7 @@ def save_partition(
     """
     mine = parts_of(parts)
     check_comm(comm)
+    refuse_other_decodings(mine, comm)
     path = Path(folder).expanduser()
     temporary = path.with_name(f".{path.name}.partial")
     try:
@@ -70,6 +80,35 @@ def save_partition(
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     return path
+
+
+def decodings_of(part: Part) -> dict[str, Tensor]:
+    """Returns the scales and offsets of the attributes that are codes, by array."""
+    return {
+        decoding_array(group, name): table.decoding
+        for group, tables in part.attributes.items()
+        for name, table in tables.items()
+        if isinstance(table, ops.QuantizedTensor)
+    }
+
+
+def refuse_other_decodings(parts: Sequence[Part], comm: Communicator) -> None:
+    """Raises ValueError on every rank if codes of one attribute have several scales or offsets.
+    Collective."""
+    own = [[name, digest(one)] for part in parts for name, one in decodings_of(part).items()]
+    seen = dict[str, str]()
+    for found in comm.all_gather_json(own):
+        for name, one in found:
+            if seen.setdefault(name, one) != one:
+                raise ValueError(
+                    f"the parts have other scales or offsets of {name.partition('/')[2]!r}: quantise the "
+                    f"graph before it is partitioned, or the folder of the partition (batchgnn quantize)"
+                )
+
+
+def digest(decoding: Tensor) -> str:
+    """Returns a digest of the scales and offsets of codes."""
+    return hashlib.sha256(decoding.numpy().tobytes()).hexdigest()
 
 
 def refuse_existing(folder: str | Path, comm: Communicator) -> None:
@@ -109,7 +148,7 @@ def arrays_of(part: Part) -> dict[str, Tensor]:
             )
         },
         **{
-            attribute_array(group, name): table
+            attribute_array(group, name): ops.as_stored(table)
             for group, tables in part.attributes.items()
             for name, table in tables.items()
         },
@@ -127,6 +166,11 @@ def _end(
     """Ends the save on the rank with the first part, which knows all arrays by now."""
     if parts and parts[0].number == 0:
         first = parts[0]
+        for array, decoding in decodings_of(first).items():
+            file = temporary / f"{array}.npy"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            arrays[array] = write_tensor(file, decoding)
+            sync_tree(temporary / DECODING_FOLDER)
         PartitionMeta(first.schema, first.book, first.edge_counts, arrays, origin).write(temporary)
         sync_file(temporary / META_FILE)
         sync_folder(temporary)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, share_on_host
 from pyg_batchgnn.data import attribute_array, attribute_of
 from pyg_batchgnn.partition.part import Part
@@ -87,7 +88,7 @@ def share_attributes(part: Part, comm: Communicator) -> dict[int, dict[Group, di
         The attributes by rank, group and name, [n_rank, ...] each.
     """
     arrays = {
-        attribute_array(group, name): table
+        attribute_array(group, name): ops.as_stored(table)
         for group, tables in part.attributes.items()
         for name, table in tables.items()
     }
@@ -98,7 +99,8 @@ def _grouped(arrays: Mapping[str, Tensor], part: Part) -> dict[Group, dict[str, 
     found: dict[Group, dict[str, Tensor]] = {group: {} for group in part.attributes}
     for array, tensor in arrays.items():
         if attribute := attribute_of(array):
-            found[attribute[0]][attribute[1]] = tensor
+            group, name = attribute
+            found[group][name] = ops.rows_like(part.attributes[group][name], tensor)
     return found
 
 

@@ -256,7 +256,7 @@ def measure_machine(
     gather, copy = _row_rates(max(workload.features, 4))
     forward, backward, cached = 0.0, 0.0, 0.0
     if hidden:
-        step = TrainingStepTimer(kind, max(workload.features // 4, 1), hidden, classes, plan.num_hops)
+        step = TrainingStepTimer(kind, workload.columns, hidden, classes, plan.num_hops)
         forward, backward = step.seconds(sampled[0])
         if plan.num_hops > 1:
             short = MacrobatchSampler(graph, plan.without_last_hop(), 0, 1, Layout.CSC)

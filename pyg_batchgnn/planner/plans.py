@@ -17,6 +17,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.cache import Aggregation
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import Dataset, NodeSet
@@ -437,8 +438,10 @@ def _rows_of(nodes: NodeSet) -> TypeRows:
     """Returns the rows of a type, of its features and labels."""
     tables = {name: table for name, table in nodes.tables.items() if name in (FEATURES, LABELS)}
     widths = {name: _row_bytes(table) for name, table in tables.items()}
-    widest = max((table.dtype.itemsize for table in tables.values()), default=1)
-    return TypeRows(nodes.name, nodes.num_nodes, widths.get(FEATURES, 0), widths.get(LABELS, 0), widest)
+    widest = max((ops.as_stored(table).dtype.itemsize for table in tables.values()), default=1)
+    columns = math.prod(tables[FEATURES].shape[1:]) if FEATURES in tables else 0
+    sizes = widths.get(FEATURES, 0), widths.get(LABELS, 0)
+    return TypeRows(nodes.name, nodes.num_nodes, *sizes, widest, columns)
 
 
 def seed_type_of(dataset: Dataset, node_type: str | None) -> int:
@@ -462,7 +465,7 @@ def seed_type_of(dataset: Dataset, node_type: str | None) -> int:
 
 
 def _row_bytes(table: Tensor) -> int:
-    return math.prod(table.shape[1:]) * table.dtype.itemsize
+    return math.prod(table.shape[1:]) * ops.as_stored(table).dtype.itemsize
 
 
 def _check(ranks: int, ranks_per_host: int, cores: float, batch_size: int) -> None:

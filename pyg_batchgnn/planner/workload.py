@@ -96,6 +96,7 @@ class TypeRows:
         features: bytes of a node's input features.
         attributes: bytes of a node's other attributes that are fetched (label, masks).
         widest: bytes of the widest number among them, to which a row is padded.
+        columns: the number of input features; 0 where it is not known: they are float32.
     """
 
     name: str
@@ -103,6 +104,7 @@ class TypeRows:
     features: int
     attributes: int
     widest: int = 8
+    columns: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,12 @@ class Workload:
     def features(self) -> int:
         """The mean bytes of a node's input features."""
         return round(sum(one.nodes * one.features for one in self.types) / max(self.nodes, 1))
+
+    @property
+    def columns(self) -> int:
+        """The mean number of a node's input features, at least 1."""
+        total = sum(one.nodes * (one.columns or one.features // 4) for one in self.types)
+        return max(1, round(total / max(self.nodes, 1)))
 
     @property
     def attributes(self) -> int:

@@ -41,7 +41,8 @@ class AttributeRows:
         return cls(tables, ids, Placement.IN_PLACE)
 
     def gather(self, name: str, rows: int | None = None) -> Tensor:
-        """Copies a table's rows of the first ``rows`` nodes or edges, of all by default.
+        """Copies a table's rows of the first ``rows`` nodes or edges, of all by default. Codes are
+        decoded.
 
         Raises:
             ValueError: the table has not the rows that are read.
@@ -51,7 +52,8 @@ class AttributeRows:
         if table.dim() == 0:
             raise ValueError(f"attribute {name!r} is one number; give a table with one row per node or edge")
         if self.row is None:
-            return table[:rows].clone()
+            own = table[:rows]
+            return own.dequantize() if isinstance(own, ops.QuantizedTensor) else own.clone()
         ops.check_dense("row", self.row)
         sizes = {one: list(other.shape[:1]) for one, other in self.tables.items()}
         if self.placement is Placement.BLOCK and any(size != [len(table)] for size in sizes.values()):
@@ -81,11 +83,12 @@ def _is_plain(table: Tensor, index: Tensor) -> bool:
     It is 2 to 7 times as fast as torch's for rows of several numbers. For rows of one it is half as
     fast on a thread, but torch's has only one.
     """
+    stored = ops.as_stored(table)
     return (
-        type(table) is Tensor
+        type(table) in (Tensor, ops.QuantizedTensor)
         and (table.dim() > 1 or torch.get_num_threads() >= 4)
         and len(table) > 0
-        and table[0].is_contiguous()
+        and stored[0].is_contiguous()
         and index.is_contiguous()
         and index.dtype in ops.INTEGERS
         and not (table.requires_grad or table.is_conj() or table.is_neg() or table.is_quantized)

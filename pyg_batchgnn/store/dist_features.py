@@ -16,7 +16,7 @@ from torch_geometric.data import FeatureStore, TensorAttr
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Field, Header, MessageKind
 from pyg_batchgnn.disk import ReadCounters
-from pyg_batchgnn.partition import Part, PartitionBook, with_files
+from pyg_batchgnn.partition import Part, PartitionBook, digest, with_files
 from pyg_batchgnn.store.directory import edge_targets, internal_ids
 from pyg_batchgnn.store.pyg import group_of
 from pyg_batchgnn.store.row_reader import RowReader, write_rows
@@ -50,7 +50,8 @@ class DistFeatureStore(FeatureStore):
     Args:
         part: this rank's part, of as many parts as there are ranks.
         floats: element type in which floating-point attributes are held and travel, for instance
-            torch.bfloat16, which halves them; None leaves them as they are.
+            torch.bfloat16, which halves them; None leaves them as they are. int8 codes stay codes,
+            and are decoded into it.
         share: True lets the ranks of a host read each other's rows in memory that they share. This
             rank's tables are copied there.
         memory_budget: bytes, or a text such as "2GiB", for this rank's tables that are mapped from
@@ -91,6 +92,12 @@ class DistFeatureStore(FeatureStore):
             {
                 "partition book": part.book.digest,
                 **described,
+                "scales and offsets": sorted(
+                    [str(group), name, digest(table.decoding)]
+                    for group, tables in own.attributes.items()
+                    for name, table in tables.items()
+                    if isinstance(table, ops.QuantizedTensor)
+                ),
                 "share": share,
                 "memory_budget given": budget is not None,
             }
@@ -218,6 +225,11 @@ class DistFeatureStore(FeatureStore):
                 f"{attr.attr_name!r} lies in files on some rank and cannot be written to; make the store "
                 f"with a larger memory_budget, or with none"
             )
+        if isinstance(table, ops.QuantizedTensor):
+            raise ValueError(
+                f"{attr.attr_name!r} is int8 codes, which are constant; write to the numbers, and quantise "
+                f"them again"
+            )
         rows = torch.as_tensor(tensor)
         if rows.shape != (index.numel(), *table.shape[1:]):
             raise ValueError(
@@ -290,7 +302,8 @@ def _are_converted(part: Part, floats: torch.dtype | None) -> bool:
     """Returns whether a floating-point attribute has another type than ``floats``."""
     tables = [table for by_name in part.attributes.values() for table in by_name.values()]
     return floats is not None and any(
-        table.dtype.is_floating_point and table.dtype != floats for table in tables
+        table.dtype.is_floating_point and table.dtype != floats and not isinstance(table, ops.QuantizedTensor)
+        for table in tables
     )
 
 
@@ -304,7 +317,10 @@ def _named(group: Group) -> str:
 
 
 def _described(tables: dict[str, Tensor]) -> dict[str, str]:
-    return {name: f"{table.dtype} {list(table.shape[1:])}" for name, table in sorted(tables.items())}
+    return {
+        name: f"{table.dtype} {list(table.shape[1:])} in {ops.as_stored(table).dtype}"
+        for name, table in sorted(tables.items())
+    }
 
 
 # Looking up rows ##################################################################################

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, RowLayout
+from pyg_batchgnn.data import converted
 from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters, are_mapped
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook, share_arrays
@@ -27,7 +28,7 @@ class FileRows:
     """A table whose rows are read from its file.
 
     Attributes:
-        table: [rows, ...] mapped from the file; not read.
+        table: [rows, ...] mapped from the file, a `QuantizedTensor` where it holds codes; not read.
         reader: reads its rows past the page cache.
         counters: all that was read.
     """
@@ -50,6 +51,10 @@ class FileRows:
         """
         table = DiskTable.from_json(json.loads(bytes(place.tolist())))
         return cls(table.map(), DiskReader(table))
+
+    def like(self, table: Tensor) -> FileRows:
+        """Returns the same rows with the scales and offsets of a table, if it has any."""
+        return replace(self, table=ops.rows_like(table, self.table))
 
     def put(self, out: Tensor, index: Tensor) -> None:
         """Reads the rows ``index`` [n], in any order, to ``out`` [n, ...], or to its bytes
@@ -79,6 +84,9 @@ _ORIGINAL, _INDEX, _TABLE, _DISK = "original", "index", "table", "disk"
 @dataclass(frozen=True, eq=False)
 class LocalShard:
     """The attributes of one part.
+
+    Tables of codes are `QuantizedTensor`s. Their codes are what lies in shared memory, is read from
+    files and travels.
 
     Attributes:
         original: by group of nodes, [n_t] ``book.id_dtype``, original ids.
@@ -121,13 +129,13 @@ class LocalShard:
             for name, table in tables.items():
                 disk = next((rows for rows in self.disk if rows.table is table), None)
                 if disk is None:
-                    found[f"{at}/{_TABLE}/{name}"] = table
+                    found[f"{at}/{_TABLE}/{name}"] = ops.as_stored(table)
                 else:
                     found[f"{at}/{_DISK}/{name}"] = disk.place()
         return found
 
     def like(self, arrays: Mapping[str, Tensor]) -> LocalShard:
-        """Makes a shard of the same groups from its `arrays`."""
+        """Makes a shard of the same groups from its `arrays`. Scales and offsets are this one's."""
 
         def named(at: int, what: str) -> dict[str, Tensor]:
             prefix = f"{at}/{what}/"
@@ -136,14 +144,22 @@ class LocalShard:
             }
 
         groups = list(enumerate(self.attributes))
+
+        def tables(group: Group, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: ops.rows_like(self.attributes[group][name], one) for name, one in found.items()}
+
         disk = {
-            group: {name: FileRows.at(place) for name, place in named(at, _DISK).items()}
+            group: {
+                name: FileRows.at(place).like(self.attributes[group][name])
+                for name, place in named(at, _DISK).items()
+            }
             for at, group in groups
         }
         return LocalShard(
             {group: arrays[f"{at}/{_ORIGINAL}"] for at, group in groups if group in self.original},
             {
-                group: named(at, _TABLE) | {name: rows.table for name, rows in disk[group].items()}
+                group: tables(group, named(at, _TABLE))
+                | {name: rows.table for name, rows in disk[group].items()}
                 for at, group in groups
             },
             {group: type(self.index[group])(**named(at, _INDEX)) for at, group in groups},
@@ -174,7 +190,7 @@ def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
     """Makes a shard of a part's attributes, and of its splits as masks (``train_mask``).
 
     The part's tables are used where they lie, unless ``floats`` converts floating-point
-    attributes.
+    attributes. Codes stay codes, and are decoded into ``floats``.
     """
 
     part.check()
@@ -182,6 +198,8 @@ def shard_of(part: Part, floats: torch.dtype | None) -> LocalShard:
 
     def rows(table: Tensor) -> Tensor:
         table = torch.as_tensor(table)
+        if isinstance(table, ops.QuantizedTensor):
+            return converted(table, floats or table.dtype)
         wanted = floats if floats is not None and table.is_floating_point() else table.dtype
         return table.to(wanted).contiguous()
 
@@ -372,7 +390,7 @@ class RowBlock:
     """Some rows of one group.
 
     Attributes:
-        attributes: by name, [n, ...] each.
+        attributes: by name, [n, ...] each; a `QuantizedTensor` where the rows are codes.
         original: [n] int32 or int64, original ids of nodes, where they are read; else None.
         disk: by name, the attributes whose rows are read from their files.
     """
@@ -383,16 +401,16 @@ class RowBlock:
 
     @property
     def columns(self) -> dict[str, Tensor]:
-        """All tensors, under names that tell attributes from original ids."""
-        named = {_ATTRIBUTE + name: table for name, table in self.attributes.items()}
+        """All tensors as they are stored, under names that tell attributes from original ids."""
+        named = {_ATTRIBUTE + name: ops.as_stored(table) for name, table in self.attributes.items()}
         return named if self.original is None else {_ORIGINAL_IDS: self.original, **named}
 
-    @classmethod
-    def of(cls, columns: Mapping[str, Tensor]) -> RowBlock:
-        """Makes a block of `columns`."""
-        names = [name for name in columns if name != _ORIGINAL_IDS]
-        attributes = {name.removeprefix(_ATTRIBUTE): columns[name] for name in names}
-        return cls(attributes, columns.get(_ORIGINAL_IDS))
+    def like(self, columns: Mapping[str, Tensor]) -> RowBlock:
+        """Makes a block of the same attributes from its `columns`."""
+        attributes = {
+            name: ops.rows_like(table, columns[_ATTRIBUTE + name]) for name, table in self.attributes.items()
+        }
+        return RowBlock(attributes, columns.get(_ORIGINAL_IDS))
 
     def put(self, out: Tensor, name: str, index: Tensor, *, as_bytes: bool = False) -> None:
         """Copies rows ``index`` [n] of a column to ``out`` [n, ...], or as bytes [n, bytes]."""
@@ -405,7 +423,7 @@ class RowBlock:
 
     def rows(self, begin: int, end: int) -> RowBlock:
         """Returns the rows from ``begin`` to ``end``, as views."""
-        return RowBlock.of({name: column[begin:end] for name, column in self.columns.items()})
+        return self.like({name: column[begin:end] for name, column in self.columns.items()})
 
 
 class RowFormat:
@@ -426,11 +444,13 @@ class RowFormat:
         self.wire_bytes = self._layout.row_bytes if self._layout is not None else 0
         self.row_bytes = sum(field.bytes for field in fields.values())
         self._fields = fields
+        #: Without rows: the scales and offsets of codes.
+        self._none = tables.rows(0, 0)
 
     def empty(self, rows: int, allocate: Allocate = ops.empty) -> RowBlock:
         """Makes a block of rows that are not yet written."""
         made = {name: allocate((rows, *field.shape), field.dtype) for name, field in self._fields.items()}
-        return RowBlock.of(made)
+        return self._none.like(made)
 
     def gather(self, out: RowBlock, tables: RowBlock, index: Tensor) -> None:
         """Copies the rows ``index`` [n] of ``tables`` to ``out``."""

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn import machine
+from pyg_batchgnn import machine, ops
 from pyg_batchgnn.cache import Aggregation, AggregationCache, AllNodes
 from pyg_batchgnn.comm import Communicator
-from pyg_batchgnn.data import Dataset
+from pyg_batchgnn.data import Dataset, converted
 from pyg_batchgnn.disk import are_mapped
 from pyg_batchgnn.embed import Embedding
 from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
@@ -348,7 +348,9 @@ def _training_part(part: Part, read: TrainingData, config: TrainConfig) -> Part:
             dtype = feature_type(read.features[name], config)
             size = read.features[name].numel() * dtype.itemsize // part.book.parts  # the same on all ranks
             stays = budget is not None and size > budget // 2 and read.features[name].dtype in NATIVE_TYPES
-            if dtype is not read.features[name].dtype and not stays:
+            if isinstance(tables[FEATURES], ops.QuantizedTensor):
+                tables[FEATURES] = converted(tables[FEATURES], dtype)
+            elif dtype is not read.features[name].dtype and not stays:
                 tables[FEATURES] = torch.as_tensor(tables[FEATURES]).to(dtype)
         if name not in read.labels:
             tables.pop(LABELS, None)
@@ -398,3 +400,23 @@ def _check_attributes(
                 f"{source}: {row}s' {name!r} has rows of shape {columns[0]}, but {columns[1]} in "
                 f"{dataset.name}; partition {dataset.name} anew"
             )
+        _check_codes(source, name, tables[name], whole, dataset)
+
+
+def _check_codes(source: str, name: str, own: Tensor, whole: Tensor, dataset: Dataset) -> None:
+    """Raises TrainError unless an attribute is codes in a part and in a data set, of equal scales,
+    or in neither."""
+    both = [table.decoding if isinstance(table, ops.QuantizedTensor) else None for table in (own, whole)]
+    if both[0] is None and both[1] is None:
+        return
+    if both[0] is None or both[1] is None:
+        forms = ["numbers" if one is None else "int8 codes" for one in both]
+        raise TrainError(
+            f"{source}: {name!r} is {forms[0]}, but {forms[1]} in {dataset.name}; quantise the folder and "
+            f"the partition alike, with batchgnn quantize, or neither"
+        )
+    if not torch.equal(both[0], both[1]):
+        raise TrainError(
+            f"{source}: {name!r} is int8 codes with other scales or offsets than in {dataset.name}; quantise "
+            f"the folder and the partition alike, or partition {dataset.name} anew"
+        )

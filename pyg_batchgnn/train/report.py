@@ -27,6 +27,7 @@ from rich.progress import Task as ProgressTask
 from rich.table import Table
 from rich.text import Text
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.comm import describe_backend
 from pyg_batchgnn.data import Dataset
 from pyg_batchgnn.train.config import (
@@ -45,6 +46,7 @@ from pyg_batchgnn.train.progress import PHASE_LABELS, DiskFigure, Phase
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.run_folder import EpochRecord, RunFolder, RunResult, replacing
 from pyg_batchgnn.train.tasks import Task
+from pyg_batchgnn.types import FEATURES
 
 #: The columns of an ordinary terminal.
 _COLUMNS = 80
@@ -279,12 +281,12 @@ def _data_lines(dataset: Dataset, inputs: ModelInputs, task: Task, sizes: Mappin
     counts = "/".join(f"{count:,}" for count in sizes.values())
     predicted = f"{task.described}, {counts} {'/'.join(sizes)} {task.unit}"
     what = inputs.node_type if inputs.link is None else "-".join(inputs.link)
-    features = [f"{count:,} of {name}" for name, count in inputs.features.items()]
+    features = [f"{count:,} of {name}{_storage(dataset, name)}" for name, count in inputs.features.items()]
     if not dataset.has_names:
         columns = inputs.features.get(inputs.node_type, 0)
         return [
             f"data    {dataset.name}: {dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges, "
-            f"{columns:,} features, {predicted}"
+            f"{columns:,} features{_storage(dataset, inputs.node_type)}, {predicted}"
         ]
     schema = dataset.schema
     return [
@@ -292,6 +294,12 @@ def _data_lines(dataset: Dataset, inputs: ModelInputs, task: Task, sizes: Mappin
         f"{dataset.num_edges:,} edges of {_count(schema.num_relations, 'relation')}",
         f"        features: {', '.join(features) or 'none'}; predicts {what}: {predicted}",
     ]
+
+
+def _storage(dataset: Dataset, node_type: str) -> str:
+    """Returns the form in which the features of a type are stored, where it is not their own."""
+    x = dataset.nodes_of(node_type).tables.get(FEATURES)
+    return " as int8 codes" if isinstance(x, ops.QuantizedTensor) else ""
 
 
 def _learned_line(config: TrainConfig, inputs: ModelInputs) -> list[str]:

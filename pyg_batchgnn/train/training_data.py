@@ -261,13 +261,16 @@ def feature_table(x: Tensor, config: TrainConfig, room: int | None = None) -> Te
         room: bytes; None for any number.
 
     Returns:
-        [N, F]; `x` itself if nothing has to change.
+        [N, F]; `x` itself if nothing has to change. Codes stay codes, which are decoded into the
+        type.
 
     Raises:
         TrainError: the type has to change, and the memory for it is taken by others; or the table
             stays on disk in a type that layers cannot read.
     """
     dtype = feature_type(x, config)
+    if isinstance(x, ops.QuantizedTensor):
+        return _code_table(ops.QuantizedTensor(x.codes, x.decoding, dtype), room)
     if dtype is x.dtype and not is_mapped(x):
         table = x.contiguous()
         ops.advise_huge_pages(table)
@@ -285,6 +288,18 @@ def feature_table(x: Tensor, config: TrainConfig, room: int | None = None) -> Te
             )
         return _copy(x, dtype)
     return _left_in_file(x)
+
+
+def _code_table(x: ops.QuantizedTensor, room: int | None) -> ops.QuantizedTensor:
+    """Returns codes in memory, on huge pages, or in their file if they do not fit."""
+    if not is_mapped(x):
+        codes = x.codes.contiguous()
+        ops.advise_huge_pages(codes)
+    elif x.nbytes <= _SHARE * machine.memory().available and (room is None or x.nbytes <= room):
+        codes = _copy(x.codes, x.codes.dtype)
+    else:
+        return x
+    return x.with_codes(codes)
 
 
 def _left_in_file(x: Tensor) -> Tensor:
@@ -365,7 +380,8 @@ def _arrays(dataset: Dataset) -> Iterator[Tensor]:
             yield from (_thinned(one) for one in (csc.indptr, csc.indices, csc.edge_ids) if one is not None)
     for nodes in dataset.node_sets:
         if FEATURES in nodes.tables:
-            yield nodes.tables[FEATURES]
+            x = nodes.tables[FEATURES]
+            yield from (x.codes, x.decoding) if isinstance(x, ops.QuantizedTensor) else (x,)
         yield nodes.tables.get(LABELS, torch.tensor(-1).expand(nodes.num_nodes))
         yield from (dataset.split(name, nodes.name) for name in SPLITS)
     for edges in dataset.edge_sets:

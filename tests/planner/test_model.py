@@ -119,7 +119,7 @@ def test_rows_of_one_type_are_padded_to_their_own_width() -> None:
     splits = {"train": torch.arange(3)}
     data = Dataset.homogeneous("w", 3, edges, nodes={"x": torch.zeros(3, 2)}, splits=splits)
     work = workload_of(data, (2,), 1)
-    assert work.types == (TypeRows("node", 3, 8, 0, 4),)
+    assert work.types == (TypeRows("node", 3, 8, 0, 4, 2),)
     assert (work.nodes, work.features, work.attributes) == (3, 8, 0)
     assert row_bytes(work, PlannerSetting()) == (12,)
 

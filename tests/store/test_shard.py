@@ -163,7 +163,7 @@ def test_rows_survive_bytes(tables: RowBlock, data: st.DataObject) -> None:
 
 @given(blocks())
 def test_columns_tell_attributes_from_original_ids(block: RowBlock) -> None:
-    again = RowBlock.of(block.columns)
+    again = block.like(block.columns)
     assert again.attributes.keys() == block.attributes.keys()
     assert (again.original is None) == (block.original is None)
 

@@ -15,7 +15,14 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from pyg_batchgnn import __version__
-from pyg_batchgnn.train.cli.graph_commands import convert, datasets, generate, partition, verify
+from pyg_batchgnn.train.cli.graph_commands import (
+    convert,
+    datasets,
+    generate,
+    partition,
+    quantize,
+    verify,
+)
 from pyg_batchgnn.train.cli.plan_command import plan_command
 from pyg_batchgnn.train.cli.saved_run_commands import evaluate, predict
 from pyg_batchgnn.train.cli.tables_commands import tables_app
@@ -83,7 +90,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, predict, evaluate, datasets, generate, convert, partition, verify, doctor):
+for command in (train, predict, evaluate, datasets, generate, convert, quantize, partition, verify, doctor):
     app.command()(command)
 app.command("plan")(plan_command)
 app.add_typer(tables_app, name="tables")

@@ -224,6 +224,8 @@ def plan_command(
         )
     found = found if disk is None else dataclasses.replace(found, disk=disk.forecast)
     console.print(found.table())
+    for line in _code_lines(graph):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     command = [*launch_words(ranks, ranks_per_host), "train", dataset, "--model", model.value]
     command += ["--fanout", fanout, "--replacement", replacement.value, "--batch-size", str(batch_size)]
     command += ["--hidden", str(hidden)] if hidden else []
@@ -238,6 +240,22 @@ def plan_command(
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if out is not None:
         console.print("wrote " + ", ".join(map(str, found.write(out))))
+
+
+def _code_lines(graph: Dataset) -> list[str]:
+    """Returns what the features that are codes take."""
+    from rich.filesize import decimal
+
+    from pyg_batchgnn.data import FEATURES
+    from pyg_batchgnn.ops import QuantizedTensor
+
+    tables = {one.name: one.tables.get(FEATURES) for one in graph.node_sets}
+    return [
+        f"Features{f' of {name}' if graph.has_names else ''}: {len(table):,} x {table.shape[1]} int8 codes, "
+        f"{decimal(table.nbytes)}."
+        for name, table in tables.items()
+        if isinstance(table, QuantizedTensor)
+    ]
 
 
 def _check_hosts(ranks: int, ranks_per_host: int) -> None:

@@ -1,0 +1,145 @@
+"""The jobs of the benchmark of rows of one byte, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from benchmark.accuracy import TASKS, SeedOrder
+from benchmark.networks.recipe import DROPOUT, HEADS, StepTrainer
+from benchmark.support.cli import add_line
+from benchmark.support.graphs import GraphFolder
+from pyg_batchgnn import MacrobatchNeighborLoader, quantize
+from pyg_batchgnn.nn import GAT, GCN, SAGE
+
+#: The forms of a table by name. Those in bfloat16 are computed in bfloat16.
+FORMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "float32": lambda x: x,
+    "bfloat16": lambda x: x.to(torch.bfloat16),
+    "int8": quantize,
+    "int8, bfloat16": lambda x: quantize(x, dtype=torch.bfloat16),
+}
+#: The forms that PyG batches are measured in.
+LOADED = ("float32", "int8", "int8, bfloat16")
+MODELS = ("sage", "gcn", "gat")
+
+
+def network(model: str, columns: int, hidden: int, layers: int, classes: int) -> nn.Module:
+    """Returns a native network."""
+    if model == "gat":
+        return GAT(columns, hidden, layers, classes, heads=HEADS, dropout=DROPOUT)
+    return {"sage": SAGE, "gcn": GCN}[model](columns, hidden, layers, classes, dropout=DROPOUT)
+
+
+def _loader(data: Data, graph: GraphFolder, order: dict[str, Any], export: Any) -> MacrobatchNeighborLoader:
+    seeds = graph.seeds(order["batches"] * order["batch_size"], 0)
+    sizes = {"batch_size": order["batch_size"], "macrobatch_size": order["batches"]}
+    return MacrobatchNeighborLoader(
+        data, order["fanouts"], seeds, seed=0, threads=order["threads"], export=export, **sizes
+    )
+
+
+def _rounds(
+    order: dict[str, Any], names: Iterable[str], work: Callable[[str], object]
+) -> dict[str, list[float]]:
+    """Returns the seconds of a minibatch by name and round.
+
+    Names take turns. The first round is not measured.
+    """
+    names, found = list(names), dict[str, list[float]]()
+    for number in range(order["rounds"] + 1):
+        for at in range(len(names)):
+            name = names[(at + number) % len(names)]
+            begin = time.perf_counter()
+            work(name)
+            if number:
+                found.setdefault(name, []).append((time.perf_counter() - begin) / order["batches"])
+    return found
+
+
+def loading(order: dict[str, Any]) -> None:
+    """Makes PyG batches of one sample with features of several forms."""
+    torch.set_num_threads(order["threads"])
+    graph = GraphFolder.open(order["graph"])
+    tables = {name: FORMS[name](graph.x) for name in LOADED}
+    data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y)
+    loader = _loader(data, graph, order, "pyg")
+
+    def epoch(name: str) -> None:
+        data.x = tables[name]
+        loader.set_epoch(0)
+        for batch in loader:
+            assert batch.x.shape[0] == batch.n_id.numel()
+
+    answer(order, {"seconds": _rounds(order, LOADED, epoch), "bytes": _sizes(tables)})
+
+
+def steps(order: dict[str, Any]) -> None:
+    """Does native steps on the same minibatches with features of several forms."""
+    torch.set_num_threads(order["threads"])
+    graph = GraphFolder.open(order["graph"])
+    tables = {name: form(graph.x) for name, form in FORMS.items()}
+    data = Data(x=graph.x, edge_index=graph.edge_index, y=graph.y)
+    loader, batches = _loader(data, graph, order, "native"), dict[str, list[Any]]()
+    for name, table in tables.items():
+        data.x = table
+        loader.set_epoch(0)
+        batches[name] = list(loader)
+    torch.manual_seed(0)
+    shape = graph.num_features, order["hidden"], len(order["fanouts"]), graph.num_classes
+    trainers = {name: StepTrainer(network(order["model"], *shape)) for name in FORMS}
+
+    def epoch(name: str) -> None:
+        trainer = trainers[name]
+        for batch in batches[name]:
+            with torch.autocast("cpu", torch.bfloat16, enabled="bfloat16" in name):
+                logits = trainer.model(batch)
+            trainer.step(logits, batch.attribute("y", batch.batch_size).long())
+
+    answer(order, {"seconds": _rounds(order, FORMS, epoch), "bytes": _sizes(tables)})
+
+
+def _sizes(tables: dict[str, Tensor]) -> dict[str, int]:
+    return {name: table.nbytes for name, table in tables.items()}
+
+
+def train(order: dict[str, Any]) -> None:
+    """Trains seeds of a task; each is a line in a file, with the test of the best epoch."""
+    torch.set_num_threads(1)
+    task, graph = TASKS[order["task"]], GraphFolder.open(order["graph"])
+    x, known = FORMS[order["form"]](graph.x), graph.read("train_idx").long()
+    data = Data(x=x, edge_index=graph.edge_index, y=graph.y)
+    for seed in order["seeds"]:
+        torch.manual_seed(seed)
+        shape = graph.num_features, task.hidden, len(task.fanouts), graph.num_classes
+        trainer, best = StepTrainer(network(order["model"], *shape)), (-1.0, -1.0)
+        loader = MacrobatchNeighborLoader(
+            data, list(task.fanouts), known, seed=seed, threads=1, export="native", is_sorted=True,
+            batch_sampler=SeedOrder(len(known), task.batch_size, seed),
+        )  # fmt: skip
+        for _ in range(task.epochs):
+            trainer.model.train()
+            for batch in loader:
+                trainer.step(trainer.model(batch), batch.attribute("y", batch.batch_size))
+            trainer.model.eval()
+            with torch.no_grad():
+                right = trainer.model(x, graph.edge_index).argmax(dim=1) == graph.y
+            shares = [
+                float(right[graph.read(f"{part}_idx").long()].float().mean()) for part in ("val", "test")
+            ]
+            best = max(best, (shares[0], shares[1]), key=lambda found: found[0])
+        record = {"seed": seed, "val": best[0], "test": best[1], "task": asdict(task)}
+        add_line(Path(order["output"]), record)
+
+
+def answer(order: dict[str, Any], found: dict[str, Any]) -> None:
+    """Writes what a job found."""
+    Path(order["answer"]).write_text(json.dumps(found))

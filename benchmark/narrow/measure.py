@@ -1,0 +1,140 @@
+"""Rows of one byte, against float32 and bfloat16, from one machine and over ranks.
+
+    python -m benchmark narrow --graph /data/products           all parts; `wire` needs root
+    python -m benchmark narrow --parts wire --network loopback  bytes alone
+    python -m benchmark narrow --parts accuracy --seeds-paired 20
+
+Parts:
+
+    loading   PyG batches of one sample: float32 rows, int8 to float32, int8 to bfloat16
+    steps     native SAGE, GCN and GAT steps: float32, bfloat16, int8, int8 in bfloat16
+    wire      an epoch's minibatches on 4 ranks, B = 1: bytes by the layout, and seconds
+    accuracy  int8 against float32 over paired seeds, SAGE and GAT, on real graphs; a run that is
+              stopped goes on where it was
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark.accuracy import TASKS, compare, graph_of
+from benchmark.narrow.jobs import MODELS
+from benchmark.support.cli import pieces_folder, seeds_done
+from benchmark.support.harness import ProcessSetting
+from benchmark.support.ranks import Answer, Measured, RankWorkload, measure_parts, workload_parser
+from benchmark.support.start import in_process
+from pyg_batchgnn.partition import quantize_partition
+
+JOBS, RANKS = "benchmark.narrow.jobs", 4
+#: The models whose accuracy is compared, and the forms: the first against the second.
+COMPARED, PAIR = ("sage", "gat"), ("int8", "float32")
+
+
+def _in_process(job: str, order: dict[str, Any], threads: int) -> Answer:
+    with tempfile.TemporaryDirectory() as work:
+        told = {**order, "threads": threads, "answer": f"{work}/answer.json"}
+        environment = ProcessSetting(threads=threads, malloc="kept").environment()
+        in_process(JOBS, job, told, python=sys.executable, environment=environment)
+        found: Answer = json.loads(Path(told["answer"]).read_text())
+    return found
+
+
+def _order(bench: RankWorkload, batches: int) -> dict[str, Any]:
+    return {
+        "graph": str(bench.graph.path.resolve()),
+        "fanouts": bench.fanouts,
+        "batch_size": bench.batch_size,
+        "hidden": bench.hidden,
+        "batches": batches,
+        "rounds": bench.rounds,
+    }
+
+
+def _loading(batches: int, threads: Sequence[int], bench: RankWorkload) -> Iterator[Answer]:
+    for count in threads:
+        setting = f"{count} thread{'s' if count > 1 else ''}"
+        yield {"setting": setting, **_in_process("loading", _order(bench, batches), count)}
+
+
+def _steps(batches: int, threads: Sequence[int], bench: RankWorkload) -> Iterator[Answer]:
+    for count in threads:
+        setting = f"{count} thread{'s' if count > 1 else ''}"
+        for model in MODELS:
+            order = {**_order(bench, batches), "model": model}
+            yield {"setting": setting, "model": model, **_in_process("steps", order, count)}
+
+
+def _wire(bench: RankWorkload) -> Iterator[Answer]:
+    wide = Path(bench.partition(RANKS))
+    narrow = wide.with_name(f"{wide.name}-int8")
+    if not narrow.is_dir():
+        quantize_partition(wide, narrow)
+    with bench.world(RANKS) as world:
+        for number in range(bench.rounds):
+            for form, folder in (("float32", wide), ("int8", narrow)):
+                about = {"setting": f"{form}, round {number + 1}", "form": form}
+                yield bench.entry(world, "preparation", about, macrobatch=1, partition=str(folder), epochs=2)
+
+
+# Accuracy #########################################################################################
+
+
+def _missing(results: Path, seeds: int, one: tuple[str, str, str]) -> None:
+    """Trains the seeds of a task that are missing. ``one``: task, model and form."""
+    name, model, form = one
+    output = pieces_folder(results, "narrow") / f"{name}-{model}-{form}.jsonl"
+    missing = sorted(set(range(seeds)) - set(seeds_done(output, asdict(TASKS[name]))))
+    if missing:
+        print(f"{name}, {model}, {form}: {len(missing)} seeds to train", flush=True)
+        order = {"task": name, "model": model, "form": form, "seeds": missing, "output": str(output)}
+        order["graph"] = str(graph_of(name, TASKS[name]).path)
+        environment = ProcessSetting(malloc="kept").environment()
+        in_process(JOBS, "train", order, python=sys.executable, environment=environment)
+
+
+def _accuracy(
+    tasks: Sequence[str], seeds: int, jobs: int, results: Path, _: RankWorkload
+) -> Iterator[Answer]:
+    for name in tasks:  # written here once, before processes look for them
+        graph_of(name, TASKS[name])
+    pairs = [(name, model) for name in tasks for model in COMPARED]
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(partial(_missing, results, seeds), [(*one, form) for one in pairs for form in PAIR]))
+    for name, model in pairs:
+        tests = {}
+        for form in PAIR:
+            file = pieces_folder(results, "narrow") / f"{name}-{model}-{form}.jsonl"
+            done = seeds_done(file, asdict(TASKS[name]))
+            tests[form] = np.array([done[seed]["test"] for seed in range(seeds)])
+        means = {form: 100 * float(found.mean()) for form, found in tests.items()}
+        found = compare(*(tests[form] for form in PAIR))
+        yield {"setting": name, "model": model, "seeds": seeds, "mean": means, **found}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures the chosen parts in turn; stored results of others stay."""
+    parser = workload_parser(__doc__, ["loading", "steps", "wire", "accuracy"])
+    add = parser.add_argument
+    add("--threads", type=int, nargs="+", default=[1, 2], help="thread counts of loading and steps")
+    add("--batches", type=int, default=8, help="minibatches of a round of loading and steps")
+    add("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), help="graphs of accuracy")
+    add("--seeds-paired", type=int, default=20, help="paired seeds of accuracy, at least 2")
+    add("--jobs", type=int, default=2, help="processes of accuracy at a time, of one thread each")
+    options = parser.parse_args(arguments)
+    parts: dict[str, Measured] = {
+        "loading": partial(_loading, options.batches, options.threads),
+        "steps": partial(_steps, options.batches, options.threads),
+        "wire": _wire,
+        "accuracy": partial(_accuracy, options.tasks, options.seeds_paired, options.jobs, options.results),
+    }
+    measure_parts("narrow", parts, {}, RankWorkload.parse(options), options)

@@ -1,0 +1,525 @@
+"""Makes tables of int8 codes from tables of floating-point numbers, a piece at a time.
+
+A pass over all rows finds the range of each column, and another one writes the codes. Neither
+holds more of a table than a piece.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn.disk import DiskReader, DiskTable, read_span
+from pyg_batchgnn.ops import QuantizedTensor
+from pyg_batchgnn.types import FEATURES
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: The elements of a table that are worked on at a time.
+_PIECE = 1 << 20
+#: The least and the largest code.
+_FIRST, _LAST = -128, 127
+#: Told the attribute, the elements that are done, and those of all passes.
+Progress = Callable[[str, int, int], None]
+
+# Report ###########################################################################################
+
+
+@dataclass(frozen=True)
+class QuantizedTable:
+    """The result of quantising one table.
+
+    Attributes:
+        name: the attribute, with its type or relation where the graph names them.
+        rows, columns: its shape.
+        constant: the columns of one value each, which is kept exactly.
+        bytes_before, bytes_after: the bytes of the values, and of codes, scales and offsets.
+        clamped: the values outside the ranges of their columns; none without a percentile.
+        error: the largest difference of a value from what its code stands for.
+        error_in_scales: the largest such difference by the scale of its column, of values within
+            the range. It is at most 1/2, but for the rounding of float32.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    constant: int
+    bytes_before: int
+    bytes_after: int
+    clamped: int
+    error: float
+    error_in_scales: float
+
+    @property
+    def clamped_share(self) -> float:
+        """The share of clamped values."""
+        return self.clamped / max(1, self.rows * self.columns)
+
+
+@dataclass(frozen=True)
+class QuantizationReport:
+    """The results of quantising some tables."""
+
+    tables: tuple[QuantizedTable, ...]
+
+    def table(self) -> Table:
+        """Returns the report as a table of rich."""
+        from rich.table import Table
+
+        found = Table(title="Quantised attributes", title_justify="left")
+        found.add_column("attribute")
+        for title in ("columns", "constant", "bytes before", "bytes after", "largest error", "clamped"):
+            found.add_column(title, justify="right")
+        for one in self.tables:
+            sizes = (f"{one.columns:,}", f"{one.constant:,}", f"{one.bytes_before:,}", f"{one.bytes_after:,}")
+            found.add_row(one.name, *sizes, f"{one.error:.3g}", f"{100 * one.clamped_share:.4f} %")
+        return found
+
+    def __str__(self) -> str:
+        lines = (
+            f"{one.name}: {one.columns:,} columns, {one.bytes_before:,} bytes to {one.bytes_after:,}, "
+            f"largest error {one.error:.3g}, {100 * one.clamped_share:.4f} % clamped"
+            for one in self.tables
+        )
+        return "\n".join(lines)
+
+
+# Settings #########################################################################################
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """The settings of quantising tables.
+
+    Attributes:
+        percentile: None codes the range of each column from its least value to its largest. A
+            number p leaves out at most (100 - p) / 2 percent of the values on either side, which
+            are clamped. A column of several values whose range would be a single one keeps its
+            least and its largest value.
+        dtype: the type into which codes are decoded, float32 or bfloat16.
+
+    Raises:
+        ValueError, TypeError: a percentile outside [50, 100], or another type.
+    """
+
+    percentile: float | None = None
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        p = self.percentile
+        if p is not None and (isinstance(p, bool) or not isinstance(p, (int, float)) or not 50 <= p <= 100):
+            raise ValueError(
+                f"percentile must lie in [50, 100], got {p!r}: 99.9 leaves out at most 0.05 % of the values "
+                f"at either end; None takes the least and the largest value"
+            )
+        if self.dtype not in (torch.float32, torch.bfloat16):
+            raise TypeError(f"codes are decoded into float32 or bfloat16, not {self.dtype!r}")
+
+
+def check_bits(bits: int) -> None:
+    """Raises ValueError unless codes have 8 bits."""
+    if bits != 8 or isinstance(bits, bool):
+        raise ValueError(f"bits must be 8, got {bits!r}: codes are int8, and narrower ones are not supported")
+
+
+def check_table(name: str, table: Tensor) -> None:
+    """Raises TypeError or ValueError unless a table can be quantised."""
+    if isinstance(table, QuantizedTensor):
+        raise ValueError(f"{name} is quantised already; leave it out of attributes")
+    if not table.is_floating_point():
+        raise TypeError(f"{name} is {table.dtype}; only floating-point attributes are quantised")
+    if table.requires_grad or isinstance(table, torch.nn.Parameter):
+        raise ValueError(f"{name} requires a gradient: rows that are learned stay floating-point numbers")
+    if table.dim() not in (1, 2) or table.layout is not torch.strided:
+        raise ValueError(
+            f"{name} has shape {list(table.shape)} and layout {table.layout}; codes need a dense table of "
+            f"one or two dimensions: use reshape(len(x), -1) or to_dense()"
+        )
+
+
+# Pieces ###########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class WideRows:
+    """One table whose columns are quantised, or a part of it.
+
+    Attributes:
+        name: what errors call it, such as an attribute or a file.
+        table: [N, F] or [N] of floating-point numbers, in memory or mapped from a file.
+    """
+
+    name: str
+    table: Tensor
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return 1 if self.table.dim() == 1 else self.table.size(1)
+
+    def pieces(self, elements: int = _PIECE) -> Iterator[tuple[int, Tensor]]:
+        """Yields the rows in pieces, each with the number of its first row.
+
+        Rows in a mapped file are read past the page cache, one piece ahead.
+        """
+        size = max(1, elements // max(1, self.columns))
+        ranges = [range(at, min(at + size, len(self.table))) for at in range(0, len(self.table), size)]
+        place = DiskTable.of(self.table) if self.table.device.type == "cpu" else None
+        if place is None:
+            for rows in ranges:
+                yield rows.start, self._shaped(self.table[rows.start : rows.stop])
+            return
+        reader = DiskReader(place)
+        try:
+            with ThreadPoolExecutor(1) as ahead:
+                coming = ahead.submit(read_span, self.table, ranges[0], reader)
+                for rows, following in zip(ranges, [*ranges[1:], range(0)], strict=True):
+                    found = coming.result()
+                    coming = ahead.submit(read_span, self.table, following, reader)
+                    yield rows.start, self._shaped(found)
+        finally:
+            reader.close()
+
+    def _shaped(self, rows: Tensor) -> Tensor:
+        return rows.detach().reshape(len(rows), -1)
+
+
+# Ranges ###########################################################################################
+
+
+@dataclass(frozen=True, eq=False)
+class _Ranges:
+    """The range of each column: [F] float64 each."""
+
+    low: Tensor
+    high: Tensor
+
+
+def _extremes(sources: Sequence[WideRows], tell: Callable[[int], None]) -> _Ranges:
+    """Returns the least and the largest value of each column.
+
+    Raises:
+        ValueError: a value is NaN or infinite, or beyond float32.
+    """
+    columns = sources[0].columns
+    low = torch.full((columns,), torch.inf, dtype=torch.float64)
+    high = -low
+    most = torch.finfo(torch.float32).max
+    for source in sources:
+        for first, rows in source.pieces():
+            least, largest = rows.to(_plain(rows.dtype)).aminmax(dim=0)
+            if not bool(((least >= -most) & (largest <= most)).all()):
+                raise _not_finite(source.name, first, rows)
+            torch.minimum(low, least.double(), out=low)
+            torch.maximum(high, largest.double(), out=high)
+            tell(rows.numel())
+    if not any(len(one.table) for one in sources):
+        low, high = torch.zeros_like(low), torch.zeros_like(high)
+    return _Ranges(low, high)
+
+
+def _plain(dtype: torch.dtype) -> torch.dtype:
+    """Returns a type of at least the same precision that torch compares."""
+    return dtype if dtype in (torch.float32, torch.float64) else torch.float32
+
+
+def _not_finite(name: str, first: int, rows: Tensor) -> ValueError:
+    values = rows.double()
+    row, column = (~(values.abs() <= torch.finfo(torch.float32).max)).nonzero()[0].tolist()
+    value = float(values[row, column])
+    fact = "does not fit float32" if np.isfinite(value) else "is not finite"
+    return ValueError(
+        f"{name}: the value {value} in row {first + row}, column {column} {fact}; replace such values, for "
+        f"example by 0"
+    )
+
+
+#: The bits of a value that each pass counts, from the first on.
+_DIGITS = (11, 11, 10)
+_BITS = sum(_DIGITS)
+#: The columns that are counted together, 32 MB of counts.
+_COLUMNS = 1 << 10
+
+
+def _within_percentile(
+    sources: Sequence[WideRows], whole: _Ranges, percentile: float, tell: Callable[[int], None]
+) -> _Ranges:
+    """Returns the range of each column without what a percentile leaves out.
+
+    The bits of a float32, taken as an integer, ascend with its value. Passes find the bits of the
+    values at both ends, some at a time, by counting. So memory is bounded, and the result depends
+    on nothing but the values.
+    """
+    rows = sum(len(one.table) for one in sources)
+    left_out = int(rows * (100 - Fraction(str(percentile))) / 200)
+    low, high = whole.low.clone(), whole.high.clone()
+    for begin in range(0, len(low), _COLUMNS):
+        own = slice(begin, begin + _COLUMNS)
+        places = [torch.full((len(low[own]),), at) for at in (left_out, rows - 1 - left_out)]
+        found = [torch.zeros_like(place) for place in places]
+        left = _BITS
+        for digits in _DIGITS:
+            counted = _counts(sources, own, found, left, digits, tell)
+            left -= digits
+            for at, counts in enumerate(counted):
+                digit, before = _bin_of(counts, places[at])
+                found[at], places[at] = (found[at] << digits) | digit, places[at] - before
+        ends = [_value(one).double() for one in found]
+        spread = ends[0] < ends[1]
+        low[own] = torch.where(spread, torch.maximum(ends[0], low[own]), low[own])
+        high[own] = torch.where(spread, torch.minimum(ends[1], high[own]), high[own])
+    return _Ranges(low, high)
+
+
+def _counts(
+    sources: Sequence[WideRows],
+    own: slice,
+    known: Sequence[Tensor],
+    left: int,
+    digits: int,
+    tell: Callable[[int], None],
+) -> list[Tensor]:
+    """Counts the values of some columns by their next bits, [columns, 2 ** digits] each.
+
+    Args:
+        known: for each result, [columns] the first bits of the values that are counted.
+        left: the bits that are not among the first ones.
+        digits: the number of bits to count by.
+    """
+    columns, bins = len(known[0]), 1 << digits
+    found = [torch.zeros(columns * bins, dtype=torch.int64) for _ in known]
+    column = torch.arange(columns, dtype=torch.int32) * bins
+    for source in sources:
+        for _, rows in source.pieces(max(_PIECE, source.columns * bins)):
+            bits = _bits(rows[:, own].float())
+            place = ((bits >> (left - digits)) & (bins - 1)) + column
+            if left == _BITS:  # all values are counted, for both ends
+                counts = torch.bincount(place.view(-1), minlength=len(found[0]))
+                for one in found:
+                    one += counts
+            else:
+                first = (bits >> left) & ((1 << (_BITS - left)) - 1)
+                for one, wanted in zip(found, known, strict=True):
+                    one += torch.bincount(place[first == wanted], minlength=len(one))
+            tell(bits.numel())
+    return [one.view(columns, bins) for one in found]
+
+
+def _bin_of(counts: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the bin of the value at a place [F] in ascending order, and the values before it."""
+    ends = counts.cumsum(1)
+    found = (ends <= place[:, None]).sum(1)
+    return found, ends.gather(1, found[:, None]).squeeze(1) - counts.gather(1, found[:, None]).squeeze(1)
+
+
+def _bits(values: Tensor) -> Tensor:
+    """Returns the bits of float32 values as int32, which ascend with the values as numbers without
+    a sign."""
+    bits = values.contiguous().view(torch.int32)
+    return bits ^ ((bits >> 31) | torch.iinfo(torch.int32).min)
+
+
+def _value(bits: Tensor) -> Tensor:
+    """Returns the values whose bits `_bits` gives, as int64 without a sign."""
+    is_positive = bits >> 31 == 1
+    plain = torch.where(is_positive, bits ^ (1 << 31), bits ^ 0xFFFFFFFF)
+    return torch.where(plain >= 1 << 31, plain - (1 << 32), plain).to(torch.int32).view(torch.float32)
+
+
+# Codes ############################################################################################
+
+
+def find_decoding(ranges: _Ranges) -> Tensor:
+    """Returns the scales and the offsets of columns, [2, F] float32.
+
+    The codes from -128 to 127 reach over the range. Scales are normal numbers above 0. A column of
+    one value has it as its offset.
+    """
+    low, high = ranges.low, ranges.high
+    tiny = torch.finfo(torch.float32).tiny
+    offset = (low + 128 * ((high - low) / 255)).float()
+    wide = offset.double()
+    wanted = torch.maximum((high - wide) / _LAST, (low - wide) / _FIRST).clamp(min=tiny)
+    scale = wanted.float()
+    scale = torch.where(scale < wanted, torch.nextafter(scale, torch.tensor(torch.inf)), scale)
+    most = torch.finfo(torch.float32).max
+    for _ in range(4):  # rounding may have carried an end beyond the numbers of float32
+        ends = torch.stack([wide + code * scale.double() for code in (_FIRST, _LAST)]).abs().amax(0)
+        scale = torch.where(ends > most, torch.nextafter(scale, torch.tensor(0.0)), scale)
+    constant = low == high
+    scale, offset = torch.where(constant, 1.0, scale), torch.where(constant, low.float(), offset)
+    return torch.stack([scale, offset])
+
+
+class RowCoder:
+    """Codes the rows of some tables with the same columns.
+
+    Args:
+        name: the attribute, for the report.
+        sources: the tables; together they are all rows.
+        tell: told the elements of each piece that is done.
+
+    Attributes:
+        decoding: [2, F] float32.
+
+    Raises:
+        ValueError: a value is NaN or infinite, or beyond float32.
+    """
+
+    def __init__(
+        self, name: str, sources: Sequence[WideRows], how: Quantization, tell: Callable[[int], None]
+    ) -> None:
+        self._name, self._sources, self._tell = name, sources, tell
+        ranges = _extremes(sources, tell)
+        if how.percentile is not None and any(len(one.table) for one in sources):
+            ranges = _within_percentile(sources, ranges, how.percentile, tell)
+        self._constant = int((ranges.low == ranges.high).sum())
+        self.decoding = find_decoding(ranges)
+        self._error = torch.zeros(sources[0].columns, dtype=torch.float64)
+        self._inside = torch.zeros_like(self._error)
+        self._clamped = 0
+
+    @staticmethod
+    def passes(how: Quantization) -> int:
+        """Returns how often all elements are read."""
+        return 2 if how.percentile is None else 2 + len(_DIGITS)
+
+    def codes(self, source: WideRows) -> Iterator[Tensor]:
+        """Yields the codes of a table in pieces [n, F] int8."""
+        scale, offset = self.decoding.double()
+        for _, rows in source.pieces():
+            values = rows.double()
+            steps = (values - offset).div_(scale).round_()
+            outside = (steps < _FIRST) | (steps > _LAST)
+            codes = steps.clamp_(_FIRST, _LAST).to(torch.int8)
+            error = (QuantizedTensor(codes, self.decoding).dequantize().double() - values).abs_()
+            if len(error):
+                torch.maximum(self._error, error.amax(0), out=self._error)
+                torch.maximum(self._inside, error.masked_fill_(outside, 0).amax(0), out=self._inside)
+            self._clamped += int(outside.sum())
+            yield codes
+            self._tell(rows.numel())
+
+    def report(self) -> QuantizedTable:
+        """Returns the result, once all codes were made."""
+        elements = sum(one.table.numel() for one in self._sources)
+        return QuantizedTable(
+            self._name,
+            rows=sum(len(one.table) for one in self._sources),
+            columns=self._sources[0].columns,
+            constant=self._constant,
+            bytes_before=sum(one.table.nbytes for one in self._sources),
+            bytes_after=elements + self.decoding.nbytes,
+            clamped=self._clamped,
+            error=float(self._error.max()) if len(self._error) else 0.0,
+            error_in_scales=float((self._inside / self.decoding[0]).max()) if len(self._error) else 0.0,
+        )
+
+
+def quantize_table(
+    name: str, table: Tensor, how: Quantization, tell: Callable[[int], None]
+) -> tuple[QuantizedTensor, QuantizedTable]:
+    """Returns a table's codes, and the report of it.
+
+    Raises:
+        TypeError, ValueError: it cannot be quantised, or holds a value that is not finite.
+    """
+    check_table(name, table)
+    source = WideRows(name, table)
+    encoder = RowCoder(name, [source], how, tell)
+    codes = torch.empty(table.shape, dtype=torch.int8)
+    flat, first = codes.view(len(codes), -1) if codes.numel() else codes, 0
+    for piece in encoder.codes(source):
+        flat[first : first + len(piece)] = piece
+        first += len(piece)
+    return QuantizedTensor(codes, encoder.decoding, how.dtype), encoder.report()
+
+
+# Data and HeteroData ##############################################################################
+
+
+def quantize(
+    data: Any,
+    bits: int = 8,
+    *,
+    attributes: Sequence[str] = (FEATURES,),
+    percentile: float | None = None,
+    dtype: torch.dtype = torch.float32,
+    report: Callable[[QuantizationReport], object] | None = None,
+) -> Any:
+    """Returns a graph, or a table, whose features are int8 codes with a scale and an offset.
+
+    Each column has a scale and an offset of its own, found by a pass over all rows. A value within
+    the range of its column is decoded to within half a scale of itself. A column of one value is
+    exact. Codes take a quarter of float32's bytes. No float copy of a table is made, and rows in
+    mapped files are read in pieces.
+
+    The tables are `QuantizedTensor`s: PyG and torch see constants of ``dtype``. Loaders decode the
+    rows of a batch while they gather them, and native layers read codes in place.
+
+    Args:
+        data: a ``Data``, a ``HeteroData`` or one floating-point tensor [N, F] or [N]. It stays as
+            it is.
+        bits: of a code; 8.
+        attributes: the names of the attributes of nodes and edges that are quantised, of every
+            type that has them.
+        percentile: None codes each column from its least to its largest value. 99.9 leaves out at
+            most 0.05 % of its values at either end; they are clamped. See `Quantization`.
+        dtype: the type into which codes are decoded, float32 or bfloat16.
+        report: called with a `QuantizationReport`: bytes, errors and clamped values.
+
+    Raises:
+        TypeError, ValueError: an argument, or an attribute, cannot be used; a value is NaN or
+            infinite. The message names its row and column.
+    """
+    check_bits(bits)
+    how, found = Quantization(percentile, dtype), list[QuantizedTable]()
+
+    def coded(name: str, value: Any) -> QuantizedTensor:
+        table, one = quantize_table(name, _as_tensor(name, value), how, lambda _: None)
+        found.append(one)
+        return table
+
+    if isinstance(data, (Tensor, np.ndarray)):
+        made: Any = coded("the table", data)
+    else:
+        made = _quantized_data(data, [attributes] if isinstance(attributes, str) else attributes, coded)
+    if report is not None:
+        report(QuantizationReport(tuple(found)))
+    return made
+
+
+def _quantized_data(data: Any, names: Sequence[str], coded: Callable[[str, Any], QuantizedTensor]) -> Any:
+    from torch_geometric.data import Data, HeteroData
+
+    if not isinstance(data, (Data, HeteroData)):
+        raise TypeError(f"data must be a Data, a HeteroData or a tensor, got {type(data).__name__}")
+    made = copy.copy(data)
+    stores = made.stores if isinstance(made, Data) else [*made.node_stores, *made.edge_stores]
+    for name in names:
+        holders = [store for store in stores if name in store]
+        if not holders:
+            held = sorted({key for store in stores for key in store})
+            raise ValueError(f"data has no attribute {name!r} (it has: {', '.join(held) or 'none'})")
+        for store in holders:
+            key = getattr(store, "_key", None)
+            whose = "" if key is None else f"{key if isinstance(key, str) else '-'.join(key)}/"
+            store[name] = coded(f"{whose}{name}", store[name])
+    return made
+
+
+def _as_tensor(name: str, value: Any) -> Tensor:
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(value)
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}; only tensors of numbers are quantised")
+    return value

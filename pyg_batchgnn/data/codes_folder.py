@@ -1,0 +1,247 @@
+"""Writes a data folder whose features are int8 codes, from one with floating-point numbers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from pyg_batchgnn.data.codes import (
+    Progress,
+    Quantization,
+    QuantizationReport,
+    QuantizedTable,
+    RowCoder,
+    WideRows,
+    check_bits,
+    check_table,
+)
+from pyg_batchgnn.data.dataset import Dataset
+from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError
+from pyg_batchgnn.data.files import META_FILE, ArrayPromise, PromisedWriter, promise_of, write_tensor
+from pyg_batchgnn.data.folder import FolderReader, open_folder
+from pyg_batchgnn.data.folder_convert import link_or_copy
+from pyg_batchgnn.data.folder_write import temporary_folder
+from pyg_batchgnn.data.meta import (
+    Meta,
+    attribute_array,
+    csc_array,
+    decoding_array,
+    edge_array,
+    write_meta,
+)
+from pyg_batchgnn.types import EDGE_FEATURES, EDGES, FEATURES, NODES, Group
+
+T = TypeVar("T")
+#: Attributes that may lie in the folder itself.
+_USUAL = {FEATURES: NODES, EDGE_FEATURES: EDGES}
+
+
+def quantize_folder(
+    source: str | Path,
+    path: str | Path,
+    bits: int = 8,
+    *,
+    attributes: Sequence[str] = (FEATURES,),
+    percentile: float | None = None,
+    links: bool = True,
+    progress: Progress | None = None,
+) -> QuantizationReport:
+    """Writes a new data folder whose features are int8 codes, as `quantize` makes them.
+
+    A table is read in pieces, and written so. Everything else is as it was.
+
+    Args:
+        source: a data folder.
+        path: the new folder; it must not exist, and appears only when it is complete.
+        bits, attributes, percentile: as for `quantize`.
+        links: makes hard links to files that stay as they are, where the file system allows.
+            Otherwise they are copied.
+        progress: told what is done.
+
+    Raises:
+        DatasetNotFoundError: there is no such folder, or no such attribute.
+        DatasetError: ``path`` exists, a file is damaged, an attribute cannot be quantised, a value
+            is NaN or infinite, or the disk is full.
+        ValueError: an argument is out of range.
+    """
+    check_bits(bits)
+    how, source = Quantization(percentile), Path(source).expanduser()
+    check_places(source, Path(path).expanduser())
+    dataset, reader = open_folder(source), FolderReader(source)
+    _check_edges(reader, dataset)
+    wanted = [
+        _wanted(reader, one.group, name) for one in dataset.sets for name in attributes if name in one.tables
+    ]
+    check_found(
+        source,
+        attributes,
+        {one.name for one in wanted},
+        {name for one in dataset.sets for name in one.tables},
+    )
+    with temporary_folder(path) as folder:
+        coded = naming_files(functools.partial(write_codes, folder, wanted, how, progress))
+        gone = {one.file for table in wanted for one in table.files}
+        arrays = place_others(source, folder, gone, reader.meta.arrays, links, progress)
+        write_meta(folder, Meta.of(dataset, {**arrays, **coded.arrays}, reader.meta.origin))
+    return coded.report
+
+
+@dataclass(frozen=True, eq=False)
+class CodedFile:
+    """One file of a table.
+
+    Attributes:
+        file: the file of its numbers.
+        array: the array of its codes in the new folder.
+        source: its rows.
+    """
+
+    file: Path
+    array: str
+    source: WideRows
+
+
+@dataclass(frozen=True, eq=False)
+class CodedTable:
+    """A table that is quantised.
+
+    Attributes:
+        name: the attribute.
+        array: the array of its scales and offsets in the new folder.
+        files: the files of its rows, whose columns are the same.
+    """
+
+    name: str
+    array: str
+    files: Sequence[CodedFile]
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """The arrays that were written of some tables, and the report."""
+
+    arrays: dict[str, ArrayPromise]
+    report: QuantizationReport
+
+
+def write_codes(
+    folder: Path, tables: Sequence[CodedTable], how: Quantization, progress: Progress | None
+) -> Coded:
+    """Writes the codes, the scales and the offsets of some tables."""
+    arrays, found = dict[str, ArrayPromise](), list[QuantizedTable]()
+    for table in tables:
+        sources = [one.source for one in table.files]
+        elements, done = sum(one.table.numel() for one in sources) * RowCoder.passes(how), 0
+        attribute = table.array.partition("/")[2]
+
+        def tell(more: int, attribute: str = attribute, elements: int = elements) -> None:
+            nonlocal done
+            done += more
+            if progress is not None:
+                progress(attribute, done, elements)
+
+        for one in table.files:
+            check_table(one.source.name, one.source.table)
+        encoder = RowCoder(attribute, sources, how, tell)
+        for one in table.files:
+            file = _file(folder, one.array)
+            with PromisedWriter(file, torch.int8, tuple(one.source.table.shape)) as out:
+                for codes in encoder.codes(one.source):
+                    out.append(codes.numpy())
+            arrays[one.array] = out.promise
+        arrays[table.array] = write_tensor(_file(folder, table.array), encoder.decoding)
+        found.append(encoder.report())
+    return Coded(arrays, QuantizationReport(tuple(found)))
+
+
+def place_others(
+    source: Path,
+    folder: Path,
+    gone: set[Path],
+    known: Mapping[str, ArrayPromise],
+    links: bool,
+    progress: Progress | None,
+) -> dict[str, ArrayPromise]:
+    """Links or copies the files that stay as they are; returns what to promise of their arrays.
+
+    Args:
+        gone: the files that are not taken over.
+        known: the promises of META.json.
+    """
+    files = [file for file in sorted(source.rglob("*")) if file.is_file()]
+    files = [file for file in files if file not in gone and file != source / META_FILE]
+    total, done, arrays = sum(file.stat().st_size for file in files), 0, dict[str, ArrayPromise]()
+    for file in files:
+        target = folder / file.relative_to(source)
+        link_or_copy(file, target, links, lambda _: None)
+        done += file.stat().st_size
+        if file.suffix == ".npy":
+            array = file.relative_to(source).with_suffix("").as_posix()
+            arrays[array] = known.get(array) or promise_of(target)
+        if progress is not None:
+            progress("other files", done, total)
+    return arrays
+
+
+def check_places(source: Path, path: Path) -> None:
+    """Raises DatasetError unless a folder can be made of another one."""
+    if not source.is_dir():
+        raise DatasetNotFoundError(f"{source}: no such folder; give a data folder or a partition")
+    if source.resolve() in path.resolve().parents:
+        raise DatasetError(f"{path}: lies in {source}, which is quantised; choose another folder")
+    if path.exists():
+        raise DatasetError(f"{path}: exists already; remove it or choose another folder")
+
+
+def check_found(source: Path, wanted: Sequence[str], found: set[str], there: set[str]) -> None:
+    """Raises DatasetNotFoundError for a wanted attribute that a folder has not."""
+    for name in wanted:
+        if name not in found:
+            held = ", ".join(sorted(there)) or "none"
+            raise DatasetNotFoundError(f"{source}: has no attribute {name!r} (it has: {held})")
+
+
+def naming_files(work: Callable[[], T]) -> T:
+    """Turns errors about values, whose messages name the file, into DatasetErrors."""
+    try:
+        return work()
+    except DatasetError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise DatasetError(str(error)) from error
+
+
+def _file(folder: Path, array: str) -> Path:
+    file = folder / f"{array}.npy"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def _wanted(reader: FolderReader, group: Group, name: str) -> CodedTable:
+    array = attribute_array(group, name)
+    stored = array if reader.file(array).is_file() or _USUAL.get(name) != group else name
+    table = reader.open(stored)
+    if table is None:
+        raise DatasetError(
+            f"{reader.path}: {name!r} is a column of a Parquet file; write the folder anew first: "
+            f"write_folder(read_folder(...), NEW)"
+        )
+    file = reader.file(stored)
+    if reader.file(decoding_array(group, name)).is_file():
+        raise DatasetError(f"{file}: {name} is quantised already; leave it out of the attributes")
+    return CodedTable(name, decoding_array(group, name), [CodedFile(file, array, WideRows(str(file), table))])
+
+
+def _check_edges(reader: FolderReader, dataset: Dataset) -> None:
+    for edges in dataset.edge_sets:
+        forms = csc_array(edges.group, "indices"), edge_array("edge_index", edges.group)
+        if not any(reader.file(array).is_file() for array in forms):
+            raise DatasetError(
+                f"{reader.path}: the edges are in src.npy and dst.npy, or in Parquet files; write them by "
+                f"destination first: batchgnn convert {reader.path} NEW"
+            )
