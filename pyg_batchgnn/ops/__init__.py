@@ -110,6 +110,7 @@ from pyg_batchgnn.ops.partition import (
     group_by_range,
     place_edges,
 )
+from pyg_batchgnn.ops.quantized import QuantizedTensor
 from pyg_batchgnn.ops.relay import (
     OwnedGraph,
     QuestionForm,
@@ -151,6 +152,7 @@ __all__ = [
     "OwnedEdges",
     "OwnedGraph",
     "ProductsName",
+    "QuantizedTensor",
     "QuestionForm",
     "ReadRows",
     "Relay",
