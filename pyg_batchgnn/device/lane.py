@@ -209,6 +209,7 @@ class FeaturePlacement(enum.Enum):
     DEVICE = "device"
     HOST = "host"
 
+
 def checked_device(device: Any) -> torch.device | None:
     """Returns the device that a user gave, with its number; None stays None.
 
@@ -230,10 +231,11 @@ def checked_device(device: Any) -> torch.device | None:
         raise ValueError(f"device must be 'cuda', 'cuda:1', ... or 'cpu', got {device!r}")
     if not torch.cuda.is_available():
         built = torch.version.cuda
+        kind = "it is built without CUDA" if built is None else f"CUDA {built}"
         remedy = "install a torch with CUDA" if built is None else "see what nvidia-smi says of the driver"
         raise RuntimeError(
-            f"device={device!r}, but torch {torch.__version__} sees no GPU "
-            f"({'it is built without CUDA' if built is None else f'CUDA {built}'}); {remedy}, or leave device out"
+            f"device={device!r}, but torch {torch.__version__} sees no GPU ({kind}); {remedy}, or leave "
+            f"device out"
         )
     number = torch.cuda.current_device() if found.index is None else found.index
     if number >= torch.cuda.device_count():

@@ -7,6 +7,7 @@ degree and the fanout decide, and edges are treated as independent of each other
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,8 +27,8 @@ def inclusion_of_nodes(
 ) -> list[Tensor]:
     """Returns the probability that a minibatch holds each node, [N_t] float64 by type.
 
-    Times and weights of edges are not looked at. Of a plan without fanouts, as in HGT sampling,
-    nodes with more out-edges count as more probable, and nothing else is known.
+    Times and weights of edges are not looked at. Without fanouts, as in HGT sampling, the numbers
+    are no probabilities, but grow with the out-edges of a node.
 
     Args:
         seeds: the nodes that minibatches are made of, by number of their type.
@@ -38,23 +39,23 @@ def inclusion_of_nodes(
         found[number] += torch.bincount(node, minlength=graph.num_nodes[number]) * probability
         found[number].clamp_(max=1.0)
     if not isinstance(plan, SamplingPlan):
-        degree = _sums(graph, [one.num_targets for one in graph.relations], None)
-        return [one + more / max(1.0, float(more.max()) + 1) for one, more in zip(found, degree, strict=True)]
+        return [one + edges for one, edges in zip(found, _sums(graph, None), strict=True)]
     left = [1 - one for one in found]  # of not having been found yet
     degrees = [edges.degrees.to(torch.float64) for edges in graph.relations]
     for hop in range(plan.num_hops):
         escapes = []
-        for names, target, degree in zip(graph.schema.relations, graph.schema.target_types, degrees, strict=True):
+        ends = zip(graph.schema.relations, graph.schema.target_types, degrees, strict=True)
+        for names, target, in_edges in ends:
             fanout = plan.fanouts_of(names)[hop]
-            taken = found[target] * taken_probability(degree, fanout, plan.replacement)
+            taken = found[target] * taken_probability(in_edges, fanout, plan.replacement)
             escapes.append(torch.log1p(-taken.clamp(max=1 - 1e-6)))
-        sums = _sums(graph, [one.num_targets for one in graph.relations], escapes)
+        sums = _sums(graph, escapes)
         found = [-torch.expm1(total) * rest for total, rest in zip(sums, left, strict=True)]
         left = [rest - one for rest, one in zip(left, found, strict=True)]
     return [1 - rest for rest in left]
 
 
-def _sums(graph: TypedGraph, targets: Sequence[int], values: Sequence[Tensor] | None) -> list[Tensor]:
+def _sums(graph: TypedGraph, values: Sequence[Tensor] | None) -> list[Tensor]:
     """Sums values of the targets over every node's out-edges, by type; ones without values."""
     sums = [torch.zeros(count, dtype=torch.float64) for count in graph.num_nodes]
     for at, (edges, source) in enumerate(zip(graph.relations, graph.schema.source_types, strict=True)):
@@ -73,7 +74,7 @@ def _ranges(edges: InEdges) -> list[tuple[int, int]]:
     steps = torch.arange(0, edges.num_edges + _EDGES, _EDGES).clamp(max=edges.num_edges)
     ends = torch.searchsorted(edges.indptr, steps).clamp(max=edges.num_targets).unique().tolist()
     ends = sorted({0, *ends, edges.num_targets})
-    return list(zip(ends, ends[1:], strict=False))
+    return list(itertools.pairwise(ends))
 
 
 def likely_rows(

@@ -122,7 +122,10 @@ class PinnedPool:
         self._lock = threading.RLock()
 
     def take(self, nbytes: int) -> PinnedBlock:
-        """Returns a block of at least ``nbytes`` bytes. Waits if copies hold all that is allowed."""
+        """Returns a block of at least ``nbytes`` bytes.
+
+        It waits if copies hold all that is allowed.
+        """
         with self._lock:
             while True:
                 self._reclaim()
@@ -183,9 +186,9 @@ class PinnedPool:
         if isinstance(locked, str):
             self._refused = True
             warnings.warn(
-                f"{size / 2**20:.1f} MiB of host memory cannot be pinned ({locked}; the limit of locked memory, "
-                f"ulimit -l, is {described_limit()}): batches are copied from pageable memory, which is "
-                f"slower; raise the limit, or set pinned_memory to what can be locked",
+                f"{size / 2**20:.1f} MiB of host memory cannot be pinned ({locked}; the limit of locked "
+                f"memory, ulimit -l, is {described_limit()}): batches are copied from pageable memory, which "
+                f"is slower; raise the limit, or set pinned_memory to what can be locked",
                 stacklevel=2,
             )
             return self._pageable(size)

@@ -1,4 +1,4 @@
-"""Attribute tables where a device reads them: its own memory, a cache there, or the host's memory."""
+"""Attribute tables where a device reads them: in its own memory, a cache there, or on the host."""
 
 from __future__ import annotations
 
@@ -163,7 +163,9 @@ class HostTable(_Placed):
             rows = index[begin : begin + step]
             with places.pinned(rows.numel() * self.row_bytes) as there:
                 ops.put_rows(there.view(stored.dtype).view(-1, *shape[1:]), stored, rows)
-                out[begin : begin + step].copy_(there.view(stored.dtype).view(-1, *shape[1:]), non_blocking=True)
+                out[begin : begin + step].copy_(
+                    there.view(stored.dtype).view(-1, *shape[1:]), non_blocking=True
+                )
         return out
 
 
@@ -238,7 +240,8 @@ _PIECE = 32 << 20
 # Placing ##########################################################################################
 
 
-#: Rows of so many bytes lie on the device anyway: over the bus each would cost as much as a wide one.
+#: Rows of so many bytes lie on the device anyway. Over the bus each would cost as much as a wider
+#: one.
 NARROW = 16
 
 
@@ -329,9 +332,16 @@ class PlacedTables:
         return sum(one.row_bytes for one in self.by_name[group].values())
 
     def fill_cache(
-        self, groups: Sequence[Group], num_nodes: Sequence[int], chosen: Mapping[int, Tensor], device: torch.device
+        self,
+        groups: Sequence[Group],
+        num_nodes: Sequence[int],
+        chosen: Mapping[int, Tensor],
+        device: torch.device,
     ) -> None:
-        """Copies rows to the device that are to stay there. ``chosen``: nodes by number of the type."""
+        """Copies rows to the device that are to stay there.
+
+        ``chosen``: nodes by number of their type.
+        """
         for number, node in chosen.items():
             slots = Slots.of(node, num_nodes[number], device)
             for table in self.host_tables(groups[number]).values():
@@ -377,8 +387,9 @@ def _on_device(tables: Sequence[Tensor], rules: PlacingRules, lane: Lane) -> set
         every, free = sum(narrow_of(one).nbytes for one in tables), lane.free_bytes()
         if every > free:
             raise ValueError(
-                f"feature_placement='device', but the attributes take {every / 2**30:.2f} GiB and {lane.device} "
-                f"has {free / 2**30:.2f} GiB free; use feature_placement='host' with a device_cache"
+                f"feature_placement='device', but the attributes take {every / 2**30:.2f} GiB and "
+                f"{lane.device} has {free / 2**30:.2f} GiB free; use feature_placement='host' with a "
+                f"device_cache"
             )
         return {id(one) for one in tables}
     is_host = rules.placement is FeaturePlacement.HOST

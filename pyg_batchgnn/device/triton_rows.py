@@ -16,9 +16,18 @@ _TILE = 1024
 _COLUMNS = 128
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit  # type: ignore[untyped-decorator]
 def _copy_rows(  # type: ignore[no-untyped-def]
-    out, table, index, cache, slot, count, width, CACHED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    out,
+    table,
+    index,
+    cache,
+    slot,
+    count,
+    width,
+    CACHED: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -31,14 +40,18 @@ def _copy_rows(  # type: ignore[no-untyped-def]
         held = (place >= 0)[:, None]
         near = cache + place[:, None] * width + column[None, :]
         words = tl.where(
-            held, tl.load(near, mask=tile & held, other=0), tl.load(far, mask=tile & (place < 0)[:, None], other=0)
+            held,
+            tl.load(near, mask=tile & held, other=0),
+            tl.load(far, mask=tile & (place < 0)[:, None], other=0),
         )
     else:
         words = tl.load(far, mask=tile, other=0)
     tl.store(out + row[:, None] * width + column[None, :], words, mask=tile)
 
 
-def read_rows(table: Tensor, index: Tensor, cache: Tensor | None = None, slot: Tensor | None = None) -> Tensor:
+def read_rows(
+    table: Tensor, index: Tensor, cache: Tensor | None = None, slot: Tensor | None = None
+) -> Tensor:
     """Returns ``table[index]`` on the device of ``index``, whatever the dtype.
 
     Args:

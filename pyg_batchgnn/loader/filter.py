@@ -131,7 +131,9 @@ def _sampled_adj_t(adj_t: Any, sampled: SampledRelation, gather: Gatherer) -> An
     size = (sampled.num_targets, sampled.num_sources)
     row, col, edge = sampled.row, sampled.col, sampled.edge
     if isinstance(adj_t, Tensor):
-        values = gather(adj_t.values(), edge) if edge is not None else torch.ones(row.numel(), device=row.device)
+        values = (
+            gather(adj_t.values(), edge) if edge is not None else torch.ones(row.numel(), device=row.device)
+        )
         order = torch.argsort(col * size[1] + row, stable=True)
         indptr = index2ptr(col[order], size[0])
         return torch.sparse_csr_tensor(indptr, row[order], values[order], size=size, check_invariants=False)

@@ -172,8 +172,8 @@ class DeviceStage:
         given = f"device_cache={cache}" if cache else f"feature_placement={placement.value!r}"
         if cache or placement is FeaturePlacement.DEVICE:
             raise ValueError(
-                f"{given} is for the tables of a Data in memory, but {because}: rows are gathered on the host; "
-                f"leave it out"
+                f"{given} is for the tables of a Data in memory, but {because}: rows are gathered on the "
+                f"host; leave it out"
             )
 
     # Memory ######################################################################################
@@ -304,7 +304,9 @@ class DeviceRows:
         """Reads each distinct row of several minibatches once, if all fit a block."""
         groups = self.graph.schema.node_groups
         found = {
-            number: distinct_nodes([one.nodes[number].node for one in minibatches], self.graph.num_nodes[number])
+            number: distinct_nodes(
+                [one.nodes[number].node for one in minibatches], self.graph.num_nodes[number]
+            )
             for number, group in enumerate(groups)
             if placed.host_tables(group)
         }
@@ -323,7 +325,9 @@ class DeviceRows:
             group = groups[number]
             tables = placed.by_name[group] if self.native else placed.host_tables(group)
             index = parcel[one.node]
-            block = {name: table.like(table.rows(index, one.node, self._tally)) for name, table in tables.items()}
+            block = {
+                name: table.like(table.rows(index, one.node, self._tally)) for name, table in tables.items()
+            }
             for at, places in enumerate(one.places):
                 held[at][group] = AttributeRows(block, parcel[places], Placement.BLOCK)
 
@@ -462,8 +466,9 @@ class RowsExporter:
                 batch: Any = replace(there, attributes=self._attributes(placed, minibatch, there, tally))
             else:
                 batch = self._pyg_batch(placed, minibatch, there, tally)
-            seconds = {"export_seconds": sent - begin, "fetch_seconds": time.perf_counter() - sent}
-            return stage.finished(batch, LoaderCounters(**tally.counts(), **seconds))
+            counters = LoaderCounters(**tally.counts())
+            counters.export_seconds, counters.fetch_seconds = sent - begin, time.perf_counter() - sent
+            return stage.finished(batch, counters)
 
     def _pyg_batch(self, placed: PlacedTables, minibatch: Minibatch, there: Minibatch, tally: Tally) -> Any:
         out = self.form.output(there)
@@ -514,7 +519,9 @@ class MinibatchExporter:
         gathers: True if attributes are gathered on the host first, as their tables stay there.
     """
 
-    def __init__(self, stage: DeviceStage, inner: Exporter, bounds: tuple[int, int], gathers: bool = False) -> None:
+    def __init__(
+        self, stage: DeviceStage, inner: Exporter, bounds: tuple[int, int], gathers: bool = False
+    ) -> None:
         self.inner = inner
         self._stage, self._bounds, self._gathers = stage, bounds, gathers
         #: Blocks of the fetch group: those of the host, and those of the device.

@@ -227,13 +227,13 @@ class LoaderOptions:
             return
         if self.embedding is not None:
             raise ValueError(
-                f"embedding holds its tables in the computer's own memory, and its steps compute there; it does "
-                f"not go with device={str(self.device)!r}: leave one of them out"
+                f"embedding holds its tables in the computer's own memory, and its steps compute there; it "
+                f"does not go with device={str(self.device)!r}: leave one of them out"
             )
         if self.history is not None:
             raise ValueError(
-                f"history is read by native layers on the CPU; it does not go with device={str(self.device)!r}: "
-                f"leave one of them out"
+                f"history is read by native layers on the CPU; it does not go with "
+                f"device={str(self.device)!r}: leave one of them out"
             )
         if self.reading.features is Features.IN_PLACE:
             raise ValueError(
@@ -242,8 +242,8 @@ class LoaderOptions:
             )
         if self.device_cache and self.feature_placement is FeaturePlacement.DEVICE:
             raise ValueError(
-                "device_cache holds rows of tables on the host, but feature_placement='device' puts all tables "
-                "on the device; leave one of them out"
+                "device_cache holds rows of tables on the host, but feature_placement='device' puts all "
+                "tables on the device; leave one of them out"
             )
 
 
@@ -284,8 +284,8 @@ def refuse_what_does_not_go_together(
         )
     if options.device is not None and kwargs.get("num_workers", 0) > 0:
         raise ValueError(
-            f"device={str(options.device)!r} needs no worker processes, which cannot share a device's memory: "
-            f"threads sample and copy beside training; leave num_workers={kwargs['num_workers']} out"
+            f"device={str(options.device)!r} needs no worker processes, which cannot share a device's "
+            f"memory: threads sample and copy beside training; leave num_workers={kwargs['num_workers']} out"
         )
     if "batch_size" in kwargs and kwargs["batch_size"] is None and kwargs.get("batch_sampler") is None:
         raise ValueError("batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1")

@@ -240,7 +240,10 @@ class DataSource:
         }
 
     def attributes(self) -> Mapping[Group, Mapping[str, Any]]:
-        """Returns the wanted attributes by group; the same object until a script changes the data."""
+        """Returns the wanted attributes by group.
+
+        The object stays the same until a script changes the data.
+        """
         self._look()
         return self._wanted
 
