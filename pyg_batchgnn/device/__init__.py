@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.device.beside import beside
+    from pyg_batchgnn.device.bounded_queue import beside
     from pyg_batchgnn.device.lane import (
         CpuLane,
         CudaLane,
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     )
     from pyg_batchgnn.device.pinned import PinnedPool, locked_bytes
     from pyg_batchgnn.device.tables import (
+        BusTally,
         HostRows,
         PlacedTable,
         PlacedTables,
         PlacingRules,
-        Tally,
         decoded,
         is_table,
     )
@@ -40,6 +40,7 @@ else:
     __getattr__ = late_names(__name__)
 
 __all__ = [
+    "BusTally",
     "CpuLane",
     "CudaLane",
     "FeaturePlacement",
@@ -50,7 +51,6 @@ __all__ = [
     "PlacedTable",
     "PlacedTables",
     "PlacingRules",
-    "Tally",
     "Ticket",
     "beside",
     "checked_device",

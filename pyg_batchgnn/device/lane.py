@@ -6,6 +6,7 @@ else, order and counters included, is what `CudaLane` does.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import importlib.util
 import threading
@@ -155,7 +156,10 @@ class CudaLane(Lane):
         with torch.cuda.device(self.device):
             runtime = torch.cuda.cudart()
             code = runtime.cudaHostRegister(address, nbytes, _PORTABLE)
-        return None if int(code) == 0 else str(runtime.cudaGetErrorString(code))
+            if int(code) == 0:
+                return None
+            self._forget_error()
+        return str(runtime.cudaGetErrorString(code))
 
     def unregister(self, address: int) -> None:
         torch.cuda.cudart().cudaHostUnregister(address)
@@ -165,6 +169,11 @@ class CudaLane(Lane):
         free, _ = torch.cuda.mem_get_info(self.device)
         kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return int(free + kept)
+
+    def _forget_error(self) -> None:
+        """Takes the error away that CUDA keeps, or torch's next kernel would be blamed for it."""
+        with contextlib.suppress(RuntimeError):
+            torch.arange(2, device=self.device)
 
     def _try_kernel(self) -> str | None:
         """Reads a few rows of host memory by the kernel. Returns why that fails, else None."""

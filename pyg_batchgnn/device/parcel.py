@@ -179,9 +179,8 @@ def tensors_of(batch: Any) -> list[Tensor]:
     found: dict[int, Tensor] = {}
 
     def note(value: Any, _: int | None = None) -> Any:
-        parts = [value.codes, value.decoding] if isinstance(value, QuantizedTensor) else [value]
-        for one in parts:
-            if isinstance(one, Tensor) and one.layout is torch.strided:
+        for one in _parts(value):
+            if isinstance(one, Tensor):
                 found[one.untyped_storage().data_ptr()] = one
         return value
 
@@ -193,3 +192,16 @@ def tensors_of(batch: Any) -> list[Tensor]:
     elif hasattr(batch, "stores"):
         map_batch(batch, note)
     return list(found.values())
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    """Returns the dense tensors that a value consists of."""
+    if isinstance(value, QuantizedTensor):
+        return value.codes, value.decoding
+    if not isinstance(value, Tensor):
+        return tuple(value.coo()) if hasattr(value, "coo") else ()  # a SparseTensor of torch-sparse
+    if value.layout is torch.sparse_coo:
+        return value._indices(), value._values()
+    if value.layout is torch.sparse_csr:
+        return value.crow_indices(), value.col_indices(), value.values()
+    return (value,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.device.lane import FeaturePlacement, Lane
-from pyg_batchgnn.device.pinned import LockedRange, PinnedPool, lock_pages
+from pyg_batchgnn.device.pinned import LockedRange, PinnedPool, described_limit, lock_pages
 from pyg_batchgnn.disk import is_mapped
 from pyg_batchgnn.fetch import as_table
 from pyg_batchgnn.ops import QuantizedTensor
@@ -23,7 +24,7 @@ from pyg_batchgnn.types import Group
 
 
 @dataclass
-class Tally:
+class BusTally:
     """Rows and bytes by where they were read."""
 
     rows_from_device: int = 0  # of tables that lie on the device
@@ -48,7 +49,7 @@ class PlacedTable(Protocol):
     @property
     def row_bytes(self) -> int: ...
 
-    def rows(self, index: Tensor, host: Tensor, tally: Tally) -> Tensor:
+    def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:
         """Returns some rows on the device as they are stored; `like` says how to read them.
 
         ``index``, ``host``: the same row numbers, on the device and on the host.
@@ -95,10 +96,14 @@ class DeviceTable(_Placed):
     def table(self) -> Tensor:
         return self.like(self.stored)
 
-    def rows(self, index: Tensor, host: Tensor, tally: Tally) -> Tensor:  # noqa: ARG002
+    def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:  # noqa: ARG002
         tally.rows_from_device += index.numel()
         tally.bytes_from_device += index.numel() * self.row_bytes
         return self.stored.index_select(0, index)
+
+
+#: Larger tables that cannot be registered are worth a warning. Smaller ones may share a page.
+_NOTICED = 1 << 20
 
 
 class HostTable(_Placed):
@@ -115,6 +120,13 @@ class HostTable(_Placed):
         if places.lane.reads_host and self.stored.nbytes and places.may_lock(self.stored):
             locked = lock_pages(places.lane, self.stored.detach())
             self._locked = None if isinstance(locked, str) else locked
+            if isinstance(locked, str) and self.stored.nbytes > _NOTICED:
+                warnings.warn(
+                    f"a table of {self.stored.nbytes / 2**30:.2f} GiB cannot be registered ({locked}; the limit "
+                    f"of locked memory, ulimit -l, is {described_limit()}): the CPU gathers its rows, which is "
+                    f"slower; raise the limit",
+                    stacklevel=2,
+                )
 
     @property
     def is_registered(self) -> bool:
@@ -128,11 +140,11 @@ class HostTable(_Placed):
     def cache_bytes(self) -> int:
         return 0 if self._cache.rows is None else self._cache.rows.nbytes
 
-    def fill(self, slots: Slots) -> None:
+    def fill(self, slots: CacheSlots) -> None:
         """Copies the rows of the cache to the device."""
         self._cache = CachedOnDevice(slots, self._copied(slots.node))
 
-    def rows(self, index: Tensor, host: Tensor, tally: Tally) -> Tensor:
+    def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:
         cached = self._cache
         place = None if cached.slots is None else ops.gather_rows(cached.slots.host, host)
         hits = 0 if place is None else int((place >= 0).sum())
@@ -170,7 +182,7 @@ class HostTable(_Placed):
 
 
 @dataclass(frozen=True, eq=False)
-class Slots:
+class CacheSlots:
     """Where the rows of some nodes of a type lie in a cache."""
 
     node: Tensor  # [c] int64, ascending
@@ -178,7 +190,7 @@ class Slots:
     there: Tensor  # the same on the device
 
     @classmethod
-    def of(cls, node: Tensor, num_nodes: int, device: torch.device) -> Slots:
+    def of(cls, node: Tensor, num_nodes: int, device: torch.device) -> CacheSlots:
         slot = torch.full((num_nodes,), -1, dtype=torch.int32)
         slot[node] = torch.arange(node.numel(), dtype=torch.int32)
         return cls(node, slot, slot.to(device))
@@ -188,7 +200,7 @@ class Slots:
 class CachedOnDevice:
     """The rows of one table that a device holds; none by default."""
 
-    slots: Slots | None = None
+    slots: CacheSlots | None = None
     rows: Tensor | None = None
 
 
@@ -343,7 +355,7 @@ class PlacedTables:
         ``chosen``: nodes by number of their type.
         """
         for number, node in chosen.items():
-            slots = Slots.of(node, num_nodes[number], device)
+            slots = CacheSlots.of(node, num_nodes[number], device)
             for table in self.host_tables(groups[number]).values():
                 table.fill(slots)
 

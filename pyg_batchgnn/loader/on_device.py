@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from torch_geometric.sampler import HeteroSamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.device import (
+    BusTally,
     FeaturePlacement,
     HostRows,
     Lane,
@@ -30,7 +31,6 @@ from pyg_batchgnn.device import (
     PinnedPool,
     PlacedTables,
     PlacingRules,
-    Tally,
     Ticket,
     beside,
     decoded,
@@ -49,6 +49,7 @@ from pyg_batchgnn.loader.filter import Gatherer
 from pyg_batchgnn.loader.link_inputs import LinkInputs
 from pyg_batchgnn.loader.node_inputs import NodeInputs
 from pyg_batchgnn.loader.options import LoaderOptions
+from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.loader.source import DataSource, Source
 from pyg_batchgnn.loader.stats import DeviceMemory, LoaderCounters
 from pyg_batchgnn.ops import free_bytes
@@ -65,16 +66,28 @@ from pyg_batchgnn.sample import (
 from pyg_batchgnn.store import TypedGraph
 from pyg_batchgnn.types import Group
 
-if TYPE_CHECKING:
-    from pyg_batchgnn.loader.pipeline import Pipeline
-    from pyg_batchgnn.loader.schedule import WorkItem
-
 # The stage ########################################################################################
 
 #: Batches that wait on the device for the user.
 DEPTH = 3
 #: The share of a device's free memory that blocks of distinct rows, and narrow tables, may take.
 _SHARE = 8
+
+
+class BatchMaker(Protocol):
+    """Makes the batches of macrobatches, at once or in two parts."""
+
+    @property
+    def look_ahead(self) -> Any:
+        """What reads tables from files; None if nothing does."""
+
+    def sample(self, item: WorkItem) -> list[SampledMinibatch]: ...
+
+    def finished(
+        self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Callable[..., Any]
+    ) -> Iterator[Any]: ...
+
+    def batches(self, item: WorkItem, fetch_size: int) -> Iterator[Any]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +132,7 @@ class DeviceStage:
         """The macrobatches that are sampled before they are asked for."""
         return max(1, self._options.prefetch)
 
-    def deliver(self, pipeline: Pipeline, items: Iterator[WorkItem], fetch_size: int) -> Generator[Any]:
+    def deliver(self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int) -> Generator[Any]:
         """Yields the batches of an epoch. Sampling and copying run on a thread each.
 
         Which macrobatches have been asked for depends on how many batches were taken alone. Seeds
@@ -146,7 +159,7 @@ class DeviceStage:
             asked.put(None)
             made.close()
 
-    def _made(self, pipeline: Pipeline, items: Iterator[WorkItem], fetch_size: int) -> Iterator[Any]:
+    def _made(self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int) -> Iterator[Any]:
         if pipeline.look_ahead is not None:  # files are read in the order of the macrobatches
             for item in items:
                 yield from pipeline.batches(item, fetch_size)
@@ -260,7 +273,7 @@ class DeviceRows:
         self._plan, self._seeds = plan, seeds_of(inputs, graph)
         self._probability = min(1.0, (batch_size or 1) / max(1, len(inputs)))
         self._placed: tuple[Any, PlacedTables, PlacingRules] | None = None
-        self._tally = Tally()
+        self._tally = BusTally()
 
     def current(self) -> tuple[PlacedTables, PlacingRules]:
         """Returns the tables, placed anew if a script has changed the data."""
@@ -331,9 +344,9 @@ class DeviceRows:
             for at, places in enumerate(one.places):
                 held[at][group] = AttributeRows(block, parcel[places], Placement.BLOCK)
 
-    def take_tally(self) -> Tally:
+    def take_tally(self) -> BusTally:
         """Returns what was counted since it was asked for last."""
-        taken, self._tally = self._tally, Tally()
+        taken, self._tally = self._tally, BusTally()
         return taken
 
 
@@ -363,7 +376,7 @@ class DeviceGatherer(Gatherer):
         placed: PlacedTables,
         twins: Mapping[int, Tensor],
         blocks: Mapping[Group, AttributeRows],
-        tally: Tally,
+        tally: BusTally,
     ) -> None:
         super().__init__()
         self._lane, self._placed, self._twins = rows.stage.lane, placed, twins
@@ -470,7 +483,9 @@ class RowsExporter:
             counters.export_seconds, counters.fetch_seconds = sent - begin, time.perf_counter() - sent
             return stage.finished(batch, counters)
 
-    def _pyg_batch(self, placed: PlacedTables, minibatch: Minibatch, there: Minibatch, tally: Tally) -> Any:
+    def _pyg_batch(
+        self, placed: PlacedTables, minibatch: Minibatch, there: Minibatch, tally: BusTally
+    ) -> Any:
         out = self.form.output(there)
         nodes = out.node.values() if isinstance(out, HeteroSamplerOutput) else [out.node]
         twins = {id(node): one.node for node, one in zip(nodes, minibatch.nodes, strict=True)}
@@ -484,7 +499,7 @@ class RowsExporter:
         return batch if stage.lane.device.type == "cpu" else map_batch(batch, stage.whole)
 
     def _attributes(
-        self, placed: PlacedTables, minibatch: Minibatch, there: Minibatch, tally: Tally
+        self, placed: PlacedTables, minibatch: Minibatch, there: Minibatch, tally: BusTally
     ) -> dict[Group, AttributeRows]:
         schema, found = minibatch.schema, dict(minibatch.attributes)
         nodes = zip(schema.node_groups, there.nodes, minibatch.nodes, strict=True)
@@ -528,7 +543,7 @@ class MinibatchExporter:
         self._blocks: dict[int, tuple[Tensor, Tensor]] = {}
 
     def export(self, minibatch: Minibatch) -> Exported:
-        stage, tally, bounds = self._stage, Tally(), self._bounds
+        stage, tally, bounds = self._stage, BusTally(), self._bounds
         with stage.lane.working():
             parcel = stage.parcel()
             map_minibatch(minibatch, parcel.add, *bounds)
@@ -556,7 +571,7 @@ class MinibatchExporter:
         own = {name: rows.gather(name) for name in rows.tables}
         return AttributeRows(own, None, Placement.MINIBATCH)
 
-    def _sent(self, table: Tensor, known: Mapping[int, tuple[Tensor, Tensor]], tally: Tally) -> Tensor:
+    def _sent(self, table: Tensor, known: Mapping[int, tuple[Tensor, Tensor]], tally: BusTally) -> Tensor:
         """Sends a table, once for all minibatches of a fetch group."""
         held = known.get(id(table))
         if held is None:
