@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         PlacingRules,
         decoded,
         is_table,
+        narrow_of,
     )
 else:
     __getattr__ = late_names(__name__)
@@ -62,5 +63,6 @@ __all__ = [
     "locked_bytes",
     "map_batch",
     "map_minibatch",
+    "narrow_of",
     "tensors_of",
 ]

@@ -122,9 +122,9 @@ class HostTable(_Placed):
             self._locked = None if isinstance(locked, str) else locked
             if isinstance(locked, str) and self.stored.nbytes > _NOTICED:
                 warnings.warn(
-                    f"a table of {self.stored.nbytes / 2**30:.2f} GiB cannot be registered ({locked}; the limit "
-                    f"of locked memory, ulimit -l, is {described_limit()}): the CPU gathers its rows, which is "
-                    f"slower; raise the limit",
+                    f"a table of {self.stored.nbytes / 2**30:.2f} GiB cannot be registered ({locked}; the "
+                    f"limit of locked memory, ulimit -l, is {described_limit()}): the CPU gathers its rows, "
+                    f"which is slower; raise the limit",
                     stacklevel=2,
                 )
 
@@ -235,7 +235,10 @@ class HostRows:
             self.pool.give(block, self.lane.mark())
 
     def sent(self, tensor: Tensor) -> Tensor:
-        """Copies a tensor to the device by way of pinned memory, piece by piece."""
+        """Copies a tensor to the device by pinned memory, piece by piece. Codes stay codes."""
+        if isinstance(tensor, QuantizedTensor):
+            codes = self.sent(tensor.codes)
+            return QuantizedTensor(codes, tensor.decoding.to(codes.device), tensor.dtype)
         out = torch.empty(tensor.shape, dtype=tensor.dtype, device=self.lane.device)
         source, there = (one.reshape(-1).view(torch.uint8) for one in (tensor.detach().contiguous(), out))
         for begin in range(0, source.numel(), self.piece):

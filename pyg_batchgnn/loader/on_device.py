@@ -41,6 +41,7 @@ from pyg_batchgnn.device import (
     locked_bytes,
     map_batch,
     map_minibatch,
+    narrow_of,
     tensors_of,
 )
 from pyg_batchgnn.fetch import Fetched, Fetcher, FetchGroup, distinct_nodes
@@ -515,7 +516,7 @@ class RowsExporter:
             if group in found:
                 continue
             if placed.host_tables(group):
-                rows = {name: one.like(one.rows(index, host, tally)) for name, one in tables.items()}
+                rows = {name: decoded(one.like(one.rows(index, host, tally))) for name, one in tables.items()}
                 found[group] = AttributeRows(rows, None, Placement.MINIBATCH)
             else:
                 whole = {name: one.table for name, one in tables.items()}  # type: ignore[attr-defined]
@@ -577,7 +578,7 @@ class MinibatchExporter:
         if held is None:
             held = table, self._stage.rows.sent(table)
             tally.rows_over_bus += len(table)
-            tally.bytes_over_bus += table.nbytes
+            tally.bytes_over_bus += narrow_of(table).nbytes
         self._blocks[id(table)] = held
         return held[1]
 

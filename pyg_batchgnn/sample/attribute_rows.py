@@ -48,7 +48,10 @@ class AttributeRows:
         """
         table = self.tables[name]
         if table.device.type not in ("cpu", "meta"):  # of a batch on a GPU, which no kernel here reads
-            return table[:rows].clone() if self.row is None else table.index_select(0, self.row[:rows])
+            if self.row is not None:
+                return table.index_select(0, self.row[:rows])
+            own = table[:rows]
+            return own.dequantize() if isinstance(own, ops.QuantizedTensor) else own.clone()
         ops.check_dense(f"attribute {name!r}", table)
         if table.dim() == 0:
             raise ValueError(f"attribute {name!r} is one number; give a table with one row per node or edge")

@@ -32,7 +32,9 @@ def kernel() -> None:
                 # Rows that the cache has are wrong in the table, and the other way round.
                 cache, rest = table[kept], table.clone()
                 rest[kept] = torch.zeros((), dtype=dtype)
-                assert same_bits(read_rows(rest, index, cache, slot), right if len(kept) else rest[index.long()])
+                assert same_bits(
+                    read_rows(rest, index, cache, slot), right if len(kept) else rest[index.long()]
+                )
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -83,7 +83,9 @@ def test_beyond_the_bound_it_is_pageable_and_says_so() -> None:
 def test_what_the_system_refuses_is_pageable_and_says_why() -> None:
     pool = PinnedPool(CpuLane(limit=100 * KIB), MIB)
     assert pool.take(1000).locked is not None
-    with pytest.warns(UserWarning, match=r"cannot be pinned \(out of memory; the limit of locked memory, ulimit"):
+    with pytest.warns(
+        UserWarning, match=r"cannot be pinned \(out of memory; the limit of locked memory, ulimit"
+    ):
         assert pool.take(60 * KIB).locked is None
     assert pool.take(60 * KIB).locked is None and described_limit()
 

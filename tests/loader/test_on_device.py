@@ -6,6 +6,8 @@ The device is the CPU here, which goes the same way; `tests/device` has the part
 from __future__ import annotations
 
 import functools
+import gc
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from pyg_batchgnn import (
     MacrobatchLinkNeighborLoader,
     MacrobatchNeighborLoader,
 )
+from pyg_batchgnn.device import locked_bytes
 from pyg_batchgnn.ops import QuantizedTensor
 from tests.support import hetero_cases, loader_cases, typed_link_cases
 from tests.support.mapped_data import with_files
@@ -321,6 +324,99 @@ def test_the_cache_holds_the_rows_that_are_needed_most() -> None:
     list(loader)
     (table,) = loader._stage.placed.every_host_table()
     assert table._cache.slots.node.tolist() == list(range(20))
+
+
+# Ends #############################################################################################
+
+
+class StopError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("make", ["plain", "typed", "triplets"])
+def test_a_thousand_iterators_that_are_broken_off(make: str) -> None:
+    """Whatever the moment: no thread is left, and no pinned memory beyond that of one iterator."""
+    loader = CASES[make](
+        device="cpu", feature_placement="host", batch_size=8, macrobatch_size=1, fetch_size=1
+    )
+    pinned = 0
+    for number in range(1000 if make == "plain" else 100):
+        batches = iter(loader)
+        for _ in range(number % 4):
+            next(batches)
+        if number % 3 == 0:
+            batches.close()
+        elif number % 3 == 1:
+            with pytest.raises(StopError):
+                _fail(batches)
+        del batches
+        if number == 20:
+            pinned = loader.stats().device.pinned_bytes
+    assert not _threads()
+    assert loader.stats().device.pinned_bytes <= max(pinned, 1 << 18) and loader._stage.rows.pool.in_use == 0
+    del loader
+    gc.collect()
+    assert locked_bytes() == 0
+
+
+def _fail(batches: Any) -> None:
+    for _ in batches:
+        raise StopError
+
+
+def _threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("macrobatch")]
+
+
+def test_an_error_while_batches_are_made_is_raised_where_its_batch_would_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loader = CASES["plain"](device="cpu", macrobatch_size=1, fetch_size=1)
+    sample, calls = type(loader._parts.pipeline).sample, []
+
+    def failing(self: Any, item: Any) -> Any:
+        calls.append(item)
+        if len(calls) == 4:
+            raise StopError
+        return sample(self, item)
+
+    monkeypatch.setattr(type(loader._parts.pipeline), "sample", failing)
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    with pytest.raises(StopError):
+        next(batches)
+    assert not _threads()
+
+
+def test_batches_that_are_kept_stay_as_they_are() -> None:
+    """Pinned memory is used again, and what was handed out is not touched."""
+    loader, plain = CASES["plain"](device="cpu", feature_placement="host"), CASES["plain"]()
+    for one, other in zip(list(plain), list(loader), strict=True):
+        assert_same(other, one)
+
+
+def test_a_resumed_loader() -> None:
+    loader, plain = CASES["plain"](device="cpu"), CASES["plain"]()
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    batches.close()
+    other = CASES["plain"](device="cpu")
+    other.load_state_dict(state)
+    for one, wanted in zip(other, list(plain)[1:], strict=True):
+        assert_same(one, wanted)
+
+
+def test_seeds_that_a_users_sampler_draws() -> None:
+    """They are drawn on the user's thread, in the order of the ordinary loader's."""
+    made = []
+    for given in ({}, {"device": "cpu"}):
+        generator = torch.Generator().manual_seed(3)
+        sampler = torch.utils.data.RandomSampler(range(NODES), generator=generator)
+        made.append(nodes(wide, shuffle=None, sampler=sampler)(**given))
+    for one, other in zip(*made, strict=True):
+        assert_same(other, one)
 
 
 # Refusals #########################################################################################
