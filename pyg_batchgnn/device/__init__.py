@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.device.bounded_queue import beside
+    from pyg_batchgnn.device.bounded_queue import IsWanted, beside, waiting
     from pyg_batchgnn.device.lane import (
         CpuLane,
         CudaLane,
@@ -46,6 +46,7 @@ __all__ = [
     "CudaLane",
     "FeaturePlacement",
     "HostRows",
+    "IsWanted",
     "Lane",
     "Parcel",
     "PinnedPool",
@@ -65,4 +66,5 @@ __all__ = [
     "map_minibatch",
     "narrow_of",
     "tensors_of",
+    "waiting",
 ]

@@ -6,8 +6,8 @@ import atexit
 import queue
 import threading
 import weakref
-from collections.abc import Generator, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 
@@ -19,7 +19,16 @@ T = TypeVar("T")
 _END = object()
 
 
-def beside(items: Iterator[T], depth: int, name: str = "macrobatch") -> Generator[T, None, None]:
+#: Seconds after which a thread that waits looks whether anybody still wants its work.
+_LOOK = 0.2
+
+#: Tells whether the consumer still wants items.
+IsWanted: TypeAlias = Callable[[], bool]
+
+
+def beside(
+    make: Callable[[IsWanted], Iterator[T]], depth: int, name: str = "macrobatch"
+) -> Generator[T, None, None]:
     """Yields what an iterator yields, which is made on a thread at most ``depth`` items ahead.
 
     The order is kept. An exception of the iterator is raised where its item would have come.
@@ -27,11 +36,13 @@ def beside(items: Iterator[T], depth: int, name: str = "macrobatch") -> Generato
     drops what was made. It waits for that, unless another thread than the consumer's closes it: the
     garbage collector may find a dropped iterator on the very thread that works for it.
 
-    ``name``: that of the thread.
+    Args:
+        make: makes the iterator, on the thread. An iterator that waits for something must look
+            whether it is still wanted.
+        name: that of the thread.
     """
-    worker = _Worker(items, depth, torch.is_grad_enabled())
-    del items  # the thread alone holds and closes it
-    consumer = threading.current_thread()
+    consumer, living = threading.current_thread(), _Living()
+    worker = _Worker(make, depth, torch.is_grad_enabled(), weakref.ref(living))
     try:
         worker.start(name)
         while True:
@@ -48,6 +59,25 @@ def beside(items: Iterator[T], depth: int, name: str = "macrobatch") -> Generato
             del made  # the consumer alone holds a batch
     finally:
         worker.close(wait=threading.current_thread() is consumer)
+
+
+def waiting(asked: queue.SimpleQueue[T | None], is_wanted: IsWanted) -> Iterator[T]:
+    """Yields what is put into a queue, until that is None or nobody wants it any more."""
+    while is_wanted():
+        try:
+            found = asked.get(timeout=_LOOK)
+        except queue.Empty:
+            continue
+        if found is None:
+            return
+        yield found
+
+
+class _Living:
+    """What the consumer's frame alone holds.
+
+    A Ctrl-C may come before the consumer has said that it ends. Its frame is gone then.
+    """
 
 
 class _Failure:
@@ -68,15 +98,24 @@ class _Worker(Generic[T]):
         room: an entry for each item that may be made.
     """
 
-    def __init__(self, items: Iterator[T], depth: int, wants_grad: bool) -> None:
+    def __init__(
+        self,
+        make: Callable[[IsWanted], Iterator[T]],
+        depth: int,
+        wants_grad: bool,
+        living: weakref.ref[_Living],
+    ) -> None:
         self.ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.room: queue.SimpleQueue[bool] = queue.SimpleQueue()
         for _ in range(depth):
             self.room.put(True)
-        self._items: Iterator[T] | None = items
-        self._wants_grad = wants_grad
+        self._make: Callable[[IsWanted], Iterator[T]] | None = make
+        self._wants_grad, self._living = wants_grad, living
         self._closed = False
         self._thread: threading.Thread | None = None
+
+    def is_wanted(self) -> bool:
+        return not self._closed and self._living() is not None
 
     def start(self, name: str) -> None:
         with interrupts_held_back():
@@ -94,31 +133,42 @@ class _Worker(Generic[T]):
             self.ready.get()
 
     def _serve(self) -> None:
-        items, self._items = self._items, None
-        assert items is not None
+        make, self._make = self._make, None
+        assert make is not None
         last: Any = _END
         try:
             with torch.set_grad_enabled(self._wants_grad):
+                items = make(self.is_wanted)
                 try:
-                    self._make(items)
+                    self._work(items)
                 finally:
                     if hasattr(items, "close"):
                         items.close()
+                    del items
         except BaseException as error:
             last = _Failure(error)
         finally:
             self.ready.put(last)
-            del last, items  # or the error's traceback would keep both alive
+            del last, make  # or the error's traceback would keep both alive
             _OPEN.discard(self)
 
-    def _make(self, items: Iterator[T]) -> None:
-        while self.room.get() and not self._closed:
+    def _work(self, items: Iterator[T]) -> None:
+        while self._has_room():
             try:
                 made = next(items)
             except StopIteration:
                 return
             self.ready.put(made)
             del made
+
+    def _has_room(self) -> bool:
+        """Waits until another item may be made. Returns False if none is wanted."""
+        while self.is_wanted():
+            try:
+                return self.room.get(timeout=_LOOK) and self.is_wanted()
+            except queue.Empty:
+                continue
+        return False
 
 
 #: Queues that are in use. Their threads must end before the interpreter does.

@@ -43,6 +43,7 @@ from pyg_batchgnn.device import (
     map_minibatch,
     narrow_of,
     tensors_of,
+    waiting,
 )
 from pyg_batchgnn.fetch import Fetched, Fetcher, FetchGroup, distinct_nodes
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
@@ -140,7 +141,11 @@ class DeviceStage:
         are drawn on the caller's thread.
         """
         asked: queue.SimpleQueue[WorkItem | None] = queue.SimpleQueue()
-        made = beside(self._made(pipeline, iter(asked.get, None), fetch_size), DEPTH, "macrobatch device")
+        made = beside(
+            lambda is_wanted: self._made(pipeline, waiting(asked, is_wanted), fetch_size),
+            DEPTH,
+            "macrobatch device",
+        )
         steps: deque[int] = deque()
 
         def ask() -> None:
@@ -165,7 +170,9 @@ class DeviceStage:
             for item in items:
                 yield from pipeline.batches(item, fetch_size)
             return
-        sampled = beside(((item, pipeline.sample(item)) for item in items), self.ahead, "macrobatch sampling")
+        sampled = beside(
+            lambda _: ((item, pipeline.sample(item)) for item in items), self.ahead, "macrobatch sampling"
+        )
         with contextlib.closing(sampled):
             for item, minibatches in sampled:
                 yield from pipeline.finished(item, minibatches, self.group_size(fetch_size), _now)

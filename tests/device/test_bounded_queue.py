@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyg_batchgnn.device import beside
+from pyg_batchgnn.device import beside, waiting
 from tests.support.limits import wait_until
 
 
@@ -47,7 +48,7 @@ class Source:
 @given(count=st.integers(0, 20), depth=st.integers(1, 5), taken=st.integers(0, 25), fails=st.booleans())
 def test_order_exceptions_and_ends(count: int, depth: int, taken: int, fails: bool) -> None:
     source = Source(count + fails, count if fails else None)
-    made = beside(iter(source), depth)
+    made = beside(lambda _: iter(source), depth)
     found = []
     try:
         for _ in range(taken):
@@ -64,7 +65,7 @@ def test_order_exceptions_and_ends(count: int, depth: int, taken: int, fails: bo
 
 def test_depth() -> None:
     source = Source(100)
-    made = beside(iter(source), 3)
+    made = beside(lambda _: iter(source), 3)
     for taken in range(1, 10):
         next(made)
         wait_until(lambda taken=taken: source.made == taken + 3, "items ahead")
@@ -75,18 +76,17 @@ def test_depth() -> None:
 
 def test_queues_behind_each_other() -> None:
     first = Source(50)
-    inner = beside(iter(first), 2)
-    outer = beside((2 * number for number in inner), 2)
+    outer = beside(lambda _: (2 * number for number in beside(lambda _: iter(first), 2)), 2)
     assert [next(outer) for _ in range(5)] == [0, 2, 4, 6, 8]
     outer.close()
-    del inner, outer
+    del outer
     gc.collect()
     wait_until(lambda: first.closed == 1, "the inner source's end")
 
 
 def test_dropping_without_closing() -> None:
     source = Source(50)
-    made = beside(iter(source), 2)
+    made = beside(lambda _: iter(source), 2)
     next(made)
     del made
     assert source.closed == 1 and not threads()
@@ -103,14 +103,14 @@ def test_the_thread_itself_may_drop_the_iterator() -> None:
                 held.clear()
             yield number
 
-    held.append(beside(source(), 3))
+    held.append(beside(lambda _: source(), 3))
     next(held[0])
     wait_until(lambda: not threads(), "the thread")
 
 
 def test_an_error_is_not_kept() -> None:
     """Its traceback would keep the batches of its frames."""
-    made = beside(iter(Source(3, 1)), 2)
+    made = beside(lambda _: iter(Source(3, 1)), 2)
     next(made)
     with pytest.raises(ArithmeticError, match="item 1") as caught:
         next(made)
@@ -128,10 +128,10 @@ def test_a_source_that_fails_when_it_is_closed() -> None:
         finally:
             raise ArithmeticError("at the end")
 
-    made = beside(source(), 1)
+    made = beside(lambda _: source(), 1)
     assert next(made) == 1
     made.close()
-    whole = beside(source(), 1)
+    whole = beside(lambda _: source(), 1)
     with pytest.raises(ArithmeticError, match="at the end"):
         list(whole)
 
@@ -139,6 +139,18 @@ def test_a_source_that_fails_when_it_is_closed() -> None:
 @pytest.mark.parametrize("wants", [True, False])
 def test_the_gradient_mode_is_the_consumers(wants: bool) -> None:
     with torch.set_grad_enabled(wants):
-        assert list(beside(iter([lambda: torch.is_grad_enabled()]), 1)) is not None
-        modes = beside((torch.is_grad_enabled() for _ in range(2)), 1)
+        modes = beside(lambda _: (torch.is_grad_enabled() for _ in range(2)), 1)
         assert list(modes) == [wants, wants]
+
+
+def test_a_consumer_that_never_says_that_it_ends() -> None:
+    """As after a Ctrl-C in the middle of its end: the threads see that its frame is gone."""
+    asked: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    asked.put(3)
+    worker = beside(lambda is_wanted: waiting(asked, is_wanted), 5)
+    assert next(worker) == 3
+    frame = worker.gi_frame  # type: ignore[attr-defined]
+    frame.f_locals["worker"].close = lambda **_: None
+    del frame
+    worker.close()
+    wait_until(lambda: not threads(), "the thread")
