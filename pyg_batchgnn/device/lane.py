@@ -212,7 +212,7 @@ class _CudaTicket:
 
 
 class FeaturePlacement(enum.Enum):
-    """Where the tables of attributes lie that batches on a device are made of."""
+    """The place of the tables that batches on a device are made of."""
 
     AUTO = "auto"  # on the device as far as half of its free memory goes, else on the host
     DEVICE = "device"

@@ -16,7 +16,7 @@ from pyg_batchgnn.ops import QuantizedTensor
 from pyg_batchgnn.sample import put_entry
 from pyg_batchgnn.types import ByNumber, SampledEdges, SampledMinibatch, SampledNodes
 
-#: Tensors begin at multiples of so many bytes of a block.
+#: Tensors begin at multiples of this number of bytes.
 _ALIGN = 16
 _INT32 = 1 << 31
 

@@ -86,7 +86,7 @@ def described_limit() -> str:
 
 #: A new block has room for this share more than was asked for, since minibatches vary.
 _MARGIN = 4
-#: New blocks are whole multiples of so many bytes.
+#: The sizes of new blocks are multiples of this number of bytes.
 _UNIT = 1 << 16
 
 

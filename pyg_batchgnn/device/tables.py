@@ -69,7 +69,7 @@ def decoded(table: Tensor) -> Tensor:
 
 
 class _Placed:
-    """What tables in any place share."""
+    """The parts that tables in any place share."""
 
     def __init__(self, table: Tensor, device: torch.device) -> None:
         self.stored = narrow_of(table)
@@ -183,7 +183,7 @@ class HostTable(_Placed):
 
 @dataclass(frozen=True, eq=False)
 class CacheSlots:
-    """Where the rows of some nodes of a type lie in a cache."""
+    """The places in a cache of the rows of some nodes of a type."""
 
     node: Tensor  # [c] int64, ascending
     host: Tensor  # [N] int32, the row of each node in the cache, or -1
@@ -255,14 +255,14 @@ _PIECE = 32 << 20
 # Placing ##########################################################################################
 
 
-#: Rows of so many bytes lie on the device anyway. Over the bus each would cost as much as a wider
-#: one.
+#: Rows of at most this number of bytes lie on the device anyway. Over the bus each would cost as
+#: much as a wider one.
 NARROW = 16
 
 
 @dataclass(frozen=True)
 class PlacingRules:
-    """Where tables shall lie.
+    """The rules by which tables are placed.
 
     Attributes:
         placement: the user's choice.

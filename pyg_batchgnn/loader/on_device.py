@@ -81,7 +81,7 @@ class BatchMaker(Protocol):
 
     @property
     def look_ahead(self) -> Any:
-        """What reads tables from files; None if nothing does."""
+        """The reader of tables in files; None if there is none."""
 
     def sample(self, item: WorkItem) -> list[SampledMinibatch]: ...
 
@@ -204,7 +204,7 @@ class DeviceStage:
         return fetch_size if self._group_size is None else min(fetch_size, self._group_size)
 
     def too_many(self, minibatches: int) -> None:
-        """Notes that the distinct rows of so many minibatches do not fit a block."""
+        """Notes that the distinct rows of a number of minibatches do not fit a block."""
         self._group_size = max(1, minibatches // 2)
 
     def rules(self) -> PlacingRules:
