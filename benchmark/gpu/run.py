@@ -137,9 +137,8 @@ def measured(
     }
     if steps.device.type == "cuda":
         row["device_peak_bytes"] = torch.cuda.max_memory_allocated(steps.device)
-    print(
-        f"{name:34s} own {min(row['own_ms']):8.2f} ms  fed {min(row['fed_ms']):8.2f} ms  busy {row['busy']:.0%}"
-    )
+    own_ms, fed_ms = 1e3 * min(alone), 1e3 * min(fed)
+    print(f"{name:34s} own {own_ms:8.2f} ms  fed {fed_ms:8.2f} ms  busy {row['busy']:.0%}", flush=True)
     batches.close()  # type: ignore[attr-defined]
     return row
 
