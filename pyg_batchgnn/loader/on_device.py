@@ -190,8 +190,8 @@ class DeviceStage:
         """Raises ValueError if the user says where tables lie though rows are gathered on the
         host."""
         placement, cache = self._options.feature_placement, self._options.device_cache
-        given = f"device_cache={cache}" if cache else f"feature_placement={placement.value!r}"
-        if cache or placement is FeaturePlacement.DEVICE:
+        given = f"device_cache={cache}" if cache else f"feature_placement={placement!r}"
+        if cache or placement == "device":
             raise ValueError(
                 f"{given} is for the tables of a Data in memory, but {because}: rows are gathered on the "
                 f"host; leave it out"
@@ -211,7 +211,14 @@ class DeviceStage:
         free = self.lane.free_bytes() // _SHARE
         budget, cache = self._options.memory_budget, self._options.device_cache
         narrow = free if budget is None else min(free, budget)
-        return PlacingRules(self._options.feature_placement, cache or 0, narrow, narrow)
+        return PlacingRules(FeaturePlacement(self._options.feature_placement), cache or 0, narrow, free)
+
+    def without_pinned(self, options: LoaderOptions) -> LoaderOptions:
+        """Returns the options for what is left of the memory budget beside pinned memory."""
+        budget = options.memory_budget
+        if budget is None:
+            return options
+        return replace(options, memory_budget=max(1, budget - self.rows.pool.bound))
 
     def memory(self) -> DeviceMemory:
         placed, pool = self.placed, self.rows.pool

@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler.base import SubgraphType
 
-from pyg_batchgnn.device import FeaturePlacement, checked_device
 from pyg_batchgnn.loader.schedule import ScheduleName
 from pyg_batchgnn.ops import number_of_bytes
 from pyg_batchgnn.sample import Direction, LinkRules, NeighborChoice, as_integer
@@ -104,6 +103,8 @@ class Reading:
 
 
 Size: TypeAlias = int | Literal["auto", "all"]
+#: The places of the tables that batches on a device are made of.
+PLACEMENTS = ("auto", "device", "host")
 
 
 class Export(enum.Enum):
@@ -136,7 +137,7 @@ class LoaderOptions:
     embedding: Embedding | None = None  # tables of learned rows, or None
     history: HistoricalCaches | None = None  # caches from which rows of halo nodes come, or None
     device: torch.device | None = None  # where batches are handed out; None for where they are made
-    feature_placement: FeaturePlacement = FeaturePlacement.AUTO  # where the tables for a device lie
+    feature_placement: str = "auto"  # where the tables for a device lie, by the name of the choice
     device_cache: int | None = None  # bytes of the device for rows that lie on the host; None for no cache
     pinned_memory: int | None = None  # bytes that may be locked for a device; None means a share
 
@@ -179,8 +180,8 @@ class LoaderOptions:
             aggregation_cache,
             embedding,
             history,
-            checked_device(device),
-            _placement(feature_placement),
+            _device(device),
+            feature_placement,
             _plain(number_of_bytes(device_cache)),
             _plain(number_of_bytes(pinned_memory)),
         )
@@ -215,14 +216,17 @@ class LoaderOptions:
 
     def _refuse_beside_device(self) -> None:
         """Raises ValueError for arguments that contradict ``device``, or that need it."""
+        if self.feature_placement not in PLACEMENTS:
+            choices = ", ".join(map(repr, PLACEMENTS))
+            raise ValueError(f"feature_placement must be one of {choices}, got {self.feature_placement!r}")
         given = {
-            f"feature_placement={self.feature_placement.value!r}": self.feature_placement,
+            f"feature_placement={self.feature_placement!r}": self.feature_placement,
             f"device_cache={self.device_cache}": self.device_cache,
             f"pinned_memory={self.pinned_memory}": self.pinned_memory,
         }
         if self.device is None:
             for argument, value in given.items():
-                if value not in (None, FeaturePlacement.AUTO):
+                if value not in (None, "auto"):
                     raise ValueError(f"{argument} is for batches on a device; say which, as in device='cuda'")
             return
         if self.embedding is not None:
@@ -240,7 +244,7 @@ class LoaderOptions:
                 f"features='in_place' hands out tables in the computer's own memory; with "
                 f"device={str(self.device)!r} feature_placement says where they lie"
             )
-        if self.device_cache and self.feature_placement is FeaturePlacement.DEVICE:
+        if self.device_cache and self.feature_placement == "device":
             raise ValueError(
                 "device_cache holds rows of tables on the host, but feature_placement='device' puts all "
                 "tables on the device; leave one of them out"
@@ -261,12 +265,12 @@ def _export(export: str) -> Export:
         raise ValueError(f"export must be one of {choices}, got {export!r}") from None
 
 
-def _placement(placement: Any) -> FeaturePlacement:
-    try:
-        return FeaturePlacement(placement)
-    except ValueError:
-        choices = ", ".join(repr(choice.value) for choice in FeaturePlacement)
-        raise ValueError(f"feature_placement must be one of {choices}, got {placement!r}") from None
+def _device(device: Any) -> torch.device | None:
+    if device is None:
+        return None
+    from pyg_batchgnn.device import checked_device
+
+    return checked_device(device)
 
 
 def refuse_what_does_not_go_together(

@@ -295,7 +295,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         return self._sizes
 
     def _choose_sizes(self) -> Sizes:
-        return resolve_sizes(self._options, self._parts, self, self._prefetch_depth(), self._world)
+        options = self._options if self._stage is None else self._stage.without_pinned(self._options)
+        return resolve_sizes(options, self._parts, self, self._prefetch_depth(), self._world)
 
     def _prefetch_depth(self) -> PrefetchDepth:
         if self.num_workers == 0:

@@ -17,11 +17,7 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from pyg_batchgnn import (
-    MacrobatchHGTLoader,
-    MacrobatchLinkNeighborLoader,
-    MacrobatchNeighborLoader,
-)
+from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, ops
 from pyg_batchgnn.device import locked_bytes
 from pyg_batchgnn.ops import QuantizedTensor
 from tests.support import hetero_cases, loader_cases, typed_link_cases
@@ -294,6 +290,27 @@ def test_bytes_of_the_topology() -> None:
         sizes += [8 * batch.batch_size, 4]  # and one number of relations that are not reached
         expected += sum(-(-size // 16) * 16 for size in sizes)
     assert loader.stats().total.topology_over_bus == expected
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_memory_of_the_host_keeps_to_the_budget(place: str) -> None:
+    """Minibatches that are sampled, scratch memory and pinned memory together."""
+    budget = 8 << 20
+    data = loader_cases.make_data(20_000, 200_000)
+    data.x = torch.randn(20_000, 64)
+    del data.edge_attr
+    given = {"batch_size": 256, "fetch_size": "auto", "macrobatch_size": "auto", "memory_budget": budget}
+    options = {name: value for name, value in PLACES[place].items() if name == "feature_placement"}
+    gc.collect()
+    ops.empty_cache()
+    before = ops.memory_stats().live
+    ops.reset_peak()
+    loader = nodes(lambda: data, **given)(device="cpu", **options)
+    for _ in loader:
+        pass
+    held = loader.stats().device
+    assert held is not None and 0 < held.pinned_peak <= budget // 2 and held.pageable_copies == 0
+    assert ops.memory_stats().peak - before <= budget
 
 
 def test_blocks_that_do_not_fit_become_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
