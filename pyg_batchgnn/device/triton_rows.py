@@ -5,6 +5,8 @@ Only this file imports Triton, and only `Lane.reads_host` leads here.
 
 from __future__ import annotations
 
+import threading
+
 import torch
 import triton
 import triton.language as tl
@@ -16,6 +18,12 @@ _TILE = 1024
 _COLUMNS = 128
 
 
+#: Programs at most. They keep a bus busy, and leave room on the device for what is computed beside.
+_PROGRAMS = 128
+#: Neither Triton's interpreter nor its first compilation is for several threads.
+_ONE_AT_A_TIME = threading.Lock()
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def _copy_rows(  # type: ignore[no-untyped-def]
     out,
@@ -25,28 +33,29 @@ def _copy_rows(  # type: ignore[no-untyped-def]
     slot,
     count,
     width,
+    tiles,  # of ROWS rows and COLUMNS columns
+    across,  # of them beside each other
     CACHED: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    PROGRAMS: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    inside = row < count
-    tile = inside[:, None] & (column < width)[None, :]
-    source = tl.load(index + row, mask=inside, other=0).to(tl.int64)
-    far = table + source[:, None] * width + column[None, :]
-    if CACHED:
-        place = tl.load(slot + source, mask=inside, other=-1).to(tl.int64)
-        held = (place >= 0)[:, None]
-        near = cache + place[:, None] * width + column[None, :]
-        words = tl.where(
-            held,
-            tl.load(near, mask=tile & held, other=0),
-            tl.load(far, mask=tile & (place < 0)[:, None], other=0),
-        )
-    else:
-        words = tl.load(far, mask=tile, other=0)
-    tl.store(out + row[:, None] * width + column[None, :], words, mask=tile)
+    for tile in range(tl.program_id(0), tiles, PROGRAMS):
+        row = (tile // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        column = (tile % across) * COLUMNS + tl.arange(0, COLUMNS)
+        inside = row < count
+        mask = inside[:, None] & (column < width)[None, :]
+        source = tl.load(index + row, mask=inside, other=0).to(tl.int64)
+        far = table + source[:, None] * width + column[None, :]
+        if CACHED:
+            place = tl.load(slot + source, mask=inside, other=-1).to(tl.int64)
+            held = (place >= 0)[:, None]
+            near = cache + place[:, None] * width + column[None, :]
+            of_cache = tl.load(near, mask=mask & held, other=0)
+            words = tl.where(held, of_cache, tl.load(far, mask=mask & (place < 0)[:, None], other=0))
+        else:
+            words = tl.load(far, mask=mask, other=0)
+        tl.store(out + row[:, None] * width + column[None, :], words, mask=mask)
 
 
 def read_rows(
@@ -69,19 +78,24 @@ def read_rows(
     width = out.nbytes // index.numel() // word.itemsize
     columns = min(_COLUMNS, triton.next_power_of_2(width))
     rows = max(1, _TILE // columns)
-    grid = (triton.cdiv(index.numel(), rows), triton.cdiv(width, columns))
-    _copy_rows[grid](
-        _words(out, word),
-        _words(table, word),
-        index,
-        _words(near, word),
-        slot if cached else index,
-        index.numel(),
-        width,
-        CACHED=cached,
-        ROWS=rows,
-        COLUMNS=columns,
-    )
+    across = triton.cdiv(width, columns)
+    tiles = triton.cdiv(index.numel(), rows) * across
+    with _ONE_AT_A_TIME:
+        _copy_rows[(min(tiles, _PROGRAMS),)](
+            _words(out, word),
+            _words(table, word),
+            index,
+            _words(near, word),
+            slot if cached else index,
+            index.numel(),
+            width,
+            tiles,
+            across,
+            CACHED=cached,
+            ROWS=rows,
+            COLUMNS=columns,
+            PROGRAMS=_PROGRAMS,
+        )
     return out
 
 

@@ -114,7 +114,7 @@ class LocalSetup:
 
     def _cost(self) -> Callable[..., AttributeCost]:
         if self._on_device:
-            return _no_cost
+            return _cost_beside_device
         return _native_cost if self._options.export is Export.NATIVE else _gathered_cost
 
     def graph(self, data: Any) -> Any:
@@ -285,9 +285,12 @@ def _gathered_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> A
     return AttributeCost(batch=exporter.batch_bytes(biggest_of(sampled)))
 
 
-def _no_cost(*_: Any) -> AttributeCost:
-    """Measures minibatches that get their attributes on a device, and hold none here."""
-    return AttributeCost()
+def _cost_beside_device(_: Pipeline, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
+    """Returns what minibatches take here whose attributes lie on a device.
+
+    These are the distinct nodes of a fetch group, and the place of each node among them.
+    """
+    return AttributeCost(row=8, minibatch=8 * biggest_of(sampled).num_nodes)
 
 
 def _stage(options: LoaderOptions) -> DeviceStage | None:

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from pyg_batchgnn.device import (
     BusTally,
     FeaturePlacement,
     HostRows,
+    IsWanted,
     Lane,
     Parcel,
     PinnedPool,
@@ -72,12 +73,16 @@ from pyg_batchgnn.types import Group
 
 #: Batches that wait on the device for the user.
 DEPTH = 3
-#: The share of a device's free memory that blocks of distinct rows, and narrow tables, may take.
+#: The share of a device's free memory that narrow tables, and the block of a fetch group, may take.
 _SHARE = 8
 
 
+#: The macrobatches that are to be made; None after the last one.
+Asked: TypeAlias = "queue.SimpleQueue[WorkItem | None]"
+
+
 class BatchMaker(Protocol):
-    """Makes the batches of macrobatches, at once or in two parts."""
+    """Makes the batches of macrobatches, at once or in three parts."""
 
     @property
     def look_ahead(self) -> Any:
@@ -85,9 +90,15 @@ class BatchMaker(Protocol):
 
     def sample(self, item: WorkItem) -> list[SampledMinibatch]: ...
 
-    def finished(
+    @property
+    def fetcher(self) -> Any:
+        """The fetcher of attributes; None if there is none."""
+
+    def fetched(
         self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Callable[..., Any]
-    ) -> Iterator[Any]: ...
+    ) -> Iterator[list[Any]]: ...
+
+    def exported(self, ready: list[Any]) -> Iterator[Any]: ...
 
     def batches(self, item: WorkItem, fetch_size: int) -> Iterator[Any]: ...
 
@@ -135,16 +146,14 @@ class DeviceStage:
         return max(1, self._options.prefetch)
 
     def deliver(self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int) -> Generator[Any]:
-        """Yields the batches of an epoch. Sampling and copying run on a thread each.
+        """Yields the batches of an epoch. Sampling, reading rows and copying run on a thread each.
 
         Which macrobatches have been asked for depends on how many batches were taken alone. Seeds
         are drawn on the caller's thread.
         """
-        asked: queue.SimpleQueue[WorkItem | None] = queue.SimpleQueue()
+        asked: Asked = queue.SimpleQueue()
         made = beside(
-            lambda is_wanted: self._made(pipeline, waiting(asked, is_wanted), fetch_size),
-            DEPTH,
-            "macrobatch device",
+            lambda is_wanted: self._made(pipeline, asked, is_wanted, fetch_size), DEPTH, "macrobatch device"
         )
         steps: deque[int] = deque()
 
@@ -165,17 +174,35 @@ class DeviceStage:
             asked.put(None)
             made.close()
 
-    def _made(self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int) -> Iterator[Any]:
+    def _made(
+        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
+    ) -> Iterator[Any]:
         if pipeline.look_ahead is not None:  # files are read in the order of the macrobatches
-            for item in items:
+            for item in waiting(asked, is_wanted):
                 yield from pipeline.batches(item, fetch_size)
             return
-        sampled = beside(
-            lambda _: ((item, pipeline.sample(item)) for item in items), self.ahead, "macrobatch sampling"
-        )
+        groups = beside(lambda _: self._groups(pipeline, asked, is_wanted, fetch_size), 1, "macrobatch rows")
+        with contextlib.closing(groups):
+            for ready in groups:
+                yield from pipeline.exported(ready)
+
+    def _groups(
+        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
+    ) -> Iterator[list[Any]]:
+        """Yields the minibatches of each fetch group, with the rows that are read for all of it."""
+
+        def sample(is_wanted_here: IsWanted) -> Iterator[tuple[WorkItem, list[SampledMinibatch]]]:
+            # This thread's consumer closes it, or the user alone has gone.
+            for item in waiting(asked, lambda: is_wanted_here() and is_wanted()):
+                yield item, pipeline.sample(item)
+
+        sampled = beside(sample, self.ahead, "macrobatch sampling")
         with contextlib.closing(sampled):
             for item, minibatches in sampled:
-                yield from pipeline.finished(item, minibatches, self.group_size(fetch_size), _now)
+                if pipeline.fetcher is None:
+                    yield minibatches
+                else:
+                    yield from pipeline.fetched(item, minibatches, self.group_size(fetch_size), _now)
 
     def receive(self, made: OnDevice) -> Any:
         """Hands a batch over to the stream of the calling thread. The host does not wait."""
@@ -211,7 +238,7 @@ class DeviceStage:
         free = self.lane.free_bytes() // _SHARE
         budget, cache = self._options.memory_budget, self._options.device_cache
         narrow = free if budget is None else min(free, budget)
-        return PlacingRules(FeaturePlacement(self._options.feature_placement), cache or 0, narrow, free)
+        return PlacingRules(FeaturePlacement(self._options.feature_placement), cache or 0, narrow, free // 2)
 
     def without_pinned(self, options: LoaderOptions) -> LoaderOptions:
         """Returns the options for what is left of the memory budget beside pinned memory."""

@@ -205,14 +205,27 @@ class Pipeline:
     ) -> Iterator[Any]:
         """Makes the batches of a sampled macrobatch; empties the list."""
         if self.fetcher is None:
-            yield from map(self._export, drain(sampled))
+            yield from self.exported(sampled)
+            return
+        for ready in self.fetched(item, sampled, fetch_size, now):
+            yield from self.exported(ready)
+
+    def fetched(
+        self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Now
+    ) -> Iterator[list[Any]]:
+        """Fetches the attributes of a sampled macrobatch, group by group; empties the list."""
         number = 0
         while sampled:
             group, sampled[:fetch_size] = sampled[:fetch_size], []
             ready = now(functools.partial(self._fetch, FetchGroup(group, item.epoch, item.number, number)))
             number += 1
             del group  # it holds memory of minibatches that the user may be done with
-            yield from map(self._export, drain(ready))
+            yield ready
+            del ready
+
+    def exported(self, ready: list[Any]) -> Iterator[Any]:
+        """Makes batches, before the user's transform; empties the list."""
+        return map(self._export, drain(ready))
 
     def outputs(self, minibatches: list[SampledMinibatch]) -> Iterator[PygOutput]:
         """Returns sampled minibatches in PyG's form, and keeps none."""

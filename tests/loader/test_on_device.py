@@ -385,21 +385,25 @@ def _threads() -> list[str]:
     return [one.name for one in threading.enumerate() if one.name.startswith("macrobatch")]
 
 
+@pytest.mark.parametrize("stage", ["sample", "_fetch", "_export"])
+@pytest.mark.parametrize("at", [1, 4])
 def test_an_error_while_batches_are_made_is_raised_where_its_batch_would_come(
-    monkeypatch: pytest.MonkeyPatch,
+    stage: str, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whichever thread it stops, the others end."""
     loader = CASES["plain"](device="cpu", macrobatch_size=1, fetch_size=1)
-    sample, calls = type(loader._parts.pipeline).sample, []
+    kind, calls = type(loader._parts.pipeline), []
+    work = getattr(kind, stage)
 
-    def failing(self: Any, item: Any) -> Any:
-        calls.append(item)
-        if len(calls) == 4:
+    def failing(self: Any, given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == at:
             raise StopError
-        return sample(self, item)
+        return work(self, given)
 
-    monkeypatch.setattr(type(loader._parts.pipeline), "sample", failing)
+    monkeypatch.setattr(kind, stage, failing)
     batches = iter(loader)
-    for _ in range(3):
+    for _ in range(at - 1):
         next(batches)
     with pytest.raises(StopError):
         next(batches)
