@@ -23,6 +23,7 @@ ROOMS = (
     "cache",
     "sample",
     "fetch",
+    "device",
     "embed",
     "history",
     "loader",

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_MEMLOCK, getrlimit
 from typing import Any
 
 import psutil
@@ -473,14 +474,57 @@ def _import_error(module: str) -> str:
     return said[-1] if ran.returncode > 0 and said else f"the process ended with {ran.returncode}"
 
 
+# GPUs #############################################################################################
+
+
+def check_gpus() -> list[Finding]:
+    """Checks what a loader's ``device`` needs: CUDA, Triton and pages that may be locked."""
+    return [_cuda(), _triton(torch.cuda.is_available()), locked_memory(*getrlimit(RLIMIT_MEMLOCK))]
+
+
+def _cuda() -> Finding:
+    built = torch.version.cuda
+    if built is None:
+        remedy = "only for batches on a GPU: install a torch with CUDA"
+        return Finding("CUDA", FindingState.ABSENT, f"torch {torch.__version__} is built without it", remedy)
+    if not torch.cuda.is_available():
+        remedy = "only for batches on a GPU: see what nvidia-smi says of the driver"
+        return Finding("CUDA", FindingState.ABSENT, f"{built}, but torch sees no GPU", remedy)
+    names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return Finding("CUDA", FindingState.WORKS, f"{built}, {len(names)} x {names[0]}")
+
+
+def _triton(has_gpu: bool) -> Finding:
+    if importlib.util.find_spec("triton") is None:
+        remedy = "only for GPUs: with it they read rows of the host themselves, else the CPU gathers them"
+        return Finding("Triton", FindingState.ABSENT, "not installed", remedy)
+    version = importlib.metadata.version("triton")
+    if has_gpu and not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        remedy = "Triton compiles a small file at its first call: install gcc"
+        return Finding("Triton", FindingState.BROKEN, f"{version}, but there is no C compiler", remedy)
+    return Finding("Triton", FindingState.WORKS, version)
+
+
+def locked_memory(soft: int, hard: int) -> Finding:
+    """Checks the limit of memory that a process may lock, in bytes, now and at most."""
+    if RLIM_INFINITY in (soft, hard) and soft in (hard, RLIM_INFINITY):
+        return Finding("locked memory", FindingState.WORKS, "no limit")
+    seen = f"{soft / 2**20:.1f} MiB (ulimit -l)"
+    remedy = (
+        "only for GPUs, whose driver may be bound by it: copies beyond it are slower; raise memlock in "
+        "/etc/security/limits.conf, in a container start with --ulimit memlock=-1"
+    )
+    return Finding("locked memory", FindingState.WORKS, seen, remedy)
+
+
 # The table ########################################################################################
 
 _COLOURS = {FindingState.WORKS: "green", FindingState.ABSENT: "yellow", FindingState.BROKEN: "bold red"}
 
 
 def examine() -> list[Finding]:
-    """Checks packages, the machine and backends. Takes a few seconds."""
-    return [*check_packages(), *check_machine(), *check_backends()]
+    """Checks packages, the machine, GPUs and backends. Takes a few seconds."""
+    return [*check_packages(), *check_machine(), *check_gpus(), *check_backends()]
 
 
 def is_healthy(findings: Sequence[Finding]) -> bool:

@@ -93,7 +93,7 @@ def _put_nodes(store: BaseStorage, out: BaseStorage, node: Tensor, gather: Gathe
 def _put_edges(store: BaseStorage, out: BaseStorage, sampled: SampledRelation, gather: Gatherer) -> None:
     for key, value in store._mapping.items():
         if key == "edge_index":
-            put_entry(out, key, edge_index_of(sampled.row, sampled.col).to(value.device))
+            put_entry(out, key, gather.edges(edge_index_of(sampled.row, sampled.col), value))
         elif key == "adj_t" and isinstance(value, InEdges):
             put_entry(out, "edge_index", edge_index_of(sampled.row, sampled.col))
             for whole in (key, "num_edges"):
@@ -131,7 +131,9 @@ def _sampled_adj_t(adj_t: Any, sampled: SampledRelation, gather: Gatherer) -> An
     size = (sampled.num_targets, sampled.num_sources)
     row, col, edge = sampled.row, sampled.col, sampled.edge
     if isinstance(adj_t, Tensor):
-        values = gather(adj_t.values(), edge) if edge is not None else torch.ones(row.numel())
+        values = (
+            gather(adj_t.values(), edge) if edge is not None else torch.ones(row.numel(), device=row.device)
+        )
         order = torch.argsort(col * size[1] + row, stable=True)
         indptr = index2ptr(col[order], size[0])
         return torch.sparse_csr_tensor(indptr, row[order], values[order], size=size, check_invariants=False)
@@ -267,6 +269,10 @@ class Gatherer:
             out = _select(value, index, dim)
         self.count(out)
         return out
+
+    def edges(self, edge_index: Tensor, like: Tensor) -> Tensor:
+        """Returns a batch's edges where the user's own are."""
+        return edge_index.to(like.device)
 
     def count(self, out: Any) -> None:
         """Adds the bytes of a feature store's answer."""

@@ -50,6 +50,7 @@ from pyg_batchgnn.store import Sortedness, attribute_by_group
 from pyg_batchgnn.types import FEATURES, Group
 
 if TYPE_CHECKING:
+    from pyg_batchgnn.loader.on_device import DeviceStage
     from pyg_batchgnn.loader.on_disk import LookAhead
 
 # Setup ############################################################################################
@@ -64,6 +65,7 @@ class LocalSetup:
     def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: World) -> None:
         self.world, self.node_sampler = world, node_sampler
         self._graph, self._options = node_sampler.graph, options
+        self.stage = _stage(options)
         # The user's sampler may have rules of its own.
         self.choice: NeighborChoice = node_sampler.choice
         self.plan: MinibatchPlan = node_sampler.macrobatch.plan
@@ -92,11 +94,10 @@ class LocalSetup:
 
     def compose(self, loader: NodeLoader) -> Composition:
         order, graph = order_of(loader), self._graph
-        sampler = self._macrobatch_sampler(loader.data)
         fetcher, exporter = self._reading(loader)
+        sampler = self._macrobatch_sampler(loader.data)
         pipeline = Pipeline(self._inputs, sampler, fetcher, exporter, graph.num_nodes)
         pipeline.look_ahead = self._look_ahead
-        native = self._options.export is Export.NATIVE
         rules = rules_of(self.choice, self.direction)
         schedule: SeedSchedule = (
             DrawnSchedule(DrawnOrder.of(loader), len(self._inputs))
@@ -106,10 +107,15 @@ class LocalSetup:
         return Composition(
             schedule,
             pipeline,
-            functools.partial(self._cost_on_disk or (_native_cost if native else _gathered_cost), pipeline),
+            functools.partial(self._cost_on_disk or self._cost(), pipeline),
             [self.node_sampler.macrobatch, sampler],
             functools.partial(shape_of, sampler.plan, rules, graph.num_nodes, graph.num_edges, self._inputs),
         )
+
+    def _cost(self) -> Callable[..., AttributeCost]:
+        if self._on_device:
+            return _cost_beside_device
+        return _native_cost if self._options.export is Export.NATIVE else _gathered_cost
 
     def graph(self, data: Any) -> Any:
         found = attribute_by_group(data, FEATURES, self._graph)
@@ -127,7 +133,7 @@ class LocalSetup:
         """Makes a sampler of 32-bit CSC, with edge ids only if an edge attribute needs them."""
         made: MacrobatchSampler = self.node_sampler.macrobatch
         if self._options.export is Export.PYG:
-            return made
+            return made.with_plan(made.plan, Layout.CSC) if self._on_device else made
         plan = dataclasses.replace(made.plan, edge_ids=has_edge_attributes(data, self._graph))
         if self._options.aggregation_cache is not None:
             plan = without_cached_hop(plan, self._graph.schema)
@@ -137,16 +143,52 @@ class LocalSetup:
         """Makes the fetcher and the exporter that read attributes from ``loader.data``."""
         source, graph = self._source(loader), self._graph
         self._look_ahead: LookAhead | None = None
+        self._on_device = False
         self._cost_on_disk: Callable[..., AttributeCost] | None = None
         from_disk = self._from_disk(source) if isinstance(source, DataSource) else None
         if self._options.export is Export.PYG:
             hook, info = loader.transform_sampler_output, self._inputs.info
-            return from_disk, GatheringExporter(source, self.node_sampler.form, info, hook)
-        if from_disk is not None:
-            return from_disk, NativeExporter()
+            plain = GatheringExporter(source, self.node_sampler.form, info, hook)
+            return self._on_the_way(loader, source, from_disk, plain)
+        if from_disk is not None or self.stage is not None:
+            return self._on_the_way(loader, source, from_disk, NativeExporter())
         num_nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
         source.tables(num_nodes)  # refuses what cannot be read before anything is sampled
         return SourceFetcher(source, num_nodes), NativeExporter()
+
+    def _on_the_way(
+        self, loader: NodeLoader, source: Source, fetcher: Fetcher | None, exporter: Exporter
+    ) -> tuple[Fetcher | None, Exporter]:
+        """Returns what makes batches on the loader's device, if it has one."""
+        if self.stage is None:
+            return fetcher, exporter
+        from pyg_batchgnn.loader.on_device import (
+            BatchExporter,
+            DeviceRows,
+            MinibatchExporter,
+            RowsExporter,
+            why_not_on_device,
+        )
+
+        graph, form = self._graph, self.node_sampler.form
+        plain = exporter if isinstance(exporter, GatheringExporter) else None
+        why_not = why_not_on_device(source, fetcher, form, loader.transform_sampler_output, plain is None)
+        if why_not is None:
+            assert isinstance(source, DataSource)
+            self._on_device = True
+            rows = DeviceRows(
+                self.stage, source, graph, plain is None, self.plan, self._inputs, loader.batch_size
+            )
+            return rows, RowsExporter(rows, source, form, self._inputs.info, plain)
+        self.stage.refuse_choices(why_not)
+        if plain is not None:
+            return fetcher, BatchExporter(self.stage, plain)
+        bounds = max(graph.num_nodes), max((one.num_edges for one in graph.relations), default=0)
+        if fetcher is not None:
+            return fetcher, MinibatchExporter(self.stage, exporter, bounds, gathers=True)
+        num_nodes = dict(zip(graph.schema.node_groups, graph.num_nodes, strict=True))
+        source.tables(num_nodes)  # refuses what cannot be read before anything is sampled
+        return SourceFetcher(source, num_nodes), MinibatchExporter(self.stage, exporter, bounds)
 
     def _from_disk(self, source: DataSource) -> Fetcher | None:
         """Makes what reads tables that do not fit memory from their files; None if all fit."""
@@ -157,7 +199,7 @@ class LocalSetup:
 
         num_nodes = self._graph.num_nodes
         self._look_ahead = LookAhead(source.mapped, rows, num_nodes)
-        self._cost_on_disk = functools.partial(_cost_on_disk, source)
+        self._cost_on_disk = functools.partial(_cost_on_disk, source, self._options.export)
         if self._options.export is Export.PYG:
             return DiskFetcher(source.mapped, rows, num_nodes, _nothing, _nothing)
         source.beside()  # refuses what cannot be read before anything is sampled
@@ -165,6 +207,8 @@ class LocalSetup:
 
     def _source(self, loader: NodeLoader) -> Source:
         cache, reading = self._options.aggregation_cache, self._options.reading
+        if self.stage is not None:  # tables of the whole graph do not travel with a minibatch
+            reading = dataclasses.replace(reading, features=Features.COPY)
         graph, schema = self._graph, self._graph.schema
         aggregates = {} if cache is None else cached_tables(cache, loader.data, graph)
         if isinstance(loader.data, (Data, HeteroData)):
@@ -220,13 +264,14 @@ def _native_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> Att
 
 
 def _cost_on_disk(
-    source: DataSource, pipeline: Pipeline, sampled: Sequence[SampledMinibatch]
+    source: DataSource, export: Export, pipeline: Pipeline, sampled: Sequence[SampledMinibatch]
 ) -> AttributeCost:
     """Returns what minibatches' attributes take beside blocks of rows in files. Nothing is read."""
+    del pipeline
     biggest, schema = biggest_of(sampled), sampled[0].schema
     counts = [one.node.numel() for one in biggest.nodes]
     of_nodes = [source.row_bytes(group) for group in schema.node_groups]
-    if isinstance(pipeline.exporter, GatheringExporter):
+    if export is Export.PYG:
         of_nodes = [source.batch_bytes(group) for group in schema.node_groups]
         of_edges = [source.batch_bytes(group) for group in schema.edge_groups]
         edges = [0 if one.edge is None else one.edge.numel() for one in biggest.edges]
@@ -237,8 +282,24 @@ def _cost_on_disk(
 
 def _gathered_cost(pipeline: Pipeline, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
     """Measures what PyG batches' attributes take, by gathering those of the biggest minibatch."""
-    assert isinstance(pipeline.exporter, GatheringExporter)
-    return AttributeCost(batch=pipeline.exporter.batch_bytes(biggest_of(sampled)))
+    exporter: Any = pipeline.exporter  # one that makes PyG batches
+    return AttributeCost(batch=exporter.batch_bytes(biggest_of(sampled)))
+
+
+def _cost_beside_device(_: Pipeline, sampled: Sequence[SampledMinibatch]) -> AttributeCost:
+    """Returns what minibatches take here whose attributes lie on a device.
+
+    These are the distinct nodes of a fetch group, and the place of each node among them.
+    """
+    return AttributeCost(row=8, minibatch=8 * biggest_of(sampled).num_nodes)
+
+
+def _stage(options: LoaderOptions) -> DeviceStage | None:
+    if options.device is None:
+        return None
+    from pyg_batchgnn.loader.on_device import DeviceStage
+
+    return DeviceStage.of(options)
 
 
 # Sampler ##########################################################################################

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
@@ -117,6 +118,20 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         history: over ranks, caches from which layers read the rows of halo nodes. Sampling then
             stays within the rank's part and its halo, and native minibatches are
             `HistoricalMinibatch` (docs/concepts/historical-embeddings.md). None: the exact mode.
+        device: "cuda", "cuda:1" or a ``torch.device``: batches arrive whole on it, in the order and
+            with the bits of those without it, and training never waits for a copy. Threads sample
+            and copy beside training; there are no worker processes (docs/how-to/gpu.md). "cpu" goes
+            the same way without a GPU. None hands batches out where they are made.
+        feature_placement: with ``device``, where the attributes of a ``Data`` or ``HeteroData`` in
+            memory lie. "device": in the device's memory, copied once. "host": where they are; the
+            device reads rows over the bus. "auto": on the device as far as half of its free memory
+            goes, narrow rows first.
+        device_cache: with ``device``, bytes (or a text like "2GiB") of its memory for rows of
+            tables on the host that minibatches are most likely to need. None: no cache.
+        pinned_memory: with ``device``, bytes of the computer's memory that may be page-locked for
+            copies; what is beyond is copied from pageable memory, which is slower. None: for
+            copies half of ``memory_budget``, or an eighth of what is free, and for tables as much
+            as the system allows.
         **kwargs: those of ``torch.utils.data.DataLoader``. If ``generator``, ``sampler`` or
             ``batch_sampler`` is given, it decides the order. Else ``shuffle`` is a keyed
             permutation by (seed, epoch).
@@ -164,6 +179,10 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
         feature_cache: int | str | None = None,
         aggregation_cache: AggregationCache | None = None,
         history: HistoricalCaches | None = None,
+        device: str | torch.device | None = None,
+        feature_placement: Literal["auto", "device", "host"] = "auto",
+        device_cache: int | str | None = None,
+        pinned_memory: int | str | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_unknown(self, kwargs)
@@ -181,6 +200,10 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             aggregation_cache=aggregation_cache,
             embedding=embedding,
             history=history,
+            device=device,
+            feature_placement=feature_placement,
+            device_cache=device_cache,
+            pinned_memory=pinned_memory,
         )
         choice = NeighborChoice.from_pyg(
             subgraph_type=subgraph_type,
@@ -271,6 +294,10 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
         export: Literal["pyg", "native"] = "pyg",
         features: Literal["auto", "in_place", "copy"] = "auto",
         attributes: Sequence[str] | None = None,
+        device: str | torch.device | None = None,
+        feature_placement: Literal["auto", "device", "host"] = "auto",
+        device_cache: int | str | None = None,
+        pinned_memory: int | str | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_unknown(self, kwargs)
@@ -289,6 +316,10 @@ class MacrobatchHGTLoader(MacrobatchShell, HGTLoader):
             export=export,
             features=features,
             attributes=attributes,
+            device=device,
+            feature_placement=feature_placement,
+            device_cache=device_cache,
+            pinned_memory=pinned_memory,
         )
         world = World()
         sampler = PygHGTSampler(
@@ -405,6 +436,10 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         schedule: Literal["local", "balanced", "global"] | None = None,
         feature_cache: int | str | None = None,
         aggregation_cache: AggregationCache | None = None,
+        device: str | torch.device | None = None,
+        feature_placement: Literal["auto", "device", "host"] = "auto",
+        device_cache: int | str | None = None,
+        pinned_memory: int | str | None = None,
         **kwargs: Any,
     ) -> None:
         refuse_unknown(self, kwargs)
@@ -421,6 +456,10 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
             feature_cache=feature_cache,
             aggregation_cache=aggregation_cache,
             embedding=embedding,
+            device=device,
+            feature_placement=feature_placement,
+            device_cache=device_cache,
+            pinned_memory=pinned_memory,
         )
         choice = NeighborChoice.from_pyg(
             subgraph_type=subgraph_type,

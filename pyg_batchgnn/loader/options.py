@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import torch
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler.base import SubgraphType
@@ -102,6 +103,8 @@ class Reading:
 
 
 Size: TypeAlias = int | Literal["auto", "all"]
+#: The places of the tables that batches on a device are made of.
+PLACEMENTS = ("auto", "device", "host")
 
 
 class Export(enum.Enum):
@@ -133,6 +136,10 @@ class LoaderOptions:
     aggregation_cache: AggregationCache | None = None  # aggregates that stand for the last hop, or None
     embedding: Embedding | None = None  # tables of learned rows, or None
     history: HistoricalCaches | None = None  # caches from which rows of halo nodes come, or None
+    device: torch.device | None = None  # where batches are handed out; None for where they are made
+    feature_placement: str = "auto"  # where the tables for a device lie, by the name of the choice
+    device_cache: int | None = None  # bytes of the device for rows that lie on the host; None for no cache
+    pinned_memory: int | None = None  # bytes that may be locked for a device; None means a share
 
     @classmethod
     def of(
@@ -151,6 +158,10 @@ class LoaderOptions:
         aggregation_cache: AggregationCache | None = None,
         embedding: Embedding | None = None,
         history: HistoricalCaches | None = None,
+        device: Any = None,
+        feature_placement: Any = "auto",
+        device_cache: Any = None,
+        pinned_memory: Any = None,
     ) -> LoaderOptions:
         """Makes the options from a loader's arguments, which have the same names.
 
@@ -169,6 +180,10 @@ class LoaderOptions:
             aggregation_cache,
             embedding,
             history,
+            _device(device),
+            feature_placement,
+            _plain(number_of_bytes(device_cache)),
+            _plain(number_of_bytes(pinned_memory)),
         )
 
     def __post_init__(self) -> None:
@@ -194,6 +209,46 @@ class LoaderOptions:
             _check_number("lookahead", self.lookahead, 1, "macrobatches")
         if self.threads is not None:
             _check_number("threads", self.threads, 1, "threads")
+        for name, value in (("device_cache", self.device_cache), ("pinned_memory", self.pinned_memory)):
+            if value is not None:
+                _check_number(name, value, 0, "bytes")
+        self._refuse_beside_device()
+
+    def _refuse_beside_device(self) -> None:
+        """Raises ValueError for arguments that contradict ``device``, or that need it."""
+        if self.feature_placement not in PLACEMENTS:
+            choices = ", ".join(map(repr, PLACEMENTS))
+            raise ValueError(f"feature_placement must be one of {choices}, got {self.feature_placement!r}")
+        given = {
+            f"feature_placement={self.feature_placement!r}": self.feature_placement,
+            f"device_cache={self.device_cache}": self.device_cache,
+            f"pinned_memory={self.pinned_memory}": self.pinned_memory,
+        }
+        if self.device is None:
+            for argument, value in given.items():
+                if value not in (None, "auto"):
+                    raise ValueError(f"{argument} is for batches on a device; say which, as in device='cuda'")
+            return
+        if self.embedding is not None:
+            raise ValueError(
+                f"embedding holds its tables in the computer's own memory, and its steps compute there; it "
+                f"does not go with device={str(self.device)!r}: leave one of them out"
+            )
+        if self.history is not None:
+            raise ValueError(
+                f"history is read by native layers on the CPU; it does not go with "
+                f"device={str(self.device)!r}: leave one of them out"
+            )
+        if self.reading.features is Features.IN_PLACE:
+            raise ValueError(
+                f"features='in_place' hands out tables in the computer's own memory; with "
+                f"device={str(self.device)!r} feature_placement says where they lie"
+            )
+        if self.device_cache and self.feature_placement == "device":
+            raise ValueError(
+                "device_cache holds rows of tables on the host, but feature_placement='device' puts all "
+                "tables on the device; leave one of them out"
+            )
 
 
 def _plain(value: Any) -> Any:
@@ -210,6 +265,14 @@ def _export(export: str) -> Export:
         raise ValueError(f"export must be one of {choices}, got {export!r}") from None
 
 
+def _device(device: Any) -> torch.device | None:
+    if device is None:
+        return None
+    from pyg_batchgnn.device import checked_device
+
+    return checked_device(device)
+
+
 def refuse_what_does_not_go_together(
     options: LoaderOptions,
     choice: NeighborChoice,
@@ -222,6 +285,11 @@ def refuse_what_does_not_go_together(
         raise ValueError(
             f"prefetch={options.prefetch} is for the loader's own thread; with "
             f"num_workers={kwargs['num_workers']} use prefetch_factor instead"
+        )
+    if options.device is not None and kwargs.get("num_workers", 0) > 0:
+        raise ValueError(
+            f"device={str(options.device)!r} needs no worker processes, which cannot share a device's "
+            f"memory: threads sample and copy beside training; leave num_workers={kwargs['num_workers']} out"
         )
     if "batch_size" in kwargs and kwargs["batch_size"] is None and kwargs.get("batch_sampler") is None:
         raise ValueError("batch_size=None is not possible: a minibatch is a list of seeds; use batch_size=1")

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.embed import Embedding, Step
     from pyg_batchgnn.fetch import AccessString
     from pyg_batchgnn.history import HistoricalCaches
+    from pyg_batchgnn.loader.on_device import DeviceStage
     from pyg_batchgnn.loader.on_disk import Continuation, LookAhead
     from pyg_batchgnn.store import DistGraphStore
 
@@ -194,24 +195,37 @@ class Pipeline:
         """
         sampled = now(functools.partial(self.sample, item))
         if self.embedding is None:
-            return self._finished(item, sampled, fetch_size, now)
+            return self.finished(item, sampled, fetch_size, now)
         steps = now(functools.partial(self.embedding.plan, sampled, item))
-        made = self._finished(item, sampled, fetch_size, now)
+        made = self.finished(item, sampled, fetch_size, now)
         return map(self.embedding.noted, made, drain(steps))
 
-    def _finished(
+    def finished(
         self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Now
     ) -> Iterator[Any]:
         """Makes the batches of a sampled macrobatch; empties the list."""
         if self.fetcher is None:
-            yield from map(self._export, drain(sampled))
+            yield from self.exported(sampled)
+            return
+        for ready in self.fetched(item, sampled, fetch_size, now):
+            yield from self.exported(ready)
+
+    def fetched(
+        self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Now
+    ) -> Iterator[list[Any]]:
+        """Fetches the attributes of a sampled macrobatch, group by group; empties the list."""
         number = 0
         while sampled:
             group, sampled[:fetch_size] = sampled[:fetch_size], []
             ready = now(functools.partial(self._fetch, FetchGroup(group, item.epoch, item.number, number)))
             number += 1
             del group  # it holds memory of minibatches that the user may be done with
-            yield from map(self._export, drain(ready))
+            yield ready
+            del ready
+
+    def exported(self, ready: list[Any]) -> Iterator[Any]:
+        """Makes batches, before the user's transform; empties the list."""
+        return map(self._export, drain(ready))
 
     def outputs(self, minibatches: list[SampledMinibatch]) -> Iterator[PygOutput]:
         """Returns sampled minibatches in PyG's form, and keeps none."""
@@ -220,9 +234,9 @@ class Pipeline:
 
     def from_output(self, out: PygOutput) -> Any:
         """Makes the batch of a sample in PyG's form, before the user's transform."""
-        assert isinstance(self.exporter, GatheringExporter)
+        exporter: Any = self.exporter  # one that makes PyG batches
         with self._limit():
-            return self.counted(self.exporter.from_output(out))
+            return self.counted(exporter.from_output(out))
 
     def counted(self, exported: Exported) -> Any:
         if exported.counters is not None:
@@ -349,6 +363,10 @@ class Setup(Protocol):
 
     @property
     def world(self) -> World: ...
+
+    @property
+    def stage(self) -> DeviceStage | None:
+        """The way to the device of the batches; None if they stay where they are made."""
 
     @property
     def choice(self) -> NeighborChoice: ...

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeGuard
 
 import torch
 from torch_geometric.loader import NodeLoader
@@ -68,6 +68,9 @@ from pyg_batchgnn.store import (
 )
 from pyg_batchgnn.types import NODES, Group
 
+if TYPE_CHECKING:
+    from pyg_batchgnn.loader.on_device import DeviceStage
+
 
 class RankSetup:
     """Composes the loader of one rank. All methods are collective."""
@@ -84,6 +87,7 @@ class RankSetup:
         given = {"is_sorted": self.choice.sortedness is Sortedness.PROMISED, **self._rules()}
         self.world.agree(lambda: {"schedule": self._schedule_name.value, **given})
         self._request, self._options = request, options
+        self.stage = _stage(options)
         self._sampling = RankSampling.of(self._features, self._graph, request)
         self.plan = self._sampling.plan
         cache, schema = options.aggregation_cache, self._graph.part.schema
@@ -152,6 +156,7 @@ class RankSetup:
             "macrobatch_size": options.macrobatch_size,
             "fetch_size": options.fetch_size,
             "prefetch": options.prefetch,
+            "device": options.device is not None,
             "export": options.export.value,
             "attributes": options.reading.attributes,
             "attributes of the stores": [[str(group), *sorted(named)] for group, named in fields.items()],
@@ -237,6 +242,8 @@ class RankSetup:
     def _samplers(self, seed: int) -> RankSamplers:
         plan, options = self._plan, self._options
         layout = Layout.COO
+        if self.stage is not None:
+            layout = Layout.CSC
         if options.export is Export.NATIVE:
             has_edges = any(group.is_edge for group in self._attributes())
             plan, layout = dataclasses.replace(plan, edge_ids=has_edges), Layout.CSC
@@ -250,10 +257,16 @@ class RankSetup:
         )
 
     def _exporter(self, custom_cls: Any) -> Exporter:
-        if self._options.export is Export.NATIVE:
-            return NativeExporter()
-        form = PygForm(self._names, self.choice.subgraph)
-        return BlockExporter(form, self._inputs.info, custom_cls)
+        made: Exporter = NativeExporter()
+        if self._options.export is Export.PYG:
+            form = PygForm(self._names, self.choice.subgraph)
+            made = BlockExporter(form, self._inputs.info, custom_cls)
+        if self.stage is None:
+            return made
+        from pyg_batchgnn.loader.on_device import MinibatchExporter
+
+        bounds = max(self._id_bounds), self._graph.num_edges
+        return MinibatchExporter(self.stage, made, bounds)
 
     def _share(self, loader: NodeLoader, trained: TrainedSeeds) -> SeedShare:
         """Returns the share of this rank's nodes that are seeds."""
@@ -263,6 +276,17 @@ class RankSetup:
         probability = min(1.0, loader.batch_size / max(every, 1))
         rows = trained.own.internal - self._graph.part.first
         return SeedShare(rows, probability, None if is_global else trained.trainer)
+
+
+def _stage(options: LoaderOptions) -> DeviceStage | None:
+    if options.device is None:
+        return None
+    from pyg_batchgnn.loader.on_device import DeviceStage
+
+    stage = DeviceStage.of(options)
+    assert stage is not None
+    stage.refuse_choices("the graph lies over ranks")
+    return stage
 
 
 def _cost(

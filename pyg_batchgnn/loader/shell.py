@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         self._parts = setup.compose(self)
         steps = EmbeddingSteps.of(self.data, self._options, self.num_workers)
         self._parts.pipeline.embedding = self._parts.calls.embedding = steps
-        self._world, self._setup = setup.world, setup
+        self._world, self._setup, self._stage = setup.world, setup, setup.stage
         self._reseed(self.seed)
         if self._world.collective:
             self._sizes = self._choose_sizes()  # later not all ranks might ask
@@ -188,7 +189,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
             run.weight = self._world.size / max(run.seeds[run.steps - 1], 1)
             if follower is not None:
                 follower.begin_step(run.epoch, run.handed_out - 1, getattr(batch, "key", NO_NUMBER))
-            return pin_memory(batch) if self.pin_memory and torch.cuda.is_available() else batch
+            pins = self.pin_memory and self._stage is None and torch.cuda.is_available()
+            return pin_memory(batch) if pins else batch
 
         try:
             yield from map(count, made)
@@ -205,11 +207,16 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         is_known = order_of(self) is not Order.DRAWN and run.skip == 0
         following = functools.partial(self._items_of, run.epoch + 1) if is_known else None
         items = pipeline.ahead(items, fetch_size, self._options.lookahead, following)
-        if self._options.prefetch == 0:
+        stage, depth = self._stage, self._options.prefetch
+        if stage is not None and not self._world.collective:
+            return map(self._finish, stage.deliver(pipeline, items, fetch_size))
+        if stage is not None:  # ranks make macrobatches in one order, so that users alone set the pace
+            depth = stage.ahead
+        if depth == 0:
             one_by_one = functools.partial(make, now=self._world.now)
             return map(self._finish, itertools.chain.from_iterable(map(one_by_one, items)))
 
-        executor, depth = self._world.executor(), self._options.prefetch
+        executor = self._world.executor()
         return map(self._finish, prefetched(executor, lambda item: list(make(item)), items, depth))
 
     def _items_of(self, epoch: int) -> Iterator[WorkItem]:
@@ -231,6 +238,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         return bool(self.filter_per_worker) or self._options.export is Export.NATIVE
 
     def _finish(self, batch: Any) -> Any:
+        if self._stage is not None:
+            batch = self._stage.receive(batch)
         if self.transform is None:
             return batch
         transformed = self.transform(batch)
@@ -255,7 +264,7 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
 
         It makes the whole minibatch with `filter_per_worker`, else its sample.
         """
-        if self._finishes_in_workers or self._world.collective:
+        if self._finishes_in_workers or self._world.collective or self._stage is not None:
             return self(index)
         calls = self._parts.calls
         (out,) = calls.outputs(calls.sample(self._called(index)))
@@ -286,13 +295,15 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         return self._sizes
 
     def _choose_sizes(self) -> Sizes:
-        return resolve_sizes(self._options, self._parts, self, self._prefetch_depth(), self._world)
+        options = self._options if self._stage is None else self._stage.without_pinned(self._options)
+        return resolve_sizes(options, self._parts, self, self._prefetch_depth(), self._world)
 
     def _prefetch_depth(self) -> PrefetchDepth:
         if self.num_workers == 0:
+            ahead = self._options.prefetch if self._stage is None else self._stage.ahead
             # Over ranks threads share the nodes of a hop.
             threads = 1 if self._world.collective else self._options.threads or torch.get_num_threads()
-            return PrefetchDepth(self._options.prefetch, makers=1, sharing=threads)
+            return PrefetchDepth(ahead, makers=1, sharing=threads)
         return PrefetchDepth(self.num_workers * (self.prefetch_factor or 2), self.num_workers)
 
     @property
@@ -319,7 +330,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         They count the macrobatch made last, and all in total. With prefetching the last
         one is ahead of what was handed out.
         """
-        return self._parts.pipeline.book.snapshot()
+        found = self._parts.pipeline.book.snapshot()
+        return found if self._stage is None else replace(found, device=self._stage.memory())
 
     def disk_forecast(self, samples: int = 128) -> DiskForecast | None:
         """Predicts what an epoch reads from files at the loader's sizes; in one process.

@@ -244,6 +244,18 @@ class DataSource:
             for group, index in ids.items()
         }
 
+    def attributes(self) -> Mapping[Group, Mapping[str, Any]]:
+        """Returns the wanted attributes by group.
+
+        The object stays the same until a script changes the data.
+        """
+        self._look()
+        return self._wanted
+
+    def held(self, value: Any) -> Any:
+        """Returns the tensor in memory that stands for an attribute, or the attribute itself."""
+        return value if self.mapped is None else self.mapped.held(value)
+
     def beside(self) -> dict[Group, dict[str, Tensor]]:
         """Returns the tables in memory of groups that have tables in files too."""
         self._look()

@@ -43,6 +43,15 @@ class LoaderCounters:
             between two rows is read where that is faster.
         disk_operations: requests to the files.
         minibatches_ahead: minibatches that were sampled to know the epoch's rows before it starts.
+        rows_from_device: rows of batches on a device that were read from tables there.
+        bytes_from_device: their bytes.
+        rows_from_device_cache: rows that the device's cache had; of a fetch group each distinct one
+            once if its block fits.
+        bytes_from_device_cache: their bytes.
+        rows_over_bus: rows that came from the host, counted likewise.
+        bytes_over_bus: their bytes.
+        topology_over_bus: bytes of ids and edges that were copied to the device, and of batches
+            that the CPU put together.
         disk_seconds: time for reading from files.
         ahead_seconds: time for sampling ahead.
         sample_seconds: time for choosing edges and relabelling nodes.
@@ -66,6 +75,13 @@ class LoaderCounters:
     disk_bytes: int = 0
     disk_operations: int = 0
     minibatches_ahead: int = 0
+    rows_from_device: int = 0
+    bytes_from_device: int = 0
+    rows_from_device_cache: int = 0
+    bytes_from_device_cache: int = 0
+    rows_over_bus: int = 0
+    bytes_over_bus: int = 0
+    topology_over_bus: int = 0
     disk_seconds: float = 0.0
     ahead_seconds: float = 0.0
     sample_seconds: float = 0.0
@@ -125,11 +141,38 @@ def count_distinct(minibatches: Sequence[SampledMinibatch], num_nodes: Sequence[
 
 
 @dataclass(frozen=True)
+class DeviceMemory:
+    """The memory that a loader holds for its device now, in bytes, beside batches.
+
+    Attributes:
+        pinned_bytes: page-locked memory of the host, for copies.
+        pinned_peak: the most that it was.
+        registered_bytes: the user's tables in page-locked memory, which the device reads itself.
+        process_locked: page-locked memory of all loaders of this process, each table once.
+        pageable_copies: how many copies came from memory that is not page-locked.
+        table_bytes: tables in the device's memory.
+        cache_bytes: rows in the device's cache, and the places of nodes in it.
+    """
+
+    pinned_bytes: int = 0
+    pinned_peak: int = 0
+    registered_bytes: int = 0
+    process_locked: int = 0
+    pageable_copies: int = 0
+    table_bytes: int = 0
+    cache_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class LoaderStats:
-    """LoaderCounters of the last macrobatch and of all since the loader was made."""
+    """LoaderCounters of the last macrobatch and of all since the loader was made.
+
+    ``device``: the memory that is held for a device; None for a loader without one.
+    """
 
     last: LoaderCounters
     total: LoaderCounters
+    device: DeviceMemory | None = None
 
 
 class StatsBook:

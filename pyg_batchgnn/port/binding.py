@@ -20,7 +20,7 @@ from pyg_batchgnn.port.batches import (
     is_batch,
     typed_prefixes,
 )
-from pyg_batchgnn.port.inputs import are_plain_edges, refuse_batch
+from pyg_batchgnn.port.inputs import are_plain_edges, refuse_batch, refuse_on_device
 from pyg_batchgnn.port.prefixes import NodesByHop, PrefixEdges, known_prefixes, sorted_prefixes
 from pyg_batchgnn.port.structure import SampledBatch, Structure, UnsampledGraph
 from pyg_batchgnn.port.values import BatchEdges, Count, Form, Nodes
@@ -84,6 +84,8 @@ def bind(
         if len(args) > 1:
             refuse_batch(args[0], args[1])
         batch = Batch.of(args[0], by_type=by_type)
+        if batch is None:
+            refuse_on_device(args[0])
         return None if batch is None else _by_name(signature, every, names or every, batch, kwargs)
     try:
         found = signature.bind(None, *args, **kwargs).arguments

@@ -94,6 +94,18 @@ def refuse_batch(x: Any, edge_index: Any) -> None:
         )
 
 
+def refuse_on_device(batch: Any) -> None:
+    """Raises TypeError for a batch on a GPU, whose layers are PyG's own and take no batch."""
+    edges = [store.get("edge_index") for store in getattr(batch, "stores", ())]
+    there = [one.device for one in edges if isinstance(one, Tensor) and not one.is_cpu]
+    if there:
+        by_type = "_dict" if hasattr(batch, "edge_types") else ""
+        raise TypeError(
+            f"model(batch) is computed by native layers on the CPU, but the batch is on {there[0]}; call "
+            f"model(batch.x{by_type}, batch.edge_index{by_type}), which PyG's own layers compute there"
+        )
+
+
 def seeds_of(batch: Any, nodes: int) -> int:
     """Returns the number of seed nodes of a batch of PyG's form, its ``batch_size``.
 

@@ -48,6 +48,11 @@ class AttributeRows:
             ValueError: the table has not the rows that are read.
         """
         table = self.tables[name]
+        if table.device.type not in ("cpu", "meta"):  # of a batch on a GPU, which no kernel here reads
+            if self.row is not None:
+                return table.index_select(0, self.row[:rows])
+            own = table[:rows]
+            return own.dequantize() if isinstance(own, ops.QuantizedTensor) else own.clone()
         ops.check_dense(f"attribute {name!r}", table)
         if table.dim() == 0:
             raise ValueError(f"attribute {name!r} is one number; give a table with one row per node or edge")

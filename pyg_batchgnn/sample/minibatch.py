@@ -324,7 +324,8 @@ def _tables(rows: AttributeRows | None) -> Mapping[str, Tensor]:
 def _edge_index(edges: SampledEdges, targets: int, count: int) -> Tensor:
     if edges.coo is not None:
         return edges.coo[:, :count]
-    ends = torch.repeat_interleave(torch.arange(targets), edges.indptr[: targets + 1].diff())
+    numbers = torch.arange(targets, device=edges.indptr.device)
+    ends = torch.repeat_interleave(numbers, edges.indptr[: targets + 1].diff(), output_size=count)
     return torch.stack([edges.indices[:count].long(), ends])
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, overload
 
@@ -133,7 +133,8 @@ class SampledEdges:
         if self.coo is not None:
             return self.coo[1]
         degrees = self.indptr[1:] - self.indptr[:-1]
-        return torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
+        targets = torch.arange(degrees.numel(), device=degrees.device)
+        return torch.repeat_interleave(targets, degrees, output_size=self.num_edges)
 
     @property
     def edge_index(self) -> Tensor:
@@ -224,6 +225,11 @@ class ByNumber(Sequence[_Part]):
 
     def __len__(self) -> int:
         return self._length
+
+    def map(self, change: Callable[[_Part], _Part]) -> ByNumber[_Part]:
+        """Returns other parts in the place of these; parts that are not reached stay one object."""
+        reached = {number: change(part) for number, part in self.reached.items()}
+        return ByNumber(self._length, reached, None if self._rest is None else change(self._rest))
 
     @overload
     def __getitem__(self, number: int) -> _Part: ...

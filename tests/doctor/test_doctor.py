@@ -22,6 +22,7 @@ def test_it_prints_what_works_here(capsys: pytest.CaptureFixture[str]) -> None:
     found = {finding["name"]: finding for finding in said["findings"]}
     assert {"torch", "PyG", "pyg-lib", "DGL", "METIS", "oneCCL", "instructions"} <= found.keys()
     assert {"huge pages", "shared memory", "backend gloo", "backend ccl", "backend mpi"} <= found.keys()
+    assert {"CUDA", "Triton", "locked memory"} <= found.keys()
     for name in ("torch", "PyG", "backend gloo", "processor"):
         assert found[name]["state"] == "works", found[name]
     assert "GB/s between two processes" in found["backend gloo"]["seen"]
@@ -67,6 +68,15 @@ def test_a_package_that_cannot_be_imported_takes_nothing_down(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = checks.check_package(Package("x", "of_another_torch", "none", "build it again"))
     assert found.state is FindingState.BROKEN and says in found.seen
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "seen"),
+    [(-1, -1, "no limit"), (8 << 20, -1, "8.0 MiB (ulimit -l)"), (64 << 10, 64 << 10, "(ulimit -l)")],
+)
+def test_locked_memory(soft: int, hard: int, seen: str) -> None:
+    found = checks.locked_memory(soft, hard)
+    assert seen in found.seen and bool(found.remedy) == (seen != "no limit")
 
 
 def test_cores_of_a_container() -> None:

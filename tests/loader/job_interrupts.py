@@ -21,12 +21,14 @@ import torch
 from torch_geometric.data import HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from pyg_batchgnn.device import locked_bytes
 from tests.support.leftovers import shared_memory, stays
 from tests.support.loader_cases import make_data
 
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
     "prefetch": {"prefetch": 1},
+    "device": {"device": "cpu", "feature_placement": "host"},
     "workers": {"num_workers": 2},
     "persistent workers": {"num_workers": 1, "persistent_workers": True},
 }
@@ -111,6 +113,8 @@ def main() -> None:
         print(f"{name}: left {left()} {names}", flush=True)
     interrupt_often(300, **WAYS["prefetch"])
     print(f"prefetch, often: left {left()}", flush=True)
+    interrupt_often(300, **WAYS["device"])
+    print(f"device, often: left {left()} {locked_bytes()}", flush=True)
     interrupt_often(50, **WAYS["persistent workers"])
     print(f"persistent workers, often: left {left()}", flush=True)
 

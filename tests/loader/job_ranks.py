@@ -31,6 +31,8 @@ def settings() -> Iterator[tuple[Case, bool, dict[str, Any]]]:
             {"export": "native", "replace": True, "attributes": ["x", "y"]},
             {"export": "pyg", "prefetch": 2, "drop_last": True},
             {"export": "native", "shuffle": False, "drop_last": True, "prefetch": 2},
+            {"export": "pyg", "device": "cpu"},
+            {"export": "native", "device": "cpu", "prefetch": 2},
         ]
     )
     for case in CASES:

@@ -50,7 +50,12 @@ def test_ctrl_c_ends_every_kind_of_loader() -> None:
     limit.cancel()
     assert process.returncode == 0, f"{found}\n{errors}"
     once = [f"{kind}, {way}: left [] []" for way in WAYS for kind in ("node", "link", "typed")]
-    assert found == [*once, "prefetch, often: left []", "persistent workers, often: left []"]
+    assert found == [
+        *once,
+        "prefetch, often: left []",
+        "device, often: left [] 0",
+        "persistent workers, often: left []",
+    ]
 
 
 @pytest.mark.parametrize("lost", [ConnectionResetError(104, "reset"), EOFError()])

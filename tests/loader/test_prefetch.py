@@ -20,6 +20,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "in this thread": {},
     "prefetch 1": {"prefetch": 1},
     "prefetch 3": {"prefetch": 3},
+    "a device": {"device": "cpu"},
     "a worker": {"num_workers": 1},
     "two workers": {"num_workers": 2, "prefetch_factor": 1},
 }

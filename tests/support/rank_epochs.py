@@ -209,7 +209,7 @@ def stores(
 
 def one_process(case: Case, **arguments: Any) -> MacrobatchNeighborLoader:
     """The whole graph's loader, one minibatch at a time."""
-    for name in ("schedule", "prefetch"):
+    for name in ("schedule", "prefetch", "device"):
         arguments.pop(name, None)
     arguments |= {"macrobatch_size": 1, "fetch_size": 1}
     return MacrobatchNeighborLoader(arguments.pop("data", None) or whole(case), **arguments)

@@ -1,0 +1,70 @@
+"""Batches on a device: the queue, the device's stream, pinned memory, parcels and placed tables.
+
+A device is a GPU, or the CPU: everything but the copies themselves is the same there, so that
+tests see it.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyg_batchgnn.late_imports import late_names
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.device.bounded_queue import IsWanted, beside, waiting
+    from pyg_batchgnn.device.lane import (
+        CpuLane,
+        CudaLane,
+        FeaturePlacement,
+        Lane,
+        Ticket,
+        checked_device,
+        lane_of,
+    )
+    from pyg_batchgnn.device.likely import inclusion_of_nodes, likely_rows
+    from pyg_batchgnn.device.parcel import (
+        Parcel,
+        map_batch,
+        map_minibatch,
+        tensors_of,
+    )
+    from pyg_batchgnn.device.pinned import PinnedPool, locked_bytes
+    from pyg_batchgnn.device.tables import (
+        BusTally,
+        HostRows,
+        PlacedTable,
+        PlacedTables,
+        PlacingRules,
+        decoded,
+        is_table,
+        narrow_of,
+    )
+else:
+    __getattr__ = late_names(__name__)
+
+__all__ = [
+    "BusTally",
+    "CpuLane",
+    "CudaLane",
+    "FeaturePlacement",
+    "HostRows",
+    "IsWanted",
+    "Lane",
+    "Parcel",
+    "PinnedPool",
+    "PlacedTable",
+    "PlacedTables",
+    "PlacingRules",
+    "Ticket",
+    "beside",
+    "checked_device",
+    "decoded",
+    "inclusion_of_nodes",
+    "is_table",
+    "lane_of",
+    "likely_rows",
+    "locked_bytes",
+    "map_batch",
+    "map_minibatch",
+    "narrow_of",
+    "tensors_of",
+    "waiting",
+]

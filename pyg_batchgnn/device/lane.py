@@ -1,0 +1,256 @@
+"""The way to a device: its stream of copies, its events, and the registering of host memory.
+
+`CpuLane` takes the CPU for a device. Copies are then copies in memory and are over at once; all
+else, order and counters included, is what `CudaLane` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import importlib.util
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import machine
+
+
+class Ticket(Protocol):
+    """A moment on a device: what was asked of it before has been done then."""
+
+    def done(self) -> bool:
+        """Returns whether that moment has passed. Does not wait."""
+
+    def wait(self) -> None:
+        """Waits for it, on the calling thread."""
+
+
+class Lane(ABC):
+    """The stream on which batches are copied to a device and put together there.
+
+    Attributes:
+        device: the device.
+        reads_host: True if kernels of the device read registered host memory themselves.
+    """
+
+    device: torch.device
+    reads_host: bool
+
+    @abstractmethod
+    def working(self) -> AbstractContextManager[Any]:
+        """A context in which work is asked of this lane."""
+
+    @abstractmethod
+    def mark(self) -> Ticket:
+        """Returns the moment at which all that was asked of this lane so far is done."""
+
+    @abstractmethod
+    def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
+        """Lets the caller's stream use tensors that this lane has made. The host does not wait."""
+
+    @abstractmethod
+    def register(self, address: int, nbytes: int) -> str | None:
+        """Locks pages of the host for direct access. Returns why that is impossible, else None."""
+
+    @abstractmethod
+    def unregister(self, address: int) -> None:
+        """Takes `register` back."""
+
+    @abstractmethod
+    def free_bytes(self) -> int:
+        """Returns the bytes that are free on the device."""
+
+
+# The CPU ##########################################################################################
+
+
+class _Passed:
+    def done(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        return
+
+
+class CpuLane(Lane):
+    """The CPU as a device.
+
+    Args:
+        limit: bytes that may be registered; None for no limit.
+        reads_host: True lets rows be read by the Triton kernel, which then must be interpreted
+            (TRITON_INTERPRET=1).
+    """
+
+    device = torch.device("cpu")
+
+    def __init__(self, limit: int | None = None, reads_host: bool = False) -> None:
+        self.reads_host, self._limit = reads_host, limit
+        #: By address, the bytes of each registered range.
+        self.registered: dict[int, int] = {}
+        self._lock = threading.RLock()
+
+    def working(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def mark(self) -> Ticket:
+        return _Passed()
+
+    def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
+        del ticket, tensors
+
+    def register(self, address: int, nbytes: int) -> str | None:
+        with self._lock:
+            if self._limit is not None and sum(self.registered.values()) + nbytes > self._limit:
+                return "out of memory"
+            if address in self.registered:
+                return "part or all of the requested memory range is already mapped"
+            self.registered[address] = nbytes
+        return None
+
+    def unregister(self, address: int) -> None:
+        with self._lock:
+            del self.registered[address]
+
+    def free_bytes(self) -> int:
+        return machine.memory().available
+
+
+# A GPU ############################################################################################
+
+_PORTABLE = 1  # cudaHostRegisterPortable: the pages are locked for all devices
+
+
+class CudaLane(Lane):
+    """A GPU, with a stream of its own for copies.
+
+    Attributes:
+        why_not: why kernels do not read host memory; None if they do.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._stream = torch.cuda.Stream(device)
+        self.why_not = self._try_kernel()
+        self.reads_host = self.why_not is None
+
+    def working(self) -> AbstractContextManager[Any]:
+        return torch.cuda.stream(self._stream)
+
+    def mark(self) -> Ticket:
+        return _CudaTicket(self._stream)
+
+    def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
+        assert isinstance(ticket, _CudaTicket)
+        current = torch.cuda.current_stream(self.device)
+        current.wait_event(ticket.event)
+        for tensor in tensors:
+            tensor.record_stream(current)
+
+    def register(self, address: int, nbytes: int) -> str | None:
+        with torch.cuda.device(self.device):
+            runtime = torch.cuda.cudart()
+            code = runtime.cudaHostRegister(address, nbytes, _PORTABLE)
+            if int(code) == 0:
+                return None
+            self._forget_error()
+        return str(runtime.cudaGetErrorString(code))
+
+    def unregister(self, address: int) -> None:
+        torch.cuda.cudart().cudaHostUnregister(address)
+
+    def free_bytes(self) -> int:
+        # What torch keeps for later tensors is free as well.
+        free, _ = torch.cuda.mem_get_info(self.device)
+        kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return int(free + kept)
+
+    def _forget_error(self) -> None:
+        """Takes the error away that CUDA keeps, or torch's next kernel would be blamed for it."""
+        with contextlib.suppress(RuntimeError):
+            torch.arange(2, device=self.device)
+
+    def _try_kernel(self) -> str | None:
+        """Reads a few rows of host memory by the kernel. Returns why that fails, else None."""
+        if importlib.util.find_spec("triton") is None:
+            return "Triton is not installed"
+        table = torch.arange(4096, dtype=torch.int32).view(-1, 16)
+        reason = self.register(table.data_ptr(), table.nbytes)
+        if reason is not None:
+            return f"host memory cannot be registered: {reason}"
+        try:
+            from pyg_batchgnn.device.triton_rows import read_rows
+
+            with self.working():
+                index = torch.tensor([255, 0, 7], device=self.device)
+                right = read_rows(table, index).cpu().equal(table[[255, 0, 7]])
+            return None if right else "Triton's kernel read other rows than it was asked for"
+        except Exception as error:  # of Triton, which needs a C compiler at its first call
+            return f"Triton's kernel failed ({type(error).__name__}: {str(error).splitlines()[:1]})"
+        finally:
+            self.unregister(table.data_ptr())
+
+
+class _CudaTicket:
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.event = torch.cuda.Event()
+        self.event.record(stream)
+
+    def done(self) -> bool:
+        return bool(self.event.query())
+
+    def wait(self) -> None:
+        self.event.synchronize()
+
+
+# Choosing #########################################################################################
+
+
+class FeaturePlacement(enum.Enum):
+    """The place of the tables that batches on a device are made of."""
+
+    AUTO = "auto"  # on the device as far as half of its free memory goes, else on the host
+    DEVICE = "device"
+    HOST = "host"
+
+
+def checked_device(device: Any) -> torch.device | None:
+    """Returns the device that a user gave, with its number; None stays None.
+
+    Raises:
+        TypeError, ValueError: no device, or one that is neither a GPU of CUDA nor the CPU.
+        RuntimeError: a GPU, but torch sees none.
+    """
+    if device is None:
+        return None
+    if not isinstance(device, (str, int, torch.device)) or isinstance(device, bool):
+        raise TypeError(f"device must be a name such as 'cuda' or a torch.device, got {device!r}")
+    try:
+        found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device={device!r} is no device ({str(error).splitlines()[0]})") from None
+    if found.type == "cpu":
+        return torch.device("cpu")
+    if found.type != "cuda":
+        raise ValueError(f"device must be 'cuda', 'cuda:1', ... or 'cpu', got {device!r}")
+    if not torch.cuda.is_available():
+        built = torch.version.cuda
+        kind = "it is built without CUDA" if built is None else f"CUDA {built}"
+        remedy = "install a torch with CUDA" if built is None else "see what nvidia-smi says of the driver"
+        raise RuntimeError(
+            f"device={device!r}, but torch {torch.__version__} sees no GPU ({kind}); {remedy}, or leave "
+            f"device out"
+        )
+    number = torch.cuda.current_device() if found.index is None else found.index
+    if number >= torch.cuda.device_count():
+        raise ValueError(f"device={device!r}, but there are {torch.cuda.device_count()} GPUs, from cuda:0")
+    return torch.device("cuda", number)
+
+
+def lane_of(device: torch.device) -> Lane:
+    return CpuLane() if device.type == "cpu" else CudaLane(device)

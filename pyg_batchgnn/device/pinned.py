@@ -1,0 +1,215 @@
+"""Page-locked memory of the host: blocks of the package's pool, and tables of the user.
+
+Pages are registered by address and unregistered before their memory is given back.
+"""
+
+from __future__ import annotations
+
+import mmap
+import resource
+import threading
+import warnings
+import weakref
+from collections import deque
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.device.lane import Lane, Ticket
+
+# Registered ranges ################################################################################
+
+
+class LockedRange:
+    """A tensor whose pages are registered, and stay so while this object lives."""
+
+    def __init__(self, lane: Lane, tensor: Tensor) -> None:
+        self.nbytes = tensor.nbytes
+        self._release = weakref.finalize(self, _release, lane, tensor)
+
+    def release(self) -> None:
+        self._release()
+
+
+@dataclass
+class _Held:
+    count: int  # holders
+    nbytes: int
+
+
+#: Registered ranges by device type and address. Loaders of one table share its range.
+_HELD: dict[tuple[str, int], _Held] = {}
+_LOCK = threading.RLock()  # the garbage collector may release one range while another is registered
+
+
+def lock_pages(lane: Lane, tensor: Tensor) -> LockedRange | str:
+    """Registers the memory of a contiguous CPU tensor. Returns why that is impossible if it is."""
+    key = lane.device.type, tensor.data_ptr()
+    with _LOCK:
+        held = _HELD.get(key)
+        if held is not None and held.nbytes < tensor.nbytes:
+            return "a shorter table at the same address is registered already"
+        if held is None:
+            reason = lane.register(tensor.data_ptr(), tensor.nbytes)
+            if reason is not None:
+                return reason
+            held = _HELD[key] = _Held(0, tensor.nbytes)
+        held.count += 1
+        return LockedRange(lane, tensor)
+
+
+def _release(lane: Lane, tensor: Tensor) -> None:
+    key = lane.device.type, tensor.data_ptr()
+    with _LOCK:
+        held = _HELD[key]
+        held.count -= 1
+        if held.count == 0:
+            del _HELD[key]
+            lane.unregister(tensor.data_ptr())
+
+
+def locked_bytes() -> int:
+    """Returns the bytes of host memory that this process has registered for devices."""
+    with _LOCK:
+        return sum(held.nbytes for held in _HELD.values())
+
+
+def described_limit() -> str:
+    """Returns the system's limit of locked memory, in words."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return "unlimited" if soft == resource.RLIM_INFINITY else f"{soft / 2**20:.0f} MiB"
+
+
+# Blocks ###########################################################################################
+
+#: A new block has room for this share more than was asked for, since minibatches vary.
+_MARGIN = 4
+#: The sizes of new blocks are multiples of this number of bytes.
+_UNIT = 1 << 16
+
+
+@dataclass(eq=False)
+class PinnedBlock:
+    """Some bytes of the host; pageable where `locked` is None."""
+
+    bytes: Tensor  # [n] uint8
+    locked: LockedRange | None = None
+
+
+class PinnedPool:
+    """Blocks of pinned memory, each of which is used again once its copy is over.
+
+    A block beyond the bound, or one that the system refuses to lock, is pageable: its copy is
+    slower, and right all the same.
+
+    Args:
+        bound: the bytes that may be locked.
+
+    Attributes:
+        pinned_bytes: the bytes that are locked now.
+        peak_bytes: the most that were locked at one time.
+        pageable: how many blocks were pageable.
+    """
+
+    def __init__(self, lane: Lane, bound: int) -> None:
+        self.lane, self.bound = lane, bound
+        self.pinned_bytes = self.peak_bytes = self.pageable = 0
+        self._free: list[PinnedBlock] = []
+        self._under_way: deque[tuple[PinnedBlock, Ticket]] = deque()
+        self._refused = False
+        self._lock = threading.RLock()
+
+    def take(self, nbytes: int) -> PinnedBlock:
+        """Returns a block of at least ``nbytes`` bytes.
+
+        It waits if copies hold all that is allowed.
+        """
+        with self._lock:
+            while True:
+                self._reclaim()
+                fitting = [block for block in self._free if block.bytes.numel() >= nbytes]
+                if fitting:
+                    found = min(fitting, key=lambda block: block.bytes.numel())
+                    self._free.remove(found)
+                    return found
+                size = min(-(-(nbytes + nbytes // _MARGIN) // _UNIT) * _UNIT, max(self.bound, nbytes))
+                if self.pinned_bytes + size <= self.bound:
+                    return self._new(size)
+                if nbytes > self.bound or not (self._free or self._under_way):
+                    self._warn_of_bound(nbytes)
+                    return self._pageable(nbytes)
+                if self._free:
+                    self._drop(self._free.pop())
+                else:
+                    self._under_way[0][1].wait()
+
+    def give(self, block: PinnedBlock, ticket: Ticket) -> None:
+        """Takes a block back. ``ticket``: the moment at which its copy is over."""
+        if block.locked is not None:
+            with self._lock:
+                self._under_way.append((block, ticket))
+
+    def close(self) -> None:
+        """Waits for copies under way and unlocks all memory. Blocks can be taken again later."""
+        with self._lock:
+            while self._under_way:
+                block, ticket = self._under_way.popleft()
+                ticket.wait()
+                self._free.append(block)
+            while self._free:
+                self._drop(self._free.pop())
+
+    @property
+    def in_use(self) -> int:
+        """The bytes of pinned blocks whose copies are not over."""
+        with self._lock:
+            self._reclaim()
+            return self.pinned_bytes - sum(block.bytes.numel() for block in self._free)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _reclaim(self) -> None:
+        while self._under_way and self._under_way[0][1].done():
+            self._free.append(self._under_way.popleft()[0])
+
+    def _new(self, size: int) -> PinnedBlock:
+        if self._refused:
+            return self._pageable(size)
+        # Whole pages: the pool's own notes lie in the page before.
+        whole = ops.empty((size + mmap.PAGESIZE,), torch.uint8)
+        begin = -whole.data_ptr() % mmap.PAGESIZE
+        pages = whole[begin : begin + size]
+        locked = lock_pages(self.lane, pages)
+        if isinstance(locked, str):
+            self._refused = True
+            warnings.warn(
+                f"{size / 2**20:.1f} MiB of host memory cannot be pinned ({locked}; the limit of locked "
+                f"memory, ulimit -l, is {described_limit()}): batches are copied from pageable memory, which "
+                f"is slower; raise the limit, or set pinned_memory to what can be locked",
+                stacklevel=2,
+            )
+            return self._pageable(size)
+        self.pinned_bytes += size
+        self.peak_bytes = max(self.peak_bytes, self.pinned_bytes)
+        return PinnedBlock(pages, locked)
+
+    def _pageable(self, nbytes: int) -> PinnedBlock:
+        self.pageable += 1
+        return PinnedBlock(ops.empty((nbytes,), torch.uint8))
+
+    def _drop(self, block: PinnedBlock) -> None:
+        assert block.locked is not None
+        self.pinned_bytes -= block.bytes.numel()
+        block.locked.release()
+
+    def _warn_of_bound(self, nbytes: int) -> None:
+        if self.pageable == 0:
+            warnings.warn(
+                f"a batch takes {nbytes / 2**20:.1f} MiB of pinned memory, but pinned_memory allows "
+                f"{self.bound / 2**20:.1f} MiB in all: it is copied from pageable memory, which is slower; "
+                f"give a larger pinned_memory or a smaller batch_size",
+                stacklevel=2,
+            )

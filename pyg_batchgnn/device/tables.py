@@ -1,0 +1,423 @@
+"""Attribute tables where a device reads them: in its own memory, a cache there, or on the host."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_batchgnn import ops
+from pyg_batchgnn.device.lane import FeaturePlacement, Lane
+from pyg_batchgnn.device.pinned import LockedRange, PinnedPool, described_limit, lock_pages
+from pyg_batchgnn.disk import is_mapped
+from pyg_batchgnn.fetch import as_table
+from pyg_batchgnn.ops import QuantizedTensor
+from pyg_batchgnn.types import Group
+
+# Counting #########################################################################################
+
+
+@dataclass
+class BusTally:
+    """Rows and bytes by where they were read."""
+
+    rows_from_device: int = 0  # of tables that lie on the device
+    bytes_from_device: int = 0
+    rows_from_device_cache: int = 0
+    bytes_from_device_cache: int = 0
+    rows_over_bus: int = 0  # from the host
+    bytes_over_bus: int = 0
+    topology_over_bus: int = 0  # bytes of ids and edges, and of batches that the CPU put together
+
+    def counts(self) -> dict[str, int]:
+        """Returns the counts, named as those of a loader."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+# Tables ###########################################################################################
+
+
+class PlacedTable(Protocol):
+    """An attribute of all nodes of a type or edges of a relation, for a device."""
+
+    @property
+    def row_bytes(self) -> int: ...
+
+    def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:
+        """Returns some rows on the device as they are stored; `like` says how to read them.
+
+        ``index``, ``host``: the same row numbers, on the device and on the host.
+        """
+
+    def like(self, rows: Tensor) -> Tensor:
+        """Returns stored rows as a table: codes with their scales and offsets."""
+
+
+def narrow_of(table: Tensor) -> Tensor:
+    """Returns what is stored of a table: the codes of a `QuantizedTensor`."""
+    return table.codes if isinstance(table, QuantizedTensor) else table
+
+
+def decoded(table: Tensor) -> Tensor:
+    return table.dequantize() if isinstance(table, QuantizedTensor) else table
+
+
+class _Placed:
+    """The parts that tables in any place share."""
+
+    def __init__(self, table: Tensor, device: torch.device) -> None:
+        self.stored = narrow_of(table)
+        self._decoding: Tensor | None = None
+        self._dtype = table.dtype
+        if isinstance(table, QuantizedTensor):
+            self._decoding = table.decoding.to(device)
+        rows = max(1, self.stored.size(0))
+        self.row_bytes = self.stored.nbytes // rows
+
+    def like(self, rows: Tensor) -> Tensor:
+        return rows if self._decoding is None else QuantizedTensor(rows, self._decoding, self._dtype)
+
+
+class DeviceTable(_Placed):
+    """A table in the device's memory."""
+
+    def __init__(self, table: Tensor, device: torch.device) -> None:
+        super().__init__(table, device)
+        if self.stored.device != device or device.type == "cpu":
+            self.stored = self.stored.detach().to(device, copy=True)
+
+    @property
+    def table(self) -> Tensor:
+        return self.like(self.stored)
+
+    def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:  # noqa: ARG002
+        tally.rows_from_device += index.numel()
+        tally.bytes_from_device += index.numel() * self.row_bytes
+        return self.stored.index_select(0, index)
+
+
+#: Larger tables that cannot be registered are worth a warning. Smaller ones may share a page.
+_NOTICED = 1 << 20
+
+
+class HostTable(_Placed):
+    """A table in the host's memory, some rows of which the device may hold.
+
+    Rows are read by the device itself where it can and their pages are registered, else gathered
+    into pinned memory and copied.
+    """
+
+    def __init__(self, table: Tensor, places: HostRows) -> None:
+        super().__init__(table, places.lane.device)
+        self._places, self._cache = places, CachedOnDevice()
+        self._locked: LockedRange | None = None
+        if places.lane.reads_host and self.stored.nbytes and places.may_lock(self.stored):
+            locked = lock_pages(places.lane, self.stored.detach())
+            self._locked = None if isinstance(locked, str) else locked
+            if isinstance(locked, str) and self.stored.nbytes > _NOTICED:
+                warnings.warn(
+                    f"a table of {self.stored.nbytes / 2**30:.2f} GiB cannot be registered ({locked}; the "
+                    f"limit of locked memory, ulimit -l, is {described_limit()}): the CPU gathers its rows, "
+                    f"which is slower; raise the limit",
+                    stacklevel=2,
+                )
+
+    @property
+    def is_registered(self) -> bool:
+        return self._locked is not None
+
+    @property
+    def locked_bytes(self) -> int:
+        return 0 if self._locked is None else self._locked.nbytes
+
+    @property
+    def cache_bytes(self) -> int:
+        return 0 if self._cache.rows is None else self._cache.rows.nbytes
+
+    def fill(self, slots: CacheSlots) -> None:
+        """Copies the rows of the cache to the device."""
+        self._cache = CachedOnDevice(slots, self._copied(slots.node))
+
+    def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:
+        cached = self._cache
+        place = None if cached.slots is None else ops.gather_rows(cached.slots.host, host)
+        hits = 0 if place is None else int((place >= 0).sum())
+        tally.rows_from_device_cache += hits
+        tally.bytes_from_device_cache += hits * self.row_bytes
+        tally.rows_over_bus += host.numel() - hits
+        tally.bytes_over_bus += (host.numel() - hits) * self.row_bytes
+        if self.is_registered:
+            from pyg_batchgnn.device.triton_rows import read_rows
+
+            slots = None if cached.slots is None else cached.slots.there
+            return read_rows(self.stored.detach(), index, cached.rows, slots)
+        if place is None or cached.rows is None or not hits:
+            return self._copied(host)
+        missing = (place < 0).nonzero().view(-1)
+        out = cached.rows.index_select(0, self._places.sent(place.clamp(min=0)))
+        if missing.numel():
+            out.index_copy_(0, self._places.sent(missing), self._copied(host[missing]))
+        return out
+
+    def _copied(self, index: Tensor) -> Tensor:
+        """Gathers rows into pinned memory and copies them to the device, piece by piece."""
+        places, stored = self._places, self.stored.detach()
+        shape = (index.numel(), *stored.shape[1:])
+        out = torch.empty(shape, dtype=stored.dtype, device=places.lane.device)
+        step = max(1, places.piece // max(1, self.row_bytes))
+        for begin in range(0, index.numel() if self.row_bytes else 0, step):
+            rows = index[begin : begin + step]
+            with places.pinned(rows.numel() * self.row_bytes) as there:
+                ops.put_rows(there.view(stored.dtype).view(-1, *shape[1:]), stored, rows)
+                out[begin : begin + step].copy_(
+                    there.view(stored.dtype).view(-1, *shape[1:]), non_blocking=True
+                )
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class CacheSlots:
+    """The places in a cache of the rows of some nodes of a type."""
+
+    node: Tensor  # [c] int64, ascending
+    host: Tensor  # [N] int32, the row of each node in the cache, or -1
+    there: Tensor  # the same on the device
+
+    @classmethod
+    def of(cls, node: Tensor, num_nodes: int, device: torch.device) -> CacheSlots:
+        slot = torch.full((num_nodes,), -1, dtype=torch.int32)
+        slot[node] = torch.arange(node.numel(), dtype=torch.int32)
+        return cls(node, slot, slot.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class CachedOnDevice:
+    """The rows of one table that a device holds; none by default."""
+
+    slots: CacheSlots | None = None
+    rows: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class HostRows:
+    """The way of rows from the host to a device.
+
+    Attributes:
+        most_locked: the bytes of tables that may be registered; None for no bound but the system's.
+    """
+
+    lane: Lane
+    pool: PinnedPool
+    most_locked: int | None = None
+
+    def may_lock(self, table: Tensor) -> bool:
+        fits = self.most_locked is None or table.nbytes <= self.most_locked - self.pool.pinned_bytes
+        return fits and not is_mapped(table)
+
+    @property
+    def piece(self) -> int:
+        """The bytes that are copied at once, so that gathering runs beside copying."""
+        return max(1, min(_PIECE, self.pool.bound // 4))
+
+    @contextlib.contextmanager
+    def pinned(self, nbytes: int) -> Iterator[Tensor]:
+        """Lends pinned bytes, [nbytes] uint8, which the lane reads until it is at this point."""
+        block = self.pool.take(nbytes)
+        try:
+            yield block.bytes[:nbytes]
+        finally:
+            self.pool.give(block, self.lane.mark())
+
+    def sent(self, tensor: Tensor) -> Tensor:
+        """Copies a tensor to the device by pinned memory, piece by piece. Codes stay codes."""
+        if isinstance(tensor, QuantizedTensor):
+            codes = self.sent(tensor.codes)
+            return QuantizedTensor(codes, tensor.decoding.to(codes.device), tensor.dtype)
+        out = torch.empty(tensor.shape, dtype=tensor.dtype, device=self.lane.device)
+        source, there = (one.reshape(-1).view(torch.uint8) for one in (tensor.detach().contiguous(), out))
+        for begin in range(0, source.numel(), self.piece):
+            bytes_ = source[begin : begin + self.piece]
+            with self.pinned(bytes_.numel()) as block:
+                block.copy_(bytes_)
+                there[begin : begin + self.piece].copy_(block, non_blocking=True)
+        return out
+
+
+#: Bytes that are copied at once, at most.
+_PIECE = 32 << 20
+
+# Placing ##########################################################################################
+
+
+#: Rows of at most this number of bytes lie on the device anyway. Over the bus each would cost as
+#: much as a wider one.
+NARROW = 16
+
+
+@dataclass(frozen=True)
+class PlacingRules:
+    """The rules by which tables are placed.
+
+    Attributes:
+        placement: the user's choice.
+        cache: bytes of rows of the host's tables that the device may hold.
+        narrow: bytes of tables of narrow rows that lie on the device though the choice is the host.
+        block: bytes of the distinct rows of a fetch group that the device may hold.
+    """
+
+    placement: FeaturePlacement = FeaturePlacement.AUTO
+    cache: int = 0
+    narrow: int = 0
+    block: int = 0
+
+
+@dataclass(eq=False)
+class PlacedTables:
+    """The tables of one state of the user's data, placed.
+
+    Attributes:
+        by_name: by group and name; attributes that the CPU must select are left out.
+    """
+
+    by_name: dict[Group, dict[str, PlacedTable]]
+    _by_value: dict[int, tuple[Group, str, Any]] = field(default_factory=dict)
+    _versions: list[tuple[Tensor, int]] = field(default_factory=list)
+
+    @classmethod
+    def place(
+        cls,
+        wanted: Mapping[Group, Mapping[str, Any]],
+        held: Callable[[Any], Any],
+        rules: PlacingRules,
+        rows: HostRows,
+    ) -> PlacedTables:
+        """Places tables.
+
+        Args:
+            wanted: the user's attributes.
+            held: returns the tensor in memory that stands for an attribute.
+
+        Raises:
+            ValueError: the tables shall lie on the device, and do not fit it.
+        """
+        device, found = rows.lane.device, {}
+        for group, named in wanted.items():
+            for name, value in named.items():
+                table = _table_of(held(value), device)
+                if table is not None:
+                    found[group, name] = value, table
+        there = _on_device([one for _, one in found.values()], rules, rows.lane)
+        made = cls({group: {} for group in wanted})
+        for (group, name), (value, table) in found.items():
+            on_device = id(table) in there
+            made.by_name[group][name] = DeviceTable(table, device) if on_device else HostTable(table, rows)
+            made._by_value[id(value)] = group, name, value
+            stored = narrow_of(table)
+            if not stored.is_inference():
+                made._versions.append((stored, stored._version))
+        return made
+
+    @property
+    def is_current(self) -> bool:
+        """False if torch has written to a table since it was placed."""
+        return all(tensor._version == version for tensor, version in self._versions)
+
+    def find(self, value: Any) -> tuple[Group, PlacedTable] | None:
+        """Returns the place of an attribute, given as the user's object."""
+        entry = self._by_value.get(id(value))
+        return None if entry is None else (entry[0], self.by_name[entry[0]][entry[1]])
+
+    def name_of(self, value: Any) -> str:
+        """Returns the name of an attribute that `find` finds."""
+        return self._by_value[id(value)][1]
+
+    def host_tables(self, group: Group) -> dict[str, HostTable]:
+        return {name: one for name, one in self.by_name[group].items() if isinstance(one, HostTable)}
+
+    def every_host_table(self) -> list[HostTable]:
+        return [one for group in self.by_name for one in self.host_tables(group).values()]
+
+    def row_bytes(self, group: Group) -> int:
+        return sum(one.row_bytes for one in self.by_name[group].values())
+
+    def fill_cache(
+        self,
+        groups: Sequence[Group],
+        num_nodes: Sequence[int],
+        chosen: Mapping[int, Tensor],
+        device: torch.device,
+    ) -> None:
+        """Copies rows to the device that are to stay there.
+
+        ``chosen``: nodes by number of their type.
+        """
+        for number, node in chosen.items():
+            slots = CacheSlots.of(node, num_nodes[number], device)
+            for table in self.host_tables(groups[number]).values():
+                table.fill(slots)
+
+    @property
+    def device_bytes(self) -> int:
+        """The bytes of tables on the device."""
+        tables = [one for named in self.by_name.values() for one in named.values()]
+        return sum(one.stored.nbytes for one in tables if isinstance(one, DeviceTable))
+
+    @property
+    def cache_bytes(self) -> int:
+        """The bytes of cached rows on the device, and of the places of nodes in the cache."""
+        slots = {id(one._cache.slots): one._cache.slots for one in self.every_host_table()}
+        places = sum(one.there.nbytes for one in slots.values() if one is not None)
+        return places + sum(one.cache_bytes for one in self.every_host_table())
+
+
+def _table_of(value: Any, device: torch.device) -> Tensor | None:
+    """Returns an attribute as a dense table whose rows can be copied as bytes; None for others."""
+    if isinstance(value, QuantizedTensor):
+        dense = as_table(value.codes, 0)
+        return value if isinstance(dense, Tensor) else None
+    on_device = isinstance(value, Tensor) and value.device == device and device.type != "cpu"
+    if on_device and type(value) is Tensor and value.layout is torch.strided and value.dim():
+        return None if value.requires_grad else value
+    table = as_table(value, 0)
+    if isinstance(table, str) or table.requires_grad or table.is_quantized:
+        return None
+    return table.detach() if isinstance(value, (np.ndarray, torch.nn.Parameter)) else table
+
+
+def is_table(value: Any) -> bool:
+    """Returns whether an attribute can be placed, or else must be selected by the CPU."""
+    device = value.device if isinstance(value, Tensor) else torch.device("cpu")
+    return _table_of(value, device) is not None
+
+
+def _on_device(tables: Sequence[Tensor], rules: PlacingRules, lane: Lane) -> set[int]:
+    """Returns the ids of the tables that shall lie on the device, the narrowest first."""
+    if rules.placement is FeaturePlacement.DEVICE:
+        every, free = sum(narrow_of(one).nbytes for one in tables), lane.free_bytes()
+        if every > free:
+            raise ValueError(
+                f"feature_placement='device', but the attributes take {every / 2**30:.2f} GiB and "
+                f"{lane.device} has {free / 2**30:.2f} GiB free; use feature_placement='host' with a "
+                f"device_cache"
+            )
+        return {id(one) for one in tables}
+    is_host = rules.placement is FeaturePlacement.HOST
+    left, chosen = (rules.narrow if is_host else lane.free_bytes() // 2), set()
+    for table in sorted(tables, key=_row_bytes):
+        stored = narrow_of(table)
+        if stored.nbytes > left or (is_host and _row_bytes(table) > NARROW):
+            break
+        left -= stored.nbytes
+        chosen.add(id(table))
+    return chosen
+
+
+def _row_bytes(table: Tensor) -> int:
+    stored = narrow_of(table)
+    return stored.nbytes // max(1, stored.size(0))

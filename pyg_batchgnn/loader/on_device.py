@@ -1,0 +1,658 @@
+"""Batches that arrive on a device: which way they take there, and what is put together where.
+
+A minibatch of a ``Data`` in memory travels as local CSC and ids. Its edges, and the rows of its
+attributes, are put together on the device (`RowsExporter`). Of a graph over ranks the minibatch
+travels with the rows that were fetched (`MinibatchExporter`). What only the CPU can make travels
+when it is made (`BatchExporter`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import queue
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import HeteroSamplerOutput
+from torch_geometric.sampler.base import SubgraphType
+
+from pyg_batchgnn.device import (
+    BusTally,
+    FeaturePlacement,
+    HostRows,
+    IsWanted,
+    Lane,
+    Parcel,
+    PinnedPool,
+    PlacedTables,
+    PlacingRules,
+    Ticket,
+    beside,
+    decoded,
+    inclusion_of_nodes,
+    is_table,
+    lane_of,
+    likely_rows,
+    locked_bytes,
+    map_batch,
+    map_minibatch,
+    narrow_of,
+    tensors_of,
+    waiting,
+)
+from pyg_batchgnn.fetch import Fetched, Fetcher, FetchGroup, distinct_nodes
+from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
+from pyg_batchgnn.loader.filter import Gatherer
+from pyg_batchgnn.loader.link_inputs import LinkInputs
+from pyg_batchgnn.loader.node_inputs import NodeInputs
+from pyg_batchgnn.loader.options import LoaderOptions
+from pyg_batchgnn.loader.schedule import WorkItem
+from pyg_batchgnn.loader.source import DataSource, Source
+from pyg_batchgnn.loader.stats import DeviceMemory, LoaderCounters
+from pyg_batchgnn.ops import free_bytes
+from pyg_batchgnn.sample import (
+    AttributeRows,
+    Minibatch,
+    MinibatchPlan,
+    Placement,
+    PygForm,
+    PygOutput,
+    SampledMinibatch,
+    SampleInfo,
+)
+from pyg_batchgnn.store import TypedGraph
+from pyg_batchgnn.types import Group
+
+# The stage ########################################################################################
+
+#: Batches that wait on the device for the user.
+DEPTH = 3
+#: The share of a device's free memory that narrow tables, and the block of a fetch group, may take.
+_SHARE = 8
+
+
+#: The macrobatches that are to be made; None after the last one.
+Asked: TypeAlias = "queue.SimpleQueue[WorkItem | None]"
+
+
+class BatchMaker(Protocol):
+    """Makes the batches of macrobatches, at once or in three parts."""
+
+    @property
+    def look_ahead(self) -> Any:
+        """The reader of tables in files; None if there is none."""
+
+    def sample(self, item: WorkItem) -> list[SampledMinibatch]: ...
+
+    @property
+    def fetcher(self) -> Any:
+        """The fetcher of attributes; None if there is none."""
+
+    def fetched(
+        self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Callable[..., Any]
+    ) -> Iterator[list[Any]]: ...
+
+    def exported(self, ready: list[Any]) -> Iterator[Any]: ...
+
+    def batches(self, item: WorkItem, fetch_size: int) -> Iterator[Any]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class OnDevice:
+    """A batch that a lane has made, before the user's stream may use it."""
+
+    batch: Any
+    ticket: Ticket
+
+
+class DeviceStage:
+    """The last stage of a loader whose batches arrive on a device.
+
+    Attributes:
+        lane: the way to the device.
+        rows: the way of rows, with the pinned memory of this loader.
+        placed: the tables that are placed now, if any.
+    """
+
+    def __init__(self, options: LoaderOptions, lane: Lane) -> None:
+        budget = options.memory_budget
+        bound = free_bytes() if budget is None else budget // 2
+        self.lane = lane
+        self.rows = HostRows(
+            lane,
+            PinnedPool(lane, bound if options.pinned_memory is None else options.pinned_memory),
+            options.pinned_memory,
+        )
+        self.placed: PlacedTables | None = None
+        self._options = options
+        self._group_size: int | None = None  # minibatches whose distinct rows fit a block
+        self._whole: dict[int, tuple[Tensor, int, Tensor]] = {}
+
+    @classmethod
+    def of(cls, options: LoaderOptions) -> DeviceStage | None:
+        return None if options.device is None else cls(options, lane_of(options.device))
+
+    # Queue #######################################################################################
+
+    @property
+    def ahead(self) -> int:
+        """The macrobatches that are sampled before they are asked for."""
+        return max(1, self._options.prefetch)
+
+    def deliver(self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int) -> Generator[Any]:
+        """Yields the batches of an epoch. Sampling, reading rows and copying run on a thread each.
+
+        Which macrobatches have been asked for depends on how many batches were taken alone. Seeds
+        are drawn on the caller's thread.
+        """
+        asked: Asked = queue.SimpleQueue()
+        made = beside(
+            lambda is_wanted: self._made(pipeline, asked, is_wanted, fetch_size), DEPTH, "macrobatch device"
+        )
+        steps: deque[int] = deque()
+
+        def ask() -> None:
+            item = next(items, None)
+            asked.put(item)
+            if item is not None:
+                steps.append(len(item.steps))
+
+        try:
+            for _ in range(1 + self.ahead):
+                ask()
+            while steps:
+                yield from itertools.islice(made, steps.popleft())
+                ask()
+            yield from made  # nothing, or the error that ended it
+        finally:
+            asked.put(None)
+            made.close()
+
+    def _made(
+        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
+    ) -> Iterator[Any]:
+        if pipeline.look_ahead is not None:  # files are read in the order of the macrobatches
+            for item in waiting(asked, is_wanted):
+                yield from pipeline.batches(item, fetch_size)
+            return
+        groups = beside(lambda _: self._groups(pipeline, asked, is_wanted, fetch_size), 1, "macrobatch rows")
+        with contextlib.closing(groups):
+            for ready in groups:
+                yield from pipeline.exported(ready)
+
+    def _groups(
+        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
+    ) -> Iterator[list[Any]]:
+        """Yields the minibatches of each fetch group, with the rows that are read for all of it."""
+
+        def sample(is_wanted_here: IsWanted) -> Iterator[tuple[WorkItem, list[SampledMinibatch]]]:
+            # This thread's consumer closes it, or the user alone has gone.
+            for item in waiting(asked, lambda: is_wanted_here() and is_wanted()):
+                yield item, pipeline.sample(item)
+
+        sampled = beside(sample, self.ahead, "macrobatch sampling")
+        with contextlib.closing(sampled):
+            for item, minibatches in sampled:
+                if pipeline.fetcher is None:
+                    yield minibatches
+                else:
+                    yield from pipeline.fetched(item, minibatches, self.group_size(fetch_size), _now)
+
+    def receive(self, made: OnDevice) -> Any:
+        """Hands a batch over to the stream of the calling thread. The host does not wait."""
+        tensors = () if self.lane.device.type == "cpu" else tensors_of(made.batch)
+        self.lane.hand_over(made.ticket, tensors)
+        return made.batch
+
+    def finished(self, batch: Any, counters: LoaderCounters) -> Exported:
+        return Exported(OnDevice(batch, self.lane.mark()), counters)
+
+    def refuse_choices(self, because: str) -> None:
+        """Raises ValueError if the user says where tables lie though rows are gathered on the
+        host."""
+        placement, cache = self._options.feature_placement, self._options.device_cache
+        given = f"device_cache={cache}" if cache else f"feature_placement={placement!r}"
+        if cache or placement == "device":
+            raise ValueError(
+                f"{given} is for the tables of a Data in memory, but {because}: rows are gathered on the "
+                f"host; leave it out"
+            )
+
+    # Memory ######################################################################################
+
+    def group_size(self, fetch_size: int) -> int:
+        """Returns the minibatches of a macrobatch whose distinct rows are read together."""
+        return fetch_size if self._group_size is None else min(fetch_size, self._group_size)
+
+    def too_many(self, minibatches: int) -> None:
+        """Notes that the distinct rows of a number of minibatches do not fit a block."""
+        self._group_size = max(1, minibatches // 2)
+
+    def rules(self) -> PlacingRules:
+        free = self.lane.free_bytes() // _SHARE
+        budget, cache = self._options.memory_budget, self._options.device_cache
+        narrow = free if budget is None else min(free, budget)
+        return PlacingRules(FeaturePlacement(self._options.feature_placement), cache or 0, narrow, free // 2)
+
+    def without_pinned(self, options: LoaderOptions) -> LoaderOptions:
+        """Returns the options for what is left of the memory budget beside pinned memory."""
+        budget = options.memory_budget
+        if budget is None:
+            return options
+        return replace(options, memory_budget=max(1, budget - self.rows.pool.bound))
+
+    def memory(self) -> DeviceMemory:
+        placed, pool = self.placed, self.rows.pool
+        tables = [] if placed is None else placed.every_host_table()
+        return DeviceMemory(
+            pinned_bytes=pool.pinned_bytes,
+            pinned_peak=pool.peak_bytes,
+            registered_bytes=sum(one.locked_bytes for one in tables),
+            process_locked=locked_bytes(),
+            pageable_copies=pool.pageable,
+            table_bytes=0 if placed is None else placed.device_bytes,
+            cache_bytes=0 if placed is None else placed.cache_bytes,
+        )
+
+    # Parcels #####################################################################################
+
+    def parcel(self) -> Parcel:
+        return Parcel(self.lane, self.rows.pool)
+
+    def whole(self, value: Any) -> Any:
+        """Returns an attribute of the whole graph on the device, to where it is copied once."""
+        if not isinstance(value, Tensor):
+            return value.to(self.lane.device)
+        if value.device == self.lane.device:
+            return value
+        held = self._whole.get(id(value))
+        if held is None or held[0] is not value or held[1] != value._version:
+            if len(self._whole) >= _WHOLE:
+                self._whole.clear()
+            held = self._whole[id(value)] = value, value._version, value.to(self.lane.device)
+        return held[2]
+
+
+#: Attributes of the whole graph that are kept on the device.
+_WHOLE = 64
+
+
+def _now(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+# Rows of tables in memory #########################################################################
+
+
+class DeviceRows:
+    """Places the tables of a ``Data``, and reads the distinct rows of fetch groups once.
+
+    It stands in the place of a fetcher: the blocks that it makes lie on the device.
+
+    Args:
+        native: True if minibatches are handed out themselves, with all of their attributes.
+        plan, inputs: how minibatches are made, to tell which rows are likely.
+        batch_size: that of the loader, if it has one.
+    """
+
+    def __init__(
+        self,
+        stage: DeviceStage,
+        source: DataSource,
+        graph: TypedGraph,
+        native: bool,
+        plan: MinibatchPlan,
+        inputs: Any,
+        batch_size: int | None,
+    ) -> None:
+        self.stage, self.graph, self._source, self.native = stage, graph, source, native
+        self._plan, self._seeds = plan, seeds_of(inputs, graph)
+        self._probability = min(1.0, (batch_size or 1) / max(1, len(inputs)))
+        self._placed: tuple[Any, PlacedTables, PlacingRules] | None = None
+        self._tally = BusTally()
+
+    def current(self) -> tuple[PlacedTables, PlacingRules]:
+        """Returns the tables, placed anew if a script has changed the data."""
+        wanted = self._source.attributes()
+        if self._placed is None or self._placed[0] is not wanted or not self._placed[1].is_current:
+            stage = self.stage
+            self._placed = stage.placed = None  # what was placed before gives way first
+            rules = stage.rules()
+            placed = PlacedTables.place(wanted, self._source.held, rules, stage.rows)
+            self._fill_cache(placed, rules)
+            self._placed, stage.placed = (wanted, placed, rules), placed
+        return self._placed[1:]
+
+    def _fill_cache(self, placed: PlacedTables, rules: PlacingRules) -> None:
+        groups, counts = self.graph.schema.node_groups, self.graph.num_nodes
+        row_bytes = {
+            number: sum(one.row_bytes for one in placed.host_tables(group).values())
+            for number, group in enumerate(groups)
+        }
+        if rules.cache and any(row_bytes.values()):
+            likely = inclusion_of_nodes(self.graph, self._plan, self._seeds, self._probability)
+            chosen = likely_rows(likely, row_bytes, counts, rules.cache)
+            placed.fill_cache(groups, counts, chosen, self.stage.lane.device)
+
+    def fetch(self, group: FetchGroup) -> Fetched:
+        minibatches = group.minibatches
+        held: list[dict[Group, AttributeRows]] = [{} for _ in minibatches]
+        with self.stage.lane.working():
+            placed, rules = self.current()
+            if len(minibatches) > 1:
+                self._read_blocks(placed, rules, minibatches, held)
+        return Fetched([Minibatch.of(one, own) for one, own in zip(minibatches, held, strict=True)])
+
+    def _read_blocks(
+        self,
+        placed: PlacedTables,
+        rules: PlacingRules,
+        minibatches: Sequence[SampledMinibatch],
+        held: Sequence[dict[Group, AttributeRows]],
+    ) -> None:
+        """Reads each distinct row of several minibatches once, if all fit a block."""
+        groups = self.graph.schema.node_groups
+        found = {
+            number: distinct_nodes(
+                [one.nodes[number].node for one in minibatches], self.graph.num_nodes[number]
+            )
+            for number, group in enumerate(groups)
+            if placed.host_tables(group)
+        }
+        size = sum(one.node.numel() * placed.row_bytes(groups[number]) for number, one in found.items())
+        if size > rules.block:
+            self.stage.too_many(len(minibatches))
+            return
+        parcel = self.stage.parcel()
+        for number, one in found.items():
+            parcel.add(one.node, self.graph.num_nodes[number])
+            for places in one.places:
+                parcel.add(places, one.node.numel())
+        parcel.send()
+        self._tally.topology_over_bus += parcel.nbytes
+        for number, one in found.items():
+            group = groups[number]
+            tables = placed.by_name[group] if self.native else placed.host_tables(group)
+            index = parcel[one.node]
+            block = {
+                name: table.like(table.rows(index, one.node, self._tally)) for name, table in tables.items()
+            }
+            for at, places in enumerate(one.places):
+                held[at][group] = AttributeRows(block, parcel[places], Placement.BLOCK)
+
+    def take_tally(self) -> BusTally:
+        """Returns what was counted since it was asked for last."""
+        taken, self._tally = self._tally, BusTally()
+        return taken
+
+
+def seeds_of(inputs: Any, graph: TypedGraph) -> list[tuple[int, Tensor]]:
+    """Returns the nodes that a loader's minibatches are made of, by number of their type."""
+    schema = graph.schema
+    if isinstance(inputs, NodeInputs):
+        return [(number, part.node) for number, part in zip(inputs.types, inputs.parts, strict=True)]
+    assert isinstance(inputs, LinkInputs)
+    return [
+        (schema.type_number(part.relation[end]), part.index[at])
+        for part in inputs.parts
+        for at, end in enumerate((0, 2))
+    ]
+
+
+class DeviceGatherer(Gatherer):
+    """Selects rows on the device, and those that only the CPU can select there.
+
+    Args:
+        twins: the node and edge ids on the host, by ``id`` of those on the device.
+    """
+
+    def __init__(
+        self,
+        rows: DeviceRows,
+        placed: PlacedTables,
+        twins: Mapping[int, Tensor],
+        blocks: Mapping[Group, AttributeRows],
+        tally: BusTally,
+    ) -> None:
+        super().__init__()
+        self._lane, self._placed, self._twins = rows.stage.lane, placed, twins
+        self._blocks, self._tally, self._stage = blocks, tally, rows.stage
+
+    def __call__(self, value: Any, index: Tensor, dim: int = 0) -> Any:
+        host, found = self._twins.get(id(index)), self._placed.find(value) if dim == 0 else None
+        if host is None or found is None:
+            return self._by_cpu(value, index if host is None else host, dim)
+        group, table = found
+        if isinstance(value, Tensor) and value.device.type == "cpu":
+            self._check(value, host)
+        block = self._blocks.get(group)
+        if block is not None:
+            name = self._placed.name_of(value)
+            if name in block.tables:
+                assert block.row is not None
+                return block.tables[name].index_select(0, block.row)
+        out = decoded(table.like(table.rows(index, host, self._tally)))
+        self.count(out)
+        return out
+
+    def edges(self, edge_index: Tensor, like: Tensor) -> Tensor:  # noqa: ARG002
+        return edge_index
+
+    def _by_cpu(self, value: Any, index: Tensor, dim: int) -> Any:
+        """Selects what is no dense table, and copies that."""
+        if isinstance(value, Tensor) and value.device == self._lane.device and value.device.type != "cpu":
+            return super().__call__(value, index, dim)
+        out = super().__call__(value, index.cpu(), dim)
+        if not isinstance(out, Tensor):
+            return out.to(self._lane.device) if hasattr(out, "to") else out
+        if type(out) is not Tensor or out.layout is not torch.strided or out.requires_grad:
+            return out.to(self._lane.device)
+        self._tally.rows_over_bus += index.numel()
+        self._tally.bytes_over_bus += out.nbytes
+        return self._stage.rows.sent(out)
+
+
+def why_not_on_device(
+    source: Source, fetcher: Fetcher | None, form: PygForm, hook: Any, native: bool
+) -> str | None:
+    """Returns why batches cannot be put together on a device, or None if they can.
+
+    Args:
+        fetcher: what reads tables from files, if anything does.
+        hook: the user's ``transform_sampler_output``, or None.
+        native: True if minibatches are handed out themselves.
+    """
+    if not isinstance(source, DataSource):
+        return "attributes come from a feature store"
+    if fetcher is not None:
+        return "attributes lie in files that do not fit the memory budget"
+    if hook is not None:
+        return "transform_sampler_output takes samples of the CPU"
+    if form.subgraph is SubgraphType.bidirectional:
+        return "bidirectional subgraphs are put together on the CPU"
+    if native:
+        for group, wanted in source.attributes().items():
+            for name, value in wanted.items():
+                if not is_table(source.held(value)):
+                    return f"the {group.kind.value} attribute {name!r} is no dense table in memory"
+    return None
+
+
+# Exporters ########################################################################################
+
+
+class RowsExporter:
+    """Puts batches together on the device, from sampled minibatches and placed tables.
+
+    Args:
+        plain: makes the same batches on the CPU; None for native ones.
+    """
+
+    def __init__(
+        self,
+        rows: DeviceRows,
+        source: DataSource,
+        form: PygForm,
+        info: SampleInfo,
+        plain: GatheringExporter | None,
+    ) -> None:
+        self.form = form
+        self._rows, self._source, self._info, self.plain = rows, source, info, plain
+        graph = rows.graph
+        self._bounds = max(graph.num_nodes), max((one.num_edges for one in graph.relations), default=0)
+
+    def export(self, minibatch: Minibatch) -> Exported:
+        begin, stage, tally = time.perf_counter(), self._rows.stage, self._rows.take_tally()
+        with stage.lane.working():
+            placed, _ = self._rows.current()
+            parcel, bounds = stage.parcel(), self._bounds
+            map_minibatch(minibatch, parcel.add, *bounds)
+            parcel.send()
+            there = map_minibatch(minibatch, lambda tensor, _: parcel[tensor], *bounds)
+            tally.topology_over_bus += parcel.nbytes
+            sent = time.perf_counter()
+            if self._rows.native:
+                batch: Any = replace(there, attributes=self._attributes(placed, minibatch, there, tally))
+            else:
+                batch = self._pyg_batch(placed, minibatch, there, tally)
+            counters = LoaderCounters(**tally.counts())
+            counters.export_seconds, counters.fetch_seconds = sent - begin, time.perf_counter() - sent
+            return stage.finished(batch, counters)
+
+    def _pyg_batch(
+        self, placed: PlacedTables, minibatch: Minibatch, there: Minibatch, tally: BusTally
+    ) -> Any:
+        out = self.form.output(there)
+        nodes = out.node.values() if isinstance(out, HeteroSamplerOutput) else [out.node]
+        twins = {id(node): one.node for node, one in zip(nodes, minibatch.nodes, strict=True)}
+        for edges, own in zip(there.edges, minibatch.edges, strict=True):
+            if edges.edge is not None and own.edge is not None:
+                twins[id(edges.edge)] = own.edge
+        gather = DeviceGatherer(self._rows, placed, twins, minibatch.attributes, tally)
+        batch = self._source.batch(out, gather)
+        self._info.add(batch, out)
+        stage = self._rows.stage
+        return batch if stage.lane.device.type == "cpu" else map_batch(batch, stage.whole)
+
+    def _attributes(
+        self, placed: PlacedTables, minibatch: Minibatch, there: Minibatch, tally: BusTally
+    ) -> dict[Group, AttributeRows]:
+        schema, found = minibatch.schema, dict(minibatch.attributes)
+        nodes = zip(schema.node_groups, there.nodes, minibatch.nodes, strict=True)
+        edges = zip(schema.edge_groups, there.edges, minibatch.edges, strict=True)
+        ids = [(group, one.node, own.node) for group, one, own in nodes]
+        ids += [
+            (group, one.edge, own.edge)
+            for group, one, own in edges
+            if one.edge is not None and own.edge is not None and placed.by_name[group]
+        ]
+        for group, index, host in ids:
+            tables = placed.by_name[group]
+            if group in found:
+                continue
+            if placed.host_tables(group):
+                rows = {name: decoded(one.like(one.rows(index, host, tally))) for name, one in tables.items()}
+                found[group] = AttributeRows(rows, None, Placement.MINIBATCH)
+            else:
+                whole = {name: one.table for name, one in tables.items()}  # type: ignore[attr-defined]
+                found[group] = AttributeRows.in_place(whole, index)
+        return found
+
+    def from_output(self, out: PygOutput) -> Exported:
+        assert self.plain is not None
+        return BatchExporter(self._rows.stage, self.plain).from_output(out)
+
+
+class MinibatchExporter:
+    """Sends a minibatch with its attributes to the device, and makes its batch of it there.
+
+    Args:
+        gathers: True if attributes are gathered on the host first, as their tables stay there.
+    """
+
+    def __init__(
+        self, stage: DeviceStage, inner: Exporter, bounds: tuple[int, int], gathers: bool = False
+    ) -> None:
+        self.inner = inner
+        self._stage, self._bounds, self._gathers = stage, bounds, gathers
+        #: Blocks of the fetch group: those of the host, and those of the device.
+        self._blocks: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def export(self, minibatch: Minibatch) -> Exported:
+        stage, tally, bounds = self._stage, BusTally(), self._bounds
+        with stage.lane.working():
+            parcel = stage.parcel()
+            map_minibatch(minibatch, parcel.add, *bounds)
+            rows = {group: self._gathered(own) for group, own in minibatch.attributes.items()}
+            for own in rows.values():
+                if own.row is not None:
+                    parcel.add(own.row, max((len(table) for table in own.tables.values()), default=None))
+            parcel.send()
+            there = map_minibatch(minibatch, lambda tensor, _: parcel[tensor], *bounds)
+            tally.topology_over_bus = parcel.nbytes
+            known, self._blocks = self._blocks, {}
+            sent = {}
+            for group, own in rows.items():
+                tables = {name: self._sent(table, known, tally) for name, table in own.tables.items()}
+                row = None if own.row is None else parcel[own.row]
+                sent[group] = AttributeRows(tables, row, own.placement)
+            exported = self.inner.export(replace(there, attributes=sent))
+            counters = exported.counters or LoaderCounters()
+            counters.add(LoaderCounters(**tally.counts()))
+            return stage.finished(exported.batch, counters)
+
+    def _gathered(self, rows: AttributeRows) -> AttributeRows:
+        if rows.placement is not Placement.IN_PLACE and not self._gathers:
+            return rows
+        own = {name: rows.gather(name) for name in rows.tables}
+        return AttributeRows(own, None, Placement.MINIBATCH)
+
+    def _sent(self, table: Tensor, known: Mapping[int, tuple[Tensor, Tensor]], tally: BusTally) -> Tensor:
+        """Sends a table, once for all minibatches of a fetch group."""
+        held = known.get(id(table))
+        if held is None:
+            held = table, self._stage.rows.sent(table)
+            tally.rows_over_bus += len(table)
+            tally.bytes_over_bus += narrow_of(table).nbytes
+        self._blocks[id(table)] = held
+        return held[1]
+
+
+class BatchExporter:
+    """Sends PyG batches to the device that the CPU has put together."""
+
+    def __init__(self, stage: DeviceStage, inner: GatheringExporter) -> None:
+        self.inner, self._stage = inner, stage
+
+    @property
+    def form(self) -> PygForm:
+        return self.inner.form
+
+    def export(self, minibatch: SampledMinibatch) -> Exported:
+        return self._sent(self.inner.export(minibatch))
+
+    def from_output(self, out: PygOutput) -> Exported:
+        return self._sent(self.inner.from_output(out))
+
+    def batch_bytes(self, minibatch: SampledMinibatch) -> int:
+        return self.inner.batch_bytes(minibatch)
+
+    def _sent(self, exported: Exported) -> Exported:
+        stage, batch = self._stage, exported.batch
+        with stage.lane.working():
+            if not hasattr(batch, "stores"):
+                return stage.finished(batch.to(stage.lane.device), exported.counters or LoaderCounters())
+            parcel = stage.parcel()
+            map_batch(batch, lambda one: parcel.add(one) if isinstance(one, Tensor) else one)
+            parcel.send()
+            device = stage.lane.device
+            map_batch(batch, lambda one: parcel[one] if isinstance(one, Tensor) else one.to(device))
+            counters = exported.counters or LoaderCounters()
+            counters.topology_over_bus += parcel.nbytes
+            return stage.finished(batch, counters)

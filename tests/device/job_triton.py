@@ -1,0 +1,62 @@
+"""The process of test_triton_rows.py: the kernel, interpreted on the CPU."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+
+from pyg_batchgnn.device import CpuLane, locked_bytes
+from pyg_batchgnn.device.triton_rows import read_rows
+from pyg_batchgnn.loader import on_device
+from tests.loader.test_on_device import CASES, check, narrow, nodes, wide
+
+SHAPES = ((1,), (100,), (3, 7), (130,), (0,), ())
+DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool, torch.float64)
+
+
+def kernel() -> None:
+    """Rows of every width and dtype, out of the table and of the cache."""
+    generator = torch.Generator().manual_seed(0)
+    for shape, dtype, ids in itertools.product(SHAPES, DTYPES, (torch.int32, torch.int64)):
+        table = torch.randint(-100, 100, (50, *shape), generator=generator).to(dtype)
+        if dtype.is_floating_point:
+            table[0] = float("nan")
+        for count in (0, 1, 70):
+            index = torch.randint(50, (count,), generator=generator).to(ids)
+            right = table[index.long()]
+            assert same_bits(read_rows(table, index), right), (shape, dtype, count)
+            for kept in (torch.arange(0), torch.tensor([3]), torch.arange(0, 50, 2)):
+                slot = torch.full((50,), -1, dtype=torch.int32)
+                slot[kept] = torch.arange(len(kept), dtype=torch.int32)
+                # Rows that the cache has are wrong in the table, and the other way round.
+                cache, rest = table[kept], table.clone()
+                rest[kept] = torch.zeros((), dtype=dtype)
+                assert same_bits(
+                    read_rows(rest, index, cache, slot), right if len(kept) else rest[index.long()]
+                )
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    assert one.dtype is other.dtype and one.shape == other.shape
+    return one.contiguous().view(-1).view(torch.uint8).equal(other.contiguous().view(-1).view(torch.uint8))
+
+
+def loaders() -> None:
+    """The whole way of batches whose rows the kernel reads."""
+    on_device.lane_of = lambda _: CpuLane(reads_host=True)  # type: ignore[assignment]
+    makes = [CASES[name] for name in ("plain", "typed", "binary links", "bfloat16")]
+    for make in [*makes, nodes(lambda: narrow(wide()))]:
+        for cache in ({}, {"device_cache": 4000}):
+            there = check(make, {"feature_placement": "host", **cache}, epochs=1)
+            held = there.stats().device
+            assert held.registered_bytes > 0 and there.stats().total.rows_over_bus > 0
+            assert bool(cache) == (there.stats().total.rows_from_device_cache > 0)
+            del there
+            assert locked_bytes() == 0
+
+
+if __name__ == "__main__":
+    kernel()
+    loaders()
+    print("right")

@@ -1,0 +1,133 @@
+"""Pinned memory: blocks in turn, the bound, what the system refuses, and that none is left."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyg_batchgnn.device import CpuLane, PinnedPool, locked_bytes
+from pyg_batchgnn.device.pinned import PinnedBlock, described_limit, lock_pages
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+class Later:
+    """A copy that is over when it is told so, or when somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.over, self.waited = False, 0
+
+    def done(self) -> bool:
+        return self.over
+
+    def wait(self) -> None:
+        self.waited += 1
+        self.over = True
+
+
+@pytest.fixture(autouse=True)
+def none_is_left() -> Iterator[None]:
+    yield
+    gc.collect()
+    assert locked_bytes() == 0
+
+
+def test_a_block_is_used_again_when_its_copy_is_over() -> None:
+    pool = PinnedPool(CpuLane(), MIB)
+    first, copy = pool.take(1000), Later()
+    assert first.locked is not None and first.bytes.data_ptr() % mmap.PAGESIZE == 0
+    pool.give(first, copy)
+    other = pool.take(1000)
+    assert other is not first and pool.pinned_bytes == 128 * KIB
+    pool.give(other, Later())
+    copy.over = True
+    assert pool.take(1000) is first
+    assert pool.in_use == 128 * KIB
+
+
+def test_at_the_bound_it_waits_for_the_oldest_copy() -> None:
+    pool = PinnedPool(CpuLane(), 128 * KIB)
+    copies = [Later(), Later()]
+    blocks = [pool.take(1000), pool.take(1000)]
+    for block, copy in zip(blocks, copies, strict=True):
+        pool.give(block, copy)
+    assert pool.take(1000) is blocks[0] and copies[0].waited == 1 and copies[1].waited == 0
+    assert pool.pageable == 0
+
+
+def test_a_larger_block_takes_the_place_of_smaller_ones() -> None:
+    pool = PinnedPool(CpuLane(), 256 * KIB)
+    for _ in range(2):
+        pool.give(pool.take(1000), Later())
+    big = pool.take(200 * KIB)
+    assert big.locked is not None and big.bytes.numel() == 256 * KIB
+    assert pool.pinned_bytes == 256 * KIB == pool.peak_bytes
+
+
+def test_beyond_the_bound_it_is_pageable_and_says_so() -> None:
+    pool = PinnedPool(CpuLane(), 64 * KIB)
+    with pytest.warns(UserWarning, match=r"takes 0.1 MiB of pinned memory, but pinned_memory allows 0.1 MiB"):
+        block = pool.take(100 * KIB)
+    assert block.locked is None and block.bytes.numel() == 100 * KIB
+    pool.give(block, Later())
+    pool.take(100 * KIB)  # is said once
+    assert pool.pageable == 2 and pool.pinned_bytes == 0
+
+
+def test_what_the_system_refuses_is_pageable_and_says_why() -> None:
+    pool = PinnedPool(CpuLane(limit=100 * KIB), MIB)
+    assert pool.take(1000).locked is not None
+    with pytest.warns(
+        UserWarning, match=r"cannot be pinned \(out of memory; the limit of locked memory, ulimit"
+    ):
+        assert pool.take(60 * KIB).locked is None
+    assert pool.take(60 * KIB).locked is None and described_limit()
+
+
+@given(
+    bound=st.integers(0, 8).map(lambda blocks: blocks * 64 * KIB),
+    sizes=st.lists(st.integers(1, 300 * KIB), max_size=30),
+    over=st.lists(st.booleans(), min_size=30, max_size=30),
+)
+@pytest.mark.filterwarnings("ignore:a batch takes")
+def test_any_order_of_sizes(bound: int, sizes: list[int], over: list[bool]) -> None:
+    """The bound holds, no block under way is lent again, and closing leaves nothing."""
+    lane = CpuLane()
+    pool = PinnedPool(lane, bound)
+    given_away: list[tuple[PinnedBlock, Later]] = []
+    for size, is_over in zip(sizes, over, strict=False):
+        block = pool.take(size)
+        assert block.bytes.numel() >= size
+        assert all(copy.over for other, copy in given_away if other is block)
+        assert pool.pinned_bytes <= bound and sum(lane.registered.values()) == pool.pinned_bytes
+        given_away.append((block, Later()))
+        pool.give(*given_away[-1])
+        given_away[-1][1].over = is_over
+    pool.close()
+    assert pool.pinned_bytes == 0 and not lane.registered
+
+
+def test_tables_are_registered_once_for_all() -> None:
+    lane, table = CpuLane(), torch.zeros(5000)
+    first, second = lock_pages(lane, table), lock_pages(lane, table)
+    assert not isinstance(first, str) and not isinstance(second, str)
+    assert locked_bytes() == 20_000
+    first.release()
+    first.release()
+    assert lane.registered == {table.data_ptr(): 20_000}
+    del second
+    assert not lane.registered
+
+
+def test_dropping_a_pool_frees_its_memory() -> None:
+    pool = PinnedPool(CpuLane(), MIB)
+    pool.give(pool.take(5000), Later())
+    assert locked_bytes() == 64 * KIB
+    del pool
+    assert locked_bytes() == 0

@@ -1,0 +1,27 @@
+"""The kernel that reads rows of the host, interpreted where Triton is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_the_kernel_and_the_loaders_that_use_it() -> None:
+    """In a process of its own, as Triton decides once whether it interprets."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.device.job_triton"],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0 and done.stdout == "right\n", done.stderr
