@@ -10,16 +10,17 @@ BOUNDS = {
     # keys and predictions with keys (650), runs by time (700), Parquet columns (250), logs,
     # Lightning, containers (500). Graphs larger than memory: reader, writer and rates (950), sweeps
     # in the loader (1,700), passes and predictions (1,300), edges by destination and their
-    # conversion (1,400), a generator (450), over ranks (250), the command line (450). Features of one
-    # byte: quantising data, folders and partitions (850), a tensor of codes (320), what carries them
-    # (900). Batches on a device (2,200). Levels of bfloat16 products (150).
+    # conversion (1,400), a generator (450), over ranks (250), the command line (450). Features of
+    # one byte: quantising data, folders and partitions (850), a tensor of codes (320), what carries
+    # them (900). Batches on a device (2,200). Levels of bfloat16 products (150).
     "package: Python lines": 82_500,
     "C++: files": 170,
     # aim: 18,000. Layer normalisation (500), attention with weights by target (250), rows of files
     # (600), sweeps (400), codes (350), products by a matrix unit (560).
     "C++: lines": 21_400,
     # aim: 40,000. What is recorded and refused, random models, every layer of PyG (4,200). Tables,
-    # keys, times, logs, aarch64, deployment (3,300). Graphs larger than memory (2,600). Codes (1,700), devices (1,600).
+    # keys, times, logs, aarch64, deployment (3,300). Graphs larger than memory (2,600). Codes (1,700),
+    # devices (1,600).
     "tests: lines": 65_500,
     # Own models beside PyG's (310); PyG's scripts with `model(batch)` (180); tables beside DuckDB's
     # joins (150); a graph larger than memory (720); narrow rows (380), levels (190), a GPU (420).

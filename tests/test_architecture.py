@@ -219,6 +219,7 @@ STANDARD = frozenset(
 #: Headers of the system by the file that may include them: each has one subject of the system.
 SYSTEM = {
     "allocation.cpp": {"pthread.h", "sys/mman.h"},
+    "simd/tiles.cpp": {"cpuid.h", "sys/syscall.h", "unistd.h"},
     "turns.cpp": {"linux/futex.h", "sys/syscall.h", "unistd.h"},
     "disk/file.cpp": {
         *("fcntl.h", "linux/io_uring.h", "sys/mman.h", "sys/stat.h", "sys/syscall.h", "sys/uio.h", "unistd.h")

@@ -154,7 +154,8 @@ struct Pairs {
   }
 };
 
-// Pairs for the matrix unit, whose rows lie one behind the other, filled up with zeros to whole tiles.
+// Pairs for the matrix unit, whose rows lie one behind the other, filled up with zeros to whole
+// tiles.
 struct Tiles : Pairs {
   static constexpr int64_t kRows = 2 * kTileSide;
 

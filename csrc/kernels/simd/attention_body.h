@@ -183,8 +183,8 @@ struct SoftmaxGrad {
   }
 };
 
-// One head: its numbers lie side by side and are reduced kWide at a time, in an order that depends on
-// their count alone. Entries up to the next multiple of kWide may be overwritten.
+// One head: its numbers lie side by side and are reduced kWide at a time, in an order that depends
+// on their count alone. Entries up to the next multiple of kWide may be overwritten.
 constexpr int64_t kWide = 16;
 
 template <class Sum, class Join>

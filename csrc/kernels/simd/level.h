@@ -23,8 +23,8 @@ enum class Simd : int { kBaseline = 0, kAvx2 = 256, kAvx512 = 512 };
 // PYG_BATCHGNN_SIMD=avx2|baseline lowers it, so that tests can run every level.
 Simd simd_level() noexcept;
 
-// How products of bfloat16 are computed: widened to float32, two terms at a time by vdpbf16ps, or by
-// a matrix unit (tiles.h). All round differently. A processor has the levels below its highest.
+// How products of bfloat16 are computed: widened to float32, two terms at a time by vdpbf16ps, or
+// by a matrix unit (tiles.h). All round differently. A processor has the levels below its highest.
 enum class Bfloat16Level : int { kWidened = 0, kPairs = 1, kTiles = 2 };
 
 // The highest level that the processor has.

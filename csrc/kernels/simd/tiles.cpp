@@ -134,8 +134,8 @@ namespace {
 
 #include "kernels/simd/tiles_body.h"
 
-// The unit of this thread, set up while an object lives. The compiler's intrinsics take numbers of tiles
-// as text, which a template does not have.
+// The unit of this thread, set up while an object lives. The compiler's intrinsics take numbers of
+// tiles as text, which a template does not have.
 class Unit {
  public:
   Unit() {

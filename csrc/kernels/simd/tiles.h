@@ -1,8 +1,8 @@
 // Products of bfloat16 by a matrix unit that multiplies tiles of 16 rows (Intel AMX).
 //
-// The unit sums the products of the first terms of all pairs of a tile and those of the second ones,
-// adds both, and adds that to the sum so far. So a sum has a fixed order, which is not that of the
-// other kernels.
+// The unit sums the products of the first terms of all pairs of a tile and those of the second
+// ones, adds both, and adds that to the sum so far. So a sum has a fixed order, which is not that
+// of the other kernels.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace pyg_batchgnn {
 
 constexpr int64_t kTileSide = 16;  // rows, pairs of terms, or columns of a tile
 
-// out[r, c] = sum over pairs s of a[r, s] . b[s, c], added to out where `add`. a and b hold pairs of
-// bfloat16. `rows`, `pairs` and `columns` are multiples of kTileSide.
+// out[r, c] = sum over pairs s of a[r, s] . b[s, c], added to out where `add`. a and b hold pairs
+// of bfloat16. `rows`, `pairs` and `columns` are multiples of kTileSide.
 struct TilesProduct {
   const uint32_t* a;
   int64_t a_stride;
@@ -36,8 +36,8 @@ struct TileKernels {
   void (*transpose)(const uint32_t* from, int64_t stride, int64_t columns, uint32_t* to, int64_t to_stride);
 };
 
-// Returns null where the processor has no such unit, or the system does not let this process use it.
-// The environment variable PYG_BATCHGNN_TILES=emulated gives one in plain C++, for tests.
+// Returns null where the processor has no such unit, or the system does not let this process use
+// it. The environment variable PYG_BATCHGNN_TILES=emulated gives one in plain C++, for tests.
 const TileKernels* tile_kernels();
 
 }  // namespace pyg_batchgnn
