@@ -19,8 +19,8 @@ BOUNDS = {
     # (600), sweeps (400), codes (350), products by a matrix unit (560).
     "C++: lines": 21_400,
     # aim: 40,000. What is recorded and refused, random models, every layer of PyG (4,200). Tables,
-    # keys, times, logs, aarch64, deployment (3,300). Graphs larger than memory (2,600). Codes (1,700),
-    # devices (1,600).
+    # keys, times, logs, aarch64, deployment (3,300). Graphs larger than memory (2,600). Codes
+    # (1,700), devices (1,600).
     "tests: lines": 65_500,
     # Own models beside PyG's (310); PyG's scripts with `model(batch)` (180); tables beside DuckDB's
     # joins (150); a graph larger than memory (720); narrow rows (380), levels (190), a GPU (420).
