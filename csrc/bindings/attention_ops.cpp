@@ -61,13 +61,14 @@ ThreeTensors attention(const Tensor& x, const OptionalTensor& decoding, const Op
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> attention_grads(
     const Tensor& grad, const OptionalTensor& grad_coefficient, const OptionalTensor& grad_total,
-    const Tensor& coefficient, const Tensor& x, const OptionalTensor& row, const Tensor& indptr,
-    const Tensor& indices, const Tensor& source_weight, const OptionalTensor& target_weight,
-    const OptionalTensor& edge_rows, const OptionalTensor& node, const std::vector<Tensor>& by_source,
-    bool by_head, int64_t num_targets, int64_t num_loops, double negative_slope, double drop, int64_t key,
-    bool need_edge_logits, bool need_edge_rows, int64_t threads) {
+    const Tensor& coefficient, const Tensor& x, const OptionalTensor& decoding, const OptionalTensor& row,
+    const Tensor& indptr, const Tensor& indices, const Tensor& source_weight,
+    const OptionalTensor& target_weight, const OptionalTensor& edge_rows, const OptionalTensor& node,
+    const std::vector<Tensor>& by_source, bool by_head, int64_t num_targets, int64_t num_loops,
+    double negative_slope, double drop, int64_t key, bool need_edge_logits, bool need_edge_rows,
+    int64_t threads) {
   const AttentionInput input{edges_of(indptr, indices, num_targets, num_loops),
-                             rows_of(x, std::nullopt, row, edge_rows, source_weight, by_head),
+                             rows_of(x, decoding, row, edge_rows, source_weight, by_head),
                              dropout_of(drop, key, node),
                              model_of(source_weight, target_weight, negative_slope)};
   const int64_t heads = input.model.heads, slots = attention_slots(input.edges);
@@ -116,7 +117,8 @@ constexpr Operator kOperators[] = {
         "ScalarType out_dtype, int threads) -> (Tensor out, Tensor coefficient, Tensor total)"),
     OPERATOR(attention_grads,
              "(Tensor grad, Tensor? grad_coefficient, Tensor? grad_total, Tensor coefficient, Tensor x, "
-             "Tensor? row, Tensor indptr, Tensor indices, Tensor source_weight, Tensor? target_weight, "
+             "Tensor? decoding, Tensor? row, Tensor indptr, Tensor indices, Tensor source_weight, Tensor? "
+             "target_weight, "
              "Tensor? edge_rows, Tensor? node, Tensor[] by_source, bool by_head, int num_targets, int "
              "num_loops, float "
              "negative_slope, float drop, int key, bool need_edge_logits, bool need_edge_rows, int threads) "

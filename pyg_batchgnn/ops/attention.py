@@ -295,7 +295,7 @@ def _fake_attention(
 def _fake_grads(
     _grad: Tensor, _grad_coefficient: Any, _grad_total: Any, coefficient: Tensor, x: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    source_weight, _target_weight, edge_rows, _node, by_source, _by_head, num_targets, *numbers = rest[3:]
+    source_weight, _target_weight, edge_rows, _node, by_source, _by_head, num_targets, *numbers = rest[4:]
     need_edge_logits, need_edge_rows, _threads = numbers[-3:]
     (heads, width), slots = source_weight.shape[-2:], coefficient.size(0)
     edge_columns = 0 if edge_rows is None else edge_rows.size(1)
@@ -339,8 +339,6 @@ def _backward(
     if grad is None:
         heads, width = source_weight.shape[-2:]
         grad = x.new_zeros((targets, heads * width), dtype=out_dtype)
-    if decoding is not None:
-        grad, grad_total = _grads_of_codes(grad, grad_total, decoding, source_weight.shape[-2:])
     # As the source weight, [heads, K], [D, heads], [slots, heads], [slots, L], [N, K]; without rows
     # where they are not wanted.
     d_source_weight, d_target_weight, d_target_logits, d_edge_logits, d_edge_rows, d_x = (
@@ -350,6 +348,7 @@ def _backward(
             None if grad_total is None else grad_total.contiguous(),
             coefficient,
             x,
+            decoding,
             row,
             indptr,
             indices,
@@ -381,17 +380,3 @@ def _backward(
         [None] * len(by_source),
         *([None] * len(ctx.numbers)),
     )
-
-
-def _grads_of_codes(
-    grad: Tensor, grad_total: Tensor | None, decoding: Tensor, shape: Sequence[int]
-) -> tuple[Tensor, Tensor]:
-    """Returns the gradients of the sums of codes and of the totals, from those of the decoded sums
-    and of the totals."""
-    scale, offset = decoding
-    by_head = grad.float().view(-1, *shape)
-    own, of_edges = by_head.split([scale.numel(), by_head.size(-1) - scale.numel()], -1)
-    with torch.autocast("cpu", enabled=False):
-        of_total = own @ offset
-    of_sums = torch.cat([own * scale, of_edges], -1).flatten(1)
-    return of_sums, of_total if grad_total is None else of_total + grad_total

@@ -233,8 +233,11 @@ def test_opcheck(grad: bool, by_target: bool) -> None:
     out, coefficient, total = (one.detach() for one in case.run(drop=0.3, key=7))
     given = (w["source_weight"], w["target_weight"], w["edge_rows"])
     graph = (None, case.indptr, case.indices, *given, None, by_source)
-    operands = (out, None, total, coefficient, x, *graph, *numbers, True, True, 2)
+    operands = (out, None, total, coefficient, x, None, *graph, *numbers, True, True, 2)
     torch.library.opcheck(torch.ops.pyg_batchgnn.attention_grads, operands)
+    of_codes = (table.codes, table.decoding, *graph[:-1], [])
+    coded = (out, None, total, coefficient, *of_codes, *numbers, True, True, 2)
+    torch.library.opcheck(torch.ops.pyg_batchgnn.attention_grads, coded)
     torch.library.opcheck(torch.ops.pyg_batchgnn.attention_keep, (case.indptr, None, 6, 4, 2, 0.3, 7))
 
 

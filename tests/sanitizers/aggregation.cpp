@@ -40,13 +40,14 @@ template <class Out>
 void sum(const Graph& graph, int64_t targets, int64_t sources, int64_t columns, Element in, Element out) {
   using A = Wide<Out>;
   const std::vector<char> x = numbers(sources * columns, in);
+  const Decodings by(columns, in);
   const Array<A> weight(graph.edges, 1), of_source(sources, 2), of_target(targets, 3), own(targets, 4);
   Array<Out> sums(targets * columns);
   Aggregation job{.indptr = graph.indptr.data.get(),
                   .indices = {graph.indices.data.get(), false},
                   .targets = targets,
                   .columns = columns,
-                  .x = {x.data(), in, columns},
+                  .x = {x.data(), in, columns, by.get()},
                   .out = sums.data.get(),
                   .out_element = out};
   aggregate(job, 3);
@@ -99,6 +100,26 @@ void gradients(const Graph& graph, int64_t targets, int64_t sources, int64_t col
   result(d_self.data.get(), targets);
 }
 
+void codes(const Graph& graph, int64_t targets, int64_t sources, int64_t columns) {
+  const std::vector<char> x = numbers(sources * columns, Element::kInt8);
+  const Decodings by(columns, Element::kInt8);
+  const Matrix rows{x.data(), Element::kInt8, columns, by.get()};
+  const Integers indices{graph.indices.data.get(), false};
+  Array<float> out(targets * columns), d_weight(graph.edges);
+  max_rows({graph.indptr.data.get(), indices, targets, columns, rows, {}}, out.data.get(), Element::kFloat32,
+           3);
+  result(out.data.get(), targets * columns);
+  const EdgeDots dots{.indptr = graph.indptr.data.get(),
+                      .indices = indices,
+                      .targets = targets,
+                      .columns = columns,
+                      .x = rows,
+                      .row = {},
+                      .grad = {out.data.get(), Element::kFloat32, columns}};
+  edge_dots(dots, d_weight.data.get(), 3);
+  result(d_weight.data.get(), graph.edges);
+}
+
 void degrees(const Graph& graph, int64_t targets, int64_t sources) {
   const int64_t nodes = std::max(targets, sources);
   const Integers indices{graph.indices.data.get(), false};
@@ -120,6 +141,9 @@ void round_of(int64_t targets, int64_t sources, int64_t degree, int64_t columns)
   sum<float>(graph, targets, sources, columns, Element::kFloat16, Element::kFloat32);
   sum<Bfloat16>(graph, targets, sources, columns, Element::kBFloat16, Element::kBFloat16);
   sum<double>(graph, targets, sources, columns, Element::kFloat64, Element::kFloat64);
+  sum<float>(graph, targets, sources, columns, Element::kInt8, Element::kFloat32);
+  sum<double>(graph, targets, sources, columns, Element::kInt8, Element::kFloat64);
+  codes(graph, targets, sources, columns);
   gradients(graph, targets, sources, columns);
 }
 

@@ -48,10 +48,11 @@ void run(const Shape& shape) {
   const AttentionEdges in_edges{indptr.data(), {indices.data(), false}, targets, loops};
   const int64_t slots = attention_slots(in_edges);
   const std::vector<char> x = numbers(sources * all, rows), target = numbers(heads * columns, wide);
+  const Decodings by(columns, rows);
   const std::vector<char> source = numbers(by_target ? targets * width : width, wide);
   const std::vector<char> edge_rows = numbers(slots * edge_columns, wide);
   const AttentionInput input{in_edges,
-                             {{x.data(), rows, all},
+                             {{x.data(), rows, all, by.get()},
                               mapped ? Integers{row.data(), true} : Integers{},
                               columns,
                               by_head,
@@ -67,7 +68,7 @@ void run(const Shape& shape) {
 
   std::vector<char> d_source = source, d_target = target, d_logits = logits, d_edges = edge_logits;
   std::vector<char> d_edge_rows = edge_rows, d_x = x;
-  const bool need_x = !mapped && rows != Element::kFloat16;
+  const bool need_x = !mapped && rows != Element::kFloat16 && rows != Element::kInt8;
   attention_backward(input, {z.data(), out, coefficient.data(), edge_logits.data(), total.data()},
                      {by_source.data(), {leaving.data(), false}, {edge.data(), false}, sources},
                      {d_source.data(), d_target.data(), d_logits.data(), d_edges.data(), d_edge_rows.data(),
@@ -88,12 +89,14 @@ int main() {
   constexpr Element kTypes[][2] = {
       {Element::kFloat32, Element::kFloat32},   {Element::kFloat32, Element::kBFloat16},
       {Element::kFloat16, Element::kFloat32},   {Element::kBFloat16, Element::kFloat32},
-      {Element::kBFloat16, Element::kBFloat16}, {Element::kFloat64, Element::kFloat64}};
+      {Element::kBFloat16, Element::kBFloat16}, {Element::kFloat64, Element::kFloat64},
+      {Element::kInt8, Element::kFloat32},      {Element::kInt8, Element::kBFloat16}};
   for (const auto& [rows, out] : kTypes) {
     for (const int64_t columns : {1, 16, 37, 100}) {
       const int64_t heads = 1 + below(6), targets = 1 + below(150), sources = targets + below(50);
       const int64_t edge_columns = below(3) * below(20), loops = below(2) ? targets : -1;
-      const bool mapped = below(2) == 0, by_target = below(2) == 0, by_head = below(2) == 0;
+      const bool mapped = below(2) == 0, by_target = below(2) == 0;
+      const bool by_head = below(2) == 0 && rows != Element::kInt8;
       run({targets, sources, 600, columns, edge_columns, heads, loops, rows, out, mapped, by_target, by_head,
            0.3});
       run({targets, sources, 0, columns, edge_columns, heads, targets / 2, rows, out, false, true, false,

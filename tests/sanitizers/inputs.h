@@ -23,7 +23,7 @@ inline void expect(bool holds) {
   if (!holds) std::abort();
 }
 
-// `count` numbers of a type, small and finite.
+// `count` numbers of a type, small and finite; codes are any.
 inline std::vector<char> numbers(int64_t count, Element element) {
   const auto bytes = static_cast<size_t>(element_bytes(element));
   std::vector<char> made(size(count) * bytes);
@@ -35,6 +35,8 @@ inline std::vector<char> numbers(int64_t count, Element element) {
       std::memcpy(to, &wide, sizeof(wide));
     } else if (element == Element::kFloat32) {
       std::memcpy(to, &value, sizeof(value));
+    } else if (element == Element::kInt8) {
+      *to = static_cast<char>(below(256));
     } else {
       const auto half = static_cast<uint16_t>(element == Element::kFloat16 ? 0x3800 : 0x3F00);
       std::memcpy(to, &half, sizeof(half));
@@ -42,6 +44,21 @@ inline std::vector<char> numbers(int64_t count, Element element) {
   }
   return made;
 }
+
+// The decoding of columns, for codes alone.
+struct Decodings {
+  Decodings(int64_t columns, Element element)
+      : numbers(element == Element::kInt8 ? size(2 * columns) : 0), columns(columns) {
+    for (float& one : numbers) one = static_cast<float>(1 + below(64)) / 64.0f;
+  }
+
+  Decoding get() const {
+    return numbers.empty() ? Decoding{} : Decoding{numbers.data(), numbers.data() + columns};
+  }
+
+  std::vector<float> numbers;
+  int64_t columns;
+};
 
 // The digest of all results. Processors of any kind must agree on it at the baseline.
 inline std::atomic<uint64_t> digest{0};

@@ -26,9 +26,10 @@ void layer(int64_t rows, int64_t outputs, int64_t columns, int64_t groups, Eleme
   const std::vector<char> bias = numbers(shape.outputs, weight);
   std::vector<int64_t> row(size(rows)), node(size(rows));
   for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<int64_t>(i * i % 7);
-  const std::vector<LinearInput> inputs{
-      {x.data(), compute, columns * groups, nullptr, false, columns * groups},
-      {other.data(), table, 3 * groups, row.data(), true, 3 * groups}};
+  const Decodings by(3 * groups, table);
+  std::vector<LinearInput> inputs{{x.data(), compute, columns * groups, nullptr, false, columns * groups},
+                                  {other.data(), table, 3 * groups, row.data(), true, 3 * groups}};
+  inputs.back().decoding = by.get();
   const std::vector<LinearWeight> weights{{w.data(), weight}, {v.data(), weight}};
   std::vector<char> y = zeros(rows * shape.outputs, compute);
   std::vector<uint8_t> mask(static_cast<size_t>(rows * ((shape.outputs + 7) / 8)));
@@ -98,6 +99,9 @@ int main() {
           layer<float>(rows, outputs, columns, groups, Element::kFloat32, Element::kFloat16);
           layer<float>(rows, outputs, columns, groups, Element::kBFloat16, Element::kFloat32);
           layer<double>(rows, outputs, columns, groups, Element::kFloat64, Element::kBFloat16);
+          if (rows > 197) continue;
+          layer<float>(rows, outputs, columns, groups, Element::kFloat32, Element::kInt8);
+          layer<float>(rows, outputs, columns, groups, Element::kBFloat16, Element::kInt8);
         }
       }
     }

@@ -84,6 +84,18 @@ void relay_all(const Graph<Index>& graph, const Plan& plan) {
   relay<Index, SharedNodes>(typed, plan, parts, false, generator);
 }
 
+void decode(int64_t rows, int64_t columns, int64_t count, Element element) {
+  const std::vector<char> table = numbers(rows * columns, Element::kInt8);
+  const Decodings by(columns, Element::kInt8);
+  std::vector<int32_t> index(size(count));
+  for (int32_t& one : index) one = static_cast<int32_t>(below(rows));
+  const int64_t bytes = columns * element_bytes(element);
+  std::vector<char> out(size(count * bytes));
+  gather_decoded({table.data(), Element::kInt8, columns, by.get()}, columns, {index.data(), false}, count,
+                 {out.data(), bytes}, element, 3);
+  result(out);
+}
+
 void gather(int64_t rows, int64_t bytes, int64_t count) {
   const std::vector<char> table(static_cast<size_t>(rows * bytes), 'x');
   const std::vector<int64_t> index = many_below(count, rows);
@@ -119,6 +131,11 @@ int main() {
   for (int64_t round = 0; round < 24; ++round) {
     TypedRound<int32_t>(generator).run();
     TypedRound<int64_t>(generator).run();
+  }
+  for (const int64_t columns : {1, 7, 8, 15, 16, 17, 33, 100, 300}) {
+    for (const Element element : {Element::kFloat32, Element::kBFloat16}) {
+      decode(97, columns, 300'000 / columns, element);
+    }
   }
   for (const int64_t bytes : {1, 2, 3, 4, 8, 12, 63, 64, 65, 400, 5000}) gather(97, bytes, 3'000'000 / bytes);
   return done();

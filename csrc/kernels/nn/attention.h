@@ -11,7 +11,7 @@
 // Heads may have columns of their own. Then x_j has the keys of all heads and behind them their
 // values, the logit is w_s[i, h] . key[j, h], and z[i, h] sums values.
 //
-// If x are codes, the weights, t and the gradients of z are for codes; z is decoded.
+// If x are codes, the weights and t are for codes, as are their gradients; z is decoded.
 //
 // Edges may have rows of their own. Then x_j above is the row of source j with the row of the edge
 // behind it, and w_s and z have the columns of both; w_t and x_i have those of the table.

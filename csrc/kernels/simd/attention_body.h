@@ -543,6 +543,29 @@ inline void edge_row_grads(const AttentionBackward& task, const Target<T>& targe
   }
 }
 
+// Sets `row` to the gradient of the sums of codes of a destination, given that of the decoded sums,
+// and totals [heads] to the gradients that the weights have by their sums, which offsets multiply.
+inline void code_grads(const AttentionWeights& of, const float* grad, float* row, float* totals) {
+  using L = Lanes<float>;
+  const int64_t K = of.columns, W = of.width();
+  for (int64_t h = 0; h < of.heads; ++h, grad += W, row += W) {
+    typename L::Vector total = L::zero();
+    int64_t k = 0;
+    for (; k + L::kWidth <= K; k += L::kWidth) {
+      const auto value = L::load(grad + k);
+      total = L::fma(value, L::load(of.decoding.offset + k), total);
+      L::store(row + k, L::multiply(value, L::load(of.decoding.scale + k)));
+    }
+    if (k < K) {
+      const auto value = L::load(grad + k, K - k);
+      total = L::fma(value, L::load(of.decoding.offset + k, K - k), total);
+      L::store(row + k, L::multiply(value, L::load(of.decoding.scale + k, K - k)), K - k);
+    }
+    for (k = K; k < W; ++k) row[k] = grad[k];
+    totals[h] = L::sum(total);
+  }
+}
+
 template <class T>
 void backward_targets(const AttentionBackward& task, const AttentionBlock& block) {
   using Sum = Wide<T>;
@@ -556,8 +579,17 @@ void backward_targets(const AttentionBackward& task, const AttentionBlock& block
   for (int64_t d = 0; d < block.targets; ++d) {
     const Target<T> target(block, d);
     const char* const from = static_cast<const char*>(task.grad) + target.id * H * W * grad_size;
-    const Sum* const grad = widen_row(from, task.grad_type, H * W, at.row);
+    const Sum* grad = widen_row(from, task.grad_type, H * W, at.row);
+    if constexpr (std::is_same_v<T, Code>) {
+      code_grads(of, grad, at.row, at.target);
+      grad = at.row;
+    }
     edge_dots(target, values_of(of), grad, of, ahead, at.weights, at.grads);
+    if constexpr (std::is_same_v<T, Code>) {
+      for (int64_t e = 0; e < target.count; ++e) {
+        for (int64_t h = 0; h < H; ++h) at.grads[e * H + h] += at.target[h];
+      }
+    }
     target.read(static_cast<const Sum*>(task.coefficient), H, at.weights);
     softmax_upstream(task, block, target, at);
     softmax_grad(at.weights, target.count, H, static_cast<Sum>(of.slope), at.grads, at.total);
