@@ -76,7 +76,7 @@ class QuantizationReport:
         from rich.table import Table
 
         found = Table(title="Quantised attributes", title_justify="left")
-        found.add_column("attribute")
+        found.add_column("attribute", overflow="fold")
         for title in ("columns", "constant", "bytes before", "bytes after", "largest error", "clamped"):
             found.add_column(title, justify="right")
         for one in self.tables:
