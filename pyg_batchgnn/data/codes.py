@@ -76,7 +76,7 @@ class QuantizationReport:
         from rich.table import Table
 
         found = Table(title="Quantised attributes", title_justify="left")
-        found.add_column("attribute")
+        found.add_column("attribute", overflow="fold")
         for title in ("columns", "constant", "bytes before", "bytes after", "largest error", "clamped"):
             found.add_column(title, justify="right")
         for one in self.tables:
@@ -129,6 +129,11 @@ def check_bits(bits: int) -> None:
     """Raises ValueError unless codes have 8 bits."""
     if bits != 8 or isinstance(bits, bool):
         raise ValueError(f"bits must be 8, got {bits!r}: codes are int8, and narrower ones are not supported")
+
+
+def attribute_names(attributes: str | Sequence[str]) -> list[str]:
+    """Returns the names of attributes, each once; a text is one name."""
+    return list(dict.fromkeys([attributes] if isinstance(attributes, str) else attributes))
 
 
 def check_table(name: str, table: Tensor) -> None:
@@ -451,7 +456,7 @@ def quantize(
     data: Any,
     bits: int = 8,
     *,
-    attributes: Sequence[str] = (FEATURES,),
+    attributes: str | Sequence[str] = (FEATURES,),
     percentile: float | None = None,
     dtype: torch.dtype = torch.float32,
     report: Callable[[QuantizationReport], object] | None = None,
@@ -459,9 +464,9 @@ def quantize(
     """Returns a graph, or a table, whose features are int8 codes with a scale and an offset.
 
     Each column has a scale and an offset of its own, found by a pass over all rows. A value within
-    the range of its column is decoded to within half a scale of itself. A column of one value is
-    exact. Codes take a quarter of float32's bytes. No float copy of a table is made, and rows in
-    mapped files are read in pieces.
+    the range of its column is decoded to within half a scale of itself, and rounded once more in
+    bfloat16. A column of one value is exact. Codes take a quarter of float32's bytes. No float copy
+    of a table is made, and rows in mapped files are read in pieces.
 
     The tables are `QuantizedTensor`s: PyG and torch see constants of ``dtype``. Loaders decode the
     rows of a batch while they gather them, and native layers read codes in place.
@@ -492,7 +497,7 @@ def quantize(
     if isinstance(data, (Tensor, np.ndarray)):
         made: Any = coded("the table", data)
     else:
-        made = _quantized_data(data, [attributes] if isinstance(attributes, str) else attributes, coded)
+        made = _quantized_data(data, attribute_names(attributes), coded)
     if report is not None:
         report(QuantizationReport(tuple(found)))
     return made

@@ -17,6 +17,7 @@ from pyg_batchgnn.data.codes import (
     QuantizedTable,
     RowCoder,
     WideRows,
+    attribute_names,
     check_bits,
     check_table,
 )
@@ -46,7 +47,7 @@ def quantize_folder(
     path: str | Path,
     bits: int = 8,
     *,
-    attributes: Sequence[str] = (FEATURES,),
+    attributes: str | Sequence[str] = (FEATURES,),
     percentile: float | None = None,
     links: bool = True,
     progress: Progress | None = None,
@@ -70,16 +71,16 @@ def quantize_folder(
         ValueError: an argument is out of range.
     """
     check_bits(bits)
-    how, source = Quantization(percentile), Path(source).expanduser()
+    how, source, names = Quantization(percentile), Path(source).expanduser(), attribute_names(attributes)
     check_places(source, Path(path).expanduser())
     dataset, reader = open_folder(source), FolderReader(source)
     _check_edges(reader, dataset)
     wanted = [
-        _wanted(reader, one.group, name) for one in dataset.sets for name in attributes if name in one.tables
+        _wanted(reader, one.group, name) for one in dataset.sets for name in names if name in one.tables
     ]
     check_found(
         source,
-        attributes,
+        names,
         {one.name for one in wanted},
         {name for one in dataset.sets for name in one.tables},
     )

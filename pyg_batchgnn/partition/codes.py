@@ -14,6 +14,7 @@ from pyg_batchgnn.data import (
     Quantization,
     QuantizationReport,
     WideRows,
+    attribute_names,
     attribute_of,
     check_bits,
     check_found,
@@ -34,7 +35,7 @@ def quantize_partition(
     path: str | Path,
     bits: int = 8,
     *,
-    attributes: Sequence[str] = (FEATURES,),
+    attributes: str | Sequence[str] = (FEATURES,),
     percentile: float | None = None,
     links: bool = True,
     progress: Progress | None = None,
@@ -52,13 +53,13 @@ def quantize_partition(
         DatasetError, ValueError: as for `quantize_folder`.
     """
     check_bits(bits)
-    how, source = Quantization(percentile), Path(source).expanduser()
+    how, source, names = Quantization(percentile), Path(source).expanduser(), attribute_names(attributes)
     check_places(source, Path(path).expanduser())
     meta = read_partition_meta(source)
     held = {attribute_of(array.removeprefix(f"{part_name(0)}/")) for array in meta.arrays}
     there = [one for one in held if one is not None]
-    wanted = sorted((one for one in there if one[1] in attributes), key=str)
-    check_found(source, attributes, {name for _, name in wanted}, {name for _, name in there})
+    wanted = sorted((one for one in there if one[1] in names), key=str)
+    check_found(source, names, {name for _, name in wanted}, {name for _, name in there})
     tables = [_table(source, meta, decoding_array(*one), one[1]) for one in wanted]
     with temporary_folder(path) as folder:
         coded = naming_files(functools.partial(write_codes, folder, tables, how, progress))
@@ -66,7 +67,7 @@ def quantize_partition(
         arrays = place_others(source, folder, gone, meta.arrays, links, progress)
         # The fingerprint is of the numbers.
         origin = {name: value for name, value in meta.origin.items() if name != "fingerprint"}
-        origin["quantised"] = {"attributes": list(attributes), "percentile": percentile}
+        origin["quantised"] = {"attributes": names, "percentile": percentile}
         replace(meta, arrays={**arrays, **coded.arrays}, origin=origin).write(folder)
     return coded.report
 

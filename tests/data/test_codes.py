@@ -17,7 +17,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.transforms import (
+    AddSelfLoops,
+    LargestConnectedComponents,
+    NormalizeFeatures,
+    Pad,
+    RandomNodeSplit,
+    SVDFeatureReduction,
+    ToSparseTensor,
+    ToUndirected,
+)
 
 from pyg_batchgnn import quantize
 from pyg_batchgnn.data import (
@@ -424,3 +434,48 @@ def test_links_that_are_held_out_and_edges_made_undirected_stay_codes() -> None:
     for changed in (held, [undirected_dataset(one, ParallelEdges.KEEP) for one in (dataset, wide)]):
         found, other = (one.edges.tables["edge_attr"] for one in changed)
         assert isinstance(found, QuantizedTensor) and torch.equal(found.dequantize(), other)
+
+
+# PyG's transforms #################################################################################
+
+TRANSFORMS: list[Callable[[Data], Data]] = [
+    NormalizeFeatures(),
+    ToUndirected(),
+    AddSelfLoops("edge_attr", 1.0),
+    SVDFeatureReduction(2),
+    RandomNodeSplit(num_val=2, num_test=2),
+    LargestConnectedComponents(),
+    ToSparseTensor("edge_attr", layout=torch.sparse_csr),
+    Pad(40, 90),
+    lambda data: data.subgraph(torch.arange(10)),
+    lambda data: data.to_heterogeneous(),
+    lambda data: Batch.from_data_list([data, data]),
+]
+
+
+@pytest.mark.parametrize("number", range(len(TRANSFORMS)))
+def test_transforms_get_floats(number: int) -> None:
+    """What PyG makes of codes is what it makes of the floats that they stand for."""
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(30, (2, 80), generator=generator)
+    data = Data(edge_index=edges, edge_attr=torch.rand(80, generator=generator))
+    data.x, data.y = torch.rand(30, 5, generator=generator), torch.arange(30) % 3
+    narrow = quantize(data, attributes=["x", "edge_attr"])
+    wide = copy.copy(narrow)
+    wide.x, wide.edge_attr = narrow.x.dequantize(), narrow.edge_attr.dequantize()
+    found = []
+    for one in (narrow, wide):
+        torch.manual_seed(1)
+        found.append(TRANSFORMS[number](copy.copy(one)))
+    for one, other in zip(*(made.stores for made in found), strict=True):
+        for name, value in other.items():
+            got, wanted = plain(one[name]), plain(value)
+            assert torch.equal(got, wanted) if isinstance(wanted, Tensor) else got == wanted, name
+    assert isinstance(narrow.x, QuantizedTensor), "the transforms of the copy left it alone"
+
+
+def plain(value: object) -> object:
+    """Returns a tensor of codes or of another layout as a dense one of floats."""
+    if isinstance(value, QuantizedTensor):
+        return value.dequantize()
+    return value.to_dense() if isinstance(value, Tensor) and value.layout != torch.strided else value
