@@ -326,6 +326,7 @@ class DeviceRows:
             if self._placed is None or self._placed[0] is not wanted or not self._placed[1].is_current:
                 stage = self.stage
                 self._placed = stage.placed = None  # what was placed before gives way first
+                stage.lane.follow()
                 rules = stage.rules()
                 placed = PlacedTables.place(wanted, self._source.held, rules, stage.rows)
                 self._fill_cache(placed, rules)
