@@ -51,6 +51,13 @@ class Lane(ABC):
         """Returns the moment at which all that was asked of this lane so far is done."""
 
     @abstractmethod
+    def follow(self) -> None:
+        """Lets what this lane is asked for wait for what the device was asked for before.
+
+        Tables of the user that lie on the device may still be under way.
+        """
+
+    @abstractmethod
     def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
         """Lets the caller's stream use tensors that this lane has made. The host does not wait."""
 
@@ -101,6 +108,9 @@ class CpuLane(Lane):
     def mark(self) -> Ticket:
         return _Passed()
 
+    def follow(self) -> None:
+        return
+
     def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
         del ticket, tensors
 
@@ -145,12 +155,16 @@ class CudaLane(Lane):
     def mark(self) -> Ticket:
         return _CudaTicket(self._stream)
 
+    def follow(self) -> None:
+        self._stream.wait_stream(torch.cuda.default_stream(self.device))
+
     def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
         assert isinstance(ticket, _CudaTicket)
         current = torch.cuda.current_stream(self.device)
         current.wait_event(ticket.event)
         for tensor in tensors:
-            tensor.record_stream(current)
+            if tensor.is_cuda:
+                tensor.record_stream(current)
 
     def register(self, address: int, nbytes: int) -> str | None:
         with torch.cuda.device(self.device):

@@ -35,6 +35,10 @@ class BusTally:
     bytes_over_bus: int = 0
     topology_over_bus: int = 0  # bytes of ids and edges, and of batches that the CPU put together
 
+    def add(self, other: BusTally) -> None:
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
     def counts(self) -> dict[str, int]:
         """Returns the counts, named as those of a loader."""
         return {one.name: getattr(self, one.name) for one in fields(self)}

@@ -24,7 +24,8 @@ _PROGRAMS = 128
 _ONE_AT_A_TIME = threading.Lock()
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+# Counts are no constants of the kernel: it would be compiled again and again.
+@triton.jit(do_not_specialize=["count", "tiles", "across"])  # type: ignore[untyped-decorator]
 def _copy_rows(  # type: ignore[no-untyped-def]
     out,
     table,

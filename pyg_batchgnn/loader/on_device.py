@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import queue
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -316,18 +317,21 @@ class DeviceRows:
         self._probability = min(1.0, (batch_size or 1) / max(1, len(inputs)))
         self._placed: tuple[Any, PlacedTables, PlacingRules] | None = None
         self._tally = BusTally()
+        self._lock = threading.Lock()  # a group's rows are read while batches of the one before are made
 
     def current(self) -> tuple[PlacedTables, PlacingRules]:
         """Returns the tables, placed anew if a script has changed the data."""
-        wanted = self._source.attributes()
-        if self._placed is None or self._placed[0] is not wanted or not self._placed[1].is_current:
-            stage = self.stage
-            self._placed = stage.placed = None  # what was placed before gives way first
-            rules = stage.rules()
-            placed = PlacedTables.place(wanted, self._source.held, rules, stage.rows)
-            self._fill_cache(placed, rules)
-            self._placed, stage.placed = (wanted, placed, rules), placed
-        return self._placed[1:]
+        with self._lock:
+            wanted = self._source.attributes()
+            if self._placed is None or self._placed[0] is not wanted or not self._placed[1].is_current:
+                stage = self.stage
+                self._placed = stage.placed = None  # what was placed before gives way first
+                stage.lane.follow()
+                rules = stage.rules()
+                placed = PlacedTables.place(wanted, self._source.held, rules, stage.rows)
+                self._fill_cache(placed, rules)
+                self._placed, stage.placed = (wanted, placed, rules), placed
+            return self._placed[1:]
 
     def _fill_cache(self, placed: PlacedTables, rules: PlacingRules) -> None:
         groups, counts = self.graph.schema.node_groups, self.graph.num_nodes
@@ -375,21 +379,22 @@ class DeviceRows:
             for places in one.places:
                 parcel.add(places, one.node.numel())
         parcel.send()
-        self._tally.topology_over_bus += parcel.nbytes
+        tally = BusTally(topology_over_bus=parcel.nbytes)
         for number, one in found.items():
             group = groups[number]
             tables = placed.by_name[group] if self.native else placed.host_tables(group)
             index = parcel[one.node]
-            block = {
-                name: table.like(table.rows(index, one.node, self._tally)) for name, table in tables.items()
-            }
+            block = {name: table.like(table.rows(index, one.node, tally)) for name, table in tables.items()}
             for at, places in enumerate(one.places):
                 held[at][group] = AttributeRows(block, parcel[places], Placement.BLOCK)
+        with self._lock:
+            self._tally.add(tally)
 
     def take_tally(self) -> BusTally:
         """Returns what was counted since it was asked for last."""
-        taken, self._tally = self._tally, BusTally()
-        return taken
+        with self._lock:
+            taken, self._tally = self._tally, BusTally()
+            return taken
 
 
 def seeds_of(inputs: Any, graph: TypedGraph) -> list[tuple[int, Tensor]]:

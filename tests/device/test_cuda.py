@@ -1,4 +1,4 @@
-"""The tests that need a GPU; all else is tested with the CPU for a device."""
+"""Tests that need a GPU; all else is tested with the CPU for a device."""
 
 from __future__ import annotations
 
