@@ -256,7 +256,8 @@ def _instructions() -> Finding:
     flags = re.search(r"flags\s*: (.*)", _text(Path("/proc/cpuinfo")))
     found = [name for name in _SETS if flags and name in flags[1].split()]
     level = ops.simd_level()
-    seen = f"{_LEVELS[level]} in use; {', '.join(found) or 'none of those that are used'}"
+    products = f"bfloat16 products {ops.bfloat16_level()}"
+    seen = f"{_LEVELS[level]} in use, {products}; {', '.join(found) or 'none of those that are used'}"
     limit = os.environ.get("PYG_BATCHGNN_SIMD")
     remedy = f"PYG_BATCHGNN_SIMD={limit} limits it; unset it" if limit else ""
     if not limit and level == 0:

@@ -24,7 +24,7 @@ class RowView:
 
     Attributes:
         table: [M, F] float32, float64, float16 or bfloat16 on the CPU, columns contiguous;
-            memory-mapped too.
+            memory-mapped too. Or a `QuantizedTensor`, whose codes layers read.
         row: [N] int32 or int64 rows of ``table``, checked here.
     """
 

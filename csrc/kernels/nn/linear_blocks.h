@@ -54,8 +54,15 @@ void read_columns(const LinearInput& input, const void* from, int64_t first, int
                   T* to) {
   const char* const begin = static_cast<const char*>(from) + first * element_bytes(input.element);
   if (input.element != Element::kInt8) return read_rounded(begin, input.element, compute, count, to);
-  decode_row(reinterpret_cast<const Code*>(begin), input.decoding.from(first), count, to);
-  if (compute == Element::kBFloat16) read_rounded(to, kElement<T>, compute, count, to);
+  const auto* const codes = reinterpret_cast<const Code*>(begin);
+  const Decoding by = input.decoding.from(first);
+  if (compute != Element::kBFloat16) return decode_row(codes, by, count, to);
+  Bfloat16 rounded[256];
+  for (int64_t at = 0; at < count; at += 256) {
+    const int64_t size = std::min<int64_t>(256, count - at);
+    decode_row(codes + at, by.from(at), size, rounded);
+    product_kernels<T>().read(rounded, Element::kBFloat16, size, to + at);
+  }
 }
 
 template <class T>

@@ -1,6 +1,7 @@
 #include "kernels/simd/decode.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #define PYG_BATCHGNN_BODY "kernels/simd/decode_body.h"
