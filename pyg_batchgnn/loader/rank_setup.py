@@ -69,7 +69,7 @@ from pyg_batchgnn.store import (
 from pyg_batchgnn.types import NODES, Group
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.loader.on_device import DeviceStage
+    from pyg_batchgnn.loader.device_stage import DeviceStage
 
 
 class RankSetup:
@@ -272,7 +272,7 @@ class RankSetup:
 def _stage(options: LoaderOptions) -> DeviceStage | None:
     if options.device is None:
         return None
-    from pyg_batchgnn.loader.on_device import DeviceStage
+    from pyg_batchgnn.loader.device_stage import DeviceStage
 
     stage = DeviceStage.of(options)
     assert stage is not None

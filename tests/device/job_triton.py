@@ -8,7 +8,7 @@ import torch
 
 from pyg_batchgnn.device import CpuLane, locked_bytes
 from pyg_batchgnn.device.triton_rows import read_rows
-from pyg_batchgnn.loader import on_device
+from pyg_batchgnn.loader import device_stage
 from tests.loader.test_on_device import CASES, check, narrow, nodes, wide
 
 SHAPES = ((1,), (100,), (3, 7), (130,), (0,), ())
@@ -44,7 +44,7 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def loaders() -> None:
     """The whole way of batches whose rows the kernel reads."""
-    on_device.lane_of = lambda _: CpuLane(reads_host=True)  # type: ignore[assignment]
+    device_stage.lane_of = lambda _: CpuLane(reads_host=True)  # type: ignore[assignment]
     makes = [CASES[name] for name in ("plain", "typed", "binary links", "bfloat16")]
     for make in [*makes, nodes(lambda: narrow(wide()))]:
         for cache in ({}, {"device_cache": 4000}):
