@@ -82,6 +82,7 @@ class DeviceStage:
         lane: the way to the device.
         rows: the way of rows, with the pinned memory of this loader.
         placed: the tables that are placed now, if any.
+        block_peak: the bytes of the largest block of distinct rows so far.
     """
 
     def __init__(self, options: LoaderOptions, lane: Lane) -> None:
@@ -94,6 +95,7 @@ class DeviceStage:
             options.pinned_memory,
         )
         self.placed: PlacedTables | None = None
+        self.block_peak = 0
         self._options = options
         self._group_size: int | None = None  # minibatches whose distinct rows fit a block
         self._whole: dict[int, tuple[Tensor, int, Tensor]] = {}
@@ -199,10 +201,13 @@ class DeviceStage:
         self._group_size = max(1, minibatches // 2)
 
     def rules(self) -> PlacingRules:
-        free = self.lane.free_bytes() // _SHARE
-        budget, cache = self._options.memory_budget, self._options.device_cache
-        narrow = free if budget is None else min(free, budget)
-        return PlacingRules(FeaturePlacement(self._options.feature_placement), cache or 0, narrow, free // 2)
+        """Returns how tables are placed now. What nobody asked for keeps to the memory budget."""
+        most, budget = self.lane.free_bytes() // _SHARE, self._options.memory_budget
+        if budget is not None:
+            most = min(most, budget)
+        placement = FeaturePlacement(self._options.feature_placement)
+        # Two blocks at a time: one is read while batches are made of the other.
+        return PlacingRules(placement, self._options.device_cache or 0, most, most // 2)
 
     def without_pinned(self, options: LoaderOptions) -> LoaderOptions:
         """Returns the options for what is left of the memory budget beside pinned memory."""
@@ -222,6 +227,7 @@ class DeviceStage:
             pageable_copies=pool.pageable,
             table_bytes=0 if placed is None else placed.device_bytes,
             cache_bytes=0 if placed is None else placed.cache_bytes,
+            block_peak=self.block_peak,
         )
 
     # Parcels #####################################################################################

@@ -137,6 +137,7 @@ class DeviceRows:
         if size > rules.block:
             self.stage.too_many(len(minibatches))
             return
+        self.stage.block_peak = max(self.stage.block_peak, size)
         parcel = self.stage.parcel()
         for number, one in found.items():
             parcel.add(one.node, self.graph.num_nodes[number])

@@ -310,6 +310,9 @@ def test_the_memory_of_the_host_keeps_to_the_budget(place: str) -> None:
     held = loader.stats().device
     assert held is not None and 0 < held.pinned_peak <= budget // 2 and held.pageable_copies == 0
     assert ops.memory_stats().peak - before <= budget
+    assert held.block_peak <= budget // 2 and (held.block_peak > 0) == (
+        place in ("on the host", "host and cache")
+    )
 
 
 def test_blocks_that_do_not_fit_become_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
