@@ -92,10 +92,24 @@ class DeviceRows:
                 self._placed = stage.placed = None  # what was placed before gives way first
                 stage.lane.follow()
                 rules = stage.rules()
-                placed = PlacedTables.place(wanted, self._source.held, rules, stage.rows)
+                counts = self.graph.rows_by_group
+                placed = PlacedTables.place(wanted, counts, self._source.held, rules, stage.rows)
+                if self.native:
+                    self._refuse_what_is_missing(wanted, placed)
                 self._fill_cache(placed, rules)
                 self._placed, stage.placed = (wanted, placed, rules), placed
             return self._placed[1:]
+
+    def _refuse_what_is_missing(
+        self, wanted: Mapping[Group, Mapping[str, Any]], placed: PlacedTables
+    ) -> None:
+        """Raises ValueError if a script has put in what native minibatches cannot carry."""
+        for group, named in wanted.items():
+            for name in named.keys() - placed.by_name[group].keys():
+                raise ValueError(
+                    f"the {group.kind.value} attribute {name!r} has become something else than a dense table "
+                    f"with {self.graph.rows_by_group[group]} rows; make a new loader for it"
+                )
 
     def _fill_cache(self, placed: PlacedTables, rules: PlacingRules) -> None:
         groups, counts = self.graph.schema.node_groups, self.graph.num_nodes
@@ -126,6 +140,8 @@ class DeviceRows:
     ) -> None:
         """Reads each distinct row of several minibatches once, if all fit a block."""
         groups = self.graph.schema.node_groups
+        if not any(placed.host_tables(group) for group in groups):
+            return
         found = {
             number: distinct_nodes(
                 [one.nodes[number].node for one in minibatches], self.graph.num_nodes[number]
@@ -199,8 +215,6 @@ class DeviceGatherer(Gatherer):
         if host is None or found is None:
             return self._by_cpu(value, index if host is None else host, dim)
         group, table = found
-        if isinstance(value, Tensor) and value.device.type == "cpu":
-            self._check(value, host)
         block = self._blocks.get(group)
         if block is not None:
             name = self._placed.name_of(value)

@@ -229,6 +229,22 @@ def test_a_script_that_changes_its_data(place: str) -> None:
         assert_same(other, one)
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_a_table_that_has_become_too_short(place: str) -> None:
+    """No row beyond its end is read, by whomever."""
+    data = wide()
+    data.num_nodes = NODES
+    loader = nodes(lambda: data)(device="cpu", **PLACES[place])
+    native = nodes(lambda: data, export="native")(device="cpu", **PLACES[place])
+    list(loader)
+    list(native)
+    data._store._mapping["x"] = data.x[: NODES // 2].clone()  # PyG still takes it for one of nodes
+    with pytest.raises(IndexError, match="has no row"):
+        list(loader)
+    with pytest.raises(ValueError, match="make a new loader"):
+        list(native)
+
+
 def test_sparse_features() -> None:
     data = wide()
     data.sparse = torch.eye(NODES).to_sparse()
