@@ -115,25 +115,15 @@ class HostTable(_Placed):
 
     Rows are read by the device itself where it can and their pages are registered, else gathered
     into pinned memory and copied.
-
-    Attributes:
-        is_registered: True if the device reads them.
     """
 
     def __init__(self, table: Tensor, places: HostRows) -> None:
         super().__init__(table, places.lane.device)
         self._places, self._cache = places, CachedOnDevice()
         self._locked: LockedRange | None = None
-        self.is_registered = places.lane.reads_host and places.lane.has_locked(self.stored)
-        if (
-            places.lane.reads_host
-            and not self.is_registered
-            and self.stored.nbytes
-            and places.may_lock(self.stored)
-        ):
+        if places.lane.reads_host and self.stored.nbytes and places.may_lock(self.stored):
             locked = lock_pages(places.lane, self.stored.detach())
             self._locked = None if isinstance(locked, str) else locked
-            self.is_registered = self._locked is not None
             if isinstance(locked, str) and self.stored.nbytes > _NOTICED:
                 warnings.warn(
                     f"a table of {self.stored.nbytes / 2**30:.2f} GiB cannot be registered ({locked}; the "
@@ -141,6 +131,11 @@ class HostTable(_Placed):
                     f"which is slower; raise the limit",
                     stacklevel=2,
                 )
+
+    @property
+    def is_registered(self) -> bool:
+        """True if the device reads the rows itself."""
+        return self._locked is not None
 
     @property
     def locked_bytes(self) -> int:
