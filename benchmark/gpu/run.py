@@ -376,6 +376,7 @@ def machine(device: torch.device) -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "cores": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
+        "waiting": {name: os.environ.get(name) for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")},
         "reads_host": lane.reads_host,
         "why_not": getattr(lane, "why_not", None),
         "date": time.strftime("%Y-%m-%d"),

@@ -69,6 +69,10 @@ class Lane(ABC):
     def unregister(self, address: int) -> None:
         """Takes `register` back."""
 
+    def has_locked(self, tensor: Tensor) -> bool:  # noqa: ARG002
+        """Returns whether torch has locked the pages of a tensor already."""
+        return False
+
     @abstractmethod
     def free_bytes(self) -> int:
         """Returns the bytes that are free on the device."""
@@ -183,6 +187,9 @@ class CudaLane(Lane):
         free, _ = torch.cuda.mem_get_info(self.device)
         kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return int(free + kept)
+
+    def has_locked(self, tensor: Tensor) -> bool:
+        return tensor.is_pinned()
 
     def _forget_error(self) -> None:
         """Takes the error away that CUDA keeps, or torch's next kernel would be blamed for it."""

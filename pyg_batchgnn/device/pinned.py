@@ -12,6 +12,7 @@ import warnings
 import weakref
 from collections import deque
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,12 +23,20 @@ from pyg_batchgnn.device.lane import Lane, Ticket
 # Registered ranges ################################################################################
 
 
-class LockedRange:
-    """A tensor whose pages are registered, and stay so while this object lives."""
+#: The device type and the address of a registered range.
+_Key: TypeAlias = tuple[str, int]
 
-    def __init__(self, lane: Lane, tensor: Tensor) -> None:
-        self.nbytes = tensor.nbytes
-        self._release = weakref.finalize(self, _release, lane, tensor)
+
+class LockedRange:
+    """A tensor whose pages are registered, and stay so while this object lives.
+
+    Attributes:
+        nbytes: the bytes that were registered for it; 0 if torch had locked them already.
+    """
+
+    def __init__(self, lane: Lane, tensor: Tensor, key: _Key | None) -> None:
+        self.nbytes = 0 if key is None else tensor.nbytes
+        self._release = weakref.finalize(self, _release, lane, tensor, key)
 
     def release(self) -> None:
         self._release()
@@ -39,35 +48,48 @@ class _Held:
     nbytes: int
 
 
-#: Registered ranges by device type and address. Loaders of one table share its range.
-_HELD: dict[tuple[str, int], _Held] = {}
+#: Registered ranges. Loaders of one table, or of views of it, share its range.
+_HELD: dict[_Key, _Held] = {}
 _LOCK = threading.RLock()  # the garbage collector may release one range while another is registered
 
 
 def lock_pages(lane: Lane, tensor: Tensor) -> LockedRange | str:
     """Registers the memory of a contiguous CPU tensor. Returns why that is impossible if it is."""
-    key = lane.device.type, tensor.data_ptr()
     with _LOCK:
-        held = _HELD.get(key)
-        if held is not None and held.nbytes < tensor.nbytes:
-            return "a shorter table at the same address is registered already"
-        if held is None:
+        key = _around(lane.device.type, tensor)
+        if key is None and lane.has_locked(tensor):
+            return LockedRange(lane, tensor, None)
+        if key is None:
+            key = lane.device.type, tensor.data_ptr()
+            if key in _HELD:
+                return "a shorter table at the same address is registered already"
             reason = lane.register(tensor.data_ptr(), tensor.nbytes)
             if reason is not None:
                 return reason
-            held = _HELD[key] = _Held(0, tensor.nbytes)
-        held.count += 1
-        return LockedRange(lane, tensor)
+            _HELD[key] = _Held(0, tensor.nbytes)
+        _HELD[key].count += 1
+        return LockedRange(lane, tensor, key)
 
 
-def _release(lane: Lane, tensor: Tensor) -> None:
-    key = lane.device.type, tensor.data_ptr()
+def _around(device: str, tensor: Tensor) -> _Key | None:
+    """Returns the registered range that a tensor lies in; None if there is none."""
+    begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+    for key, held in _HELD.items():
+        if key[0] == device and key[1] <= begin and end <= key[1] + held.nbytes:
+            return key
+    return None
+
+
+def _release(lane: Lane, tensor: Tensor, key: _Key | None) -> None:
+    del tensor  # it was kept until now
+    if key is None:
+        return
     with _LOCK:
         held = _HELD[key]
         held.count -= 1
         if held.count == 0:
             del _HELD[key]
-            lane.unregister(tensor.data_ptr())
+            lane.unregister(key[1])
 
 
 def locked_bytes() -> int:

@@ -134,6 +134,7 @@ class HostTable(_Placed):
 
     @property
     def is_registered(self) -> bool:
+        """True if the device reads the rows itself."""
         return self._locked is not None
 
     @property
@@ -297,6 +298,7 @@ class PlacedTables:
     def place(
         cls,
         wanted: Mapping[Group, Mapping[str, Any]],
+        num_rows: Mapping[Group, int],
         held: Callable[[Any], Any],
         rules: PlacingRules,
         rows: HostRows,
@@ -305,6 +307,8 @@ class PlacedTables:
 
         Args:
             wanted: the user's attributes.
+            num_rows: the rows that a table must have. Shorter ones are left to the CPU, which
+                checks every row.
             held: returns the tensor in memory that stands for an attribute.
 
         Raises:
@@ -314,7 +318,7 @@ class PlacedTables:
         for group, named in wanted.items():
             for name, value in named.items():
                 table = _table_of(held(value), device)
-                if table is not None:
+                if table is not None and table.size(0) >= num_rows[group]:
                     found[group, name] = value, table
         there = _on_device([one for _, one in found.values()], rules, rows.lane)
         made = cls({group: {} for group in wanted})

@@ -50,7 +50,7 @@ from pyg_batchgnn.store import Sortedness, attribute_by_group
 from pyg_batchgnn.types import FEATURES, Group
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.loader.on_device import DeviceStage
+    from pyg_batchgnn.loader.device_stage import DeviceStage
     from pyg_batchgnn.loader.on_disk import LookAhead
 
 # Setup ############################################################################################
@@ -297,7 +297,7 @@ def _cost_beside_device(_: Pipeline, sampled: Sequence[SampledMinibatch]) -> Att
 def _stage(options: LoaderOptions) -> DeviceStage | None:
     if options.device is None:
         return None
-    from pyg_batchgnn.loader.on_device import DeviceStage
+    from pyg_batchgnn.loader.device_stage import DeviceStage
 
     return DeviceStage.of(options)
 

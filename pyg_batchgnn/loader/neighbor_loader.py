@@ -120,8 +120,9 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             `HistoricalMinibatch` (docs/concepts/historical-embeddings.md). None: the exact mode.
         device: "cuda", "cuda:1" or a ``torch.device``: batches arrive whole on it, in the order and
             with the bits of those without it, and training never waits for a copy. Threads sample
-            and copy beside training; there are no worker processes (docs/how-to/gpu.md). "cpu" goes
-            the same way without a GPU. None hands batches out where they are made.
+            and copy beside training, ``prefetch`` macrobatches ahead or at least one; there are no
+            worker processes (docs/how-to/gpu.md). "cpu" goes the same way without a GPU. None hands
+            batches out where they are made.
         feature_placement: with ``device``, where the attributes of a ``Data`` or ``HeteroData`` in
             memory lie. "device": in the device's memory, copied once. "host": where they are; the
             device reads rows over the bus. "auto": on the device as far as half of its free memory

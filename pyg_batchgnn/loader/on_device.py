@@ -8,15 +8,11 @@ when it is made (`BatchExporter`).
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import queue
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,38 +21,24 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_batchgnn.device import (
     BusTally,
-    FeaturePlacement,
-    HostRows,
-    IsWanted,
-    Lane,
-    Parcel,
-    PinnedPool,
     PlacedTables,
     PlacingRules,
-    Ticket,
-    beside,
     decoded,
     inclusion_of_nodes,
     is_table,
-    lane_of,
     likely_rows,
-    locked_bytes,
     map_batch,
     map_minibatch,
     narrow_of,
-    tensors_of,
-    waiting,
 )
 from pyg_batchgnn.fetch import Fetched, Fetcher, FetchGroup, distinct_nodes
+from pyg_batchgnn.loader.device_stage import DeviceStage
 from pyg_batchgnn.loader.export import Exported, Exporter, GatheringExporter
 from pyg_batchgnn.loader.filter import Gatherer
 from pyg_batchgnn.loader.link_inputs import LinkInputs
 from pyg_batchgnn.loader.node_inputs import NodeInputs
-from pyg_batchgnn.loader.options import LoaderOptions
-from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.loader.source import DataSource, Source
-from pyg_batchgnn.loader.stats import DeviceMemory, LoaderCounters
-from pyg_batchgnn.ops import free_bytes
+from pyg_batchgnn.loader.stats import LoaderCounters
 from pyg_batchgnn.sample import (
     AttributeRows,
     Minibatch,
@@ -69,224 +51,6 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.store import TypedGraph
 from pyg_batchgnn.types import Group
-
-# The stage ########################################################################################
-
-#: Batches that wait on the device for the user.
-DEPTH = 3
-#: The share of a device's free memory that narrow tables, and the block of a fetch group, may take.
-_SHARE = 8
-
-
-#: The macrobatches that are to be made; None after the last one.
-Asked: TypeAlias = "queue.SimpleQueue[WorkItem | None]"
-
-
-class BatchMaker(Protocol):
-    """Makes the batches of macrobatches, at once or in three parts."""
-
-    @property
-    def look_ahead(self) -> Any:
-        """The reader of tables in files; None if there is none."""
-
-    def sample(self, item: WorkItem) -> list[SampledMinibatch]: ...
-
-    @property
-    def fetcher(self) -> Any:
-        """The fetcher of attributes; None if there is none."""
-
-    def fetched(
-        self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Callable[..., Any]
-    ) -> Iterator[list[Any]]: ...
-
-    def exported(self, ready: list[Any]) -> Iterator[Any]: ...
-
-    def batches(self, item: WorkItem, fetch_size: int) -> Iterator[Any]: ...
-
-
-@dataclass(frozen=True, eq=False)
-class OnDevice:
-    """A batch that a lane has made, before the user's stream may use it."""
-
-    batch: Any
-    ticket: Ticket
-
-
-class DeviceStage:
-    """The last stage of a loader whose batches arrive on a device.
-
-    Attributes:
-        lane: the way to the device.
-        rows: the way of rows, with the pinned memory of this loader.
-        placed: the tables that are placed now, if any.
-    """
-
-    def __init__(self, options: LoaderOptions, lane: Lane) -> None:
-        budget = options.memory_budget
-        bound = free_bytes() if budget is None else budget // 2
-        self.lane = lane
-        self.rows = HostRows(
-            lane,
-            PinnedPool(lane, bound if options.pinned_memory is None else options.pinned_memory),
-            options.pinned_memory,
-        )
-        self.placed: PlacedTables | None = None
-        self._options = options
-        self._group_size: int | None = None  # minibatches whose distinct rows fit a block
-        self._whole: dict[int, tuple[Tensor, int, Tensor]] = {}
-
-    @classmethod
-    def of(cls, options: LoaderOptions) -> DeviceStage | None:
-        return None if options.device is None else cls(options, lane_of(options.device))
-
-    # Queue #######################################################################################
-
-    @property
-    def ahead(self) -> int:
-        """The macrobatches that are sampled before they are asked for."""
-        return max(1, self._options.prefetch)
-
-    def deliver(self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int) -> Generator[Any]:
-        """Yields the batches of an epoch. Sampling, reading rows and copying run on a thread each.
-
-        Which macrobatches have been asked for depends on how many batches were taken alone. Seeds
-        are drawn on the caller's thread.
-        """
-        asked: Asked = queue.SimpleQueue()
-        made = beside(
-            lambda is_wanted: self._made(pipeline, asked, is_wanted, fetch_size), DEPTH, "macrobatch device"
-        )
-        steps: deque[int] = deque()
-
-        def ask() -> None:
-            item = next(items, None)
-            asked.put(item)
-            if item is not None:
-                steps.append(len(item.steps))
-
-        try:
-            for _ in range(1 + self.ahead):
-                ask()
-            while steps:
-                yield from itertools.islice(made, steps.popleft())
-                ask()
-            yield from made  # nothing, or the error that ended it
-        finally:
-            asked.put(None)
-            made.close()
-
-    def _made(
-        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
-    ) -> Iterator[Any]:
-        if pipeline.look_ahead is not None:  # files are read in the order of the macrobatches
-            for item in waiting(asked, is_wanted):
-                yield from pipeline.batches(item, fetch_size)
-            return
-        groups = beside(lambda _: self._groups(pipeline, asked, is_wanted, fetch_size), 1, "macrobatch rows")
-        with contextlib.closing(groups):
-            for ready in groups:
-                yield from pipeline.exported(ready)
-
-    def _groups(
-        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
-    ) -> Iterator[list[Any]]:
-        """Yields the minibatches of each fetch group, with the rows that are read for all of it."""
-
-        def sample(is_wanted_here: IsWanted) -> Iterator[tuple[WorkItem, list[SampledMinibatch]]]:
-            # This thread's consumer closes it, or the user alone has gone.
-            for item in waiting(asked, lambda: is_wanted_here() and is_wanted()):
-                yield item, pipeline.sample(item)
-
-        sampled = beside(sample, self.ahead, "macrobatch sampling")
-        with contextlib.closing(sampled):
-            for item, minibatches in sampled:
-                if pipeline.fetcher is None:
-                    yield minibatches
-                else:
-                    yield from pipeline.fetched(item, minibatches, self.group_size(fetch_size), _now)
-
-    def receive(self, made: OnDevice) -> Any:
-        """Hands a batch over to the stream of the calling thread. The host does not wait."""
-        tensors = () if self.lane.device.type == "cpu" else tensors_of(made.batch)
-        self.lane.hand_over(made.ticket, tensors)
-        return made.batch
-
-    def finished(self, batch: Any, counters: LoaderCounters) -> Exported:
-        return Exported(OnDevice(batch, self.lane.mark()), counters)
-
-    def refuse_choices(self, because: str) -> None:
-        """Raises ValueError if the user says where tables lie though rows are gathered on the
-        host."""
-        placement, cache = self._options.feature_placement, self._options.device_cache
-        given = f"device_cache={cache}" if cache else f"feature_placement={placement!r}"
-        if cache or placement == "device":
-            raise ValueError(
-                f"{given} is for the tables of a Data in memory, but {because}: rows are gathered on the "
-                f"host; leave it out"
-            )
-
-    # Memory ######################################################################################
-
-    def group_size(self, fetch_size: int) -> int:
-        """Returns the minibatches of a macrobatch whose distinct rows are read together."""
-        return fetch_size if self._group_size is None else min(fetch_size, self._group_size)
-
-    def too_many(self, minibatches: int) -> None:
-        """Notes that the distinct rows of a number of minibatches do not fit a block."""
-        self._group_size = max(1, minibatches // 2)
-
-    def rules(self) -> PlacingRules:
-        free = self.lane.free_bytes() // _SHARE
-        budget, cache = self._options.memory_budget, self._options.device_cache
-        narrow = free if budget is None else min(free, budget)
-        return PlacingRules(FeaturePlacement(self._options.feature_placement), cache or 0, narrow, free // 2)
-
-    def without_pinned(self, options: LoaderOptions) -> LoaderOptions:
-        """Returns the options for what is left of the memory budget beside pinned memory."""
-        budget = options.memory_budget
-        if budget is None:
-            return options
-        return replace(options, memory_budget=max(1, budget - self.rows.pool.bound))
-
-    def memory(self) -> DeviceMemory:
-        placed, pool = self.placed, self.rows.pool
-        tables = [] if placed is None else placed.every_host_table()
-        return DeviceMemory(
-            pinned_bytes=pool.pinned_bytes,
-            pinned_peak=pool.peak_bytes,
-            registered_bytes=sum(one.locked_bytes for one in tables),
-            process_locked=locked_bytes(),
-            pageable_copies=pool.pageable,
-            table_bytes=0 if placed is None else placed.device_bytes,
-            cache_bytes=0 if placed is None else placed.cache_bytes,
-        )
-
-    # Parcels #####################################################################################
-
-    def parcel(self) -> Parcel:
-        return Parcel(self.lane, self.rows.pool)
-
-    def whole(self, value: Any) -> Any:
-        """Returns an attribute of the whole graph on the device, to where it is copied once."""
-        if not isinstance(value, Tensor):
-            return value.to(self.lane.device)
-        if value.device == self.lane.device:
-            return value
-        held = self._whole.get(id(value))
-        if held is None or held[0] is not value or held[1] != value._version:
-            if len(self._whole) >= _WHOLE:
-                self._whole.clear()
-            held = self._whole[id(value)] = value, value._version, value.to(self.lane.device)
-        return held[2]
-
-
-#: Attributes of the whole graph that are kept on the device.
-_WHOLE = 64
-
-
-def _now(work: Callable[[], Any]) -> Any:
-    return work()
-
 
 # Rows of tables in memory #########################################################################
 
@@ -328,10 +92,24 @@ class DeviceRows:
                 self._placed = stage.placed = None  # what was placed before gives way first
                 stage.lane.follow()
                 rules = stage.rules()
-                placed = PlacedTables.place(wanted, self._source.held, rules, stage.rows)
+                counts = self.graph.rows_by_group
+                placed = PlacedTables.place(wanted, counts, self._source.held, rules, stage.rows)
+                if self.native:
+                    self._refuse_what_is_missing(wanted, placed)
                 self._fill_cache(placed, rules)
                 self._placed, stage.placed = (wanted, placed, rules), placed
             return self._placed[1:]
+
+    def _refuse_what_is_missing(
+        self, wanted: Mapping[Group, Mapping[str, Any]], placed: PlacedTables
+    ) -> None:
+        """Raises ValueError if a script has put in what native minibatches cannot carry."""
+        for group, named in wanted.items():
+            for name in named.keys() - placed.by_name[group].keys():
+                raise ValueError(
+                    f"the {group.kind.value} attribute {name!r} has become something else than a dense table "
+                    f"with {self.graph.rows_by_group[group]} rows; make a new loader for it"
+                )
 
     def _fill_cache(self, placed: PlacedTables, rules: PlacingRules) -> None:
         groups, counts = self.graph.schema.node_groups, self.graph.num_nodes
@@ -362,6 +140,8 @@ class DeviceRows:
     ) -> None:
         """Reads each distinct row of several minibatches once, if all fit a block."""
         groups = self.graph.schema.node_groups
+        if not any(placed.host_tables(group) for group in groups):
+            return
         found = {
             number: distinct_nodes(
                 [one.nodes[number].node for one in minibatches], self.graph.num_nodes[number]
@@ -373,6 +153,7 @@ class DeviceRows:
         if size > rules.block:
             self.stage.too_many(len(minibatches))
             return
+        self.stage.block_peak = max(self.stage.block_peak, size)
         parcel = self.stage.parcel()
         for number, one in found.items():
             parcel.add(one.node, self.graph.num_nodes[number])
@@ -434,8 +215,6 @@ class DeviceGatherer(Gatherer):
         if host is None or found is None:
             return self._by_cpu(value, index if host is None else host, dim)
         group, table = found
-        if isinstance(value, Tensor) and value.device.type == "cpu":
-            self._check(value, host)
         block = self._blocks.get(group)
         if block is not None:
             name = self._placed.name_of(value)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pyg_batchgnn.embed import Embedding, Step
     from pyg_batchgnn.fetch import AccessString
     from pyg_batchgnn.history import HistoricalCaches
-    from pyg_batchgnn.loader.on_device import DeviceStage
+    from pyg_batchgnn.loader.device_stage import DeviceStage
     from pyg_batchgnn.loader.on_disk import Continuation, LookAhead
     from pyg_batchgnn.store import DistGraphStore
 

@@ -69,7 +69,7 @@ from pyg_batchgnn.store import (
 from pyg_batchgnn.types import NODES, Group
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.loader.on_device import DeviceStage
+    from pyg_batchgnn.loader.device_stage import DeviceStage
 
 
 class RankSetup:
@@ -278,17 +278,6 @@ class RankSetup:
         return SeedShare(rows, probability, None if is_global else trained.trainer)
 
 
-def _stage(options: LoaderOptions) -> DeviceStage | None:
-    if options.device is None:
-        return None
-    from pyg_batchgnn.loader.on_device import DeviceStage
-
-    stage = DeviceStage.of(options)
-    assert stage is not None
-    stage.refuse_choices("the graph lies over ranks")
-    return stage
-
-
 def _cost(
     row_bytes: Sequence[int], more: Sequence[int], export: Export, sampled: Sequence[SampledMinibatch]
 ) -> AttributeCost:
@@ -357,6 +346,17 @@ class HistoricalSetup(RankSetup):
         if any(group.is_edge for group in self._attributes()):
             return "edge attributes are not carried; give the names of node attributes as attributes"
         return None
+
+
+def _stage(options: LoaderOptions) -> DeviceStage | None:
+    if options.device is None:
+        return None
+    from pyg_batchgnn.loader.device_stage import DeviceStage
+
+    stage = DeviceStage.of(options)
+    assert stage is not None
+    stage.refuse_choices("the graph lies over ranks")
+    return stage
 
 
 RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler | HaloSampler

@@ -152,6 +152,7 @@ class DeviceMemory:
         pageable_copies: how many copies came from memory that is not page-locked.
         table_bytes: tables in the device's memory.
         cache_bytes: rows in the device's cache, and the places of nodes in it.
+        block_peak: the largest block of a fetch group's distinct rows; there are two at a time.
     """
 
     pinned_bytes: int = 0
@@ -161,6 +162,7 @@ class DeviceMemory:
     pageable_copies: int = 0
     table_bytes: int = 0
     cache_bytes: int = 0
+    block_peak: int = 0
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import torch
 
 from pyg_batchgnn.device import CpuLane, locked_bytes
 from pyg_batchgnn.device.triton_rows import read_rows
-from pyg_batchgnn.loader import on_device
+from pyg_batchgnn.loader import device_stage
 from tests.loader.test_on_device import CASES, check, narrow, nodes, wide
 
 SHAPES = ((1,), (100,), (3, 7), (130,), (0,), ())
@@ -44,7 +45,7 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def loaders() -> None:
     """The whole way of batches whose rows the kernel reads."""
-    on_device.lane_of = lambda _: CpuLane(reads_host=True)  # type: ignore[assignment]
+    device_stage.lane_of = lambda _: CpuLane(reads_host=True)  # type: ignore[assignment]
     makes = [CASES[name] for name in ("plain", "typed", "binary links", "bfloat16")]
     for make in [*makes, nodes(lambda: narrow(wide()))]:
         for cache in ({}, {"device_cache": 4000}):
@@ -56,7 +57,26 @@ def loaders() -> None:
             assert locked_bytes() == 0
 
 
+def compile_for_a_gpu() -> None:
+    """Compiles the kernel for an H100, which takes no GPU."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    from pyg_batchgnn.device.triton_rows import _copy_rows
+
+    constants = {"CACHED": True, "ROWS": 8, "COLUMNS": 128, "PROGRAMS": 128}
+    for word, ids, cached in itertools.product(("*i64", "*i8"), ("*i64", "*i32"), (True, False)):
+        types = dict.fromkeys(("out", "table", "cache"), word) | {"index": ids, "slot": "*i32"}
+        types |= dict.fromkeys(("count", "width", "tiles", "across"), "i32")
+        types |= dict.fromkeys(constants, "constexpr")
+        source = ASTSource(fn=_copy_rows, signature=types, constexprs={**constants, "CACHED": cached})
+        assert "cubin" in compile(source, target=GPUTarget("cuda", 90, 32)).asm
+
+
 if __name__ == "__main__":
-    kernel()
-    loaders()
+    if os.environ.get("TRITON_INTERPRET"):
+        kernel()
+        loaders()
+    else:
+        compile_for_a_gpu()
     print("right")

@@ -60,6 +60,33 @@ def test_the_lane() -> None:
     assert locked_bytes() == 0
 
 
+def test_tables_that_are_pinned_already() -> None:
+    """As after ``data.pin_memory()``: they are not registered again."""
+    data = wide()
+    data.x = data.x.pin_memory()
+    there = MacrobatchNeighborLoader(
+        data, [4, 3], batch_size=32, seed=7, device="cuda", feature_placement="host"
+    )
+    for one, other in zip(MacrobatchNeighborLoader(data, [4, 3], batch_size=32, seed=7), there, strict=True):
+        assert other.x.cpu().equal(one.x)
+
+
+def test_two_loaders_of_one_table() -> None:
+    """The table stays registered while the second is in use."""
+    data, given = wide(), {"batch_size": 32, "seed": 7}
+    plain = MacrobatchNeighborLoader(data, [4, 3], **given)
+    plain.set_epoch(1)
+    first, second = (
+        MacrobatchNeighborLoader(data, [4, 3], device="cuda", feature_placement="host", **given)
+        for _ in range(2)
+    )
+    assert len(list(first)) == len(list(second))
+    del first
+    gc.collect()
+    for one, other in zip(plain, second, strict=True):
+        assert other.x.cpu().equal(one.x)
+
+
 @pytest.mark.parametrize("device", [None, "cuda"])
 def test_data_on_the_gpu(device: str | None) -> None:
     """As with PyG's loader, attributes of a batch lie where those of the data do."""

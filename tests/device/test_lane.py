@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.device import CudaLane, checked_device, locked_bytes
-from pyg_batchgnn.loader import on_device
+from pyg_batchgnn.loader import device_stage
 from tests.loader.test_on_device import CASES, check
 
 
@@ -100,7 +100,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[MadeUp]:
 @pytest.mark.parametrize("place", ["host", "device"])
 def test_batches(case: str, place: str, runtime: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each batch is handed over by an event, and pages are registered while the loader lives."""
-    monkeypatch.setattr(on_device, "lane_of", lambda _: CudaLane(torch.device("cpu")))
+    monkeypatch.setattr(device_stage, "lane_of", lambda _: CudaLane(torch.device("cpu")))
     there = check(CASES[case], {"feature_placement": place}, epochs=1)
     assert runtime.calls.count("wait for an event") == len(there) and runtime.calls[0] == "follow"
     assert sum(runtime.registered.values()) == there.stats().device.pinned_bytes > 0

@@ -125,6 +125,29 @@ def test_tables_are_registered_once_for_all() -> None:
     assert not lane.registered
 
 
+def test_views_share_the_range_of_their_table() -> None:
+    """It stays registered as long as one of them is in use."""
+    lane, table = CpuLane(), torch.zeros(100, 50)
+    first = lock_pages(lane, table)
+    view = lock_pages(lane, table[10:20])
+    assert not isinstance(first, str) and not isinstance(view, str) and len(lane.registered) == 1
+    first.release()
+    assert lane.registered == {table.data_ptr(): 20_000}
+    view.release()
+    assert not lane.registered
+
+
+def test_what_torch_has_locked_is_not_registered_again() -> None:
+    class Locked(CpuLane):
+        def has_locked(self, tensor: torch.Tensor) -> bool:
+            return True
+
+    lane = Locked()
+    locked = lock_pages(lane, torch.zeros(10))
+    assert not isinstance(locked, str) and locked.nbytes == 0 and not lane.registered
+    locked.release()
+
+
 def test_dropping_a_pool_frees_its_memory() -> None:
     pool = PinnedPool(CpuLane(), MIB)
     pool.give(pool.take(5000), Later())

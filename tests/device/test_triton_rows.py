@@ -14,11 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-def test_the_kernel_and_the_loaders_that_use_it() -> None:
+@pytest.mark.parametrize("interpret", ["1", ""], ids=["interpreted, with loaders", "compiled"])
+def test_the_kernel(interpret: str) -> None:
     """In a process of its own, as Triton decides once whether it interprets."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.device.job_triton"],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
+        env={**os.environ, "TRITON_INTERPRET": interpret},
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -269,7 +269,8 @@ def stopping() -> None:
     with Communicator.create("loader", timeout=30) as comm:
         data = whole(CASES[0])
         both = stores(comm, CASES[0])
-        for prefetch in (0, 1, 3):
+        ways: list[dict[str, Any]] = [{}, {"prefetch": 1}, {"prefetch": 3}, {"device": "cpu"}]
+        for way in ways:
             loader = MacrobatchNeighborLoader(
                 both,
                 [3, 2],
@@ -277,9 +278,9 @@ def stopping() -> None:
                 batch_size=4,
                 seed=1,
                 shuffle=True,
-                prefetch=prefetch,
                 macrobatch_size=2,
                 fetch_size=1,
+                **way,
             )
             other = MacrobatchNeighborLoader(both, [2], data.train_mask, batch_size=4, seed=2, prefetch=1)
             for stop in (0, 1, 2, 3):

@@ -1,0 +1,257 @@
+"""The last stage of a loader whose batches arrive on a device: its queue, its memory, its lane."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import queue
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+from torch import Tensor
+
+from pyg_batchgnn.device import (
+    FeaturePlacement,
+    HostRows,
+    IsWanted,
+    Lane,
+    Parcel,
+    PinnedPool,
+    PlacedTables,
+    PlacingRules,
+    Ticket,
+    beside,
+    lane_of,
+    locked_bytes,
+    tensors_of,
+    waiting,
+)
+from pyg_batchgnn.loader.export import Exported
+from pyg_batchgnn.loader.options import LoaderOptions
+from pyg_batchgnn.loader.schedule import WorkItem
+from pyg_batchgnn.loader.stats import DeviceMemory, LoaderCounters
+from pyg_batchgnn.ops import free_bytes
+from pyg_batchgnn.sample import SampledMinibatch
+
+#: Batches that wait on the device for the user.
+DEPTH = 3
+#: The share of a device's free memory that narrow tables, and the block of a fetch group, may take.
+_SHARE = 8
+
+
+#: The macrobatches that are to be made; None after the last one.
+Asked: TypeAlias = "queue.SimpleQueue[WorkItem | None]"
+
+
+class BatchMaker(Protocol):
+    """Makes the batches of macrobatches, at once or in three parts."""
+
+    @property
+    def look_ahead(self) -> Any:
+        """The reader of tables in files; None if there is none."""
+
+    def sample(self, item: WorkItem) -> list[SampledMinibatch]: ...
+
+    @property
+    def fetcher(self) -> Any:
+        """The fetcher of attributes; None if there is none."""
+
+    def fetched(
+        self, item: WorkItem, sampled: list[SampledMinibatch], fetch_size: int, now: Callable[..., Any]
+    ) -> Iterator[list[Any]]: ...
+
+    def exported(self, ready: list[Any]) -> Iterator[Any]: ...
+
+    def batches(self, item: WorkItem, fetch_size: int) -> Iterator[Any]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class OnDevice:
+    """A batch that a lane has made, before the user's stream may use it."""
+
+    batch: Any
+    ticket: Ticket
+
+
+class DeviceStage:
+    """The last stage of a loader whose batches arrive on a device.
+
+    Attributes:
+        lane: the way to the device.
+        rows: the way of rows, with the pinned memory of this loader.
+        placed: the tables that are placed now, if any.
+        block_peak: the bytes of the largest block of distinct rows so far.
+    """
+
+    def __init__(self, options: LoaderOptions, lane: Lane) -> None:
+        budget = options.memory_budget
+        bound = free_bytes() if budget is None else budget // 2
+        self.lane = lane
+        self.rows = HostRows(
+            lane,
+            PinnedPool(lane, bound if options.pinned_memory is None else options.pinned_memory),
+            options.pinned_memory,
+        )
+        self.placed: PlacedTables | None = None
+        self.block_peak = 0
+        self._options = options
+        self._group_size: int | None = None  # minibatches whose distinct rows fit a block
+        self._whole: dict[int, tuple[Tensor, int, Tensor]] = {}
+
+    @classmethod
+    def of(cls, options: LoaderOptions) -> DeviceStage | None:
+        return None if options.device is None else cls(options, lane_of(options.device))
+
+    # Queue #######################################################################################
+
+    @property
+    def ahead(self) -> int:
+        """The macrobatches that are sampled before they are asked for."""
+        return max(1, self._options.prefetch)
+
+    def deliver(self, pipeline: BatchMaker, items: Iterator[WorkItem], fetch_size: int) -> Generator[Any]:
+        """Yields the batches of an epoch. Sampling, reading rows and copying run on a thread each.
+
+        Which macrobatches have been asked for depends on how many batches were taken alone. Seeds
+        are drawn on the caller's thread.
+        """
+        asked: Asked = queue.SimpleQueue()
+        made = beside(
+            lambda is_wanted: self._made(pipeline, asked, is_wanted, fetch_size), DEPTH, "macrobatch device"
+        )
+        steps: deque[int] = deque()
+
+        def ask() -> None:
+            item = next(items, None)
+            asked.put(item)
+            if item is not None:
+                steps.append(len(item.steps))
+
+        try:
+            for _ in range(1 + self.ahead):
+                ask()
+            while steps:
+                yield from itertools.islice(made, steps.popleft())
+                ask()
+            yield from made  # nothing, or the error that ended it
+        finally:
+            asked.put(None)
+            made.close()
+
+    def _made(
+        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
+    ) -> Iterator[Any]:
+        if pipeline.look_ahead is not None:  # files are read in the order of the macrobatches
+            for item in waiting(asked, is_wanted):
+                yield from pipeline.batches(item, fetch_size)
+            return
+        groups = beside(lambda _: self._groups(pipeline, asked, is_wanted, fetch_size), 1, "macrobatch rows")
+        with contextlib.closing(groups):
+            for ready in groups:
+                yield from pipeline.exported(ready)
+
+    def _groups(
+        self, pipeline: BatchMaker, asked: Asked, is_wanted: IsWanted, fetch_size: int
+    ) -> Iterator[list[Any]]:
+        """Yields the minibatches of each fetch group, with the rows that are read for all of it."""
+
+        def sample(is_wanted_here: IsWanted) -> Iterator[tuple[WorkItem, list[SampledMinibatch]]]:
+            # This thread's consumer closes it, or the user alone has gone.
+            for item in waiting(asked, lambda: is_wanted_here() and is_wanted()):
+                yield item, pipeline.sample(item)
+
+        sampled = beside(sample, self.ahead, "macrobatch sampling")
+        with contextlib.closing(sampled):
+            for item, minibatches in sampled:
+                if pipeline.fetcher is None:
+                    yield minibatches
+                else:
+                    yield from pipeline.fetched(item, minibatches, self.group_size(fetch_size), _now)
+
+    def receive(self, made: OnDevice) -> Any:
+        """Hands a batch over to the stream of the calling thread. The host does not wait."""
+        tensors = () if self.lane.device.type == "cpu" else tensors_of(made.batch)
+        self.lane.hand_over(made.ticket, tensors)
+        return made.batch
+
+    def finished(self, batch: Any, counters: LoaderCounters) -> Exported:
+        return Exported(OnDevice(batch, self.lane.mark()), counters)
+
+    def refuse_choices(self, because: str) -> None:
+        """Raises ValueError if the user says where tables lie though rows are gathered on the
+        host."""
+        placement, cache = self._options.feature_placement, self._options.device_cache
+        given = f"device_cache={cache}" if cache else f"feature_placement={placement!r}"
+        if cache or placement == "device":
+            raise ValueError(
+                f"{given} is for the tables of a Data in memory, but {because}: rows are gathered on the "
+                f"host; leave it out"
+            )
+
+    # Memory ######################################################################################
+
+    def group_size(self, fetch_size: int) -> int:
+        """Returns the minibatches of a macrobatch whose distinct rows are read together."""
+        return fetch_size if self._group_size is None else min(fetch_size, self._group_size)
+
+    def too_many(self, minibatches: int) -> None:
+        """Notes that the distinct rows of a number of minibatches do not fit a block."""
+        self._group_size = max(1, minibatches // 2)
+
+    def rules(self) -> PlacingRules:
+        """Returns how tables are placed now. What nobody asked for keeps to the memory budget."""
+        most, budget = self.lane.free_bytes() // _SHARE, self._options.memory_budget
+        if budget is not None:
+            most = min(most, budget)
+        placement = FeaturePlacement(self._options.feature_placement)
+        # Two blocks at a time: one is read while batches are made of the other.
+        return PlacingRules(placement, self._options.device_cache or 0, most, most // 2)
+
+    def without_pinned(self, options: LoaderOptions) -> LoaderOptions:
+        """Returns the options for what is left of the memory budget beside pinned memory."""
+        budget = options.memory_budget
+        if budget is None:
+            return options
+        return replace(options, memory_budget=max(1, budget - self.rows.pool.bound))
+
+    def memory(self) -> DeviceMemory:
+        placed, pool = self.placed, self.rows.pool
+        tables = [] if placed is None else placed.every_host_table()
+        return DeviceMemory(
+            pinned_bytes=pool.pinned_bytes,
+            pinned_peak=pool.peak_bytes,
+            registered_bytes=sum(one.locked_bytes for one in tables),
+            process_locked=locked_bytes(),
+            pageable_copies=pool.pageable,
+            table_bytes=0 if placed is None else placed.device_bytes,
+            cache_bytes=0 if placed is None else placed.cache_bytes,
+            block_peak=self.block_peak,
+        )
+
+    # Parcels #####################################################################################
+
+    def parcel(self) -> Parcel:
+        return Parcel(self.lane, self.rows.pool)
+
+    def whole(self, value: Any) -> Any:
+        """Returns an attribute of the whole graph on the device, to where it is copied once."""
+        if not isinstance(value, Tensor):
+            return value.to(self.lane.device)
+        if value.device == self.lane.device:
+            return value
+        held = self._whole.get(id(value))
+        if held is None or held[0] is not value or held[1] != value._version:
+            if len(self._whole) >= _WHOLE:
+                self._whole.clear()
+            held = self._whole[id(value)] = value, value._version, value.to(self.lane.device)
+        return held[2]
+
+
+#: Attributes of the whole graph that are kept on the device.
+_WHOLE = 64
+
+
+def _now(work: Callable[[], Any]) -> Any:
+    return work()
