@@ -29,11 +29,19 @@ def plot(result: Result) -> Any:
     found = result["parts"].get("accuracy", {}).get("series", [])
     names = [f"{one['setting']}\n{TITLES[one['model']]}" for one in found]
     axes.bar(names, [one["mean_difference"] for one in found], color=OURS_COLOUR, label="mean")
-    axes.plot(names, [one["lower_95"] for one in found], "_", color=PEER_COLOUR, label="lower 95 % bound")
+    axes.plot(
+        names,
+        [one["lower_95"] for one in found],
+        "_",
+        color=PEER_COLOUR,
+        markersize=24,
+        markeredgewidth=2,
+        label="lower 95 % bound",
+    )
     axes.axhline(-0.2, linewidth=0.8, color=PEER_COLOUR)
     axes.set(ylabel="points, int8 less float32")
     axes.tick_params(axis="x", labelsize=6)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, markerscale=0.4)
     return figure
 
 
