@@ -24,6 +24,7 @@ from tests.support import hetero_cases, loader_cases, typed_link_cases
 from tests.support.mapped_data import with_files
 from tests.support.memory_stores import stores_of
 from tests.support.rank_epochs import assert_same
+from tests.support.tiers import each
 
 SIZES: dict[str, Any] = {"batch_size": 24, "seed": 7, "macrobatch_size": 3, "fetch_size": 3, "shuffle": True}
 NODES, EDGES = loader_cases.NODES, loader_cases.EDGES
@@ -156,6 +157,7 @@ def check(make: Callable[..., Any], place: dict[str, Any], epochs: int = 2) -> A
     return there
 
 
+@each
 @pytest.mark.filterwarnings("ignore:a batch takes")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("case", [*CASES, *PYG_CASES])
@@ -167,6 +169,7 @@ def test_pyg_batches(case: str, place: str) -> None:
     check(make, options)
 
 
+@each
 @pytest.mark.parametrize("place", [name for name in PLACES if name != "automatic"])
 @pytest.mark.parametrize("case", CASES)
 def test_native_minibatches(case: str, place: str) -> None:
