@@ -33,9 +33,7 @@ if TYPE_CHECKING:
         PlacedTable,
         PlacedTables,
         PlacingRules,
-        decoded,
         is_table,
-        narrow_of,
     )
 else:
     __getattr__ = late_names(__name__)
@@ -56,7 +54,6 @@ __all__ = [
     "Ticket",
     "beside",
     "checked_device",
-    "decoded",
     "inclusion_of_nodes",
     "is_table",
     "lane_of",
@@ -64,7 +61,6 @@ __all__ = [
     "locked_bytes",
     "map_batch",
     "map_minibatch",
-    "narrow_of",
     "tensors_of",
     "waiting",
 ]

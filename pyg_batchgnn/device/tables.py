@@ -63,20 +63,11 @@ class PlacedTable(Protocol):
         """Returns stored rows as a table: codes with their scales and offsets."""
 
 
-def narrow_of(table: Tensor) -> Tensor:
-    """Returns what is stored of a table: the codes of a `QuantizedTensor`."""
-    return table.codes if isinstance(table, QuantizedTensor) else table
-
-
-def decoded(table: Tensor) -> Tensor:
-    return table.dequantize() if isinstance(table, QuantizedTensor) else table
-
-
 class _Placed:
     """The parts that tables in any place share."""
 
     def __init__(self, table: Tensor, device: torch.device) -> None:
-        self.stored = narrow_of(table)
+        self.stored = ops.as_stored(table)
         self._decoding: Tensor | None = None
         self._dtype = table.dtype
         if isinstance(table, QuantizedTensor):
@@ -326,7 +317,7 @@ class PlacedTables:
             on_device = id(table) in there
             made.by_name[group][name] = DeviceTable(table, device) if on_device else HostTable(table, rows)
             made._by_value[id(value)] = group, name, value
-            stored = narrow_of(table)
+            stored = ops.as_stored(table)
             if not stored.is_inference():
                 made._versions.append((stored, stored._version))
         return made
@@ -407,7 +398,7 @@ def is_table(value: Any) -> bool:
 def _on_device(tables: Sequence[Tensor], rules: PlacingRules, lane: Lane) -> set[int]:
     """Returns the ids of the tables that shall lie on the device, the narrowest first."""
     if rules.placement is FeaturePlacement.DEVICE:
-        every, free = sum(narrow_of(one).nbytes for one in tables), lane.free_bytes()
+        every, free = sum(ops.as_stored(one).nbytes for one in tables), lane.free_bytes()
         if every > free:
             raise ValueError(
                 f"feature_placement='device', but the attributes take {every / 2**30:.2f} GiB and "
@@ -418,7 +409,7 @@ def _on_device(tables: Sequence[Tensor], rules: PlacingRules, lane: Lane) -> set
     is_host = rules.placement is FeaturePlacement.HOST
     left, chosen = (rules.narrow if is_host else lane.free_bytes() // 2), set()
     for table in sorted(tables, key=_row_bytes):
-        stored = narrow_of(table)
+        stored = ops.as_stored(table)
         if stored.nbytes > left or (is_host and _row_bytes(table) > NARROW):
             break
         left -= stored.nbytes
@@ -427,5 +418,5 @@ def _on_device(tables: Sequence[Tensor], rules: PlacingRules, lane: Lane) -> set
 
 
 def _row_bytes(table: Tensor) -> int:
-    stored = narrow_of(table)
+    stored = ops.as_stored(table)
     return stored.nbytes // max(1, stored.size(0))

@@ -23,13 +23,11 @@ from pyg_batchgnn.device import (
     BusTally,
     PlacedTables,
     PlacingRules,
-    decoded,
     inclusion_of_nodes,
     is_table,
     likely_rows,
     map_batch,
     map_minibatch,
-    narrow_of,
 )
 from pyg_batchgnn.fetch import Fetched, Fetcher, FetchGroup, distinct_nodes
 from pyg_batchgnn.loader.device_stage import DeviceStage
@@ -39,6 +37,7 @@ from pyg_batchgnn.loader.link_inputs import LinkInputs
 from pyg_batchgnn.loader.node_inputs import NodeInputs
 from pyg_batchgnn.loader.source import DataSource, Source
 from pyg_batchgnn.loader.stats import LoaderCounters
+from pyg_batchgnn.ops import as_stored, decoded
 from pyg_batchgnn.sample import (
     AttributeRows,
     Minibatch,
@@ -403,7 +402,7 @@ class MinibatchExporter:
         if held is None:
             held = table, self._stage.rows.sent(table)
             tally.rows_over_bus += len(table)
-            tally.bytes_over_bus += narrow_of(table).nbytes
+            tally.bytes_over_bus += as_stored(table).nbytes
         self._blocks[id(table)] = held
         return held[1]
 
