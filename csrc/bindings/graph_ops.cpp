@@ -45,6 +45,13 @@ void collect(NodeSet& set, const std::vector<Tensor>& nodes, int64_t num_nodes) 
   for (const Tensor& node : nodes) set.add(data<int64_t>(node), node.numel());
 }
 
+Tensor listed(NodeSet& set) {
+  const int64_t count = set.size();
+  Buffer<int64_t> unique;
+  set.list(unique.reserve(count + 2));
+  return adopt(std::move(unique), {count});
+}
+
 }  // namespace
 
 namespace operators {
@@ -117,13 +124,17 @@ Tensor gather_decoded(const Tensor& codes, const Tensor& decoding, const Optiona
   return out;
 }
 
+Tensor list_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) {
+  const auto loan = node_sets().borrow();
+  collect(*loan, nodes, num_nodes);
+  return listed(*loan);
+}
+
 std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) {
   const auto loan = node_sets().borrow();
   NodeSet& set = *loan;
   collect(set, nodes, num_nodes);
-  const int64_t count = set.size();
-  Buffer<int64_t> unique;
-  set.list(unique.reserve(count + 1));
+  Tensor unique = listed(set);
   std::vector<Tensor> rows;
   rows.reserve(nodes.size());
   for (const Tensor& node : nodes) {
@@ -131,7 +142,7 @@ std::tuple<Tensor, std::vector<Tensor>> unique_nodes(const std::vector<Tensor>& 
     set.rank(data<int64_t>(node), node.numel(), row.reserve(node.numel() + 1));
     rows.push_back(adopt(std::move(row), {node.numel()}));
   }
-  return {adopt(std::move(unique), {count}), std::move(rows)};
+  return {std::move(unique), std::move(rows)};
 }
 
 int64_t count_unique_nodes(const std::vector<Tensor>& nodes, int64_t num_nodes) {
@@ -155,6 +166,7 @@ constexpr Operator kOperators[] = {
     OPERATOR(put_decoded,
              "(Tensor codes, Tensor decoding, Tensor? index, Tensor(a!) out, int threads) -> ()"),
     OPERATOR(unique_nodes, "(Tensor[] nodes, int num_nodes) -> (Tensor unique, Tensor[] rows)"),
+    OPERATOR(list_unique_nodes, "(Tensor[] nodes, int num_nodes) -> Tensor"),
     OPERATOR(count_unique_nodes, "(Tensor[] nodes, int num_nodes) -> int"),
 };
 

@@ -50,6 +50,18 @@ UnitRows unit_of(const Tensor& rows, const Tensor& following) {
 
 namespace operators {
 
+Tensor note_use_(const Tensor& next, const Tensor& rows, int64_t number) {
+  Buffer<int32_t> following;
+  const int64_t count = rows.numel();
+  const auto use = static_cast<int32_t>(number);
+  if (rows.scalar_type() == ScalarType::Int) {
+    note_use(mutable_data<int32_t>(next), data<int32_t>(rows), count, use, following.reserve(count + 1));
+  } else {
+    note_use(mutable_data<int32_t>(next), data<int64_t>(rows), count, use, following.reserve(count + 1));
+  }
+  return adopt(std::move(following), {count});
+}
+
 Tensor sweep_new(int64_t capacity) { return hold(std::make_unique<Sweep>(capacity)); }
 
 int64_t sweep_size(const Tensor& sweep) { return held<Sweep>(sweep).rows_in_memory(); }
@@ -72,9 +84,8 @@ void sweep_begin_(const Tensor& sweep, const Tensor& next, const Tensor& slot, i
                            rows_of(in_use));
 }
 
-void sweep_retire_(const Tensor& sweep, const Tensor& next, const Tensor& slot, const Tensor& rows,
-                   const Tensor& following, int64_t last) {
-  held<Sweep>(sweep).retire(states_of(next, slot), unit_of(rows, following), static_cast<int32_t>(last));
+void sweep_retire_(const Tensor& sweep, const Tensor& rows, const Tensor& following, int64_t last) {
+  held<Sweep>(sweep).retire(unit_of(rows, following), static_cast<int32_t>(last));
 }
 
 std::tuple<Tensor, Tensor, Tensor, bool, bool> sweep_prepare_(const Tensor& sweep, const Tensor& next,
@@ -118,6 +129,7 @@ Tensor lease_rows(const Tensor& table, int64_t first, const Tensor& outstanding)
 }  // namespace operators
 
 constexpr Operator kOperators[] = {
+    OPERATOR(note_use_, "(Tensor(a!) next, Tensor rows, int number) -> Tensor"),
     OPERATOR(sweep_new, "(int capacity) -> Tensor"),
     OPERATOR(sweep_size, "(Tensor sweep) -> int"),
     OPERATOR(
@@ -127,7 +139,7 @@ constexpr Operator kOperators[] = {
              "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor first, int last, Tensor[] in_use) "
              "-> ()"),
     OPERATOR(sweep_retire_,
-             "(Tensor(a!) sweep, Tensor next, Tensor slot, Tensor rows, Tensor following, int last) -> ()"),
+             "(Tensor(a!) sweep, Tensor rows, Tensor following, int last) -> ()"),
     OPERATOR(
         sweep_prepare_,
         "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor rows, Tensor following, int number) "

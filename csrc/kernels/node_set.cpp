@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "kernels/simd/scan.h"
-
 namespace pyg_batchgnn {
 namespace {
 
@@ -28,15 +26,7 @@ void NodeSet::add(const int64_t* node, int64_t count) {
 int64_t NodeSet::size() const { return scan_set_bits(words_.data(), word_count_); }
 
 void NodeSet::rank(const int64_t* node, int64_t count, int64_t* row) const {
-  const uint64_t* words = words_.data();
-  const int64_t* before = before_.data();
-  for (int64_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) {
-      __builtin_prefetch(&words[node[i + kAhead] >> 6]);
-      __builtin_prefetch(&before[node[i + kAhead] >> 6]);
-    }
-    row[i] = rank(node[i]);
-  }
+  rank_bits(words_.data(), before_.data(), node, count, row);
 }
 
 }  // namespace pyg_batchgnn

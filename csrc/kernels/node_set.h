@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/allocation.h"
+#include "kernels/simd/scan.h"
 
 namespace pyg_batchgnn {
 
@@ -23,9 +24,12 @@ class NodeSet {
   // Returns the number of distinct nodes.
   int64_t size() const;
 
-  // Writes the distinct nodes in ascending order, size() of them, and prepares `rank`.
+  // Writes the distinct nodes in ascending order, size() of them, and prepares `rank`. `out` needs
+  // room for two more.
   template <class T>
-  void list(T* out);
+  void list(T* out) {
+    list_set_bits(words_.data(), word_count_, before_.reserve(word_count_ + 1), out);
+  }
 
   // Writes the position of each node in the list. Every node must have been added.
   void rank(const int64_t* node, int64_t count, int64_t* row) const;
@@ -40,17 +44,5 @@ class NodeSet {
   Buffer<int64_t> before_;  // set bits before each word
   int64_t word_count_ = 0;
 };
-
-template <class T>
-void NodeSet::list(T* out) {
-  int64_t* before = before_.reserve(word_count_ + 1);
-  int64_t total = 0;
-  for (int64_t w = 0; w < word_count_; ++w) {
-    before[w] = total;
-    for (uint64_t left = words_.data()[w]; left != 0; left &= left - 1) {
-      out[total++] = static_cast<T>(w * 64 + std::countr_zero(left));
-    }
-  }
-}
 
 }  // namespace pyg_batchgnn

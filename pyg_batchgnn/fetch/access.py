@@ -44,9 +44,12 @@ class AccessString:
         held: bytes that may be kept in memory; what is beyond them lies in an unnamed file.
         first: the number of the first unit.
         key: what decides the units, beside their places; the seed of the samples.
+        samples: whether rows are kept that stand for all (`longest_period`).
     """
 
-    def __init__(self, num_rows: Mapping[Group, int], held: int, first: int = 0, key: int = 0) -> None:
+    def __init__(
+        self, num_rows: Mapping[Group, int], held: int, first: int = 0, key: int = 0, samples: bool = True
+    ) -> None:
         self._num_rows, self._first, self.key = dict(num_rows), first, key
         self._next_first: dict[Group, Tensor] = {}  # first uses in the units that follow
         self._spill = _Spill(held)
@@ -56,6 +59,7 @@ class AccessString:
         self.accesses = dict.fromkeys(num_rows, 0)
         #: By group, for each unit those of its rows that stand for all.
         self._some = {group: list[Tensor]() for group in num_rows}
+        self._samples = samples
 
     def append(self, unit: Unit, ids: Mapping[Group, Tensor]) -> None:
         """Adds the rows that the next unit needs: by group, [n] int64, ascending and distinct."""
@@ -63,7 +67,8 @@ class AccessString:
         for group, rows in ids.items():
             places[group] = self._spill.append(rows.to(ops.id_dtype(self._num_rows[group])))
             self.accesses[group] += rows.numel()
-            self._some[group].append(rows[rows % self._step(group) == 0])
+            if self._samples:
+                self._some[group].append(rows[rows % self._step(group) == 0])
         self._number[unit] = len(self._units)
         self._units.append(places)
 
@@ -80,14 +85,13 @@ class AccessString:
         """
         first = {}
         for group, count in self._num_rows.items():
-            use = torch.full((count,), NEVER, dtype=torch.int32)
+            use = ops.next_uses(count)
             for number in range(len(self._units) - 1, -1, -1):
                 place = self._units[number].get(group)
                 if place is None:
                     continue
                 rows = self._spill.read(place)
-                self._spill.replace(place, ops.gather_rows(use, rows))
-                use[rows] = self._first + number
+                self._spill.replace(place, ops.note_use(use, rows, self._first + number))
             first[group] = use
         return first
 

@@ -140,14 +140,15 @@ class DiskRows:
         with self._lock:
             self._capacity, self._window, self._period, self._resident = nbytes, window, period, {}
 
-    def begin(self, held: int, key: int) -> AccessString:
+    def begin(self, held: int, key: int, goes_on: bool = False) -> AccessString:
         """Begins the list of the accesses of the units that come next.
 
         Args:
             held: bytes of it that may lie in memory.
             key: the seed of the samples.
+            goes_on: True if sweeps go on (`extend`), so that no period is chosen.
         """
-        return AccessString(self.num_rows, held, self._units, key)
+        return AccessString(self.num_rows, held, self._units, key, samples=not goes_on)
 
     def goes_on(self, unit: Unit, key: int) -> bool:
         """Returns whether a unit was told and is the next to be prepared."""

@@ -129,10 +129,9 @@ def first_uses(units: list[Tensor], rows: int, number: int) -> tuple[Tensor, lis
         units: for each unit its rows, [n] int64.
         number: the number of the first unit.
     """
-    use, following = torch.full((rows,), NEVER, dtype=torch.int32), []
+    use, following = ops.next_uses(rows), []
     for at in range(len(units) - 1, -1, -1):
-        following.append(ops.gather_rows(use, units[at]))
-        use[units[at]] = number + at
+        following.append(ops.note_use(use, units[at], number + at))
     return use, following[::-1]
 
 

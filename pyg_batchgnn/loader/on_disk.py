@@ -272,14 +272,23 @@ class LookAhead:
         """The bytes that the list of an epoch's accesses may take in memory."""
         return int(self.budget * _STRING)
 
-    def begin(self, seed: int) -> AccessString:
-        """Begins a list of accesses. ``seed``: of the samples."""
-        return self.rows.begin(self.string_bytes, seed)
+    def begin(self, seed: int, goes_on: bool = False) -> AccessString:
+        """Begins a list of accesses.
+
+        Args:
+            seed: of the samples.
+            goes_on: whether it follows another without a stop.
+        """
+        return self.rows.begin(self.string_bytes, seed, goes_on)
 
     def add(self, string: AccessString, group: FetchGroup) -> None:
         """Adds the nodes of a fetch group, whose minibatches have no attributes yet."""
-        ids, _ = wanted_ids(self.rows, group.minibatches, self._num_nodes)
-        string.append(unit_of(group), {name: one for name, one in ids.items() if name.is_node})
+        ids = {}
+        for number, name in enumerate(group.minibatches[0].schema.node_groups):
+            if name in self.rows.tables:
+                nodes = [one.nodes[number].node for one in group.minibatches]
+                ids[name] = ops.list_unique_nodes(nodes, self._num_nodes[number])
+        string.append(unit_of(group), ids)
 
     def check(self) -> None:
         """Raises ValueError if a table was written to since it was looked at."""

@@ -144,7 +144,7 @@ class Pipeline:
         """Prepares to tell the next epoch, ``following``, while ``window`` is trained."""
         from pyg_batchgnn.loader.on_disk import Continuation
 
-        string = look.begin(self.sampler.seed)
+        string = look.begin(self.sampler.seed, goes_on=True)
         turn = max(0, len(window) - 1 - look.reach(-(-len(window[0].steps) // fetch_size)))
 
         def tell(count: int | None) -> None:

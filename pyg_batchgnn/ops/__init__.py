@@ -56,6 +56,7 @@ from pyg_batchgnn.ops.graph import (
     degree_scale,
     drop_self_loops,
     gather_rows,
+    list_unique_nodes,
     put_rows,
     sum_lists,
     unique_nodes,
@@ -147,7 +148,16 @@ from pyg_batchgnn.ops.sample import (
     sample,
     sample_by_budgets,
 )
-from pyg_batchgnn.ops.sweep import NEVER, NO_SLOT, RowStates, SweepReading, lease_rows, move_rows
+from pyg_batchgnn.ops.sweep import (
+    NEVER,
+    NO_SLOT,
+    RowStates,
+    SweepReading,
+    lease_rows,
+    move_rows,
+    next_uses,
+    note_use,
+)
 
 __all__ = [
     "DECODED",
@@ -261,11 +271,14 @@ __all__ = [
     "lease_rows",
     "linear",
     "linear_norm",
+    "list_unique_nodes",
     "mask_grad",
     "memory_stats",
     "merge_neighbours",
     "minibatch_key",
     "move_rows",
+    "next_uses",
+    "note_use",
     "names_key",
     "number_ghosts",
     "number_of_bytes",

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_vector
+from pyg_batchgnn.ops.checks import check_range, check_vector
 from pyg_batchgnn.ops.library import kernels, thread_count
+from pyg_batchgnn.ops.memory import empty
 
 #: The next use of a row that is not needed again.
 NEVER = 2**31 - 1
@@ -34,6 +35,25 @@ class SweepReading:
     evicts: bool
 
 
+def next_uses(rows: int) -> Tensor:
+    """Returns [rows] int32, `NEVER` for each row, on huge pages: they are looked up one by one."""
+    return empty((rows,), torch.int32).fill_(NEVER)
+
+
+def note_use(next_use: Tensor, rows: Tensor, number: int) -> Tensor:
+    """Sets the next use of some rows to a unit, and returns what it was, [n] int32.
+
+    Args:
+        next_use: as of `next_uses`.
+        rows: [n] int32 or int64, distinct rows that the unit needs.
+        number: the number of the unit.
+    """
+    check_vector("next_use", next_use, (torch.int32,))
+    check_vector("rows", rows, (torch.int32, torch.int64))
+    check_range("rows", rows, next_use.numel(), "rows of the file")
+    return kernels.note_use_(next_use, rows, number)
+
+
 class RowStates:
     """The slot and the next use of each row of a file, and the rows that may make room.
 
@@ -45,8 +65,8 @@ class RowStates:
     def __init__(self, rows: int, capacity: int) -> None:
         if not (0 <= rows < NEVER and 0 <= capacity < NEVER):
             raise ValueError(f"{rows} rows with {capacity} slots: both must be from 0 to {NEVER - 1}")
-        self._next = torch.full((rows,), NEVER, dtype=torch.int32)
-        self.slot = torch.full((rows,), NO_SLOT, dtype=torch.int32)
+        self._next = next_uses(rows)
+        self.slot = empty((rows,), torch.int32).fill_(NO_SLOT)
         self._state = kernels.sweep_new(capacity)
 
     def __len__(self) -> int:
@@ -91,7 +111,7 @@ class RowStates:
             last: the latest unit that was prepared; rows that it or one before it uses after this
                 unit stay.
         """
-        kernels.sweep_retire_(self._state, self._next, self.slot, rows, following, last)
+        kernels.sweep_retire_(self._state, rows, following, last)
 
     def prepare(self, rows: Tensor, following: Tensor, number: int) -> SweepReading:
         """Finds what is to be read before a unit, and notes its uses.

@@ -58,13 +58,30 @@ void keep_soonest(const RowStates& states, std::vector<int64_t>& rows, size_t co
   std::sort(rows.begin(), rows.end());
 }
 
-std::vector<int64_t> without_slot(const RowStates& states, const UnitRows& unit) {
-  std::vector<int64_t> found;
+// Writes the slots of a unit's rows, and notes when each is needed next. Returns the positions of those
+// without a slot.
+std::vector<int64_t> use_rows(const RowStates& states, const UnitRows& unit, int64_t* slot) {
+  std::vector<int64_t> without;
   for (int64_t i = 0; i < unit.count; ++i) {
     prefetch(states, unit, i);
-    if (states.slot[unit.row[i]] == kNoSlot) found.push_back(unit.row[i]);
+    const int64_t row = unit.row[i];
+    slot[i] = states.slot[row];
+    states.next[row] = unit.following[i];
+    if (slot[i] == kNoSlot) without.push_back(i);
   }
-  return found;
+  return without;
+}
+
+// Takes the last of some rows, and prefetches the states of those before it.
+int32_t pop(const RowStates& states, std::vector<int32_t>& rows) {
+  if (rows.size() > kAhead) {
+    const int32_t soon = rows[rows.size() - 1 - kAhead];
+    prefetch_line(states.slot + soon);
+    prefetch_line(states.next + soon);
+  }
+  const int32_t row = rows.back();
+  rows.pop_back();
+  return row;
 }
 
 void give(const RowStates& states, const std::vector<int64_t>& rows, const std::vector<int32_t>& slots) {
@@ -72,6 +89,17 @@ void give(const RowStates& states, const std::vector<int64_t>& rows, const std::
 }
 
 }  // namespace
+
+template <class Row>
+void note_use(int32_t* next, const Row* row, int64_t count, int32_t number, int32_t* following) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) prefetch_line(next + row[i + kAhead]);
+    following[i] = std::exchange(next[row[i]], number);
+  }
+}
+
+template void note_use(int32_t*, const int32_t*, int64_t, int32_t, int32_t*);
+template void note_use(int32_t*, const int64_t*, int64_t, int32_t, int32_t*);
 
 void Sweep::begin(const RowStates& states, int32_t number, int32_t period,
                   const std::vector<UnitRows>& in_use) {
@@ -93,14 +121,18 @@ void Sweep::extend(const RowStates& states, const int32_t* first, int32_t last,
 void Sweep::note_all(const RowStates& states, int32_t last, const std::vector<UnitRows>& in_use) {
   done_.clear();
   leaving_.clear();
+  soonest_ = last;
+  const Moment moment = after(last);
   const Hidden hidden(states, in_use);
-  for (int64_t row = 0; row < states.rows; ++row) note(states, row, last);
+  for (int64_t row = 0; row < states.rows; ++row) {
+    if (states.slot[row] >= 0) note(row, states.next[row], moment);
+  }
 }
 
-void Sweep::retire(const RowStates& states, const UnitRows& unit, int32_t last) {
+void Sweep::retire(const UnitRows& unit, int32_t last) {
+  const Moment moment = after(last);
   for (int64_t i = 0; i < unit.count; ++i) {
-    prefetch(states, unit, i);
-    if (unit.following[i] > last) note(states, unit.row[i], last);
+    if (unit.following[i] > last) note(unit.row[i], unit.following[i], moment);
   }
 }
 
@@ -110,46 +142,44 @@ Reading Sweep::prepare(const RowStates& states, const UnitRows& unit, int32_t nu
   const std::vector<int32_t> slots = take(states, static_cast<int64_t>(rows.size()), number, out.evicts);
   keep_soonest(states, rows, slots.size());
   give(states, rows, slots);
-  const std::vector<int64_t> late = without_slot(states, unit);
+  int64_t* const slot = out.unit.reserve(unit.count + 1);
+  const std::vector<int64_t> late = use_rows(states, unit, slot);
   const std::vector<int32_t> more = take(states, static_cast<int64_t>(late.size()), number, out.evicts);
   out.fits = more.size() == late.size();
   if (out.fits) {
-    give(states, late, more);
     const auto middle = static_cast<int64_t>(rows.size());
-    rows.insert(rows.end(), late.begin(), late.end());
+    for (size_t i = 0; i < late.size(); ++i) {
+      const int64_t at = late[i];
+      rows.push_back(unit.row[at]);
+      states.slot[unit.row[at]] = more[i];
+      slot[at] = more[i];
+    }
     std::inplace_merge(rows.begin(), rows.begin() + middle, rows.end());
   } else {
     free_.insert(free_.end(), more.begin(), more.end());
   }
   out.count = static_cast<int64_t>(rows.size());
-  out.rows.reserve(out.count + 1);
   out.slots.reserve(out.count + 1);
-  for (int64_t i = 0; i < out.count; ++i) {
-    out.rows.data()[i] = rows[static_cast<size_t>(i)];
-    out.slots.data()[i] = states.slot[out.rows.data()[i]];
-  }
-  out.unit.reserve(unit.count + 1);
-  for (int64_t i = 0; i < unit.count; ++i) {
-    prefetch(states, unit, i);
-    out.unit.data()[i] = states.slot[unit.row[i]];
-    states.next[unit.row[i]] = unit.following[i];
-  }
+  std::copy(rows.begin(), rows.end(), out.rows.reserve(out.count + 1));
+  for (int64_t i = 0; i < out.count; ++i) out.slots.data()[i] = states.slot[out.rows.data()[i]];
   return out;
 }
 
-int32_t Sweep::comes_back(int64_t range, int32_t number) const {
-  const int64_t away = (range - (number - start_)) % period_;
-  return number + static_cast<int32_t>(away > 0 ? away : away + period_);
+Sweep::Moment Sweep::after(int32_t number) const { return {number, (number - start_) % period_}; }
+
+int32_t Sweep::comes_back(int64_t range, const Moment& last) const {
+  const auto away = static_cast<int32_t>(range) - last.range;
+  return last.number + (away > 0 ? away : away + period_);
 }
 
 // Notes a row that is in memory and needed only after its range is read again.
-void Sweep::note(const RowStates& states, int64_t row, int32_t last) {
-  if (states.slot[row] < 0) return;
-  const int32_t next = states.next[row];
+void Sweep::note(int64_t row, int32_t next, const Moment& last) {
   if (next == kNever) {
     done_.push_back(static_cast<int32_t>(row));
-  } else if (next >= comes_back(row / width_, last)) {
-    leaving_[next].push_back(static_cast<int32_t>(row));
+  } else if (next >= comes_back(range_of(row), last)) {
+    const auto at = static_cast<size_t>(next - soonest_);
+    if (at >= leaving_.size()) leaving_.resize(at + 1);
+    leaving_[at].push_back(static_cast<int32_t>(row));
   }
 }
 
@@ -161,7 +191,7 @@ std::vector<int64_t> Sweep::wanted(const RowStates& states, int32_t number) cons
   const int64_t first = is_first ? 0 : (number - start_) % period_;
   const int64_t end = is_first ? period_ : first + 1;
   for (int64_t range = first; range < end; ++range) {
-    const int32_t until = comes_back(range, number);
+    const int32_t until = comes_back(range, after(number));
     const int64_t last = std::min(states.rows, (range + 1) * width_);
     for (int64_t row = range * width_; row < last; ++row) {
       if (states.next[row] < until && states.slot[row] == kNoSlot) found.push_back(row);
@@ -171,6 +201,7 @@ std::vector<int64_t> Sweep::wanted(const RowStates& states, int32_t number) cons
 }
 
 std::vector<int32_t> Sweep::take(const RowStates& states, int64_t count, int32_t number, bool& evicts) {
+  const Moment moment = after(number);
   std::vector<int32_t> found;
   found.reserve(static_cast<size_t>(count));
   while (static_cast<int64_t>(found.size()) < count) {
@@ -180,7 +211,7 @@ std::vector<int32_t> Sweep::take(const RowStates& states, int64_t count, int32_t
     } else if (fresh_ < capacity_) {
       found.push_back(static_cast<int32_t>(fresh_++));
     } else {
-      const int32_t slot = evict(states, number);
+      const int32_t slot = evict(states, moment);
       if (slot == kNoSlot) break;
       evicts = true;
       found.push_back(slot);
@@ -190,25 +221,20 @@ std::vector<int32_t> Sweep::take(const RowStates& states, int64_t count, int32_t
 }
 
 // Takes the slot of a row that is needed last, of several the one that was noted last.
-int32_t Sweep::evict(const RowStates& states, int32_t number) {
+int32_t Sweep::evict(const RowStates& states, const Moment& last) {
   while (!done_.empty()) {
-    const int32_t row = done_.back();
-    done_.pop_back();
+    const int32_t row = pop(states, done_);
     if (states.slot[row] >= 0 && states.next[row] == kNever) return std::exchange(states.slot[row], kNoSlot);
   }
   while (!leaving_.empty()) {
-    const auto last = std::prev(leaving_.end());
-    const int32_t use = last->first;
-    if (last->second.empty()) {
-      leaving_.erase(last);
+    if (leaving_.back().empty()) {
+      leaving_.pop_back();
       continue;
     }
-    const int32_t row = last->second.back();
-    last->second.pop_back();
-    const int32_t slot = states.slot[row];
-    if (slot < 0 || states.next[row] != use || use < comes_back(row / width_, number)) continue;
-    states.slot[row] = kNoSlot;
-    return slot;
+    const int32_t use = soonest_ + static_cast<int32_t>(leaving_.size()) - 1;
+    const int32_t row = pop(states, leaving_.back());
+    if (states.slot[row] < 0 || states.next[row] != use || use < comes_back(range_of(row), last)) continue;
+    return std::exchange(states.slot[row], kNoSlot);
   }
   return kNoSlot;
 }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "kernels/allocation.h"
@@ -29,6 +28,10 @@ struct UnitRows {
   const int32_t* following;  // [count] the next use of each after the unit, or kNever
   int64_t count;
 };
+
+// Sets the next use of rows to `number`. Writes what it was to `following`.
+template <class Row>
+void note_use(int32_t* next, const Row* row, int64_t count, int32_t number, int32_t* following);
 
 // What is to be read before a unit.
 struct Reading {
@@ -58,19 +61,26 @@ class Sweep {
 
   // Lets go of the rows of a unit that is not in use any more. `last`: the latest unit that was
   // prepared. Rows that units after it have used stay.
-  void retire(const RowStates& states, const UnitRows& unit, int32_t last);
+  void retire(const UnitRows& unit, int32_t last);
 
   // Finds what is to be read before a unit, and notes its uses.
   Reading prepare(const RowStates& states, const UnitRows& unit, int32_t number);
 
  private:
-  // Returns before which unit a range is read next, after the reading before unit `number`.
-  int32_t comes_back(int64_t range, int32_t number) const;
+  // The time after the reading before unit `number`, which was of `range`.
+  struct Moment {
+    int32_t number, range;
+  };
+  Moment after(int32_t number) const;
+  // Returns before which unit a range is read next.
+  int32_t comes_back(int64_t range, const Moment& last) const;
   void note_all(const RowStates& states, int32_t last, const std::vector<UnitRows>& in_use);
-  void note(const RowStates& states, int64_t row, int32_t last);
+  void note(int64_t row, int32_t next, const Moment& last);
+  // Rows and ranges have 32 bits, whose quotients take a third of the time.
+  int64_t range_of(int64_t row) const { return static_cast<uint32_t>(row) / static_cast<uint32_t>(width_); }
   std::vector<int64_t> wanted(const RowStates& states, int32_t number) const;
   std::vector<int32_t> take(const RowStates& states, int64_t count, int32_t number, bool& evicts);
-  int32_t evict(const RowStates& states, int32_t number);
+  int32_t evict(const RowStates& states, const Moment& last);
 
   int64_t capacity_;
   int64_t width_ = 1;  // the rows of a range
@@ -78,8 +88,10 @@ class Sweep {
   int64_t fresh_ = 0;          // slots from here on were never used
   std::vector<int32_t> free_;  // slots that were given back
   std::vector<int32_t> done_;  // rows that are not needed again; some may have left since
-  // By next use, other rows that may leave. Some may have become needed since, or have left.
-  std::map<int32_t, std::vector<int32_t>> leaving_;
+  // By next use, less `soonest_`, other rows that may leave. Some may have become needed since, or
+  // have left.
+  std::vector<std::vector<int32_t>> leaving_;
+  int32_t soonest_ = 0;
 };
 
 }  // namespace pyg_batchgnn

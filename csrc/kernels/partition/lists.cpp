@@ -180,8 +180,10 @@ std::vector<Id> number_ghosts(const Id* ids, int64_t count, int64_t first, int64
   for (int64_t e = 0; e < count; ++e) {
     if (!is_own(ids[e])) set.add(ids[e]);
   }
-  std::vector<Id> ghosts(static_cast<size_t>(set.size()));
+  const auto found = static_cast<size_t>(set.size());
+  std::vector<Id> ghosts(found + 2);
   set.list(ghosts.data());
+  ghosts.resize(found);
   for (int64_t e = 0; e < count; ++e) {
     const int64_t id = ids[e];
     local[e] = static_cast<int32_t>(is_own(id) ? id - first : nodes + set.rank(id));

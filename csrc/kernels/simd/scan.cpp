@@ -21,5 +21,15 @@ bool scan_ascending(const int64_t* values,
     scan_set_bits(const uint64_t* words, int64_t count) {
   PYG_BATCHGNN_DISPATCH(scan_set_bits(words, count))
 }
+void list_set_bits(const uint64_t* words, int64_t count, int64_t* before, int32_t* out) {
+  PYG_BATCHGNN_DISPATCH(list_set_bits(words, count, before, out))
+}
+void list_set_bits(const uint64_t* words, int64_t count, int64_t* before, int64_t* out) {
+  PYG_BATCHGNN_DISPATCH(list_set_bits(words, count, before, out))
+}
+void rank_bits(const uint64_t* words, const int64_t* before, const int64_t* bit, int64_t count,
+               int64_t* rank) {
+  PYG_BATCHGNN_DISPATCH(rank_bits(words, before, bit, count, rank))
+}
 
 }  // namespace pyg_batchgnn

@@ -19,4 +19,13 @@ bool scan_ascending(const int64_t* values, int64_t count);
 
 int64_t scan_set_bits(const uint64_t* words, int64_t count);
 
+// Writes the numbers of the set bits to `out`, ascending, and to `before` how many there are before
+// each word. `out` needs room for two more.
+void list_set_bits(const uint64_t* words, int64_t count, int64_t* before, int32_t* out);
+void list_set_bits(const uint64_t* words, int64_t count, int64_t* before, int64_t* out);
+
+// Writes how many bits are set before each of some bits.
+void rank_bits(const uint64_t* words, const int64_t* before, const int64_t* bit, int64_t count,
+               int64_t* rank);
+
 }  // namespace pyg_batchgnn

@@ -28,3 +28,35 @@ inline int64_t scan_set_bits(const uint64_t* words, int64_t count) {
   for (int64_t i = 0; i < count; ++i) total += std::popcount(words[i]);
   return total;
 }
+
+template <class T>
+void list_set_bits(const uint64_t* words, int64_t count, int64_t* before, T* out) {
+  int64_t total = 0;
+  for (int64_t w = 0; w < count; ++w) {
+    // Most words of a sparse set have two bits at most, so that these are written without a branch.
+    uint64_t left = words[w];
+    const int64_t found = std::popcount(left), first = w * 64;
+    before[w] = total;
+    out[total] = static_cast<T>(first + std::countr_zero(left));
+    left &= left - 1;
+    out[total + 1] = static_cast<T>(first + std::countr_zero(left));
+    left &= left - 1;
+    for (int64_t i = 2; i < found; ++i, left &= left - 1) {
+      out[total + i] = static_cast<T>(first + std::countr_zero(left));
+    }
+    total += found;
+  }
+}
+
+inline void rank_bits(const uint64_t* words, const int64_t* before, const int64_t* bit, int64_t count,
+                      int64_t* rank) {
+  constexpr int64_t kAhead = 32;
+  for (int64_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) {
+      __builtin_prefetch(&words[bit[i + kAhead] >> 6]);
+      __builtin_prefetch(&before[bit[i + kAhead] >> 6]);
+    }
+    const int64_t w = bit[i] >> 6;
+    rank[i] = before[w] + std::popcount(words[w] & ((uint64_t{1} << (bit[i] & 63)) - 1));
+  }
+}
