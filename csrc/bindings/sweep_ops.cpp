@@ -72,6 +72,18 @@ std::vector<UnitRows> rows_of(const std::vector<Tensor>& in_use) {
   return units;
 }
 
+void note_first_use_(const Tensor& next, const Tensor& rows, int64_t number) {
+  note_first_use(mutable_data<int32_t>(next), data<int64_t>(rows), rows.numel(),
+                 static_cast<int32_t>(number));
+}
+
+std::tuple<Tensor, Tensor> sweep_admit_(const Tensor& sweep, const Tensor& next, const Tensor& slot,
+                                        int64_t first, int64_t last, int64_t until) {
+  Reading out =
+      held<Sweep>(sweep).admit(states_of(next, slot), first, last, static_cast<int32_t>(until));
+  return {adopt(std::move(out.rows), {out.count}), adopt(std::move(out.slots), {out.count})};
+}
+
 void sweep_extend_(const Tensor& sweep, const Tensor& next, const Tensor& slot, const Tensor& first,
                    int64_t last, const std::vector<Tensor>& in_use) {
   held<Sweep>(sweep).extend(states_of(next, slot), data<int32_t>(first), static_cast<int32_t>(last),
@@ -130,6 +142,10 @@ Tensor lease_rows(const Tensor& table, int64_t first, const Tensor& outstanding)
 
 constexpr Operator kOperators[] = {
     OPERATOR(note_use_, "(Tensor(a!) next, Tensor rows, int number) -> Tensor"),
+    OPERATOR(note_first_use_, "(Tensor(a!) next, Tensor rows, int number) -> ()"),
+    OPERATOR(sweep_admit_,
+             "(Tensor(a!) sweep, Tensor next, Tensor(b!) slot, int first, int last, int until) -> (Tensor "
+             "rows, Tensor slots)"),
     OPERATOR(sweep_new, "(int capacity) -> Tensor"),
     OPERATOR(sweep_size, "(Tensor sweep) -> int"),
     OPERATOR(

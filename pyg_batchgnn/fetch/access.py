@@ -18,7 +18,6 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.fetch.sweep import followed, simulate
-from pyg_batchgnn.ops import NEVER
 from pyg_batchgnn.types import Group
 
 #: Rows that stand for all of a table, about.

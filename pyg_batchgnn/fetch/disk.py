@@ -5,11 +5,13 @@ See design, section 10.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,6 +103,9 @@ class DiskRows:
         self._resident: dict[Group, _ResidentRows] = {}
         self._capacity, self._window, self._units = 0, Window(), 0
         self._period: int | None = None
+        self._likely: int | None = None
+        self._first_pass: _FirstPass | None = None
+        self._early: DiskCounters | None = None  # of a first pass
         self._strings: list[AccessString] = []
         self._lock = threading.Lock()
         self._is_resting = True
@@ -130,25 +135,59 @@ class DiskRows:
         """The bytes of the rows in memory."""
         return sum(one.nbytes for one in self._resident.values())
 
-    def set_capacity(self, nbytes: int, window: Window, period: int | None = None) -> None:
+    def set_capacity(
+        self, nbytes: int, window: Window, period: int | None = None, likely: int | None = None
+    ) -> None:
         """Sets the bytes that rows in memory may take. Those that are there are let go of.
 
         Args:
             window: the units that may be in use while the next one is prepared.
             period: the units of a sweep over the files; None: the most whose rows fit.
+            likely: the most whose rows are likely to fit. Where it is known, and the files of one
+                group are read, the first pass over them runs beside looking ahead (`tell`).
         """
         with self._lock:
-            self._capacity, self._window, self._period, self._resident = nbytes, window, period, {}
+            self._capacity, self._window, self._resident = nbytes, window, {}
+            self._period, self._likely = period, likely
 
-    def begin(self, held: int, key: int, goes_on: bool = False) -> AccessString:
-        """Begins the list of the accesses of the units that come next.
+    def begin(self, held: int, key: int, units: int | None) -> AccessString:
+        """Begins the list of the accesses of the units that come next, which `tell` adds.
 
         Args:
             held: bytes of it that may lie in memory.
             key: the seed of the samples.
-            goes_on: True if sweeps go on (`extend`), so that no period is chosen.
+            units: how many they are; None: sweeps go on with them (`extend`).
         """
-        return AccessString(self.num_rows, held, self._units, key, samples=not goes_on)
+        if units is None:
+            return AccessString(self.num_rows, held, self._units, key, samples=False)
+        for other in list(_all):
+            if other is not self:
+                other.release()
+        with self._lock:
+            self._is_resting, groups = False, list(self.num_rows)
+            is_early = self._likely is not None and self._capacity > 0 and len(groups) == 1
+            is_early = is_early and not self._resident
+            string = AccessString(self.num_rows, held, self._units, key, samples=not is_early)
+            if is_early:
+                self._make_room({groups[0]: 1})
+                period = max(1, min(self._likely or 1, units))
+                read = functools.partial(self._read, groups[0])
+                self._first_pass = _FirstPass(string, self._resident[groups[0]], read, self._units, period)
+        return string
+
+    def tell(self, string: AccessString, unit: Unit, ids: Mapping[Group, Tensor]) -> None:
+        """Adds the rows that the next unit needs: by group, [n] int64, ascending and distinct."""
+        string.append(unit, ids)
+        if self._first_pass is not None and self._first_pass.string is string:
+            self._first_pass.tell(next(iter(ids.values())))
+
+    def forget(self) -> None:
+        """Ends a first pass over the files where looking ahead failed or was interrupted."""
+        with self._lock:
+            found, self._first_pass = self._first_pass, None
+            if found is not None:
+                found.cancel()
+                self._resident = {}
 
     def goes_on(self, unit: Unit, key: int) -> bool:
         """Returns whether a unit was told and is the next to be prepared."""
@@ -173,25 +212,25 @@ class DiskRows:
             self._strings = [*self._strings[1 - _EPOCHS :], string]
 
     def look_ahead(self, string: AccessString, goes_on: bool) -> None:
-        """Takes the accesses of the units that come next.
-
-        Rows that stay in memory for loaders that rest make room.
+        """Takes the accesses of the units that come next, all of which were told.
 
         ``goes_on``: True if others are to follow without a stop (`extend`).
         """
-        for other in list(_all):
-            if other is not self:
-                other.release()
+        firsts = string.finish()  # beside the first pass
         with self._lock:
-            self._is_resting = False
-            if not self._resident:
-                self._make_room(string)
+            early = self._first_pass
+            if early is not None:
+                self._early = early.finish()
+            elif not self._resident:
+                self._make_room(string.accesses)
             in_use = self._window.before(self._window.groups - 1)
-            for group, first in string.finish().items():
+            for group, first in firsts.items():
                 sweep = self._resident[group].sweep
-                period = self._period or string.longest_period(group, sweep.capacity, in_use, goes_on)
+                period = self._period if early is None else early.period
+                period = period or string.longest_period(group, sweep.capacity, in_use, goes_on)
                 sweep.begin(first, self._units, period)
                 self.periods[group] = period
+            self._first_pass = None
             self._units = string.end
             self._strings = [*self._strings[1 - _EPOCHS :], string]
 
@@ -216,7 +255,8 @@ class DiskRows:
         """
         with self._lock:
             string = None if unit is None else self._string_of(unit)
-            counters, found = DiskCounters(), {}
+            counters, found = self._early or DiskCounters(), {}
+            self._early = None
             for group, nodes in ids.items():
                 more = (beside or {}).get(group, {})
                 resident = self._resident.get(group)
@@ -265,10 +305,10 @@ class DiskRows:
             for reader in named.values():
                 reader.close()
 
-    def _make_room(self, string: AccessString) -> None:
+    def _make_room(self, accesses: Mapping[Group, int]) -> None:
         """Shares the capacity out by the bytes that the groups' accesses take."""
         sizes = self.row_bytes
-        wanted = {group: count * sizes[group] for group, count in string.accesses.items()}
+        wanted = {group: count * sizes[group] for group, count in accesses.items()}
         for group, count in self.num_rows.items():
             share = self._capacity * wanted[group] // max(1, sum(wanted.values()))
             rows = min(count, share // (sizes[group] + LIST_BYTES))
@@ -338,6 +378,64 @@ class DiskRows:
     ) -> None:
         for name, reader in self._readers[group].items():
             counters.add(DiskCounters(**vars(reader.read(rows, tables[name], place))))
+
+
+class _FirstPass:
+    """The first pass over a file, beside looking ahead.
+
+    Before unit u of a sequence, the sweep comes back to range u of the file. So when the units
+    before u have been told, it is known which rows of that range the first pass has to read. Range
+    0, to which the sweep comes back last, is read with the first unit.
+
+    Args:
+        string: the sequence that is told.
+        resident: rows in memory, none so far.
+        read: reads rows to slots of columns and counts.
+        first: the number of the first unit.
+        period: the units of a sweep.
+    """
+
+    def __init__(
+        self,
+        string: AccessString,
+        resident: _ResidentRows,
+        read: Callable[[Tensor, Tensor, Mapping[str, Tensor], DiskCounters], None],
+        first: int,
+        period: int,
+    ) -> None:
+        self.string, self.period = string, period
+        self._resident, self._read, self._first = resident, read, first
+        self._told, self._counters = 0, DiskCounters()
+        self._reads = list[Future[None]]()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="first pass")
+
+    def tell(self, rows: Tensor) -> None:
+        """Notes the rows of the next unit, and reads those of a range that are known by now."""
+        sweep = self._resident.sweep
+        sweep.note_first_use(rows, self._first + self._told)
+        self._told += 1
+        if self._told < self.period:
+            found = sweep.admit(self._told, self._first, self.period)
+            self._reads.append(
+                self._thread.submit(self._read, *found, self._resident.columns, self._counters)
+            )
+
+    def finish(self) -> DiskCounters:
+        """Waits until all is read.
+
+        Raises:
+            OSError: reading failed.
+        """
+        try:
+            for one in self._reads:
+                one.result()
+        finally:
+            self.cancel()
+        return self._counters
+
+    def cancel(self) -> None:
+        """Waits for a read under way; later ones are left out."""
+        self._thread.shutdown(cancel_futures=True)
 
 
 #: All readers of rows of this process.

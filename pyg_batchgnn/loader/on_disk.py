@@ -272,14 +272,15 @@ class LookAhead:
         """The bytes that the list of an epoch's accesses may take in memory."""
         return int(self.budget * _STRING)
 
-    def begin(self, seed: int, goes_on: bool = False) -> AccessString:
+    def begin(self, seed: int, units: int | None) -> AccessString:
         """Begins a list of accesses.
 
         Args:
             seed: of the samples.
-            goes_on: whether it follows another without a stop.
+            units: the fetch groups that are going to be added; None: it follows another list
+                without a stop.
         """
-        return self.rows.begin(self.string_bytes, seed, goes_on)
+        return self.rows.begin(self.string_bytes, seed, units)
 
     def add(self, string: AccessString, group: FetchGroup) -> None:
         """Adds the nodes of a fetch group, whose minibatches have no attributes yet."""
@@ -288,7 +289,7 @@ class LookAhead:
             if name in self.rows.tables:
                 nodes = [one.nodes[number].node for one in group.minibatches]
                 ids[name] = ops.list_unique_nodes(nodes, self._num_nodes[number])
-        string.append(unit_of(group), ids)
+        self.rows.tell(string, unit_of(group), ids)
 
     def check(self) -> None:
         """Raises ValueError if a table was written to since it was looked at."""

@@ -116,6 +116,7 @@ class Pipeline:
         fetch_size: int,
         horizon: int | None,
         following: Callable[[], Iterator[WorkItem]] | None,
+        is_last: bool = False,
     ) -> Iterator[WorkItem]:
         """Tells the rows that macrobatches need before the first of them is made.
 
@@ -123,6 +124,7 @@ class Pipeline:
             horizon: how many macrobatches are told at a time; None stands for all.
             following: makes the macrobatches of the next epoch; None if they are not known, or if
                 these are not the whole of an epoch.
+            is_last: True if the next epoch is not going to be made.
         """
         look = self.look_ahead
         if look is None:
@@ -130,11 +132,18 @@ class Pipeline:
             return
         look.check()
         while window := list(itertools.islice(items, horizon)):
-            first, goes_on = (window[0].epoch, window[0].number, 0), following is not None and horizon is None
-            if not (goes_on and look.rows.goes_on(first, self.sampler.seed)):
-                look.rows.look_ahead(self._told(look, window, fetch_size), goes_on)
+            first, is_whole = (
+                (window[0].epoch, window[0].number, 0),
+                following is not None and horizon is None,
+            )
+            if not (is_whole and look.rows.goes_on(first, self.sampler.seed)):
+                try:
+                    look.rows.look_ahead(self._told(look, window, fetch_size), is_whole and not is_last)
+                except BaseException:
+                    look.rows.forget()
+                    raise
             look.continuation = None
-            if following is not None and goes_on:
+            if following is not None and is_whole and not is_last:
                 look.continuation = self._continuation(look, window, following(), fetch_size)
             yield from window
 
@@ -144,7 +153,7 @@ class Pipeline:
         """Prepares to tell the next epoch, ``following``, while ``window`` is trained."""
         from pyg_batchgnn.loader.on_disk import Continuation
 
-        string = look.begin(self.sampler.seed, goes_on=True)
+        string = look.begin(self.sampler.seed, units=None)
         turn = max(0, len(window) - 1 - look.reach(-(-len(window[0].steps) // fetch_size)))
 
         def tell(count: int | None) -> None:
@@ -152,8 +161,8 @@ class Pipeline:
 
         return Continuation(window[0].epoch, turn, -(-len(window) // max(1, turn)), string, tell)
 
-    def _told(self, look: LookAhead, items: Iterable[WorkItem], fetch_size: int) -> AccessString:
-        string = look.begin(self.sampler.seed)
+    def _told(self, look: LookAhead, items: Sequence[WorkItem], fetch_size: int) -> AccessString:
+        string = look.begin(self.sampler.seed, sum(-(-len(item.steps) // fetch_size) for item in items))
         self._tell(look, string, items, fetch_size)
         return string
 

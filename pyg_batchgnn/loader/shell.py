@@ -134,8 +134,13 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
 
     A loader derives from it and from PyG's class. Its constructor checks the arguments, lets
     PyG's constructor store them, and calls `_compose`.
+
+    Attributes:
+        epochs: the number of epochs that are going to be iterated, None if unknown. Rows in files
+            are not read for epochs beyond it. It may be set at any time.
     """
 
+    epochs: int | None = None
     transform: Callable[[Any], Any] | None
     filter_per_worker: bool | None
     _options: LoaderOptions
@@ -206,7 +211,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         make = functools.partial(pipeline.batches, fetch_size=fetch_size)
         is_known = order_of(self) is not Order.DRAWN and run.skip == 0
         following = functools.partial(self._items_of, run.epoch + 1) if is_known else None
-        items = pipeline.ahead(items, fetch_size, self._options.lookahead, following)
+        is_last = self.epochs is not None and run.epoch + 1 >= self.epochs
+        items = pipeline.ahead(items, fetch_size, self._options.lookahead, following, is_last)
         stage, depth = self._stage, self._options.prefetch
         if stage is not None and not self._world.collective:
             return map(self._finish, stage.deliver(pipeline, items, fetch_size))
@@ -430,7 +436,9 @@ def _sizes_on_disk(
     forecast = disk_sizes.choose_disk_sizes(options, on_disk, parts.schedule.length(), depth, budget)
     groups = -(-forecast.sizes.macrobatch // forecast.sizes.fetch)
     window = Window(depth.macrobatches, groups)
-    look.rows.set_capacity(forecast.resident_bytes, window)
+    # A forecast takes minibatches for equal ones. Those of an order that is not random need not be.
+    likely = forecast.period if order_of(loader) is Order.KEYED else None
+    look.rows.set_capacity(forecast.resident_bytes, window, likely=likely)
     look.forecast = forecast
     return forecast.sizes
 

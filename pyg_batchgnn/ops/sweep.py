@@ -73,6 +73,21 @@ class RowStates:
         """Returns the number of rows in memory."""
         return kernels.sweep_size(self._state)
 
+    def note_first_use(self, rows: Tensor, number: int) -> None:
+        """Notes that a unit needs rows, [n] int64, before `begin`. Units are noted in order."""
+        check_vector("rows", rows, (torch.int64,))
+        check_range("rows", rows, self.slot.numel(), "rows of the file")
+        kernels.note_first_use_(self._next, rows, number)
+
+    def admit(self, first: int, last: int, until: int) -> tuple[Tensor, Tensor]:
+        """Finds what is to be read of the rows from ``first`` to ``last``, before `begin`.
+
+        Returns:
+            The rows that are noted to be needed before unit ``until``, as far as there is room,
+            [n] int64, ascending; and where they go, [n] int64.
+        """
+        return kernels.sweep_admit_(self._state, self._next, self.slot, first, last, until)
+
     def begin(self, first: Tensor, number: int, period: int, in_use: Sequence[Tensor]) -> None:
         """Begins a sequence of units.
 

@@ -265,6 +265,7 @@ class Trainer:
         self._state = TrainerState()
         self._loader_clock = LoaderClock(job.train_loader, prefetches=job.config.sampling.prefetch > 0)
         self._disk = DiskAccount(job.train_loader)
+        job.train_loader.epochs = job.config.run.epochs
         self._last_checkpoint = time.perf_counter()
         self._saved_rows = ""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import os
 import pickle
 import re
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -48,11 +51,11 @@ def rows_of(loader: Any) -> DiskRows:
     return look.rows
 
 
-def with_room(loader: Any, nbytes: int, period: int = 2) -> Any:
+def with_room(loader: Any, nbytes: int, period: int | None = 2, likely: int | None = None) -> Any:
     """Returns the loader, of which rows in memory may take these bytes."""
     sizes, prefetch = loader.sizes, loader._options.prefetch
     window = Window(prefetch, -(-sizes.macrobatch // sizes.fetch))
-    rows_of(loader).set_capacity(nbytes, window, period)
+    rows_of(loader).set_capacity(nbytes, window, period, likely)
     return loader
 
 
@@ -364,6 +367,97 @@ def test_other_epochs_than_were_expected(tmp_path: Path) -> None:
     for one in (loader, expected):
         one.load_state_dict({**states[0], "seed": 99, "batches": 0})
     assert_same(loader, expected)
+
+
+# The first pass, beside looking ahead #############################################################
+
+
+@pytest.mark.parametrize("period", [1, 3, 7, 1000])
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_a_first_pass_beside_looking_ahead_reads_the_same(prefetch: int, period: int, tmp_path: Path) -> None:
+    data = make_data()
+    del data.edge_attr
+    sizes = {"batch_size": 8, "macrobatch_size": 2, "shuffle": True, "prefetch": prefetch}
+    counts = []
+    for beside in (False, True):
+        folder = tmp_path / str(beside)
+        folder.mkdir()
+        loader = make_loader(with_files(data, folder), memory_budget=NOTHING, **sizes)
+        known = {"period": None, "likely": period} if beside else {"period": min(period, 25)}
+        with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), **known)
+        expected = make_loader(data, **sizes)
+        for _ in range(3):
+            assert_same(map(copy.copy, loader), expected)
+        counts.append(vars(loader.stats().total))
+    for name in ("disk_rows", "disk_useful", "disk_hits", "minibatches_ahead"):
+        assert counts[0][name] == counts[1][name] > 0, name
+
+
+@pytest.mark.parametrize("rows", [250, 265, 280])
+def test_a_first_pass_for_which_there_is_too_little_room(rows: int, tmp_path: Path) -> None:
+    data = make_data()
+    sizes = {"batch_size": 8, "macrobatch_size": 2, "shuffle": True}
+    loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, **sizes)
+    with_room(loader, rows * (data.x[0].nbytes + LIST_BYTES), period=None, likely=20)
+    assert_same(loader, make_loader(data, **sizes))
+
+
+def test_a_first_pass_that_cannot_read(tmp_path: Path) -> None:
+    data = make_data()
+    loader = make_loader(with_files(data, tmp_path), batch_size=8, memory_budget=NOTHING, shuffle=True)
+    with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), period=None, likely=20)
+    file = tmp_path / "x-0.npy"
+    whole = file.read_bytes()
+    os.truncate(file, 1000)
+    with pytest.raises(OSError, match=re.escape(str(file))):
+        next(iter(loader))
+    assert not rows_of(loader).nbytes
+    with file.open("r+b") as opened:  # the file that is open
+        opened.write(whole)
+    loader.set_epoch(0)
+    assert_same(loader, make_loader(data, batch_size=8, shuffle=True))
+
+
+def test_looking_ahead_that_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_data()
+    sizes = {"batch_size": 8, "macrobatch_size": 2, "shuffle": True}
+    loader = make_loader(with_files(data, tmp_path), memory_budget=NOTHING, **sizes)
+    with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), period=None, likely=20)
+    pipeline = loader._parts.pipeline
+    plain, calls = pipeline.sample_uncounted, itertools.count()
+
+    def interrupted(item: Any) -> Any:
+        if next(calls) == 9:
+            raise KeyboardInterrupt
+        return plain(item)
+
+    monkeypatch.setattr(pipeline, "sample_uncounted", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(iter(loader))
+    assert not any(one.name.startswith("first pass") for one in threading.enumerate())
+    loader.set_epoch(0)
+    assert_same(loader, make_loader(data, **sizes))
+
+
+def test_nothing_is_read_for_an_epoch_that_does_not_come(tmp_path: Path) -> None:
+    data = make_data()
+    del data.edge_attr
+    sizes = {"batch_size": 8, "macrobatch_size": 2, "shuffle": True}
+    expected, read = make_loader(data, **sizes), []
+    for epochs in (None, 2):
+        folder = tmp_path / str(epochs)
+        folder.mkdir()
+        loader = make_loader(with_files(data, folder), memory_budget=NOTHING, **sizes)
+        loader.epochs = epochs
+        with_room(loader, 250 * (data.x[0].nbytes + LIST_BYTES), period=3)
+        for epoch in range(2):
+            loader.set_epoch(epoch)
+            expected.set_epoch(epoch)
+            assert_same(map(copy.copy, loader), expected)
+        total = loader.stats().total
+        read.append((total.minibatches_ahead // len(expected), total.disk_rows))
+    assert read[0][0] == 3 and read[1][0] == 2
+    assert read[1][1] < read[0][1]
 
 
 # Faults ###########################################################################################

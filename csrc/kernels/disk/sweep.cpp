@@ -88,6 +88,21 @@ void give(const RowStates& states, const std::vector<int64_t>& rows, const std::
   for (size_t i = 0; i < rows.size(); ++i) states.slot[rows[i]] = slots[i];
 }
 
+// Adds the rows from `first` to `last` that are not in memory and are needed before unit `until`.
+void find_wanted(const RowStates& states, int64_t first, int64_t last, int32_t until,
+                 std::vector<int64_t>& found) {
+  for (int64_t row = first; row < last; ++row) {
+    if (states.next[row] < until && states.slot[row] == kNoSlot) found.push_back(row);
+  }
+}
+
+void list_rows(const RowStates& states, const std::vector<int64_t>& rows, Reading& out) {
+  out.count = static_cast<int64_t>(rows.size());
+  out.slots.reserve(out.count + 1);
+  std::copy(rows.begin(), rows.end(), out.rows.reserve(out.count + 1));
+  for (int64_t i = 0; i < out.count; ++i) out.slots.data()[i] = states.slot[out.rows.data()[i]];
+}
+
 }  // namespace
 
 template <class Row>
@@ -100,6 +115,24 @@ void note_use(int32_t* next, const Row* row, int64_t count, int32_t number, int3
 
 template void note_use(int32_t*, const int32_t*, int64_t, int32_t, int32_t*);
 template void note_use(int32_t*, const int64_t*, int64_t, int32_t, int32_t*);
+
+void note_first_use(int32_t* next, const int64_t* row, int64_t count, int32_t number) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) prefetch_line(next + row[i + kAhead]);
+    if (next[row[i]] == kNever) next[row[i]] = number;
+  }
+}
+
+Reading Sweep::admit(const RowStates& states, int64_t first, int64_t last, int32_t until) {
+  Reading out;
+  std::vector<int64_t> rows;
+  find_wanted(states, first, last, until, rows);
+  const std::vector<int32_t> slots = take(states, static_cast<int64_t>(rows.size()), start_, out.evicts);
+  keep_soonest(states, rows, slots.size());
+  give(states, rows, slots);
+  list_rows(states, rows, out);
+  return out;
+}
 
 void Sweep::begin(const RowStates& states, int32_t number, int32_t period,
                   const std::vector<UnitRows>& in_use) {
@@ -158,10 +191,7 @@ Reading Sweep::prepare(const RowStates& states, const UnitRows& unit, int32_t nu
   } else {
     free_.insert(free_.end(), more.begin(), more.end());
   }
-  out.count = static_cast<int64_t>(rows.size());
-  out.slots.reserve(out.count + 1);
-  std::copy(rows.begin(), rows.end(), out.rows.reserve(out.count + 1));
-  for (int64_t i = 0; i < out.count; ++i) out.slots.data()[i] = states.slot[out.rows.data()[i]];
+  list_rows(states, rows, out);
   return out;
 }
 
@@ -191,11 +221,8 @@ std::vector<int64_t> Sweep::wanted(const RowStates& states, int32_t number) cons
   const int64_t first = is_first ? 0 : (number - start_) % period_;
   const int64_t end = is_first ? period_ : first + 1;
   for (int64_t range = first; range < end; ++range) {
-    const int32_t until = comes_back(range, after(number));
     const int64_t last = std::min(states.rows, (range + 1) * width_);
-    for (int64_t row = range * width_; row < last; ++row) {
-      if (states.next[row] < until && states.slot[row] == kNoSlot) found.push_back(row);
-    }
+    find_wanted(states, range * width_, last, comes_back(range, after(number)), found);
   }
   return found;
 }
