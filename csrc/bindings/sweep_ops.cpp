@@ -79,8 +79,7 @@ void note_first_use_(const Tensor& next, const Tensor& rows, int64_t number) {
 
 std::tuple<Tensor, Tensor> sweep_admit_(const Tensor& sweep, const Tensor& next, const Tensor& slot,
                                         int64_t first, int64_t last, int64_t until) {
-  Reading out =
-      held<Sweep>(sweep).admit(states_of(next, slot), first, last, static_cast<int32_t>(until));
+  Reading out = held<Sweep>(sweep).admit(states_of(next, slot), first, last, static_cast<int32_t>(until));
   return {adopt(std::move(out.rows), {out.count}), adopt(std::move(out.slots), {out.count})};
 }
 
@@ -154,8 +153,7 @@ constexpr Operator kOperators[] = {
     OPERATOR(sweep_extend_,
              "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor first, int last, Tensor[] in_use) "
              "-> ()"),
-    OPERATOR(sweep_retire_,
-             "(Tensor(a!) sweep, Tensor rows, Tensor following, int last) -> ()"),
+    OPERATOR(sweep_retire_, "(Tensor(a!) sweep, Tensor rows, Tensor following, int last) -> ()"),
     OPERATOR(
         sweep_prepare_,
         "(Tensor(a!) sweep, Tensor(b!) next, Tensor(c!) slot, Tensor rows, Tensor following, int number) "
