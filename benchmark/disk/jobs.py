@@ -35,6 +35,7 @@ class Order:
         budget: bytes for everything in the process; 0: `loader_budget` holds.
         reserve: bytes of the budget that are left to the model and to torch.
         loader_budget: bytes for the loader.
+        epochs: epochs, one after the other.
         epoch: minibatches of an epoch; 0: all training nodes.
         steps: minibatches after which it ends; 0: those of the epoch.
         reads: reads of the file after which it ends, which are noted; 0: no end, and no note.
@@ -47,6 +48,7 @@ class Order:
     budget: int = 0
     reserve: int = 0
     loader_budget: int = 0
+    epochs: int = 1
     epoch: int = 0
     steps: int = 0
     reads: int = 0
@@ -138,7 +140,7 @@ def note_reads() -> list[dict[str, float]]:
 
 
 def iterate(order: Order) -> dict[str, Any]:
-    """Goes through an epoch, or a part of it."""
+    """Goes through epochs, or a part of each."""
     peak, path = PeakMemory(), order.features
     data, nodes = graph(order.folder)
     left = order.budget - peak.sample() - order.reserve
@@ -152,15 +154,16 @@ def iterate(order: Order) -> dict[str, Any]:
     forecast = asdict(look.forecast) if look is not None else None
     found = {"loader_budget": budget, "epoch": len(loader), **asdict(sizes), "forecast": forecast}
     found["cached_before"] = cached_pages(path)
-    reads = note_reads() if order.reads else []
-    found |= _timed(loader, order, trainer, reads)
+    reads, loader.epochs = note_reads() if order.reads else [], order.epochs
+    runs = [_timed(loader, order, trainer, reads) for _ in range(order.epochs)]
     found |= {"reads": reads[: order.reads], "cached_after": cached_pages(path)}
     empty_page_cache(path)
     peak.close()
-    return found | {"stats": asdict(loader.stats().total), "peak": peak.bytes, "kinds": peak.by_kind}
+    return found | {"runs": runs, "peak": peak.bytes, "kinds": peak.by_kind}
 
 
 def _timed(loader: Any, order: Order, trainer: Trainer | None, reads: list[Any]) -> dict[str, Any]:
+    before = asdict(loader.stats().total)
     losses, steps, waiting, first = list[float](), 0, 0.0, 0.0
     begin = asked = time.perf_counter()
     for batch in loader:
@@ -172,8 +175,9 @@ def _timed(loader: Any, order: Order, trainer: Trainer | None, reads: list[Any])
         is_late = order.seconds and asked - begin > order.seconds
         if is_late or steps == order.steps or (order.reads and len(reads) >= order.reads):
             break
-    loss = losses[:1] + losses[-1:]
-    return {"seconds": asked - begin, "steps": steps, "waiting": waiting, "first_batch": first, "loss": loss}
+    stats = {name: value - before[name] for name, value in asdict(loader.stats().total).items()}
+    took = {"seconds": asked - begin, "steps": steps, "waiting": waiting, "first_batch": first}
+    return {**took, "loss": losses[:1] + losses[-1:], "stats": stats}
 
 
 def count_pages(order: Order) -> dict[str, Any]:

@@ -7,7 +7,7 @@ The folders are those that `batchgnn generate FOLDER --papers-like` makes, of al
 tenth. They are only read. Each part is stored beside the others when it is done. Parts, with
 minutes on the whole graph and two cores, about:
 
-    epoch    9   an epoch read from the file, and the same steps with rows held
+    epoch    9   epochs read from the file, and the same steps with rows held
     budgets  6   an epoch without a model, by the loader's memory budget
     reads    2   the time of reads over the least that the cost model finds
     pages    1   bytes if each minibatch read its rows alone, in pages
@@ -44,45 +44,50 @@ def _run(job: str, python: str = sys.executable, **order: Any) -> dict[str, Any]
         in_process(f"benchmark.disk.{module}", "run", told, python=python, environment=environment)
         found: dict[str, Any] = json.loads(Path(told["answer"]).read_text())
     shown = ("seconds", "steps", "waiting", "first_batch", "peak", "forecast")
-    print(f"  {job}: { ({key: found[key] for key in shown if key in found}) }", flush=True)
+    for one in found.get("runs", [found]):
+        told = {**found, **one}
+        print(f"  {job}: { ({key: told[key] for key in shown if key in told}) }", flush=True)
     return found
 
 
-def _iterate(chosen: Chosen, loader_gib: float = 0.0, **order: Any) -> dict[str, Any]:
-    """Goes through minibatches; without ``loader_gib`` the loader gets what others leave."""
+def _epochs(chosen: Chosen, loader_gib: float = 0.0, **order: Any) -> list[dict[str, Any]]:
+    """Goes through epochs in one process; without ``loader_gib`` the loader gets what others
+    leave."""
     whole = {"budget": int(chosen.memory_budget * GIB), "reserve": int(chosen.reserve * GIB)}
     memory = {"loader_budget": int(loader_gib * GIB)} if loader_gib else whole
-    return _run("iterate", **{"folder": str(chosen.folder), **memory, **order})
+    found = _run("iterate", **{"folder": str(chosen.folder), **memory, **order})
+    return [{**found, **one} for one in found.pop("runs")]
+
+
+def _iterate(chosen: Chosen, loader_gib: float = 0.0, **order: Any) -> dict[str, Any]:
+    """Goes through one epoch, as `_epochs`."""
+    return _epochs(chosen, loader_gib, **order)[0]
 
 
 # Parts ############################################################################################
 
 
 def _epoch(chosen: Chosen) -> list[Series]:
-    found, features = [], chosen.folder / "nodes" / "x.npy"
-    for number in range(chosen.epochs):
-        one: Series = {}
-        for name in ("held", "read") if number % 2 else ("read", "held"):
-            if name == "held":
-                steps = chosen.held_steps or chosen.steps
-                one[name] = _iterate(chosen, work="train", rows="folded", steps=steps)
-            else:
-                rates = [sequential_rate(features, 4 * GIB)]
-                one[name] = _iterate(chosen, work="train", steps=chosen.steps)
-                one["rates"] = [*rates, sequential_rate(features, 4 * GIB)]
-        found.append(one)
-    return found
+    features, steps = chosen.folder / "nodes" / "x.npy", chosen.held_steps or chosen.steps
+    held = _iterate(chosen, work="train", rows="folded", steps=steps)
+    rates = [sequential_rate(features, 4 * GIB)]
+    reads = _epochs(chosen, work="train", steps=chosen.steps, epochs=chosen.epochs)
+    rates.append(sequential_rate(features, 4 * GIB))
+    return [{"held": held, "read": one, "rates": rates} for one in reads]
 
 
 def _mapped(chosen: Chosen) -> list[Series]:
     first: dict[str, Any] = {"epoch": chosen.few_steps, "work": "train"}
     mapped = {**first, "seconds": chosen.limit, "rows": "mapping"}
     one = {"read": _iterate(chosen, **first), "mapping": _iterate(chosen, **mapped)}
-    if (python := dict(chosen.peer).get("pyg")) and chosen.tenth:
-        folder = {"folder": str(chosen.tenth)}
-        one["tenth"] = _iterate(chosen, chosen.memory_budget / 10, **folder, **first)
+    if (python := dict(chosen.peer).get("pyg")) and chosen.peer_folder:
+        share = _nodes(chosen.peer_folder) / _nodes(chosen.folder)
+        folder, features = {"folder": str(chosen.peer_folder)}, chosen.peer_folder / "nodes" / "x.npy"
+        one["less"] = _iterate(chosen, chosen.memory_budget * share, **folder, **first)
+        empty_page_cache(features)
         one["pyg"] = _run("pyg", python, **folder, steps=chosen.few_steps, seconds=chosen.limit)
-        empty_page_cache(chosen.tenth / "nodes" / "x.npy")
+        one["share"] = {"share": share}
+        empty_page_cache(features)
     return [one]
 
 
@@ -97,11 +102,11 @@ def _sort(chosen: Chosen) -> list[Series]:
     if chosen.scratch is None:
         raise SystemExit("the part sort writes 30 bytes for each edge: give --scratch FOLDER")
     with tempfile.TemporaryDirectory(dir=chosen.scratch) as work:
-        return [_run("sort", folder=f"{work}/sort", nodes=_nodes(chosen) // 4, memory_budget="4GiB")]
+        return [_run("sort", folder=f"{work}/sort", nodes=_nodes(chosen.folder) // 4, memory_budget="4GiB")]
 
 
-def _nodes(chosen: Chosen) -> int:
-    nodes: int = json.loads((chosen.folder / "META.json").read_text())["num_nodes"]
+def _nodes(folder: Path) -> int:
+    nodes: int = json.loads((folder / "META.json").read_text())["num_nodes"]
     return nodes
 
 
@@ -122,11 +127,12 @@ def _parser() -> argparse.ArgumentParser:
     add = result.add_argument
     add("--folder", type=Path, required=True, help="papers-like graph that is larger than memory")
     add("--tenth", type=Path, help="papers-like graph of a tenth of the nodes")
+    add("--peer-folder", type=Path, help="papers-like graph that PyG's loader can hold, a quarter say")
     usual = [name for name in PARTS if name != "sort"]
     add("--parts", nargs="+", choices=PARTS, default=usual, help="what is measured")
     add("--memory-budget", type=float, default=20.0, help="GiB for everything in a process")
     add("--reserve", type=float, default=1.3, help="GiB of it for the model and torch")
-    add("--epochs", type=int, default=1, help="epochs, each in a process of its own")
+    add("--epochs", type=int, default=3, help="epochs of the part epoch, one after the other")
     add("--steps", type=int, default=0, help="steps after which an epoch ends; 0: all")
     add("--held-steps", type=int, default=400, help="steps with rows held; 0: as many")
     add("--budgets", type=float, nargs="+", default=[6.0, 9.0, 12.0], help="GiB for the loader")
@@ -141,10 +147,10 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures the chosen parts in turn."""
     chosen = _parser().parse_args(arguments)
-    nodes = _nodes(chosen)
+    nodes = _nodes(chosen.folder)
     about = {"name": f"papers-like, {nodes:,} nodes", "nodes": nodes}
     path = chosen.results / ("disk.json" if nodes == PAPERS else f"disk-{nodes}.json")
-    left_out = ("folder", "tenth", "scratch", "results", "peer", "parts")
+    left_out = ("folder", "tenth", "peer_folder", "scratch", "results", "peer", "parts")
     settings = {name: value for name, value in vars(chosen).items() if name not in left_out}
     for part in chosen.parts:
         print(part, flush=True)

@@ -102,12 +102,13 @@ def test_parts_are_measured_and_shown_together(
     result = read_json(tmp_path / f"disk-{NODES}.json")
     assert list(result["parts"]) == ["epoch", "pages", "fits", "budgets"]
     assert result["graph"]["nodes"] == NODES
-    one = result["parts"]["epoch"]["series"][0]
+    one, *others = result["parts"]["epoch"]["series"]
+    assert len(others) == 2 and one["read"]["loss"] != others[0]["read"]["loss"]
     assert one["read"]["steps"] == one["held"]["steps"] == one["read"]["epoch"]
     budgets = [one["loader_budget"] for one in result["parts"]["budgets"]["series"]]
     assert budgets == [1 << 28, 1 << 29]
     text = disk.table(result)
-    assert "| an epoch over the larger of" in text and "Not measured: reads, mapped, sort." in text
+    assert "| the first epoch, over the larger of" in text and "Not measured: reads, mapped, sort." in text
     assert "seconds of the same steps with rows held" in text and "| tensor |" in text
 
 
