@@ -114,7 +114,9 @@ def draw(results: Path) -> None:
         plot = None if name == "papers" else getattr(import_module(f"benchmark.{name}"), "plot", None)
         if plot is not None:
             figure = plot(result)
-            figure.suptitle(f"{name} {result.get('graph', {}).get('name', '')}".strip(), fontsize=11)
+            title = f"{name} {result.get('graph', {}).get('name', '')}".strip()
+            top = 1 - 0.1 / figure.get_figheight()  # 0.1 inch below the edge
+            figure.suptitle(title, fontsize=11, y=top, va="top")
             save(figure, file.with_suffix(".png"))
 
 
