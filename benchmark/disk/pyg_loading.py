@@ -20,9 +20,10 @@ def run(order: dict[str, Any]) -> None:
     bounds, source = (
         torch.from_numpy(np.load(folder / "csc" / f"{name}.npy")) for name in ("indptr", "indices")
     )
-    target = torch.repeat_interleave(torch.arange(len(bounds) - 1), bounds.diff())
-    edges = torch.stack([source.to(torch.int64), target])
-    del source, target
+    edges = torch.empty(2, len(source), dtype=torch.int64)
+    edges[0] = source
+    del source
+    edges[1] = torch.repeat_interleave(torch.arange(len(bounds) - 1), bounds.diff())
     x = torch.from_numpy(np.load(folder / "nodes" / "x.npy", mmap_mode="c")).view(torch.bfloat16)
     nodes = torch.from_numpy(np.load(folder / "splits" / "train.npy"))[: order["steps"] * 1024]
     data = Data(x=x, edge_index=edges, num_nodes=len(bounds) - 1)
