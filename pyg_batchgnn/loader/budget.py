@@ -104,6 +104,7 @@ def _peak(probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, size
     """Returns an upper estimate of the bytes held at once with these sizes."""
     macrobatches = 1 + depth.macrobatches
     sampled = (macrobatches * sizes.macrobatch + BATCHES_AT_ONCE) * probe.sampled
+    sampled += sizes.macrobatch * probe.reading
     # A macrobatch made ahead is made whole; else attributes are fetched when they are asked for.
     block = (probe.unique + (sizes.fetch - 1) * probe.growth) * probe.row
     groups = -(-sizes.macrobatch // sizes.fetch)
@@ -151,6 +152,7 @@ class LoaderProbe:
     row: int  # bytes of one node of a fetch group's block; 0 if there is no block
     unique: int  # distinct nodes of the minibatch
     growth: int  # distinct nodes that a second minibatch adds; each further one adds fewer
+    reading: int = 0  # bytes for reading its edges from files while its macrobatch is sampled
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,10 @@ class AttributeCost:
 
 #: Returns what the attributes of sampled minibatches, at least one, take.
 MeasureCost: TypeAlias = Callable[[Sequence[SampledMinibatch]], AttributeCost]
+
+
+#: Returns what reading edges from files takes, for each minibatch like one and for all together.
+ReadingCost: TypeAlias = Callable[[SampledMinibatch], tuple[int, int]]
 
 
 def probe_batches(
@@ -187,22 +193,28 @@ def probe_batches(
 
 
 def probe_of(
-    sampled: Sequence[SampledMinibatch], num_nodes: Sequence[int], cost: AttributeCost
+    sampled: Sequence[SampledMinibatch],
+    num_nodes: Sequence[int],
+    cost: AttributeCost,
+    reading: ReadingCost,
 ) -> LoaderProbe:
     """Predicts what minibatches take from some sampled ones, at least one."""
     biggest = biggest_of(sampled)
+    reading_each, reading_together = reading(biggest)
     unique = count_distinct([biggest], num_nodes)
     pairs = [count_distinct([biggest, one], num_nodes) for one in sampled if one is not biggest]
     return LoaderProbe(
         sampled=biggest.nbytes + cost.minibatch,
         attributes=cost.batch,
         scratch=_scratch_bytes(biggest.num_nodes, biggest.num_edges),
-        shared=sum(num_nodes) // 4,  # a bit and a share of a count per node, to find distinct ones
+        # A bit and a share of a count per node, to find distinct ones.
+        shared=sum(num_nodes) // 4 + reading_together,
         row=cost.row,
         unique=unique,
         # Without a second minibatch to compare with there is no second one to fetch together with
         # it.
         growth=max(pairs, default=unique) - unique,
+        reading=reading_each,
     )
 
 

@@ -201,6 +201,7 @@ def _held_bytes(options: LoaderOptions, probe: DiskProbe, sizes: Sizes, depth: P
     """Returns an upper estimate of the bytes held at once beside rows of files."""
     one, ahead = probe.loader, depth.macrobatches
     sampled = ((1 + ahead) * sizes.macrobatch + BATCHES_AT_ONCE) * one.sampled
+    sampled += sizes.macrobatch * one.reading
     batches = (BATCHES_AT_ONCE + ahead * sizes.macrobatch) * one.attributes
     threads = min(options.threads or torch.get_num_threads(), sizes.macrobatch)
     # Beside next uses and slots lie the next uses of an epoch to come.

@@ -129,6 +129,7 @@ from pyg_batchgnn.ops.quantized import (
     rows_like,
 )
 from pyg_batchgnn.ops.relay import (
+    OpenSection,
     OwnedGraph,
     QuestionForm,
     Relay,
@@ -138,6 +139,7 @@ from pyg_batchgnn.ops.relay import (
     RelayQuestions,
     WireError,
     relay_answer,
+    relay_answer_open,
 )
 from pyg_batchgnn.ops.sample import (
     BudgetRules,
@@ -168,6 +170,7 @@ __all__ = [
     "LineTable",
     "MemoryStats",
     "MergedLists",
+    "OpenSection",
     "OwnedEdges",
     "OwnedGraph",
     "ProductsName",
@@ -277,6 +280,7 @@ __all__ = [
     "put_rows",
     "read_rows",
     "relay_answer",
+    "relay_answer_open",
     "reset_peak",
     "rows_like",
     "sample",
