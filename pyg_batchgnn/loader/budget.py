@@ -168,10 +168,6 @@ class AttributeCost:
 MeasureCost: TypeAlias = Callable[[Sequence[SampledMinibatch]], AttributeCost]
 
 
-#: Returns what reading edges from files takes, for each minibatch like one and for all together.
-ReadingCost: TypeAlias = Callable[[SampledMinibatch], tuple[int, int]]
-
-
 def probe_batches(
     num_seeds: int, batch_size: int | None, num_batches: int | None, order: Order, most: int = PROBES
 ) -> list[list[int]]:
@@ -196,25 +192,28 @@ def probe_of(
     sampled: Sequence[SampledMinibatch],
     num_nodes: Sequence[int],
     cost: AttributeCost,
-    reading: ReadingCost,
+    reading: Callable[[SampledMinibatch], int],
 ) -> LoaderProbe:
-    """Predicts what minibatches take from some sampled ones, at least one."""
+    """Predicts what minibatches take from some sampled ones, at least one.
+
+    Args:
+        num_nodes: the number of nodes of each type.
+        reading: returns what reading the edges of one from files takes, in bytes.
+    """
     biggest = biggest_of(sampled)
-    reading_each, reading_together = reading(biggest)
     unique = count_distinct([biggest], num_nodes)
     pairs = [count_distinct([biggest, one], num_nodes) for one in sampled if one is not biggest]
     return LoaderProbe(
         sampled=biggest.nbytes + cost.minibatch,
         attributes=cost.batch,
         scratch=_scratch_bytes(biggest.num_nodes, biggest.num_edges),
-        # A bit and a share of a count per node, to find distinct ones.
-        shared=sum(num_nodes) // 4 + reading_together,
+        shared=sum(num_nodes) // 4,  # a bit and a share of a count per node, to find distinct ones
         row=cost.row,
         unique=unique,
         # Without a second minibatch to compare with there is no second one to fetch together with
         # it.
         growth=max(pairs, default=unique) - unique,
-        reading=reading_each,
+        reading=reading(biggest),
     )
 
 

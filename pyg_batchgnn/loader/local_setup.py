@@ -141,7 +141,7 @@ class LocalSetup:
         return made.with_plan(plan, Layout.CSC)
 
     def _reading_edges(self, sampler: MacrobatchSampler, loader: NodeLoader) -> MacrobatchSampler:
-        """Returns a sampler that reads edges from their files, if they are mapped and do not fit."""
+        """Returns a sampler that reads edges from files if they are mapped and do not fit."""
         budget, edges = self._disk_budget(loader), self._graph.relations
         arrays = [one for each in edges for one in (each.indptr, each.indices, each.edge_ids)]
         known = [one for one in arrays if one is not None]

@@ -108,10 +108,10 @@ class Pipeline:
         self.book.open(sampling_counters(minibatches, self.num_nodes, begin, late))
         return minibatches
 
-    def reading_bytes(self, minibatch: SampledMinibatch) -> tuple[int, int]:
+    def reading_bytes(self, minibatch: SampledMinibatch) -> int:
         """Returns what `MacrobatchSampler.reading_bytes` does; nothing over ranks."""
         sampler = self.sampler
-        return sampler.reading_bytes(minibatch) if isinstance(sampler, MacrobatchSampler) else (0, 0)
+        return sampler.reading_bytes(minibatch) if isinstance(sampler, MacrobatchSampler) else 0
 
     def sample_uncounted(self, item: WorkItem) -> list[SampledMinibatch]:
         return self._sampled(item, self.inputs.take(item, self.sampler.seed))

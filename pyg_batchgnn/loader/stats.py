@@ -43,8 +43,8 @@ class LoaderCounters:
         disk_bytes: bytes that were read from files; more than ``disk_useful``, since what lies
             between two rows is read where that is faster.
         disk_operations: requests to the files.
-        topology_edges: edges that were read from files, one that is picked twice as two, and one with
-            an id in a file as two.
+        topology_edges: edges that were read from files; one that is picked twice counts twice, and
+            so does one whose id lies in a file too.
         topology_bytes: bytes that were read for them.
         topology_operations: requests to these files.
         minibatches_ahead: minibatches that were sampled to know the epoch's rows before it starts.

@@ -364,7 +364,9 @@ def relay_answer_open(
     )
     assert not fault[0], fault  # the relay of this process has asked
     sections, first = [], 0
-    for relation, picks, edges_at, sources_at, edge_bytes in zip(*(numbers[at::5] for at in range(5)), strict=True):
+    for relation, picks, edges_at, sources_at, edge_bytes in zip(
+        *(numbers[at::5] for at in range(5)), strict=True
+    ):
         sections.append(
             OpenSection(
                 relation,

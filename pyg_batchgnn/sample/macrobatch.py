@@ -302,13 +302,10 @@ class MacrobatchSampler(_GraphSampler):
         """Returns what was read from files since the last call; None if edges lie in memory."""
         return None
 
-    def reading_bytes(self, minibatch: SampledMinibatch) -> tuple[int, int]:  # noqa: ARG002
-        """Returns the memory that reading edges from files takes while a macrobatch is sampled.
-
-        Returns:
-            The bytes for each minibatch like this one, and the bytes for all together.
-        """
-        return 0, 0
+    def reading_bytes(self, minibatch: SampledMinibatch) -> int:  # noqa: ARG002
+        """Returns the memory that reading edges from files takes while a macrobatch is sampled, for
+        each minibatch like this one."""
+        return 0
 
     def _sample(self, seeds: ops.SampledSeeds, epoch: int) -> tuple[Sequence[Tensor], Tensor]:
         return ops.sample(self._arrays, seeds, self._rules, self.seed, epoch)

@@ -25,11 +25,11 @@ from pyg_batchgnn.types import Layout, SampledMinibatch
 #: The bytes of a pick beside the minibatch that it becomes: its answer, and its place in the file.
 _ANSWER_BYTES = 24
 #: The bytes of a pick while it is read: the place among the sorted ones, and what sorting takes.
-_READ_BYTES = 48
+_READ_BYTES = 32
 #: Picks that are read together at least, whatever the budget.
 _LEAST_PICKS = 1 << 16
-#: The share of the budget that picks which are read together may take.
-_SHARE = 1 / 8
+#: The share of the budget that picks may take which are read together.
+_SHARE = 1 / 2
 
 
 # Files ############################################################################################
@@ -70,9 +70,11 @@ class EdgeFiles:
             files = [one for one in (self.sources, self.edge_ids) if isinstance(one, DiskReader)]
             ordered = _Ordered(*position.sort()) if files else None
             counters.add(_take(self.sources, position, ordered, sources))
-            if ids is not None and self.edge_ids is None:
+            if ids is None:
+                continue
+            if self.edge_ids is None:
                 ids.copy_(position)
-            elif ids is not None:
+            else:
                 counters.add(_take(self.edge_ids, position, ordered, ids))
         return counters
 
@@ -146,7 +148,13 @@ class DiskSampler(MacrobatchSampler):
 
     def __init__(self, made: MacrobatchSampler, budget: int) -> None:
         super().__init__(
-            made.graph, made.plan, made.seed, made.threads, made.layout, times=made.times, weights=made.weights
+            made.graph,
+            made.plan,
+            made.seed,
+            made.threads,
+            made.layout,
+            times=made.times,
+            weights=made.weights,
         )
         self.budget, self._counters = budget, ReadCounters()
         self._most_picks = max(_LEAST_PICKS, int(budget * _SHARE) // _READ_BYTES)
@@ -186,8 +194,8 @@ class DiskSampler(MacrobatchSampler):
         found, self._counters = self._counters, ReadCounters()
         return found
 
-    def reading_bytes(self, minibatch: SampledMinibatch) -> tuple[int, int]:
-        return _ANSWER_BYTES * minibatch.num_edges, _READ_BYTES * self._most_picks
+    def reading_bytes(self, minibatch: SampledMinibatch) -> int:
+        return (_ANSWER_BYTES + _READ_BYTES) * minibatch.num_edges
 
     def with_plan(self, plan: SamplingPlan, layout: Layout) -> MacrobatchSampler:
         return DiskSampler.wanted(super().with_plan(plan, layout), self.budget)

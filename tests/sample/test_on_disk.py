@@ -28,7 +28,7 @@ EPOCH, NOTHING = 3, 1
 
 
 def in_files(graph: TypedGraph, folder: Path) -> TypedGraph:
-    """Returns a graph whose arrays are mapped. Empty files cannot be."""
+    """Returns a graph whose arrays are mapped, and are known to be right. Empty files cannot be."""
 
     def put(name: str, array: Tensor | None) -> Tensor | None:
         return array if array is None or not array.numel() else mapped(array, folder / f"{name}.npy")
@@ -38,6 +38,7 @@ def in_files(graph: TypedGraph, folder: Path) -> TypedGraph:
         indptr, indices = put(f"{number}-indptr", one.indptr), put(f"{number}-indices", one.indices)
         assert indptr is not None and indices is not None
         relations.append(InEdges(indptr, indices, put(f"{number}-ids", one.edge_ids)))
+        relations[-1].note_checked(graph.num_nodes[graph.schema.source_types[number]])
     return dataclasses.replace(graph, relations=tuple(relations))
 
 
@@ -102,7 +103,9 @@ def test_large_hops(ids: bool, threads: int, tmp_path: Path) -> None:
 def blocks_of(positions: Tensor, reader: DiskReader) -> int:
     """Returns the bytes of the blocks that some entries of a file lie in, and nothing between."""
     table, block = reader.table, reader._file.rule.block
-    return block * len((torch.div(table.offset + positions * table.row_bytes, block, rounding_mode="floor")).unique())
+    return block * len(
+        (torch.div(table.offset + positions * table.row_bytes, block, rounding_mode="floor")).unique()
+    )
 
 
 @pytest.mark.parametrize("ids", [False, True])
@@ -119,7 +122,9 @@ def test_a_hop_reads_the_blocks_of_its_picks(
     read = found.take_counters()
     degrees = graph.indptr.diff()
     picks = int(sum(degrees[one].sum() for one in seeds))
-    each = [torch.arange(graph.indptr[node], graph.indptr[node + 1]) for one in seeds for node in one.tolist()]
+    each = [
+        torch.arange(graph.indptr[node], graph.indptr[node + 1]) for one in seeds for node in one.tolist()
+    ]
     files = on_disk.EdgeFiles.of(found.typed.relations[0])
     readers = [one for one in (files.sources, files.edge_ids) if isinstance(one, DiskReader)]
     assert len(readers) == 1 + ids
