@@ -1,7 +1,7 @@
 """Sampling a graph whose edges lie in files that do not fit memory.
 
-Which edges a hop picks follows from the degrees of its nodes and the keys of its choices, so it is
-known before an edge is read. The picks of all minibatches of a macrobatch are read together.
+Which edges are picked for a node follows from its degree and the key of its choice, so it is known
+before an edge is read. In each hop the picks of all minibatches of a macrobatch are read together.
 """
 
 from __future__ import annotations
