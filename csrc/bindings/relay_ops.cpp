@@ -151,10 +151,11 @@ constexpr Operator kOperators[] = {
              "(Tensor graph, Tensor node, int first, int all_nodes, int[] num_edges, Tensor requests, int[] "
              "words_of, bool disjoint, bool timed, bool excluding, int hop, Tensor rules, int threads) -> "
              "(Tensor words, int[] counts, int[] picks, int[] fault)"),
-    OPERATOR(relay_answer_open,
-             "(Tensor graph, int all_nodes, int[] num_edges, Tensor question, bool disjoint, bool timed, bool "
-             "excluding, int hop, Tensor rules, int threads) -> (Tensor words, Tensor position, int[] "
-             "sections, int[] fault)"),
+    OPERATOR(
+        relay_answer_open,
+        "(Tensor graph, int all_nodes, int[] num_edges, Tensor question, bool disjoint, bool timed, bool "
+        "excluding, int hop, Tensor rules, int threads) -> (Tensor words, Tensor position, int[] "
+        "sections, int[] fault)"),
     OPERATOR(relay_merge,
              "(Tensor(a!) state, Tensor own, Tensor answers, int[] words_of, int threads) -> (int error, int "
              "peer, int value)"),
