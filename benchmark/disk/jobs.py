@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from benchmark import external_sort
-from benchmark.disk.meters import PeakMemory, cached_pages, empty_page_cache, folded_memory
+from benchmark.disk.meters import PeakMemory, cached_pages, empty_page_cache, folded_memory, let_go
 from benchmark.networks.recipe import Trainer
 from pyg_batchgnn import MacrobatchNeighborLoader
-from pyg_batchgnn.data import open_folder
+from pyg_batchgnn.data import load_dataset, open_folder
 from pyg_batchgnn.disk import DiskReader, DiskTable
 from pyg_batchgnn.nn.models import SAGE
 
@@ -40,6 +40,9 @@ class Order:
         steps: minibatches after which it ends; 0: those of the epoch.
         reads: reads of the file after which it ends, which are noted; 0: no end, and no note.
         seconds: after which it ends; 0: no end.
+        edges: "memory"; "mapping"; "emptied": the mapping, whose pages are dropped after each
+            macrobatch, as where memory does not hold them; "file": read past the page cache.
+        macrobatch: minibatches that are sampled together, where edges are measured.
         work: "train", or "load": minibatches are made and let go of.
     """
 
@@ -53,6 +56,8 @@ class Order:
     steps: int = 0
     reads: int = 0
     seconds: float = 0.0
+    edges: Literal["memory", "mapping", "emptied", "file"] = "memory"
+    macrobatch: int = 8
     work: Literal["train", "load"] = "load"
 
     @property
@@ -180,6 +185,51 @@ def _timed(loader: Any, order: Order, trainer: Trainer | None, reads: list[Any])
     return {**took, "loss": losses[:1] + losses[-1:], "stats": stats}
 
 
+def sample_edges(order: Order) -> dict[str, Any]:
+    """Samples some macrobatches of a graph without features, from where its edges lie."""
+    peak, path = PeakMemory(), Path(order.folder) / "csc" / "indices.npy"
+    dataset = load_dataset(order.folder)  # checks the file without the mapping
+    data = dataset.to_pyg()
+    if order.edges == "memory":
+        data.adj_t = data.adj_t.read()
+    for name in [name for name in data.keys() if name != "adj_t"]:  # noqa: SIM118 (a Data is no dict)
+        del data[name]
+    data.num_nodes = dataset.num_nodes
+    nodes = dataset.split("train")
+    nodes = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))]
+    before, size = peak.sample(), min(order.macrobatch, order.steps)
+    sizes: dict[str, Any] = {"macrobatch_size": size, "memory_budget": order.loader_budget}
+    loader = MacrobatchNeighborLoader(
+        data, FANOUTS, nodes, batch_size=BATCH_SIZE, seed=1, export="native", **sizes
+    )
+    if order.edges == "file":
+        loader(torch.arange(min(BATCH_SIZE, len(nodes))))  # measures the rates of the disk
+    empty_page_cache(path)
+    cached, known = cached_pages(path), loader.stats().total
+    each, batches = list[float](), iter(loader)
+    for _ in range(order.steps // size):
+        begin = time.perf_counter()
+        for _ in itertools.islice(batches, size):
+            pass
+        each.append(time.perf_counter() - begin)
+        peak.sample()
+        if order.edges == "emptied":
+            let_go(data.adj_t.indices.numpy(), path)
+    total = loader.stats().total
+    counts = ("edges", "topology_edges", "topology_bytes", "topology_operations")
+    stats = {name: getattr(total, name) - getattr(known, name) for name in counts}
+    pages = {"cached_before": cached, "cached_after": cached_pages(path)}
+    empty_page_cache(path)
+    peak.close()
+    shown = {
+        "edges": order.edges,
+        "macrobatch": size,
+        "steps": order.steps,
+        "seconds": sum(each),
+    }
+    return {**shown, **pages, "each": each, "stats": stats, "peak": peak.bytes - before}
+
+
 def count_pages(order: Order) -> dict[str, Any]:
     """Counts the distinct pages of the file that each of some minibatches has rows in."""
     data, nodes = graph(order.folder)
@@ -219,6 +269,6 @@ def run(told: dict[str, Any]) -> None:
     if name == "sort":
         found = external_sort.measure(Path(told["folder"]), told["nodes"], told["memory_budget"])
     else:
-        jobs = {"iterate": iterate, "count_pages": count_pages, "alternate": alternate}
+        jobs = {"iterate": iterate, "edges": sample_edges, "count_pages": count_pages, "alternate": alternate}
         found = jobs[name](Order(**told))
     answer.write_text(json.dumps(found))

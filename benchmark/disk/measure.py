@@ -12,6 +12,7 @@ minutes on the whole graph and two cores, about:
     reads    2   the time of reads over the least that the cost model finds
     pages    1   bytes if each minibatch read its rows alone, in pages
     mapped   5   the first steps over the mapping, and PyG's (`--peer pyg=PYTHON`)
+    topology 2   sampling with edges in memory, over the mapping, and read from their file
     fits     2   a graph that fits: features in memory, against mapped ones that the loader holds
     sort     -   edges in no order to CSC in 4 GiB; writes 30 bytes for each edge below --scratch
 """
@@ -91,6 +92,17 @@ def _mapped(chosen: Chosen) -> list[Series]:
     return [one]
 
 
+def _topology(chosen: Chosen) -> list[Series]:
+    small, large = int(chosen.edge_budget * GIB), 1 << 40  # below and above the bytes of edges
+    sides = [(edges, size, large) for edges in ("memory", "mapping", "emptied") for size in (8, 32)]
+    sides += [("file", size, small) for size in (8, 32)]
+    common = {"folder": str(chosen.folder), "steps": chosen.edge_steps}
+    return [
+        _run("edges", **common, edges=edges, macrobatch=size, loader_budget=budget)
+        for edges, size, budget in sides
+    ]
+
+
 def _fits(chosen: Chosen) -> list[Series]:
     if chosen.tenth is None:
         raise SystemExit("the part fits needs a graph whose features fit: give --tenth FOLDER")
@@ -116,6 +128,7 @@ PARTS: dict[str, Callable[[Chosen], list[Series]]] = {
     "reads": lambda said: [_iterate(said, reads=said.units)],
     "pages": lambda said: [_run("count_pages", folder=str(said.folder), steps=said.units)],
     "mapped": _mapped,
+    "topology": _topology,
     "fits": _fits,
     "sort": _sort,
 }
@@ -139,6 +152,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--budget-steps", type=int, default=0, help="minibatches for each budget; 0: an epoch")
     add("--units", type=int, default=20, help="reads, and minibatches whose pages are counted")
     add("--few-steps", type=int, default=30, help="steps over the mapping, and where features fit")
+    add("--edge-steps", type=int, default=64, help="minibatches for the part topology")
+    add("--edge-budget", type=float, default=1.0, help="GiB for a loader that reads edges from files")
     add("--limit", type=float, default=120.0, help="seconds after which steps over the mapping end")
     add("--scratch", type=Path, help="place for what the part sort writes")
     return result

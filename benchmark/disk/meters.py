@@ -62,6 +62,15 @@ def empty_page_cache(path: Path) -> None:
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def let_go(mapped: np.ndarray, path: Path) -> None:
+    """Drops the pages of a file from this process, which has it mapped, and from the page cache."""
+    begin = mapped.ctypes.data // mmap.PAGESIZE * mmap.PAGESIZE
+    size = mapped.ctypes.data + mapped.nbytes - begin
+    if _libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), mmap.MADV_DONTNEED):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
+    empty_page_cache(path)
+
+
 def sequential_rate(path: Path, most: int) -> float:
     """Returns the bytes per second of reading up to ``most`` bytes in order, past the page cache, a
     MiB at a time."""

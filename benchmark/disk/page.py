@@ -195,6 +195,35 @@ def _mapped(parts: Result) -> Shown:
     return lines, markdown(["first steps, page cache emptied before", "steps", "seconds", "a step"], rows)
 
 
+_EDGES = {
+    "memory": "in memory",
+    "mapping": "mapped, page cache emptied before",
+    "emptied": "mapped, page cache emptied before each macrobatch",
+    "file": "read from their file by hop",
+}
+
+
+def _topology(parts: Result) -> Shown:
+    part = parts["topology"]
+    head = [
+        "edges, without features",
+        "B",
+        "first macrobatch, s",
+        "s of a minibatch",
+        "of the last macrobatch",
+    ]
+    head, rows = [*head, "GB read", "operations", "pages left in the cache", "GiB beside the graph"], []
+    for one in part["series"]:
+        each, stats, size = one["each"], one["stats"], one["macrobatch"]
+        row = [_EDGES[one["edges"]], f"{size}", f"{each[0]:.2f}"]
+        row += [f"{seconds:.4f}" for seconds in (sum(each) / len(each) / size, each[-1] / size)]
+        row += [f"{stats['topology_bytes'] / _GB:.1f}", f"{stats['topology_operations']:,}"]
+        rows.append([*row, f"{one['cached_after']:,}", f"{one['peak'] / _GIB:.2f}"])
+    steps, budget = part["series"][0]["steps"], part["settings"]["edge_budget"]
+    note = f"{steps} minibatches each; {budget:g} GiB for the loader where edges are read from their file."
+    return [], f"{markdown(head, rows)}\n\n{paragraph(note)}"
+
+
 def _fits(parts: Result) -> Shown:
     one = parts["fits"]["series"][0]
     middle = {name: median(found) for name, found in one["seconds"].items()}
@@ -217,5 +246,5 @@ def _sort(parts: Result) -> Shown:
 
 _SHOWN: dict[str, Callable[[Result], Shown]] = {
     **{"epoch": _epoch, "reads": _reads, "pages": _pages, "mapped": _mapped, "fits": _fits},
-    **{"budgets": _budgets, "sort": _sort},
+    **{"budgets": _budgets, "topology": _topology, "sort": _sort},
 }

@@ -103,6 +103,31 @@ std::tuple<Tensor, std::vector<int64_t>, std::vector<int64_t>, std::vector<int64
   });
 }
 
+std::tuple<Tensor, Tensor, std::vector<int64_t>, std::vector<int64_t>> relay_answer_open(
+    const Tensor& graph, int64_t all_nodes, std::vector<int64_t> num_edges, const Tensor& question,
+    bool disjoint, bool timed, bool excluding, int64_t hop, const Tensor& rules, int64_t threads) {
+  const Plan& plan = held<Plan>(rules);
+  const auto& whole = held<HeldGraph>(graph);
+  const QuestionShape shape{static_cast<int64_t>(whole.num_types()), disjoint, timed, excluding};
+  return whole.with_graph([&]<class Index>(const TypedGraph<Index>& typed) {
+    const OwnPart<Index> part{typed, nullptr, 0, all_nodes, std::move(num_edges)};
+    const Requests<Index> asked{data<Index>(question), {question.numel()}, shape};
+    OpenAnswers open = answer_open(part, plan, hop, asked, threads, scratches<Index>());
+    int64_t words = 0, picks = 0;
+    for (const int64_t to : open.answers.words_to) words += to;
+    std::vector<int64_t> sections;
+    for (const OpenAnswers::Section& one : open.sections) {
+      sections.insert(sections.end(),
+                      {one.relation, one.picks, one.edges_at, one.sources_at, one.edge_bytes});
+      picks += one.picks;
+    }
+    const Fault& fault = open.answers.fault;
+    return std::tuple(adopt(std::move(open.answers.words), {words}), adopt(std::move(open.position), {picks}),
+                      std::move(sections),
+                      std::vector<int64_t>{static_cast<int64_t>(fault.error), fault.peer, fault.value});
+  });
+}
+
 std::tuple<int64_t, int64_t, int64_t> relay_merge(const Tensor& state, const Tensor& own,
                                                   const Tensor& answers, std::vector<int64_t> words_of,
                                                   int64_t threads) {
@@ -126,6 +151,11 @@ constexpr Operator kOperators[] = {
              "(Tensor graph, Tensor node, int first, int all_nodes, int[] num_edges, Tensor requests, int[] "
              "words_of, bool disjoint, bool timed, bool excluding, int hop, Tensor rules, int threads) -> "
              "(Tensor words, int[] counts, int[] picks, int[] fault)"),
+    OPERATOR(
+        relay_answer_open,
+        "(Tensor graph, int all_nodes, int[] num_edges, Tensor question, bool disjoint, bool timed, bool "
+        "excluding, int hop, Tensor rules, int threads) -> (Tensor words, Tensor position, int[] "
+        "sections, int[] fault)"),
     OPERATOR(relay_merge,
              "(Tensor(a!) state, Tensor own, Tensor answers, int[] words_of, int threads) -> (int error, int "
              "peer, int value)"),

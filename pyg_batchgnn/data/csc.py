@@ -113,7 +113,10 @@ def check_outline_of_csc(edges: InEdges, num_targets: int, complain: Complain) -
 
 
 def check_entries_of_csc(edges: InEdges, num_sources: int, complain: Complain) -> None:
-    """Raises what `complain` makes unless all entries are in range and in canonical order."""
+    """Raises what `complain` makes unless all entries are in range and in canonical order.
+
+    What is mapped is not read over the mapping, now or when a sampler asks for the same.
+    """
     before = 0
     for at, piece in _pieces(edges, INDPTR):
         values = torch.cat([torch.tensor([before]), piece])
@@ -124,6 +127,11 @@ def check_entries_of_csc(edges: InEdges, num_sources: int, complain: Complain) -
         before = int(piece[-1])
     for at, piece in _pieces(edges, INDICES):
         _check_span(INDICES, at, piece, num_sources, "node id", complain)
+    _check_edge_ids(edges, complain)
+    edges.note_checked(num_sources)
+
+
+def _check_edge_ids(edges: InEdges, complain: Complain) -> None:
     if edges.edge_ids is None:
         return
     before = -1

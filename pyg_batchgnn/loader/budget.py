@@ -104,6 +104,7 @@ def _peak(probe: LoaderProbe, options: LoaderOptions, depth: PrefetchDepth, size
     """Returns an upper estimate of the bytes held at once with these sizes."""
     macrobatches = 1 + depth.macrobatches
     sampled = (macrobatches * sizes.macrobatch + BATCHES_AT_ONCE) * probe.sampled
+    sampled += sizes.macrobatch * probe.reading
     # A macrobatch made ahead is made whole; else attributes are fetched when they are asked for.
     block = (probe.unique + (sizes.fetch - 1) * probe.growth) * probe.row
     groups = -(-sizes.macrobatch // sizes.fetch)
@@ -151,6 +152,7 @@ class LoaderProbe:
     row: int  # bytes of one node of a fetch group's block; 0 if there is no block
     unique: int  # distinct nodes of the minibatch
     growth: int  # distinct nodes that a second minibatch adds; each further one adds fewer
+    reading: int = 0  # bytes for reading its edges from files while its macrobatch is sampled
 
 
 @dataclass(frozen=True)
@@ -187,9 +189,17 @@ def probe_batches(
 
 
 def probe_of(
-    sampled: Sequence[SampledMinibatch], num_nodes: Sequence[int], cost: AttributeCost
+    sampled: Sequence[SampledMinibatch],
+    num_nodes: Sequence[int],
+    cost: AttributeCost,
+    reading: Callable[[SampledMinibatch], int],
 ) -> LoaderProbe:
-    """Predicts what minibatches take from some sampled ones, at least one."""
+    """Predicts what minibatches take from some sampled ones, at least one.
+
+    Args:
+        num_nodes: the number of nodes of each type.
+        reading: returns what reading the edges of one from files takes, in bytes.
+    """
     biggest = biggest_of(sampled)
     unique = count_distinct([biggest], num_nodes)
     pairs = [count_distinct([biggest, one], num_nodes) for one in sampled if one is not biggest]
@@ -203,6 +213,7 @@ def probe_of(
         # Without a second minibatch to compare with there is no second one to fetch together with
         # it.
         growth=max(pairs, default=unique) - unique,
+        reading=reading(biggest),
     )
 
 

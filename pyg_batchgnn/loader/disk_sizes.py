@@ -23,6 +23,8 @@ from pyg_batchgnn.types import Group
 PROBES = 32
 #: Fetch groups of an epoch, about: with many, a range of the file is small.
 _UNITS = 128
+#: The same where edges lie in files too, which each macrobatch passes over once for each hop.
+_UNITS_OF_EDGES = 32
 #: Numbers of rows for which reading is predicted, each by the root of two below the next one.
 _POINTS = 24
 #: The share of the memory for rows that an estimate may fill.
@@ -104,7 +106,7 @@ def choose_disk_sizes(
 ) -> DiskForecast:
     """Resolves "auto". Rows in memory get what minibatches leave of the budget."""
     epoch = num_batches or PROBES
-    sizes = _sizes(options, epoch)
+    sizes = _sizes(options, epoch, _UNITS_OF_EDGES if probe.loader.reading else _UNITS)
     while True:
         resident = budget - _held_bytes(options, probe, sizes, depth)
         if resident > 0 and (found := _longest(probe, sizes, resident, epoch, depth)):
@@ -133,11 +135,11 @@ def forecast_again(
     return found or forecast
 
 
-def _sizes(options: LoaderOptions, epoch: int) -> Sizes:
-    """Returns B and F to begin with: about as many units in the epoch as are simulated."""
+def _sizes(options: LoaderOptions, epoch: int, units: int) -> Sizes:
+    """Returns B and F to begin with: about ``units`` units in the epoch."""
     wanted, fetch = options.macrobatch_size, options.fetch_size
     threads = options.threads or torch.get_num_threads()
-    size = epoch if wanted == "all" else min(epoch, max(threads, -(-epoch // _UNITS)))
+    size = epoch if wanted == "all" else min(epoch, max(threads, -(-epoch // units)))
     size = wanted if isinstance(wanted, int) else size
     return Sizes(size, min(size, fetch) if isinstance(fetch, int) else size)
 
@@ -201,6 +203,7 @@ def _held_bytes(options: LoaderOptions, probe: DiskProbe, sizes: Sizes, depth: P
     """Returns an upper estimate of the bytes held at once beside rows of files."""
     one, ahead = probe.loader, depth.macrobatches
     sampled = ((1 + ahead) * sizes.macrobatch + BATCHES_AT_ONCE) * one.sampled
+    sampled += sizes.macrobatch * one.reading
     batches = (BATCHES_AT_ONCE + ahead * sizes.macrobatch) * one.attributes
     threads = min(options.threads or torch.get_num_threads(), sizes.macrobatch)
     # Beside next uses and slots lie the next uses of an epoch to come.

@@ -11,6 +11,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NodeLoader
 
+from pyg_batchgnn.disk import are_mapped
 from pyg_batchgnn.fetch import Fetcher, FetchGroup
 from pyg_batchgnn.loader.budget import FOR_THREADS, AttributeCost, biggest_of
 from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExporter
@@ -95,7 +96,7 @@ class LocalSetup:
     def compose(self, loader: NodeLoader) -> Composition:
         order, graph = order_of(loader), self._graph
         fetcher, exporter = self._reading(loader)
-        sampler = self._macrobatch_sampler(loader.data)
+        sampler = self._reading_edges(self._macrobatch_sampler(loader.data), loader)
         pipeline = Pipeline(self._inputs, sampler, fetcher, exporter, graph.num_nodes)
         pipeline.look_ahead = self._look_ahead
         rules = rules_of(self.choice, self.direction)
@@ -138,6 +139,17 @@ class LocalSetup:
         if self._options.aggregation_cache is not None:
             plan = without_cached_hop(plan, self._graph.schema)
         return made.with_plan(plan, Layout.CSC)
+
+    def _reading_edges(self, sampler: MacrobatchSampler, loader: NodeLoader) -> MacrobatchSampler:
+        """Returns a sampler that reads edges from files if they are mapped and do not fit."""
+        budget, edges = self._disk_budget(loader), self._graph.relations
+        arrays = [one for each in edges for one in (each.indptr, each.indices, each.edge_ids)]
+        known = [one for one in arrays if one is not None]
+        if budget is None or sum(one.nbytes for one in known) <= budget or not any(are_mapped(known)):
+            return sampler
+        from pyg_batchgnn.sample import DiskSampler
+
+        return DiskSampler.wanted(sampler, budget)
 
     def _reading(self, loader: NodeLoader) -> tuple[Fetcher | None, Exporter]:
         """Makes the fetcher and the exporter that read attributes from ``loader.data``."""

@@ -31,10 +31,11 @@ from pyg_batchgnn.loader.options import LoaderOptions, is_partitioned
 from pyg_batchgnn.loader.position import Remainder, order_of
 from pyg_batchgnn.loader.prefetch import World, drain
 from pyg_batchgnn.loader.schedule import SeedSchedule, SeedStep, StepShape, WorkItem
-from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, disk_counts, sampling_counters
+from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook, disk_counts, edge_counts, sampling_counters
 from pyg_batchgnn.sample import (
     Direction,
     LinkRules,
+    MacrobatchSampler,
     MacrobatchSeeds,
     Minibatch,
     MinibatchPlan,
@@ -106,6 +107,11 @@ class Pipeline:
         late = sum(one.late_negatives for one in inputs)
         self.book.open(sampling_counters(minibatches, self.num_nodes, begin, late))
         return minibatches
+
+    def reading_bytes(self, minibatch: SampledMinibatch) -> int:
+        """Returns what `MacrobatchSampler.reading_bytes` does; nothing over ranks."""
+        sampler = self.sampler
+        return sampler.reading_bytes(minibatch) if isinstance(sampler, MacrobatchSampler) else 0
 
     def sample_uncounted(self, item: WorkItem) -> list[SampledMinibatch]:
         return self._sampled(item, self.inputs.take(item, self.sampler.seed))
@@ -189,6 +195,8 @@ class Pipeline:
         )
         with self._limit():
             sampled = self.sampler.sample_macrobatch(seeds)
+        if isinstance(self.sampler, MacrobatchSampler) and (read := self.sampler.take_counters()) is not None:
+            self.book.add(edge_counts(read))
         return [
             dataclasses.replace(minibatch, input_id=one.input_id, seed_time=one.time, links=one.links)
             for minibatch, one in zip(sampled, inputs, strict=True)

@@ -17,6 +17,7 @@ from torch_geometric.loader import NodeLoader
 
 from pyg_batchgnn.loader.budget import (
     PROBES,
+    LoaderProbe,
     PrefetchDepth,
     Sizes,
     choose_sizes,
@@ -413,7 +414,7 @@ def resolve_sizes(
         return _sizes_on_disk(options, parts, loader, depth, look)
     is_automatic = "auto" in (options.macrobatch_size, options.fetch_size)
     sampled = _probe(parts, loader, world, PROBES) if is_automatic else []
-    probe = probe_of(sampled, parts.pipeline.num_nodes, parts.cost(sampled)) if sampled else None
+    probe = _loader_probe(parts, sampled) if sampled else None
     sizes = choose_sizes(options, probe, num_batches, depth, world.max_macrobatch(num_batches))
     everyones = world.gather([probe is not None, sizes.macrobatch, sizes.fetch])
     chosen = [one for measured, *one in everyones if measured] or [one for _, *one in everyones]
@@ -446,8 +447,12 @@ def _sizes_on_disk(
 def _disk_probe(parts: Composition, look: LookAhead, sampled: list[SampledMinibatch]) -> DiskProbe:
     from pyg_batchgnn.loader.disk_sizes import DiskProbe
 
-    probe = probe_of(sampled, parts.pipeline.num_nodes, parts.cost(sampled))
-    return DiskProbe.of(probe, look.rows, sampled)
+    return DiskProbe.of(_loader_probe(parts, sampled), look.rows, sampled)
+
+
+def _loader_probe(parts: Composition, sampled: list[SampledMinibatch]) -> LoaderProbe:
+    pipeline = parts.pipeline
+    return probe_of(sampled, pipeline.num_nodes, parts.cost(sampled), pipeline.reading_bytes)
 
 
 def _probe(parts: Composition, loader: NodeLoader, world: World, most: int) -> list[SampledMinibatch]:

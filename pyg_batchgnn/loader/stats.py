@@ -14,6 +14,7 @@ from pyg_batchgnn.ops import count_unique_nodes
 from pyg_batchgnn.sample import SampledMinibatch
 
 if TYPE_CHECKING:
+    from pyg_batchgnn.disk import ReadCounters
     from pyg_batchgnn.fetch import DiskCounters
 
 
@@ -42,6 +43,10 @@ class LoaderCounters:
         disk_bytes: bytes that were read from files; more than ``disk_useful``, since what lies
             between two rows is read where that is faster.
         disk_operations: requests to the files.
+        topology_edges: edges that were read from files; one that is picked twice counts twice, and
+            so does one whose id lies in a file too.
+        topology_bytes: bytes that were read for them.
+        topology_operations: requests to these files.
         minibatches_ahead: minibatches that were sampled to know the epoch's rows before it starts.
         rows_from_device: rows of batches on a device that were read from tables there.
         bytes_from_device: their bytes.
@@ -52,7 +57,8 @@ class LoaderCounters:
         bytes_over_bus: their bytes.
         topology_over_bus: bytes of ids and edges that were copied to the device, and of batches
             that the CPU put together.
-        disk_seconds: time for reading from files.
+        disk_seconds: time for reading attributes from files.
+        topology_seconds: time for reading edges from files, a part of that for sampling.
         ahead_seconds: time for sampling ahead.
         sample_seconds: time for choosing edges and relabelling nodes.
         fetch_seconds: time for gathering attributes.
@@ -74,6 +80,9 @@ class LoaderCounters:
     disk_useful: int = 0
     disk_bytes: int = 0
     disk_operations: int = 0
+    topology_edges: int = 0
+    topology_bytes: int = 0
+    topology_operations: int = 0
     minibatches_ahead: int = 0
     rows_from_device: int = 0
     bytes_from_device: int = 0
@@ -83,6 +92,7 @@ class LoaderCounters:
     bytes_over_bus: int = 0
     topology_over_bus: int = 0
     disk_seconds: float = 0.0
+    topology_seconds: float = 0.0
     ahead_seconds: float = 0.0
     sample_seconds: float = 0.0
     fetch_seconds: float = 0.0
@@ -106,6 +116,16 @@ def disk_counts(counters: DiskCounters | None) -> dict[str, Any]:
         "disk_operations": counters.operations,
         "disk_seconds": counters.seconds,
     }
+
+
+def edge_counts(counters: ReadCounters) -> LoaderCounters:
+    """Returns counts of reading edges from files."""
+    return LoaderCounters(
+        topology_edges=counters.rows,
+        topology_bytes=counters.bytes,
+        topology_operations=counters.operations,
+        topology_seconds=counters.seconds,
+    )
 
 
 def sampling_counters(

@@ -130,6 +130,7 @@ from pyg_batchgnn.ops.quantized import (
     rows_like,
 )
 from pyg_batchgnn.ops.relay import (
+    OpenSection,
     OwnedGraph,
     QuestionForm,
     Relay,
@@ -139,6 +140,7 @@ from pyg_batchgnn.ops.relay import (
     RelayQuestions,
     WireError,
     relay_answer,
+    relay_answer_open,
 )
 from pyg_batchgnn.ops.sample import (
     BudgetRules,
@@ -178,6 +180,7 @@ __all__ = [
     "LineTable",
     "MemoryStats",
     "MergedLists",
+    "OpenSection",
     "OwnedEdges",
     "OwnedGraph",
     "ProductsName",
@@ -290,6 +293,7 @@ __all__ = [
     "put_rows",
     "read_rows",
     "relay_answer",
+    "relay_answer_open",
     "reset_peak",
     "rows_like",
     "sample",

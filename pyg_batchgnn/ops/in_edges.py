@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_vector, fits_int32
+from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_vector, fits_int32, remember
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,6 +71,13 @@ class InEdges:
             if edge_ids.numel() != edges:
                 raise ValueError(f"edge_ids has {edge_ids.numel()} entries for {edges} edges")
             check_ids("edge_ids", edge_ids, edges if num_edge_ids is None else num_edge_ids, "edge ids")
+
+    def note_checked(self, num_sources: int) -> None:
+        """Notes that `check` need not read the arrays: their entries were checked elsewhere."""
+        remember(self.indptr, self.indices.numel() + 1, ascends=True)
+        remember(self.indices, num_sources)
+        if self.edge_ids is not None:
+            remember(self.edge_ids, self.indices.numel())
 
     @property
     def num_targets(self) -> int:

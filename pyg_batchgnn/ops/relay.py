@@ -310,3 +310,80 @@ def relay_answer(
         *(hop, plan, thread_count()),
     )
     return _fault(fault) or RelayAnswers(answers, to, picks)
+
+
+# Answers from files ###############################################################################
+
+
+@dataclass(frozen=True)
+class OpenSection:
+    """The picks of one relation, whose sources and edge ids are still to be written.
+
+    Attributes:
+        relation: its number.
+        position: [n] int64, the place of each picked edge in ``indices``.
+        sources: [n] of the type of ``indices``, to be written.
+        edges: [n] int32 or int64, to be written; None if edge ids are not wanted.
+    """
+
+    relation: int
+    position: Tensor
+    sources: Tensor
+    edges: Tensor | None
+
+
+@dataclass(frozen=True)
+class OpenAnswers:
+    """The answers to the questions of one hop, with sections to be written.
+
+    Attributes:
+        words: [w] int64, in which the arrays of the sections lie.
+    """
+
+    words: Tensor
+    sections: list[OpenSection]
+
+
+def relay_answer_open(
+    graph: SampledGraph, book: RelayBook, question: Tensor, rules: SamplingRules, form: QuestionForm, hop: int
+) -> OpenAnswers:
+    """Picks the edges of one hop of a whole graph, and leaves reading them to the caller.
+
+    Sources and edge ids are not read, but for the lists of nodes with excluded pairs.
+
+    Args:
+        graph: the graph. The ids of a type follow those of the types before it in the questions.
+        book: of one rank.
+        question: the relay's own question.
+        hop: the number of the hop, none of an induced subgraph.
+    """
+    held, plan = graph.held(), rules.held(len(graph.target))
+    words, position, numbers, fault = kernels.relay_answer_open(
+        *(held, book.num_nodes, book.num_edges, question, form.disjoint, form.timed, form.excluding),
+        *(hop, plan, thread_count()),
+    )
+    assert not fault[0], fault  # the relay of this process has asked
+    sections, first = [], 0
+    for relation, picks, edges_at, sources_at, edge_bytes in zip(
+        *(numbers[at::5] for at in range(5)), strict=True
+    ):
+        sections.append(
+            OpenSection(
+                relation,
+                position[first : first + picks],
+                _part(words, sources_at, picks, graph.indices[relation].dtype),
+                _part(words, edges_at, picks, _EDGE_TYPES[edge_bytes]) if edge_bytes else None,
+            )
+        )
+        first += picks
+    return OpenAnswers(words, sections)
+
+
+#: The types of edge ids in answers, by their bytes.
+_EDGE_TYPES = {4: torch.int32, 8: torch.int64}
+
+
+def _part(words: Tensor, at: int, count: int, dtype: torch.dtype) -> Tensor:
+    """Returns ``count`` entries of a type from a word on."""
+    begin = at * 8 // dtype.itemsize
+    return words.view(dtype)[begin : begin + count]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         negative_plan,
     )
     from pyg_batchgnn.sample.node_pool import ExistingPairs, NodePool
+    from pyg_batchgnn.sample.on_disk import DiskSampler
     from pyg_batchgnn.sample.partitioned import PartitionedSampler, RelayPart
     from pyg_batchgnn.sample.plan import (
         NEIGHBOR_CAP,
@@ -87,6 +88,7 @@ __all__ = [
     "NEIGHBOR_CAP",
     "AttributeRows",
     "Direction",
+    "DiskSampler",
     "ExcludedPairs",
     "ExistingPairs",
     "GivenNegatives",

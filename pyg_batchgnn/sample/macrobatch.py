@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from pyg_batchgnn.sample.plan import HGTPlan, SamplingPlan, Subgraph
 from pyg_batchgnn.sample.seeds import Seeds, checked_seeds, gather_seeds
 from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph, WeightSums
 from pyg_batchgnn.types import ByNumber, Layout, SampledEdges, SampledMinibatch, SampledNodes, Schema
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.disk import ReadCounters
 
 
 def typed_of(graph: CscGraph | TypedGraph) -> TypedGraph:
@@ -294,6 +297,15 @@ class MacrobatchSampler(_GraphSampler):
         return MacrobatchSampler(
             self.graph, plan, self.seed, self.threads, layout, times=self.times, weights=self.weights
         )
+
+    def take_counters(self) -> ReadCounters | None:
+        """Returns what was read from files since the last call; None if edges lie in memory."""
+        return None
+
+    def reading_bytes(self, minibatch: SampledMinibatch) -> int:  # noqa: ARG002
+        """Returns the memory that reading edges from files takes while a macrobatch is sampled, for
+        each minibatch like this one."""
+        return 0
 
     def _sample(self, seeds: ops.SampledSeeds, epoch: int) -> tuple[Sequence[Tensor], Tensor]:
         return ops.sample(self._arrays, seeds, self._rules, self.seed, epoch)

@@ -29,12 +29,14 @@ class DiskPlan:
         budget: bytes; None: the loader takes a share of the memory that is free.
         features: the bytes of the features that stay on disk.
         minibatches: of an epoch.
+        edges: the bytes of the edges that stay on disk.
     """
 
     forecast: DiskForecast
     budget: int | None
     features: int
     minibatches: int
+    edges: int = 0
 
     @classmethod
     def of(cls, dataset: Dataset, config: TrainConfig, samples: int) -> DiskPlan | None:
@@ -61,7 +63,9 @@ class DiskPlan:
         if forecast is None:
             return None
         features = sum(table.nbytes for table in tables) - graph.held
-        return cls(forecast, budget, features, len(loader))
+        reads_edges = loader.stats().total.topology_edges > 0
+        edges = sum(one.csc.indices.nbytes for one in dataset.edge_sets if one.csc is not None)
+        return cls(forecast, budget, features, len(loader), edges if reads_edges else 0)
 
     def lines(self, computing: Prediction | None) -> list[str]:
         """Returns what is said of it.
@@ -81,6 +85,11 @@ class DiskPlan:
             f"{found.operations:,.0f} operations: {found.seconds:.1f} s by the rates of the disk, of which "
             f"{found.first_seconds:.1f} s pass before the first minibatch.",
         ]
+        if self.edges:
+            lines.append(
+                f"  The edges, {decimal(self.edges)}, do not fit either: those that a macrobatch picks are "
+                f"read from their files, hop by hop. These figures do not count that."
+            )
         if computing is None:
             return lines
         # Minibatches are sampled a second time, to know the rows of the epoch before it starts.

@@ -125,7 +125,8 @@ class WholeGraph(RunGraph):
         check_learned_fit(dataset, config, read.learned, ranks=1)
         found = FeatureTables.of(read.features, config)
         check_joined(config, read.learned, found.tables)
-        topology, data = _topology(dataset), _data(dataset, found.tables)
+        topology = _topology(dataset, config.sampling.memory_budget)
+        data = _data(dataset, found.tables)
         cache, notes = aggregation_cache(config, (topology, _x(data)), aggregates_exist(config), found.held)
         embedding = Embedding(data, read.learned, seed=config.run.seed) if read.learned else None
         return cls(
@@ -181,13 +182,14 @@ def _x(data: Data | HeteroData) -> Any:
     return data.node_stores[0].get(FEATURES)
 
 
-def _topology(dataset: Dataset) -> CscGraph | TypedGraph:
+def _topology(dataset: Dataset, budget: int | None) -> CscGraph | TypedGraph:
     """Returns the in-edges of each node, with the names of types if they have any.
 
     Edges that are mapped by destination are read into memory if they take at most half of what is
-    free.
+    free, and no more than the memory budget beside which they lie.
     """
-    dataset = dataset.read_topology(machine.memory().available // 2)
+    room = machine.memory().available // 2
+    dataset = dataset.read_topology(room if budget is None else min(room, budget))
     graph = TypedGraph.of_dataset(dataset).advise_huge_pages()
     return graph if dataset.has_names else CscGraph(graph.relations[0])
 

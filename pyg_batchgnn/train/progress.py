@@ -231,7 +231,7 @@ def spread_over_ranks(clock: PhaseClock, ranks: Ranks) -> PhaseSpread:
 
 
 class DiskFigure(str, Enum):
-    """The figures of reading features from files."""
+    """The figures of reading features and edges from files."""
 
     BYTES = "bytes"
     USEFUL = "useful_bytes"
@@ -240,6 +240,10 @@ class DiskFigure(str, Enum):
     OPERATIONS = "operations"
     READING = "reading_seconds"
     AHEAD = "ahead_seconds"
+    EDGES = "edges"
+    EDGE_BYTES = "edge_bytes"
+    EDGE_OPERATIONS = "edge_operations"
+    EDGE_READING = "edge_reading_seconds"
 
 
 class DiskAccount:
@@ -264,7 +268,7 @@ class DiskAccount:
         self._before = total
         sums = ranks.table(own).sum(dim=0).tolist()
         found = {figure.value: value for figure, value in zip(DiskFigure, sums, strict=True)}
-        return found if found[DiskFigure.BYTES.value] else {}
+        return found if found[DiskFigure.BYTES.value] or found[DiskFigure.EDGE_BYTES.value] else {}
 
     def _total(self) -> list[float]:
         total = self._loader.stats().total
@@ -276,6 +280,10 @@ class DiskAccount:
             total.disk_operations,
             total.disk_seconds,
             total.ahead_seconds,
+            total.topology_edges,
+            total.topology_bytes,
+            total.topology_operations,
+            total.topology_seconds,
         ]
 
 

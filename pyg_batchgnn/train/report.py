@@ -199,8 +199,15 @@ def final_table(result: RunResult, records: Sequence[EpochRecord]) -> Table:
 
 
 def _add_disk(table: Table, records: Sequence[EpochRecord]) -> None:
-    """Adds the rows about features in files, if some were read; the sums over ranks and epochs."""
+    """Adds the rows about features and edges in files, if some were read; the sums over ranks and
+    epochs."""
     figures = {figure: sum(record.disk.get(figure.value, 0.0) for record in records) for figure in DiskFigure}
+    if figures[DiskFigure.EDGE_BYTES]:
+        table.add_section()
+        table.add_row("edges read from files", decimal(int(figures[DiskFigure.EDGE_BYTES])))
+        table.add_row("  edges that were picked", f"{figures[DiskFigure.EDGES]:,.0f}")
+        table.add_row("  operations", f"{figures[DiskFigure.EDGE_OPERATIONS]:,.0f}")
+        table.add_row("  seconds of reading", f"{figures[DiskFigure.EDGE_READING]:.2f} s")
     if not figures[DiskFigure.BYTES]:
         return
     useful = figures[DiskFigure.USEFUL] / figures[DiskFigure.BYTES]

@@ -97,16 +97,22 @@ def test_parts_are_measured_and_shown_together(
     where = ["--folder", str(folder), "--tenth", str(folder), "--results", str(tmp_path)]
     small = ["--few-steps", "1", "--units", "1", "--memory-budget", "8"]
     disk.main([*where, *small, "--parts", "epoch", "pages", "fits"])
+    disk.main([*where, "--parts", "topology", "--edge-steps", "4", "--edge-budget", "1e-5"])
     for budget in ("0.5", "0.25", "0.5"):
         disk.main([*where, *small, "--parts", "budgets", "--budgets", budget])
     result = read_json(tmp_path / f"disk-{NODES}.json")
-    assert list(result["parts"]) == ["epoch", "pages", "fits", "budgets"]
+    assert list(result["parts"]) == ["epoch", "pages", "fits", "topology", "budgets"]
     assert result["graph"]["nodes"] == NODES
     one, *others = result["parts"]["epoch"]["series"]
     assert len(others) == 2 and one["read"]["loss"] != others[0]["read"]["loss"]
     assert one["read"]["steps"] == one["held"]["steps"] == one["read"]["epoch"]
     budgets = [one["loader_budget"] for one in result["parts"]["budgets"]["series"]]
     assert budgets == [1 << 28, 1 << 29]
+    of_edges = result["parts"]["topology"]["series"]
+    assert len({one["stats"]["edges"] for one in of_edges}) == 1
+    assert [one["edges"] == "file" for one in of_edges] == [
+        one["stats"]["topology_edges"] > 0 for one in of_edges
+    ]
     text = disk.table(result)
     assert "| the first epoch, over the larger of" in text and "Not measured: reads, mapped, sort." in text
     assert "seconds of the same steps with rows held" in text and "| tensor |" in text

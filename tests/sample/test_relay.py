@@ -35,7 +35,7 @@ from tests.support.graph_strategies import fixed, random_seeds
 from tests.support.ranks import run_ranks
 from tests.support.relayed import EPOCH, RelayedSampler, Traffic, owners_of
 from tests.support.traffic import asked_nodes, remote_edges
-from tests.support.typed_graphs import TypedCase, typed_cases, typed_plans, typed_seeds
+from tests.support.typed_graphs import TypedCase, assert_same_typed, typed_cases, typed_plans, typed_seeds
 
 # Relay ############################################################################################
 
@@ -132,20 +132,6 @@ def check(
         for batch, right in zip(mine, theirs, strict=True):
             assert_same_typed(batch, right)
     assert sampler.traffic == expected_traffic(case, plan, seed, owners, wanted, seeds)
-
-
-def assert_same_typed(batch: SampledMinibatch, right: SampledMinibatch) -> None:
-    assert batch.key == right.key and batch.seed_types == right.seed_types
-    for mine, theirs in zip(batch.nodes, right.nodes, strict=True):
-        assert torch.equal(mine.node, theirs.node)
-        assert mine.nodes_per_hop == theirs.nodes_per_hop
-        assert (mine.example is None) == (theirs.example is None)
-        assert mine.example is None or torch.equal(mine.example, theirs.example)
-    for ours, other in zip(batch.edges, right.edges, strict=True):
-        assert torch.equal(ours.indptr, other.indptr) and torch.equal(ours.edge_index, other.edge_index)
-        assert ours.indices.dtype == other.indices.dtype and ours.edges_per_hop == other.edges_per_hop
-        assert (ours.edge is None) == (other.edge is None)
-        assert ours.edge is None or torch.equal(ours.edge, other.edge)
 
 
 def expected_traffic(

@@ -211,6 +211,20 @@ def _excluded(draw: st.DrawFn, case: TypedCase) -> dict[Relation, ExcludedPairs]
     return out
 
 
+def assert_same_typed(batch: SampledMinibatch, right: SampledMinibatch) -> None:
+    assert batch.key == right.key and batch.seed_types == right.seed_types
+    for mine, theirs in zip(batch.nodes, right.nodes, strict=True):
+        assert torch.equal(mine.node, theirs.node)
+        assert mine.nodes_per_hop == theirs.nodes_per_hop
+        assert (mine.example is None) == (theirs.example is None)
+        assert mine.example is None or torch.equal(mine.example, theirs.example)
+    for ours, other in zip(batch.edges, right.edges, strict=True):
+        assert torch.equal(ours.indptr, other.indptr) and torch.equal(ours.edge_index, other.edge_index)
+        assert ours.indices.dtype == other.indices.dtype and ours.edges_per_hop == other.edges_per_hop
+        assert (ours.edge is None) == (other.edge is None)
+        assert ours.edge is None or torch.equal(ours.edge, other.edge)
+
+
 def check_typed(
     case: TypedCase,
     plan: SamplingPlan,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyg_batchgnn.data import GeneratorSpec, generate_folder
+from pyg_batchgnn.data import GeneratorSpec, PapersSpec, generate_folder, generate_papers_folder
 from pyg_batchgnn.disk.file import SourceFile
 from pyg_batchgnn.ops import ReadRows
 from pyg_batchgnn.train import trainer
@@ -72,11 +72,29 @@ def test_a_run_is_the_one_in_memory(
     assert len(found) == EPOCHS
     for epoch in found:
         assert list(epoch) == [figure.value for figure in DiskFigure]
-        assert all(value > 0 for value in epoch.values())
+        assert all((value > 0) != name.startswith("edge") for name, value in epoch.items())
         assert epoch["useful_bytes"] == 4096 * epoch["rows"] <= epoch["bytes"]
     rows = int(sum(epoch["rows"] for epoch in found))
     assert re.search(rf"rows read +│ +{rows:,} ", shown)
     assert rows < sum(epoch["needed_rows"] for epoch in found), "minibatches share what a sweep reads"
+
+
+def test_edges_in_files_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Edges take 0.8 MB, and features 1.5 MB."""
+    folder = generate_papers_folder(PapersSpec(nodes=12_000, features=64), tmp_path / "graph")
+    runs = [tmp_path / "memory", tmp_path / "files"]
+    for run, budget in zip(runs, ([], ["--memory-budget", "600KB", "--prefetch", 1]), strict=True):
+        assert batchgnn("train", folder, "--run", run, *RUN, *budget) == 0
+    assert_same(*runs)
+    assert disk_figures(runs[0]) == [{}, {}]
+    for epoch in disk_figures(runs[1]):
+        assert all(epoch[figure.value] > 0 for figure in DiskFigure if "hits" not in figure.value)
+    edges = int(sum(epoch["edges"] for epoch in disk_figures(runs[1])))
+    assert re.search(rf"edges that were picked +│ +{edges:,} ", capsys.readouterr().out)
+    (tmp_path / "speeds.json").write_text("{}")
+    plan = ["--machine", tmp_path / "speeds.json", "--ranks", 1, "--memory-budget", "600KB"]
+    assert batchgnn("plan", folder, "--fanout", "4,3", "--batch-size", 32, *plan) == 0
+    assert re.search(r"The edges, [67]\d\d\.\d kB, do not fit either", capsys.readouterr().out)
 
 
 def test_no_figures_where_all_is_in_memory(

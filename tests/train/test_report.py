@@ -77,8 +77,8 @@ def test_historical_embeddings_have_rows_of_their_own() -> None:
 
 def test_reads_of_files_are_added_up() -> None:
     out, names = io.StringIO(), [figure.value for figure in DiskFigure]
-    first = dict(zip(names, (4e9, 1e9, 1000, 3000, 70, 1.5, 0.25), strict=True))
-    second = dict(zip(names, (6e9, 1e9, 500, 2000, 30, 0.5, 0.25), strict=True))
+    first = dict(zip(names, (4e9, 1e9, 1000, 3000, 70, 1.5, 0.25, 40, 2e6, 9, 0.5), strict=True))
+    second = dict(zip(names, (6e9, 1e9, 500, 2000, 30, 0.5, 0.25, 20, 1e6, 3, 0.25), strict=True))
     records = [replace(record(1), disk=first), record(2), replace(record(3), disk=second)]
     Console(file=out, width=110).print(final_table(result(1, None), records))
     rows = [" ".join(line.split()) for line in out.getvalue().replace("\u2502", "").splitlines()]
@@ -90,6 +90,13 @@ def test_reads_of_files_are_added_up() -> None:
         "operations 100",
         "seconds of reading 2.00 s",
         "seconds of looking ahead 0.50 s",
+    ]
+    assert rows[rows.index(expected[0]) :][: len(expected)] == expected
+    expected = [
+        "edges read from files 3.0 MB",
+        "edges that were picked 60",
+        "operations 12",
+        "seconds of reading 0.75 s",
     ]
     assert rows[rows.index(expected[0]) :][: len(expected)] == expected
 

@@ -148,6 +148,25 @@ class Sections {
   Sections(const std::vector<AnswerShape>& shapes, size_t peers)
       : shapes_(shapes), sections_(peers * shapes.size()), peers_(peers) {}
 
+  // Returns the number of picks of all sections, once they are laid out.
+  int64_t picks() const { return picks_; }
+
+  // Returns the place of a piece's picks among those of all sections.
+  int64_t first_pick(const Piece& piece) const { return of(piece).first_pick + piece.picks_before; }
+
+  // Returns the sections of the first asking rank that have picks.
+  std::vector<OpenAnswers::Section> with_picks() const {
+    std::vector<OpenAnswers::Section> out;
+    for (size_t relation = 0; relation < shapes_.size(); ++relation) {
+      const Section& one = sections_[relation];
+      const AnswerShape& shape = shapes_[relation];
+      if (one.picks == 0) continue;
+      out.push_back({static_cast<int64_t>(relation), one.picks, one.begin + shape.edges_at(one.nodes),
+                     one.begin + shape.sources_at(one.nodes, one.picks), shape.edge_bytes});
+    }
+    return out;
+  }
+
   // Places a piece behind those before it in its section.
   void add(Piece* piece) {
     Section& section = of(*piece);
@@ -166,9 +185,11 @@ class Sections {
       for (size_t relation = 0; relation < shapes_.size(); ++relation) {
         Section& section = sections_[peer * shapes_.size() + relation];
         section.begin = total;
+        section.first_pick = picks_ + picks;
         total += shapes_[relation].words(section.nodes, section.picks);
         picks += section.picks;
       }
+      picks_ += picks;
       out->words_to.push_back(total - begin);
       out->picks_for.push_back(picks);
     }
@@ -193,6 +214,7 @@ class Sections {
  private:
   struct Section {
     int64_t nodes = 0, picks = 0, begin = 0;
+    int64_t first_pick = 0;  // among those of all sections
   };
 
   Section& of(const Piece& piece) { return sections_[piece.peer * shapes_.size() + piece.relation]; }
@@ -216,6 +238,7 @@ class Sections {
   std::vector<Section> sections_;
   size_t peers_;
   int64_t* words_ = nullptr;
+  int64_t picks_ = 0;
 };
 
 // The answers of an owner about an induced subgraph. A question holds all nodes of a minibatch, in
@@ -344,6 +367,15 @@ class Owner {
     for (const AskedBlock<Index>& block : asked) cut(block);
   }
 
+  // Answers, but leaves sources and edge ids to be read.
+  OpenAnswers run_open(int64_t threads, ObjectPool<Scratch<Index>>& scratches) {
+    OpenAnswers out;
+    open_ = &out.position;
+    out.answers = run(threads, scratches);
+    if (!out.answers.fault) out.sections = sections_.with_picks();
+    return out;
+  }
+
   Answers run(int64_t threads, ObjectPool<Scratch<Index>>& scratches) {
     const auto chunks = static_cast<int64_t>(chunks_.size());
     const auto each = [&](auto&& work) {
@@ -363,6 +395,7 @@ class Owner {
       sections_.add(&chunk.piece);
     }
     sections_.lay_out(&out);
+    if (open_ != nullptr) open_->reserve(sections_.picks() + 1);
     each([&](Chunk& chunk, Scratch<Index>& scratch) { fill(chunk, scratch); });
     return out;
   }
@@ -431,7 +464,8 @@ class Owner {
   }
 
   void fill(const Chunk& chunk, Scratch<Index>& scratch) const {
-    Place place{sections_.edges(chunk.piece), reinterpret_cast<Index*>(sections_.sources(chunk.piece))};
+    Place place{sections_.edges(chunk.piece), reinterpret_cast<Index*>(sections_.sources(chunk.piece)),
+                open_ == nullptr ? nullptr : open_->data() + sections_.first_pick(chunk.piece)};
     by_rule(chunk, scratch, [&](auto& rule) {
       for (int64_t begin = 0; begin < chunk.piece.nodes; begin += kLists) {
         fill_lists(rule, chunk, begin, std::min(begin + kLists, chunk.piece.nodes), scratch, &place);
@@ -443,6 +477,7 @@ class Owner {
   struct Place {
     char* edge;
     Index* source;
+    int64_t* position;  // null: sources and edge ids are read
   };
 
   // Handles nodes in groups of about kBlock picks: chooses, then reads.
@@ -452,7 +487,7 @@ class Owner {
     const AnswerShape& shape = shapes_[chunk.piece.relation];
     const AskedNodes<Index> asked = nodes(chunk);
     const Csc<Index>& edges = relation(chunk).edges;
-    const int64_t* original = part_.node + (asked.first - part_.first);
+    const int64_t* original = part_.node == nullptr ? nullptr : part_.node + (asked.first - part_.first);
     void* counts = sections_.counts(chunk.piece);
     std::array<int64_t, kLists> picks;
     measure(rule, asked, edges.indptr, begin, end, chunk.piece.nodes,
@@ -471,10 +506,11 @@ class Owner {
       for (int64_t i = group + kLists; i < std::min(last + kLists, chunk.piece.nodes); ++i) {
         const int64_t ahead = asked.target(i).node;  // what the next lists are measured by
         prefetch_line(&edges.indptr[ahead]);
-        prefetch_line(&original[ahead]);
+        if (original != nullptr) prefetch_line(&original[ahead]);
       }
       const auto node_key = [&](int64_t i) {
-        return asked.key(key, begin + i, original[asked.target(begin + i).node]);
+        const int64_t node = asked.target(begin + i).node;
+        return asked.key(key, begin + i, original == nullptr ? node : original[node]);
       };
       choose_lists(rule, lists, node_key, [&](int64_t i) { return picks[static_cast<size_t>(i)]; });
       read(edges, position, held, shape, place);
@@ -482,9 +518,13 @@ class Owner {
     }
   }
 
-  // Writes the sources and the edge ids at some positions.
+  // Writes the sources and the edge ids at some positions, or the positions.
   static void read(const Csc<Index>& edges, const int64_t* position, int64_t count, const AnswerShape& shape,
                    Place* place) {
+    if (place->position != nullptr) {
+      place->position = std::copy_n(position, count, place->position);
+      return;
+    }
     for (int64_t e = 0; e < count; ++e) place->source[e] = edges.indices[position[e]];
     place->source += count;
     if (shape.edge_bytes == 4)
@@ -501,6 +541,7 @@ class Owner {
   const std::vector<int64_t> first_;  // own id of each type
   Sections sections_;
   std::vector<Chunk> chunks_;
+  Buffer<int64_t>* open_ = nullptr;  // gets the positions of the picks where these are not read
 };
 
 }  // namespace
@@ -522,9 +563,24 @@ Answers answer(const OwnPart<Index>& part, const Plan& plan, int64_t hop, const 
   return InducedOwner<Index, SharedNodes>(part, plan, asked, shapes, peers).run(threads, scratches);
 }
 
+template <class Index>
+OpenAnswers answer_open(const OwnPart<Index>& part, const Plan& plan, int64_t hop,
+                        const Requests<Index>& requests, int64_t threads,
+                        ObjectPool<Scratch<Index>>& scratches) {
+  OpenAnswers out;
+  const std::vector<AskedBlock<Index>> asked = read_questions(part, requests, &out.answers.fault);
+  if (out.answers.fault) return out;
+  const std::vector<AnswerShape> shapes = answer_shapes(plan, hop, part.num_edges, sizeof(Index));
+  return Owner<Index>(part, plan, hop, asked, shapes, requests.words_of.size()).run_open(threads, scratches);
+}
+
 template Answers answer(const OwnPart<int32_t>&, const Plan&, int64_t, const Requests<int32_t>&, int64_t,
                         ObjectPool<Scratch<int32_t>>&);
 template Answers answer(const OwnPart<int64_t>&, const Plan&, int64_t, const Requests<int64_t>&, int64_t,
                         ObjectPool<Scratch<int64_t>>&);
+template OpenAnswers answer_open(const OwnPart<int32_t>&, const Plan&, int64_t, const Requests<int32_t>&,
+                                 int64_t, ObjectPool<Scratch<int32_t>>&);
+template OpenAnswers answer_open(const OwnPart<int64_t>&, const Plan&, int64_t, const Requests<int64_t>&,
+                                 int64_t, ObjectPool<Scratch<int64_t>>&);
 
 }  // namespace pyg_batchgnn

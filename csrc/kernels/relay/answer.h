@@ -16,8 +16,8 @@ namespace pyg_batchgnn {
 template <class Index>
 struct OwnPart {
   const TypedGraph<Index>& graph;  // num_nodes: of this part; sources are ids of the whole graph;
-                                   // edge_ids are not null if they are wanted
-  const int64_t* node;             // original ids, by type, for the keys of choices
+                                   // edge_ids are not null if `answer` is to read them
+  const int64_t* node;             // original ids, by type, for the keys of choices; null: the rows
   int64_t first;                   // the id of the first node
   int64_t num_nodes;               // of the whole graph
   std::vector<int64_t> num_edges;  // by relation, of the whole graph
@@ -45,10 +45,30 @@ struct Answers {
   Fault fault;                     // if set, there are no words
 };
 
+// The answers to a question of this process itself whose sources and edge ids are still to be read.
+struct OpenAnswers {
+  // A section of the answers, of one relation.
+  struct Section {
+    int64_t relation, picks;
+    int64_t edges_at, sources_at;  // the words of the answers where they begin
+    int64_t edge_bytes;            // of an edge id: 4 or 8; 0 if not wanted
+  };
+  Answers answers;
+  Buffer<int64_t> position;  // in `indices`, of all picks, by section
+  std::vector<Section> sections;
+};
+
 // Answers the questions of a hop, those of an induced subgraph after the last one. The result does
 // not depend on the number of threads.
 template <class Index>
 Answers answer(const OwnPart<Index>& part, const Plan& plan, int64_t hop, const Requests<Index>& requests,
                int64_t threads, ObjectPool<Scratch<Index>>& scratches);
+
+// Answers likewise, but reads neither sources nor edge ids: they may lie in files. The hop is none
+// of an induced subgraph.
+template <class Index>
+OpenAnswers answer_open(const OwnPart<Index>& part, const Plan& plan, int64_t hop,
+                        const Requests<Index>& requests, int64_t threads,
+                        ObjectPool<Scratch<Index>>& scratches);
 
 }  // namespace pyg_batchgnn

@@ -316,9 +316,9 @@ class SamplingConfig:
         is_size=True,
         resuming=Resuming.MAY_CHANGE,
         help="Memory that a rank may use beside the topology, the model and labels, as in 2GiB or 500MB. "
-        "Features of files are held if they fit half of it. In one process, rows of all nodes lie in files "
-        "if they do not fit. Auto sizes fit into the rest. Default: half of the free memory for features, "
-        "and an eighth for the loader.",
+        "Features of files are held if they fit half of it. In one process, edges by destination are held "
+        "if they take no more than it, and rows of all nodes lie in files if they do not fit. Auto sizes fit "
+        "into the rest. Default: half of the free memory for features, and an eighth for the loader.",
     )
     prefetch: int = _count(
         0,

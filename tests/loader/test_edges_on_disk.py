@@ -1,0 +1,181 @@
+"""Loaders over edges in files that are larger than what they may hold."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.sample import DiskSampler
+from pyg_batchgnn.store import typed_graph_from_pyg
+from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
+from tests.support.mapped_data import mapped, with_files
+
+NOTHING = 1
+WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
+
+
+@pytest.fixture(autouse=True)
+def _small_budgets_warn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "memory_budget leaves|the loader may hold")
+        yield
+
+
+def with_edges_in_files(data: Any, folder: Path) -> Any:
+    """Returns a ``Data`` or ``HeteroData`` with edges by destination in mapped files."""
+    found, graph = data.clone(), typed_graph_from_pyg(data)
+    stores = [found] if isinstance(data, Data) else [found[name] for name in graph.schema.relations]
+    for number, (store, edges) in enumerate(zip(stores, graph.relations, strict=True)):
+        arrays = [edges.indptr, edges.indices, edges.explicit_edge_ids()]
+        store.adj_t = InEdges(*(mapped(one, folder / f"{number}-{at}.npy") for at, one in enumerate(arrays)))
+        del store.edge_index
+    return found
+
+
+def is_read_from_files(loader: Any) -> bool:
+    return isinstance(loader._parts.pipeline.sampler, DiskSampler)
+
+
+def timed() -> Data:
+    draws = torch.Generator().manual_seed(1)
+    time, weight = torch.randint(100, (NODES,), generator=draws), torch.rand(EDGES, generator=draws)
+    return make_data(time=time, weight=weight)
+
+
+def typed() -> HeteroData:
+    data, draws = HeteroData(), torch.Generator().manual_seed(2)
+    for name, count in {"author": 80, "paper": 200}.items():
+        data[name].x = torch.arange(count * 3.0).view(count, 3)
+    for source, kind, target in (WRITES, CITES, ("paper", "rev_writes", "author")):
+        ends = [torch.randint(data[end].num_nodes, (600,), generator=draws) for end in (source, target)]
+        data[source, kind, target].edge_index = torch.stack(ends)
+    return data
+
+
+def ends(count: int, nodes: tuple[int, int]) -> Tensor:
+    draws = torch.Generator().manual_seed(4)
+    return torch.stack([torch.randint(most, (count,), generator=draws) for most in nodes])
+
+
+def links(data: Any, **sizes: Any) -> MacrobatchLinkNeighborLoader:
+    given = {"batch_size": 40, "seed": 3, "edge_label_index": ends(120, (NODES, NODES)), **sizes}
+    return MacrobatchLinkNeighborLoader(data, [4, 3], **given)
+
+
+MODES: dict[str, Any] = {
+    "plain": lambda data, **sizes: make_loader(data, shuffle=True, **sizes),
+    "all": lambda data, **sizes: make_loader(data, (-1, 0.5), **sizes),
+    "replace": lambda data, **sizes: make_loader(data, replace=True, **sizes),
+    "disjoint": lambda data, **sizes: make_loader(data, disjoint=True, **sizes),
+    "timed": lambda data, **sizes: make_loader(data, time_attr="time", **sizes),
+    "weighted": lambda data, **sizes: make_loader(data, weight_attr="weight", **sizes),
+    "links": lambda data, **sizes: links(data, neg_sampling="binary", **sizes),
+    "excluded": lambda data, **sizes: links(data, neg_sampling="triplet", exclude_seed_edges=True, **sizes),
+}
+SIZES: list[dict[str, Any]] = [
+    {"macrobatch_size": 1, "fetch_size": 1},
+    {"macrobatch_size": 4, "fetch_size": 3, "prefetch": 1},
+    {"macrobatch_size": "auto", "fetch_size": "auto", "prefetch": 1, "threads": 2},
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: str(sizes["macrobatch_size"]))
+@pytest.mark.parametrize("export", ["pyg", "native"])
+@pytest.mark.parametrize("mode", MODES)
+def test_batches_are_those_in_memory(mode: str, export: str, sizes: dict[str, Any], tmp_path: Path) -> None:
+    data = timed()
+    found = MODES[mode](with_edges_in_files(data, tmp_path), export=export, memory_budget=NOTHING, **sizes)
+    expected = MODES[mode](data, export=export, **sizes)
+    assert is_read_from_files(found) and not is_read_from_files(expected)
+    for _ in range(2):
+        assert_same(found, expected, ignore=("adj_t",))
+    counts = found.stats().total
+    assert counts.topology_bytes > 4 * counts.topology_edges / 100 > 0
+    assert counts.topology_operations and counts.topology_seconds
+    assert not expected.stats().total.topology_edges
+
+
+@pytest.mark.parametrize("of", ["nodes", "links"])
+def test_typed_batches_are_those_in_memory(of: str, tmp_path: Path) -> None:
+    def loader(data: HeteroData, **budget: Any) -> Any:
+        if of == "nodes":
+            return make_loader(data, input_nodes="paper", **budget)
+        pairs, others = (WRITES, ends(90, (80, 200))), {"batch_size": 30, "neg_sampling": "binary", "seed": 5}
+        return MacrobatchLinkNeighborLoader(data, [4, 3], pairs, **others, **budget)
+
+    data = typed()
+    found = loader(with_edges_in_files(data, tmp_path), memory_budget=NOTHING)
+    assert is_read_from_files(found)
+    for one, other in zip(found, loader(data), strict=True):
+        for store, same in zip(one.stores, other.stores, strict=True):
+            for name, value in same.items():
+                assert torch.equal(torch.as_tensor(store[name]), torch.as_tensor(value)), name
+
+
+def test_edges_and_features_in_files(tmp_path: Path) -> None:
+    """Epochs are looked ahead by the same sampler."""
+    data = make_data()
+    files = with_files(with_edges_in_files(data, tmp_path), tmp_path)
+    found = make_loader(files, memory_budget=NOTHING, shuffle=True, prefetch=1)
+    expected = make_loader(data, shuffle=True)
+    for _ in range(2):
+        assert_same(found, expected, ignore=("adj_t",))
+    counts = found.stats().total
+    assert is_read_from_files(found) and counts.minibatches_ahead
+    assert counts.topology_edges >= 2 * counts.edges  # the epoch is sampled twice, and some have ids
+
+
+@pytest.mark.parametrize(
+    "why",
+    [{"memory_budget": 1 << 30}, {"num_workers": 1, "memory_budget": NOTHING}, {"features": "in_place"}],
+)
+def test_what_stays_over_the_mapping(why: dict[str, Any], tmp_path: Path) -> None:
+    export = {"export": "native"} if "features" in why else {}
+    loader = make_loader(with_edges_in_files(make_data(), tmp_path), **why, **export)
+    assert not is_read_from_files(loader)
+
+
+def test_macrobatches_leave_room_for_reading(tmp_path: Path) -> None:
+    """Each sampled edge takes 56 bytes more while it is read."""
+    data = make_data(2000, 400_000)  # 3.2 MB
+    sizes = {"batch_size": 64, "macrobatch_size": "auto", "fetch_size": 1, "memory_budget": 3_000_000}
+    loaders = [make_loader(one, (8, 4), **sizes) for one in (data, with_edges_in_files(data, tmp_path))]
+    (minibatch,) = loaders[0]._parts.pipeline.sampler.sample([torch.arange(64)], 0)
+    taken = [loader._parts.pipeline.reading_bytes(minibatch) for loader in loaders]
+    assert taken == [0, 56 * minibatch.num_edges]
+    assert 1 < loaders[1].sizes.macrobatch < loaders[0].sizes.macrobatch
+
+
+def test_a_copy_of_a_sampler_samples_the_same(tmp_path: Path) -> None:
+    loader = make_loader(with_edges_in_files(make_data(), tmp_path), memory_budget=NOTHING)
+    made = loader._parts.pipeline.sampler
+    (one,), (other,) = (
+        sampler.sample([torch.arange(40)], 2) for sampler in (made, pickle.loads(pickle.dumps(made)))
+    )
+    assert torch.equal(one.edges[0].edge_index, other.edges[0].edge_index)
+    assert np.array_equal(one.node, other.node)
+
+
+def test_a_call_reads_too(tmp_path: Path) -> None:
+    data = make_data()
+    loaders = [
+        MacrobatchNeighborLoader(one, [4, 3], batch_size=32, seed=1, **budget)
+        for one, budget in (
+            (data, {}),
+            (with_edges_in_files(data, tmp_path), {"memory_budget": NOTHING}),
+        )
+    ]
+    one, other = (loader(torch.arange(7, 90, 3)) for loader in loaders)
+    assert torch.equal(one.edge_index, other.edge_index) and torch.equal(one.n_id, other.n_id)
+    assert loaders[1].stats().total.topology_edges
