@@ -24,14 +24,13 @@ from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
-from pyg_batchgnn.port.module_state import ModuleState, calm, contents, restored
+from pyg_batchgnn.port.module_state import ModuleState, Settings, calm, contents, restored
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Program
 from pyg_batchgnn.port.record import Recorder, record, share_memory
 from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, differs, flat, mapped
 from pyg_batchgnn.port.report import AccelerationReport, forward_report, log_report, refused
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
-from pyg_batchgnn.port.settings import Settings
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.values import Count, Nodes, Refusal
 
