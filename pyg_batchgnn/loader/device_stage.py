@@ -23,7 +23,6 @@ from pyg_batchgnn.device import (
     PlacingRules,
     Ticket,
     beside,
-    lane_of,
     locked_bytes,
     tensors_of,
     waiting,
@@ -99,10 +98,6 @@ class DeviceStage:
         self._options = options
         self._group_size: int | None = None  # minibatches whose distinct rows fit a block
         self._whole: dict[int, tuple[Tensor, int, Tensor]] = {}
-
-    @classmethod
-    def of(cls, options: LoaderOptions) -> DeviceStage | None:
-        return None if options.device is None else cls(options, lane_of(options.device))
 
     # Queue #######################################################################################
 

@@ -313,7 +313,7 @@ def _held(value: Any, depth: int, seen: set[int]) -> Any:
 #: Packages whose functions and constants do not change.
 _LIBRARIES = {"torch", "torch_geometric", "numpy", "math", "pyg_batchgnn", "builtins", "typing"}
 #: What is compared by its contents.
-_HOLDERS = (list, tuple, dict, set, frozenset, np.ndarray)
+_COMPARED = (list, tuple, dict, set, frozenset, np.ndarray)
 
 
 class Settings:
@@ -361,7 +361,7 @@ class Settings:
         self._held.append(_Held(holder, name, value))
         if callable(value):
             self._follow(value, kind)
-        elif type(value) not in SCALARS and not isinstance(value, _HOLDERS):
+        elif type(value) not in SCALARS and not isinstance(value, _COMPARED):
             inside = getattr(value, "__dict__", {})
             for part in [name for name in dict.fromkeys(names) if name in inside]:
                 fixed = isinstance(value, ModuleType) and callable(inside[part])
@@ -378,7 +378,7 @@ class _Held:
 
     def __init__(self, holder: Any, name: str, value: Any) -> None:
         self.name, self._holder, self._value = name, holder, value
-        self._inside = frozen(value) if isinstance(value, _HOLDERS) else None
+        self._inside = frozen(value) if isinstance(value, _COMPARED) else None
 
     def is_other(self) -> bool:
         """Returns whether it is not what it was."""
