@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.comm.collectives import Received
     from pyg_batchgnn.comm.communicator import (
         Communicator,
-        available_backends,
         check_backend,
         describe_backend,
         gradient_hook,
@@ -48,7 +47,6 @@ __all__ = [
     "Received",
     "RowLayout",
     "SerialExecutor",
-    "available_backends",
     "check_backend",
     "describe_backend",
     "gradient_hook",

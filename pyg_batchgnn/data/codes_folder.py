@@ -123,7 +123,7 @@ class CodesRequest:
         attributes: the names of the attributes that are quantised.
         how: the settings.
         links: makes hard links to files that stay as they are, where the file system allows.
-        progress: told what is done.
+        progress: is called with what is done.
     """
 
     source: Path
@@ -217,7 +217,7 @@ class CodesRequest:
     def _place_others(
         self, folder: Path, gone: set[Path], known: Mapping[str, ArrayPromise]
     ) -> dict[str, ArrayPromise]:
-        """Links or copies the files that stay as they are; returns what to promise of their arrays.
+        """Links or copies the files that stay as they are. Returns the promises of their arrays.
 
         Args:
             gone: the files that are not taken over.

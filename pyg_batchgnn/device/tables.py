@@ -64,7 +64,7 @@ class PlacedTable(Protocol):
 
 
 class _Placed:
-    """The parts that tables in any place share."""
+    """The base of tables, wherever they lie."""
 
     def __init__(self, table: Tensor, device: torch.device) -> None:
         self.stored = ops.as_stored(table)
@@ -202,7 +202,7 @@ class CachedOnDevice:
 
 @dataclass(frozen=True, eq=False)
 class HostRows:
-    """The way of rows from the host to a device.
+    """Copies rows from the host to a device.
 
     Attributes:
         most_locked: the bytes of tables that may be registered; None for no bound but the system's.
@@ -223,7 +223,7 @@ class HostRows:
 
     @contextlib.contextmanager
     def pinned(self, nbytes: int) -> Iterator[Tensor]:
-        """Lends pinned bytes, [nbytes] uint8, which the lane reads until it is at this point."""
+        """Lends pinned bytes, [nbytes] uint8, until the copies that the block queues are over."""
         block = self.pool.take(nbytes)
         try:
             yield block.bytes[:nbytes]
@@ -275,7 +275,7 @@ class PlacingRules:
 
 @dataclass(eq=False)
 class PlacedTables:
-    """The tables of one state of the user's data, placed.
+    """The user's tables in their places, as the data were at one time.
 
     Attributes:
         by_name: by group and name; attributes that the CPU must select are left out.
@@ -303,7 +303,7 @@ class PlacedTables:
             held: returns the tensor in memory that stands for an attribute.
 
         Raises:
-            ValueError: the tables shall lie on the device, and do not fit it.
+            ValueError: the tables are to lie on the device, and do not fit there.
         """
         device, found = rows.lane.device, {}
         for group, named in wanted.items():
@@ -352,7 +352,7 @@ class PlacedTables:
         chosen: Mapping[int, Tensor],
         device: torch.device,
     ) -> None:
-        """Copies rows to the device that are to stay there.
+        """Copies the rows of the cache to the device.
 
         ``chosen``: nodes by number of their type.
         """
@@ -396,7 +396,7 @@ def is_table(value: Any) -> bool:
 
 
 def _on_device(tables: Sequence[Tensor], rules: PlacingRules, lane: Lane) -> set[int]:
-    """Returns the ids of the tables that shall lie on the device, the narrowest first."""
+    """Returns the ids of the tables that are to lie on the device, the narrowest first."""
     if rules.placement is FeaturePlacement.DEVICE:
         every, free = sum(ops.as_stored(one).nbytes for one in tables), lane.free_bytes()
         if every > free:

@@ -57,7 +57,7 @@ from pyg_batchgnn.ops.keys import (
     names_key,
     part_key,
 )
-from pyg_batchgnn.ops.library import first_order, simd_level, thread_count, thread_limit, to_signed
+from pyg_batchgnn.ops.library import first_order, simd_level, thread_limit, to_signed
 from pyg_batchgnn.ops.linear import (
     BFloat16Level,
     ProductsName,
@@ -88,7 +88,6 @@ from pyg_batchgnn.ops.quantized import (
     DECODED,
     QuantizedTensor,
     as_stored,
-    check_decoding,
     decoded,
     rows_like,
 )
@@ -220,7 +219,6 @@ __all__ = [
     "bfloat16_levels",
     "build_csc",
     "check_budget",
-    "check_decoding",
     "check_dense",
     "check_drop",
     "check_ids",
@@ -294,7 +292,6 @@ __all__ = [
     "simd_level",
     "solve_partition",
     "sum_lists",
-    "thread_count",
     "thread_limit",
     "to_signed",
     "too_many_nodes",

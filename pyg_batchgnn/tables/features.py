@@ -30,7 +30,7 @@ from pyg_batchgnn.tables.values import (
     to_times,
 )
 
-#: Categories with a column of their own, and those with a number, where nothing else is said.
+#: Categories with a column of their own, and those with a number, by default.
 _ONE_HOT, _IDS = 64, 1_000_000
 #: The most training rows that quantiles are taken from; they are spread evenly.
 _SAMPLE = 1_000_000
@@ -45,15 +45,15 @@ class Encoder:
 
     Attributes:
         where: the column's name in errors.
-        said: what the description says of it.
+        spec: its description.
         rows: the number of training rows that will be seen.
         learned: what `state` returned once; empty while learning.
     """
 
     def __init__(
-        self, where: str, said: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
+        self, where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
     ) -> None:
-        self.where, self.said, self.rows, self.learned = where, said, rows, dict(learned or {})
+        self.where, self.spec, self.rows, self.learned = where, spec, rows, dict(learned or {})
         self.begin()
 
     def begin(self) -> None:
@@ -76,7 +76,7 @@ class Encoder:
         return {}
 
     def names(self) -> list[str]:
-        """Returns what each column of features stands for."""
+        """Returns the meaning of each column of features."""
         raise NotImplementedError
 
     def encode(self, array: Any) -> np.ndarray:
@@ -195,7 +195,7 @@ class _Category(Encoder):
                 self.counts[pair["values"]] += pair["counts"]
 
     def state(self) -> dict[str, Any]:
-        limit = self.said.limit or self.limit
+        limit = self.spec.limit or self.limit
         most = sorted(self.counts, key=lambda one: (-self.counts[one], one))[:limit]
         return {"categories": sorted(most)}
 
@@ -228,13 +228,13 @@ class _Hashed(Encoder):
     """One column per bucket, which a category's hash chooses (`hash_texts`)."""
 
     def names(self) -> list[str]:
-        return [f"bucket {at}" for at in range(self.said.buckets)]
+        return [f"bucket {at}" for at in range(self.spec.buckets)]
 
     def encode(self, array: Any) -> np.ndarray:
         texts = as_texts(array)
         missing = missing_in(texts)
-        buckets = hash_texts(texts) % np.uint64(self.said.buckets)
-        return _one_hot(buckets.astype(np.int64), missing, self.said.buckets)
+        buckets = hash_texts(texts) % np.uint64(self.spec.buckets)
+        return _one_hot(buckets.astype(np.int64), missing, self.spec.buckets)
 
 
 class _Ids(_Category):
@@ -259,17 +259,17 @@ class _Calendar(Encoder):
 
     def parse(self, array: Any) -> Parsed:
         kind, types = array.type, need("pyarrow").types
-        if types.is_integer(kind) and self.said.unit is None:
+        if types.is_integer(kind) and self.spec.unit is None:
             raise DatasetError(f'{self.where}: has whole numbers; give unit, as in unit = "s"')
-        return to_times(array, TimeColumn("", self.said.unit, self.said.timezone), "s", self.where)
+        return to_times(array, TimeColumn("", self.spec.unit, self.spec.timezone), "s", self.where)
 
     def names(self) -> list[str]:
-        return [f"{one} of {part}" for part in self.said.parts for one in ("sine", "cosine")]
+        return [f"{one} of {part}" for part in self.spec.parts for one in ("sine", "cosine")]
 
     def encode(self, array: Any) -> np.ndarray:
         found = self.parse(array)
         shares = calendar(found.values)
-        angles = 2 * np.pi * np.stack([shares[part] for part in self.said.parts], axis=1)
+        angles = 2 * np.pi * np.stack([shares[part] for part in self.spec.parts], axis=1)
         waves = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(angles), -1)
         return np.where(found.missing[:, None], 0, waves).astype(np.float32)
 
@@ -355,7 +355,7 @@ _ENCODERS: dict[str, type[Encoder]] = {
 
 
 def encoder_of(
-    where: str, said: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
+    where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
 ) -> Encoder:
     """Returns the encoder of a column.
 
@@ -364,7 +364,7 @@ def encoder_of(
         rows: the number of training rows that it will see.
         learned: what it has learned, or None.
     """
-    return _ENCODERS[said.encoder](where, said, rows, learned)
+    return _ENCODERS[spec.encoder](where, spec, rows, learned)
 
 
 # The features of a table ##########################################################################
@@ -381,15 +381,15 @@ class FeaturesOfRows:
 
     Attributes:
         table: the rows.
-        said: the encoder of each column.
+        spec: the encoder of each column.
     """
 
     table: RawTable
-    said: Mapping[str, ColumnFeature]
+    spec: Mapping[str, ColumnFeature]
 
     def _encoder(self, column: str, rows: int = 0, learned: Mapping[str, Any] | None = None) -> Encoder:
         self.table.type_of(column, f"features.{column}")
-        return encoder_of(f"{self.table.where}: features.{column}", self.said[column], rows, learned)
+        return encoder_of(f"{self.table.where}: features.{column}", self.spec[column], rows, learned)
 
     def checks(self) -> list[RowCheck]:
         """Returns the checks of the columns, one pass over which finds bad values.
@@ -398,16 +398,16 @@ class FeaturesOfRows:
             DatasetError: a column is missing, or is of another type than its encoder needs.
         """
         found = []
-        for column, said in self.said.items():
+        for column, spec in self.spec.items():
             encoder = self._encoder(column)
             nothing = need("pyarrow").array([], self.table.schema.field(column).type)
             encoder.parse(nothing)  # an error where the type does not fit
-            if said.encoder == "ids" and column in _TAKEN:
+            if spec.encoder == "ids" and column in _TAKEN:
                 raise DatasetError(
                     f"{self.table.where}: features.{column}: ids become an attribute of the column's name, "
                     f"which is taken; rename the column"
                 )
-            if said.encoder not in ("category", "hashed", "ids"):
+            if spec.encoder not in ("category", "hashed", "ids"):
                 found.append(RowCheck(column, encoder.parse))
         return found
 
@@ -421,7 +421,7 @@ class FeaturesOfRows:
         Returns:
             The state of each column's encoder.
         """
-        encoders = {column: self._encoder(column, rows) for column in self.said}
+        encoders = {column: self._encoder(column, rows) for column in self.spec}
         if encoders:
             for first, chunk in self.table.chunks(list(encoders)):
                 wanted = is_training(first, first + len(chunk))
@@ -433,10 +433,10 @@ class FeaturesOfRows:
         return {column: encoder.state() for column, encoder in encoders.items()}
 
     def names(self, states: Mapping[str, Any]) -> list[list[str]]:
-        """Returns for each column of features that of the table, and what it stands for."""
+        """Returns, for each column of features, the table's column and the meaning."""
         return [
             [column, name]
-            for column in self.said
+            for column in self.spec
             for name in self._encoder(column, learned=states[column]).names()
         ]
 
@@ -453,8 +453,8 @@ class FeaturesOfRows:
         Returns:
             The files.
         """
-        encoders = {column: self._encoder(column, learned=states[column]) for column in self.said}
-        dense = [column for column in encoders if self.said[column].encoder != "ids"]
+        encoders = {column: self._encoder(column, learned=states[column]) for column in self.spec}
+        dense = [column for column in encoders if self.spec[column].encoder != "ids"]
         width = len(self.names(states))
         writers = {column: NpyAppender(file(column), np.int64) for column in encoders if column not in dense}
         if width:
