@@ -23,6 +23,7 @@ from pyg_batchgnn.device import (
     PlacingRules,
     Ticket,
     beside,
+    lane_of,
     locked_bytes,
     tensors_of,
     waiting,
@@ -84,13 +85,14 @@ class DeviceStage:
         block_peak: the bytes of the largest block of distinct rows so far.
     """
 
-    def __init__(self, options: LoaderOptions, lane: Lane) -> None:
+    def __init__(self, options: LoaderOptions) -> None:
+        assert options.device is not None
         budget = options.memory_budget
         bound = free_bytes() if budget is None else budget // 2
-        self.lane = lane
+        self.lane: Lane = lane_of(options.device)
         self.rows = HostRows(
-            lane,
-            PinnedPool(lane, bound if options.pinned_memory is None else options.pinned_memory),
+            self.lane,
+            PinnedPool(self.lane, bound if options.pinned_memory is None else options.pinned_memory),
             options.pinned_memory,
         )
         self.placed: PlacedTables | None = None

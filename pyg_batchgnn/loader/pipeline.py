@@ -418,11 +418,9 @@ def stage_of(options: LoaderOptions) -> DeviceStage | None:
     """Returns the last stage of a loader whose batches arrive on a device; else None."""
     if options.device is None:
         return None
-    # Only these loaders need it.
-    from pyg_batchgnn.device import lane_of
     from pyg_batchgnn.loader.device_stage import DeviceStage
 
-    return DeviceStage(options, lane_of(options.device))
+    return DeviceStage(options)
 
 
 def step_shape(loader: NodeLoader) -> StepShape:
