@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
+    from pyg_batchgnn.comm.collectives import Received
     from pyg_batchgnn.comm.communicator import (
         Communicator,
-        available_backends,
         check_backend,
         describe_backend,
         gradient_hook,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     )
     from pyg_batchgnn.comm.host_memory import Access, Field, RowLayout, share_on_host
     from pyg_batchgnn.comm.message import CommCounters, Counts, Header, KindCounts, MessageKind
-    from pyg_batchgnn.comm.rows import Received
     from pyg_batchgnn.comm.serial_executor import Handle, SerialExecutor, interrupts_held_back
 else:
     __getattr__ = late_names(__name__)
@@ -48,7 +47,6 @@ __all__ = [
     "Received",
     "RowLayout",
     "SerialExecutor",
-    "available_backends",
     "check_backend",
     "describe_backend",
     "gradient_hook",

@@ -12,22 +12,14 @@ if TYPE_CHECKING:
         Quantization,
         QuantizationReport,
         QuantizedTable,
-        RowCoder,
         WideRows,
-        attribute_names,
-        check_bits,
-        check_table,
         quantize,
     )
     from pyg_batchgnn.data.codes_folder import (
         CodedFile,
         CodedTable,
-        check_found,
-        check_places,
-        naming_files,
-        place_others,
+        CodesRequest,
         quantize_folder,
-        write_codes,
     )
     from pyg_batchgnn.data.convert import to_codes
     from pyg_batchgnn.data.dataset import (
@@ -45,7 +37,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.data.folder import open_folder, read_folder, verify_folder
     from pyg_batchgnn.data.folder_convert import ConvertedFolder, convert_folder
     from pyg_batchgnn.data.folder_write import (
-        temporary_folder,
         write_folder,
     )
     from pyg_batchgnn.data.generator import (
@@ -109,6 +100,7 @@ __all__ = [
     "Clock",
     "CodedFile",
     "CodedTable",
+    "CodesRequest",
     "ConvertedFolder",
     "Dataset",
     "DatasetError",
@@ -129,22 +121,16 @@ __all__ = [
     "QuantizationReport",
     "QuantizedTable",
     "Relation",
-    "RowCoder",
     "RowKind",
     "Schema",
     "TypedGeneratorSpec",
     "WideRows",
     "as_dataset",
     "attribute_array",
-    "attribute_names",
     "attribute_of",
     "available_datasets",
-    "check_bits",
     "check_dataset",
-    "check_found",
     "check_node_counts",
-    "check_places",
-    "check_table",
     "class_numbers",
     "convert_folder",
     "converted",
@@ -167,10 +153,8 @@ __all__ = [
     "load_dataset",
     "make_undirected",
     "named_apart",
-    "naming_files",
     "narrow_class_numbers",
     "open_folder",
-    "place_others",
     "quantize",
     "quantize_folder",
     "read_bundle",
@@ -181,11 +165,9 @@ __all__ = [
     "split_array",
     "split_of",
     "stored_reverse",
-    "temporary_folder",
     "to_codes",
     "verify_folder",
     "with_reverse_relations",
-    "write_codes",
     "write_folder",
     "write_meta",
 ]

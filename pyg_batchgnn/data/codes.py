@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PIECE = 1 << 20
 #: The least and the largest code.
 _FIRST, _LAST = -128, 127
-#: Told the attribute, the elements that are done, and those of all passes.
+#: Is called with the attribute, the elements that are done, and those of all passes.
 Progress = Callable[[str, int, int], None]
 
 # Report ###########################################################################################
@@ -159,7 +159,7 @@ class WideRows:
     """One table whose columns are quantised, or a part of it.
 
     Attributes:
-        name: what errors call it, such as an attribute or a file.
+        name: its name in errors, such as an attribute or a file.
         table: [N, F] or [N] of floating-point numbers, in memory or mapped from a file.
     """
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 
@@ -37,7 +35,6 @@ from pyg_batchgnn.data.meta import (
 )
 from pyg_batchgnn.types import EDGE_FEATURES, EDGES, FEATURES, NODES, Group
 
-T = TypeVar("T")
 #: Attributes that may lie in the folder itself.
 _USUAL = {FEATURES: NODES, EDGE_FEATURES: EDGES}
 
@@ -70,26 +67,21 @@ def quantize_folder(
             is NaN or infinite, or the disk is full.
         ValueError: an argument is out of range.
     """
-    check_bits(bits)
-    how, source, names = Quantization(percentile), Path(source).expanduser(), attribute_names(attributes)
-    check_places(source, Path(path).expanduser())
-    dataset, reader = open_folder(source), FolderReader(source)
+    wanted = CodesRequest.of(source, path, bits, attributes, percentile, links, progress)
+    dataset, reader = open_folder(wanted.source), FolderReader(wanted.source)
     _check_edges(reader, dataset)
-    wanted = [
-        _wanted(reader, one.group, name) for one in dataset.sets for name in names if name in one.tables
+    wanted.check_found({name for one in dataset.sets for name in one.tables})
+    tables = [
+        _table(reader, one.group, name)
+        for one in dataset.sets
+        for name in wanted.attributes
+        if name in one.tables
     ]
-    check_found(
-        source,
-        names,
-        {one.name for one in wanted},
-        {name for one in dataset.sets for name in one.tables},
-    )
-    with temporary_folder(path) as folder:
-        coded = naming_files(functools.partial(write_codes, folder, wanted, how, progress))
-        gone = {one.file for table in wanted for one in table.files}
-        arrays = place_others(source, folder, gone, reader.meta.arrays, links, progress)
-        write_meta(folder, Meta.of(dataset, {**arrays, **coded.arrays}, reader.meta.origin))
-    return coded.report
+
+    def write(folder: Path, arrays: dict[str, ArrayPromise]) -> None:
+        write_meta(folder, Meta.of(dataset, arrays, reader.meta.origin))
+
+    return wanted.write_folder(tables, reader.meta.arrays, write)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,32 +115,96 @@ class CodedTable:
 
 
 @dataclass(frozen=True, eq=False)
-class Coded:
-    """The arrays that were written of some tables, and the report."""
+class CodesRequest:
+    """A folder that is to be written anew with codes, a data folder or a partition.
 
-    arrays: dict[str, ArrayPromise]
-    report: QuantizationReport
+    Attributes:
+        source, path: the folder, and the new one.
+        attributes: the names of the attributes that are quantised.
+        how: the settings.
+        links: makes hard links to files that stay as they are, where the file system allows.
+        progress: is called with what is done.
+    """
 
+    source: Path
+    path: Path
+    attributes: list[str]
+    how: Quantization
+    links: bool
+    progress: Progress | None
 
-def write_codes(
-    folder: Path, tables: Sequence[CodedTable], how: Quantization, progress: Progress | None
-) -> Coded:
-    """Writes the codes, the scales and the offsets of some tables."""
-    arrays, found = dict[str, ArrayPromise](), list[QuantizedTable]()
-    for table in tables:
+    @classmethod
+    def of(
+        cls,
+        source: str | Path,
+        path: str | Path,
+        bits: int,
+        attributes: str | Sequence[str],
+        percentile: float | None,
+        links: bool,
+        progress: Progress | None,
+    ) -> CodesRequest:
+        """Checks the arguments of `quantize_folder`."""
+        check_bits(bits)
+        how, source, path = Quantization(percentile), Path(source).expanduser(), Path(path).expanduser()
+        if not source.is_dir():
+            raise DatasetNotFoundError(f"{source}: no such folder; give a data folder or a partition")
+        if source.resolve() in path.resolve().parents:
+            raise DatasetError(f"{path}: lies in {source}, which is quantised; choose another folder")
+        if path.exists():
+            raise DatasetError(f"{path}: exists already; remove it or choose another folder")
+        return cls(source, path, attribute_names(attributes), how, links, progress)
+
+    def check_found(self, held: set[str]) -> None:
+        """Raises DatasetNotFoundError unless the folder has all wanted attributes."""
+        for name in self.attributes:
+            if name not in held:
+                there = ", ".join(sorted(held)) or "none"
+                raise DatasetNotFoundError(f"{self.source}: has no attribute {name!r} (it has: {there})")
+
+    def write_folder(
+        self,
+        tables: Sequence[CodedTable],
+        known: Mapping[str, ArrayPromise],
+        write_meta: Callable[[Path, dict[str, ArrayPromise]], None],
+    ) -> QuantizationReport:
+        """Writes the new folder. It appears only when it is complete.
+
+        Args:
+            tables: the tables that are quantised.
+            known: what META.json of the folder promises of its arrays.
+            write_meta: writes META.json into a folder, with what is promised of its arrays.
+        """
+        gone = {one.file for table in tables for one in table.files}
+        with temporary_folder(self.path) as folder:
+            arrays, found = dict[str, ArrayPromise](), list[QuantizedTable]()
+            try:
+                for table in tables:
+                    found.append(self._write_codes(folder, table, arrays))
+            except DatasetError:
+                raise
+            except (TypeError, ValueError) as error:  # about values; the message names the file
+                raise DatasetError(str(error)) from error
+            write_meta(folder, {**self._place_others(folder, gone, known), **arrays})
+        return QuantizationReport(tuple(found))
+
+    def _write_codes(
+        self, folder: Path, table: CodedTable, arrays: dict[str, ArrayPromise]
+    ) -> QuantizedTable:
+        """Writes the codes, the scales and the offsets of a table, and adds its arrays."""
         sources = [one.source for one in table.files]
-        elements, done = sum(one.table.numel() for one in sources) * RowCoder.passes(how), 0
+        elements, done = sum(one.table.numel() for one in sources) * RowCoder.passes(self.how), 0
         attribute = table.array.partition("/")[2]
 
-        def tell(more: int, attribute: str = attribute, elements: int = elements) -> None:
+        def tell(more: int) -> None:
             nonlocal done
             done += more
-            if progress is not None:
-                progress(attribute, done, elements)
+            if self.progress is not None:
+                self.progress(attribute, done, elements)
 
-        for one in table.files:
-            check_table(one.source.name, one.source.table)
-        encoder = RowCoder(attribute, sources, how, tell)
+        for source in sources:
+            check_table(source.name, source.table)
+        encoder = RowCoder(attribute, sources, self.how, tell)
         for one in table.files:
             file = _file(folder, one.array)
             with PromisedWriter(file, torch.int8, tuple(one.source.table.shape)) as out:
@@ -156,65 +212,30 @@ def write_codes(
                     out.append(codes.numpy())
             arrays[one.array] = out.promise
         arrays[table.array] = write_tensor(_file(folder, table.array), encoder.decoding)
-        found.append(encoder.report())
-    return Coded(arrays, QuantizationReport(tuple(found)))
+        return encoder.report()
 
+    def _place_others(
+        self, folder: Path, gone: set[Path], known: Mapping[str, ArrayPromise]
+    ) -> dict[str, ArrayPromise]:
+        """Links or copies the files that stay as they are. Returns the promises of their arrays.
 
-def place_others(
-    source: Path,
-    folder: Path,
-    gone: set[Path],
-    known: Mapping[str, ArrayPromise],
-    links: bool,
-    progress: Progress | None,
-) -> dict[str, ArrayPromise]:
-    """Links or copies the files that stay as they are; returns what to promise of their arrays.
-
-    Args:
-        gone: the files that are not taken over.
-        known: the promises of META.json.
-    """
-    files = [file for file in sorted(source.rglob("*")) if file.is_file()]
-    files = [file for file in files if file not in gone and file != source / META_FILE]
-    total, done, arrays = sum(file.stat().st_size for file in files), 0, dict[str, ArrayPromise]()
-    for file in files:
-        target = folder / file.relative_to(source)
-        link_or_copy(file, target, links, lambda _: None)
-        done += file.stat().st_size
-        if file.suffix == ".npy":
-            array = file.relative_to(source).with_suffix("").as_posix()
-            arrays[array] = known.get(array) or promise_of(target)
-        if progress is not None:
-            progress("other files", done, total)
-    return arrays
-
-
-def check_places(source: Path, path: Path) -> None:
-    """Raises DatasetError unless a folder can be made of another one."""
-    if not source.is_dir():
-        raise DatasetNotFoundError(f"{source}: no such folder; give a data folder or a partition")
-    if source.resolve() in path.resolve().parents:
-        raise DatasetError(f"{path}: lies in {source}, which is quantised; choose another folder")
-    if path.exists():
-        raise DatasetError(f"{path}: exists already; remove it or choose another folder")
-
-
-def check_found(source: Path, wanted: Sequence[str], found: set[str], there: set[str]) -> None:
-    """Raises DatasetNotFoundError for a wanted attribute that a folder has not."""
-    for name in wanted:
-        if name not in found:
-            held = ", ".join(sorted(there)) or "none"
-            raise DatasetNotFoundError(f"{source}: has no attribute {name!r} (it has: {held})")
-
-
-def naming_files(work: Callable[[], T]) -> T:
-    """Turns errors about values, whose messages name the file, into DatasetErrors."""
-    try:
-        return work()
-    except DatasetError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise DatasetError(str(error)) from error
+        Args:
+            gone: the files that are not taken over.
+            known: the promises of META.json.
+        """
+        files = [file for file in sorted(self.source.rglob("*")) if file.is_file()]
+        files = [file for file in files if file not in gone and file != self.source / META_FILE]
+        total, done, arrays = sum(file.stat().st_size for file in files), 0, dict[str, ArrayPromise]()
+        for file in files:
+            target = folder / file.relative_to(self.source)
+            link_or_copy(file, target, self.links, lambda _: None)
+            done += file.stat().st_size
+            if file.suffix == ".npy":
+                array = file.relative_to(self.source).with_suffix("").as_posix()
+                arrays[array] = known.get(array) or promise_of(target)
+            if self.progress is not None:
+                self.progress("other files", done, total)
+        return arrays
 
 
 def _file(folder: Path, array: str) -> Path:
@@ -223,7 +244,7 @@ def _file(folder: Path, array: str) -> Path:
     return file
 
 
-def _wanted(reader: FolderReader, group: Group, name: str) -> CodedTable:
+def _table(reader: FolderReader, group: Group, name: str) -> CodedTable:
     array = attribute_array(group, name)
     stored = array if reader.file(array).is_file() or _USUAL.get(name) != group else name
     table = reader.open(stored)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.device.tables import (
         BusTally,
         HostRows,
-        PlacedTable,
         PlacedTables,
         PlacingRules,
         is_table,
@@ -48,7 +47,6 @@ __all__ = [
     "Lane",
     "Parcel",
     "PinnedPool",
-    "PlacedTable",
     "PlacedTables",
     "PlacingRules",
     "Ticket",

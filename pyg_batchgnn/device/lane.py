@@ -22,13 +22,13 @@ from pyg_batchgnn import machine
 
 
 class Ticket(Protocol):
-    """A moment on a device: what was asked of it before has been done then."""
+    """A moment on a device, at which all work that was queued before is done."""
 
     def done(self) -> bool:
         """Returns whether that moment has passed. Does not wait."""
 
     def wait(self) -> None:
-        """Waits for it, on the calling thread."""
+        """Waits for that moment, on the calling thread."""
 
 
 class Lane(ABC):
@@ -44,30 +44,30 @@ class Lane(ABC):
 
     @abstractmethod
     def working(self) -> AbstractContextManager[Any]:
-        """A context in which work is asked of this lane."""
+        """A context in which work goes to this stream."""
 
     @abstractmethod
     def mark(self) -> Ticket:
-        """Returns the moment at which all that was asked of this lane so far is done."""
+        """Returns the moment at which all work that this stream has so far is done."""
 
     @abstractmethod
     def follow(self) -> None:
-        """Lets what this lane is asked for wait for what the device was asked for before.
+        """Lets the work of this stream wait for earlier work of the device's default stream.
 
-        Tables of the user that lie on the device may still be under way.
+        Tables of the user that lie on the device may still be computed.
         """
 
     @abstractmethod
     def hand_over(self, ticket: Ticket, tensors: Iterable[Tensor]) -> None:
-        """Lets the caller's stream use tensors that this lane has made. The host does not wait."""
+        """Lets the caller's stream use tensors of this stream. The host does not wait."""
 
     @abstractmethod
     def register(self, address: int, nbytes: int) -> str | None:
-        """Locks pages of the host for direct access. Returns why that is impossible, else None."""
+        """Locks pages of the host for direct access. Returns the reason if that is impossible."""
 
     @abstractmethod
     def unregister(self, address: int) -> None:
-        """Takes `register` back."""
+        """Unlocks what `register` locked."""
 
     def has_locked(self, tensor: Tensor) -> bool:  # noqa: ARG002
         """Returns whether torch has locked the pages of a tensor already."""
@@ -192,12 +192,12 @@ class CudaLane(Lane):
         return tensor.is_pinned()
 
     def _forget_error(self) -> None:
-        """Takes the error away that CUDA keeps, or torch's next kernel would be blamed for it."""
+        """Clears the error that CUDA keeps. Torch's next kernel would be blamed for it."""
         with contextlib.suppress(RuntimeError):
             torch.arange(2, device=self.device)
 
     def _try_kernel(self) -> str | None:
-        """Reads a few rows of host memory by the kernel. Returns why that fails, else None."""
+        """Reads a few rows of host memory by the kernel. Returns the reason if that fails."""
         if importlib.util.find_spec("triton") is None:
             return "Triton is not installed"
         table = torch.arange(4096, dtype=torch.int32).view(-1, 16)

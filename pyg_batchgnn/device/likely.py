@@ -56,7 +56,8 @@ def inclusion_of_nodes(
 
 
 def _sums(graph: TypedGraph, values: Sequence[Tensor] | None) -> list[Tensor]:
-    """Sums values of the targets over every node's out-edges, by type; ones without values."""
+    """Sums values of the targets over every node's out-edges, by type. Counts edges if there are
+    no values."""
     sums = [torch.zeros(count, dtype=torch.float64) for count in graph.num_nodes]
     for at, (edges, source) in enumerate(zip(graph.relations, graph.schema.source_types, strict=True)):
         for begin, end in _ranges(edges):

@@ -33,7 +33,7 @@ class _Piece:
 
 
 class Parcel:
-    """Tensors of the host that travel to a device together.
+    """Tensors of the host that are copied to a device together.
 
     `add` them, `send` the parcel, and look up the tensors of the device by those of the host.
 

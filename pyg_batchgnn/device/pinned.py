@@ -54,7 +54,7 @@ _LOCK = threading.RLock()  # the garbage collector may release one range while a
 
 
 def lock_pages(lane: Lane, tensor: Tensor) -> LockedRange | str:
-    """Registers the memory of a contiguous CPU tensor. Returns why that is impossible if it is."""
+    """Registers the memory of a contiguous CPU tensor. Returns the reason if that is impossible."""
     with _LOCK:
         key = _around(lane.device.type, tensor)
         if key is None and lane.has_locked(tensor):
@@ -114,7 +114,7 @@ _UNIT = 1 << 16
 
 @dataclass(eq=False)
 class PinnedBlock:
-    """Some bytes of the host; pageable where `locked` is None."""
+    """Bytes of host memory. They are pageable if `locked` is None."""
 
     bytes: Tensor  # [n] uint8
     locked: LockedRange | None = None

@@ -64,7 +64,7 @@ class PlacedTable(Protocol):
 
 
 class _Placed:
-    """The parts that tables in any place share."""
+    """The base of tables, wherever they lie."""
 
     def __init__(self, table: Tensor, device: torch.device) -> None:
         self.stored = ops.as_stored(table)
@@ -106,11 +106,16 @@ class HostTable(_Placed):
 
     Rows are read by the device itself where it can and their pages are registered, else gathered
     into pinned memory and copied.
+
+    Attributes:
+        slots: the places of the rows that the device holds; None if it holds none.
     """
 
     def __init__(self, table: Tensor, places: HostRows) -> None:
         super().__init__(table, places.lane.device)
-        self._places, self._cache = places, CachedOnDevice()
+        self._places = places
+        self.slots: CacheSlots | None = None
+        self._cached: Tensor | None = None
         self._locked: LockedRange | None = None
         if places.lane.reads_host and self.stored.nbytes and places.may_lock(self.stored):
             locked = lock_pages(places.lane, self.stored.detach())
@@ -134,15 +139,14 @@ class HostTable(_Placed):
 
     @property
     def cache_bytes(self) -> int:
-        return 0 if self._cache.rows is None else self._cache.rows.nbytes
+        return 0 if self._cached is None else self._cached.nbytes
 
     def fill(self, slots: CacheSlots) -> None:
         """Copies the rows of the cache to the device."""
-        self._cache = CachedOnDevice(slots, self._copied(slots.node))
+        self.slots, self._cached = slots, self._copied(slots.node)
 
     def rows(self, index: Tensor, host: Tensor, tally: BusTally) -> Tensor:
-        cached = self._cache
-        place = None if cached.slots is None else ops.gather_rows(cached.slots.host, host)
+        place = None if self.slots is None else ops.gather_rows(self.slots.host, host)
         hits = 0 if place is None else int((place >= 0).sum())
         tally.rows_from_device_cache += hits
         tally.bytes_from_device_cache += hits * self.row_bytes
@@ -151,12 +155,12 @@ class HostTable(_Placed):
         if self.is_registered:
             from pyg_batchgnn.device.triton_rows import read_rows
 
-            slots = None if cached.slots is None else cached.slots.there
-            return read_rows(self.stored.detach(), index, cached.rows, slots)
-        if place is None or cached.rows is None or not hits:
+            slots = None if self.slots is None else self.slots.there
+            return read_rows(self.stored.detach(), index, self._cached, slots)
+        if place is None or self._cached is None or not hits:
             return self._copied(host)
         missing = (place < 0).nonzero().view(-1)
-        out = cached.rows.index_select(0, self._places.sent(place.clamp(min=0)))
+        out = self._cached.index_select(0, self._places.sent(place.clamp(min=0)))
         if missing.numel():
             out.index_copy_(0, self._places.sent(missing), self._copied(host[missing]))
         return out
@@ -193,16 +197,8 @@ class CacheSlots:
 
 
 @dataclass(frozen=True, eq=False)
-class CachedOnDevice:
-    """The rows of one table that a device holds; none by default."""
-
-    slots: CacheSlots | None = None
-    rows: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class HostRows:
-    """The way of rows from the host to a device.
+    """Copies rows from the host to a device.
 
     Attributes:
         most_locked: the bytes of tables that may be registered; None for no bound but the system's.
@@ -223,7 +219,7 @@ class HostRows:
 
     @contextlib.contextmanager
     def pinned(self, nbytes: int) -> Iterator[Tensor]:
-        """Lends pinned bytes, [nbytes] uint8, which the lane reads until it is at this point."""
+        """Lends pinned bytes, [nbytes] uint8, until the copies that the block queues are over."""
         block = self.pool.take(nbytes)
         try:
             yield block.bytes[:nbytes]
@@ -275,7 +271,7 @@ class PlacingRules:
 
 @dataclass(eq=False)
 class PlacedTables:
-    """The tables of one state of the user's data, placed.
+    """The user's tables in their places, as the data were at one time.
 
     Attributes:
         by_name: by group and name; attributes that the CPU must select are left out.
@@ -303,7 +299,7 @@ class PlacedTables:
             held: returns the tensor in memory that stands for an attribute.
 
         Raises:
-            ValueError: the tables shall lie on the device, and do not fit it.
+            ValueError: the tables are to lie on the device, and do not fit there.
         """
         device, found = rows.lane.device, {}
         for group, named in wanted.items():
@@ -352,7 +348,7 @@ class PlacedTables:
         chosen: Mapping[int, Tensor],
         device: torch.device,
     ) -> None:
-        """Copies rows to the device that are to stay there.
+        """Copies the rows of the cache to the device.
 
         ``chosen``: nodes by number of their type.
         """
@@ -370,7 +366,7 @@ class PlacedTables:
     @property
     def cache_bytes(self) -> int:
         """The bytes of cached rows on the device, and of the places of nodes in the cache."""
-        slots = {id(one._cache.slots): one._cache.slots for one in self.every_host_table()}
+        slots = {id(one.slots): one.slots for one in self.every_host_table()}
         places = sum(one.there.nbytes for one in slots.values() if one is not None)
         return places + sum(one.cache_bytes for one in self.every_host_table())
 
@@ -396,7 +392,7 @@ def is_table(value: Any) -> bool:
 
 
 def _on_device(tables: Sequence[Tensor], rules: PlacingRules, lane: Lane) -> set[int]:
-    """Returns the ids of the tables that shall lie on the device, the narrowest first."""
+    """Returns the ids of the tables that are to lie on the device, the narrowest first."""
     if rules.placement is FeaturePlacement.DEVICE:
         every, free = sum(ops.as_stored(one).nbytes for one in tables), lane.free_bytes()
         if every > free:

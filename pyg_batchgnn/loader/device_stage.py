@@ -85,13 +85,14 @@ class DeviceStage:
         block_peak: the bytes of the largest block of distinct rows so far.
     """
 
-    def __init__(self, options: LoaderOptions, lane: Lane) -> None:
+    def __init__(self, options: LoaderOptions) -> None:
+        assert options.device is not None
         budget = options.memory_budget
         bound = free_bytes() if budget is None else budget // 2
-        self.lane = lane
+        self.lane: Lane = lane_of(options.device)
         self.rows = HostRows(
-            lane,
-            PinnedPool(lane, bound if options.pinned_memory is None else options.pinned_memory),
+            self.lane,
+            PinnedPool(self.lane, bound if options.pinned_memory is None else options.pinned_memory),
             options.pinned_memory,
         )
         self.placed: PlacedTables | None = None
@@ -99,10 +100,6 @@ class DeviceStage:
         self._options = options
         self._group_size: int | None = None  # minibatches whose distinct rows fit a block
         self._whole: dict[int, tuple[Tensor, int, Tensor]] = {}
-
-    @classmethod
-    def of(cls, options: LoaderOptions) -> DeviceStage | None:
-        return None if options.device is None else cls(options, lane_of(options.device))
 
     # Queue #######################################################################################
 

@@ -18,7 +18,7 @@ from pyg_batchgnn.loader.export import Exporter, GatheringExporter, NativeExport
 from pyg_batchgnn.loader.link_negatives import LinkPlace
 from pyg_batchgnn.loader.node_inputs import InputRequest, Inputs, InputsT
 from pyg_batchgnn.loader.options import Export, Features, LoaderOptions, SamplingRequest, has_edge_attributes
-from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, step_shape
+from pyg_batchgnn.loader.pipeline import Composition, Pipeline, rules_of, shape_of, stage_of, step_shape
 from pyg_batchgnn.loader.position import Order, order_of
 from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.schedule import DrawnOrder, DrawnSchedule, GlobalSchedule, SeedSchedule
@@ -51,7 +51,6 @@ from pyg_batchgnn.store import Sortedness, attribute_by_group
 from pyg_batchgnn.types import FEATURES, Group
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.loader.device_stage import DeviceStage
     from pyg_batchgnn.loader.on_disk import LookAhead
 
 # Setup ############################################################################################
@@ -66,7 +65,7 @@ class LocalSetup:
     def __init__(self, node_sampler: PygNodeSampler, options: LoaderOptions, world: World) -> None:
         self.world, self.node_sampler = world, node_sampler
         self._graph, self._options = node_sampler.graph, options
-        self.stage = _stage(options)
+        self.stage = stage_of(options)
         # The user's sampler may have rules of its own.
         self.choice: NeighborChoice = node_sampler.choice
         self.plan: MinibatchPlan = node_sampler.macrobatch.plan
@@ -304,14 +303,6 @@ def _cost_beside_device(_: Pipeline, sampled: Sequence[SampledMinibatch]) -> Att
     These are the distinct nodes of a fetch group, and the place of each node among them.
     """
     return AttributeCost(row=8, minibatch=8 * biggest_of(sampled).num_nodes)
-
-
-def _stage(options: LoaderOptions) -> DeviceStage | None:
-    if options.device is None:
-        return None
-    from pyg_batchgnn.loader.device_stage import DeviceStage
-
-    return DeviceStage.of(options)
 
 
 # Sampler ##########################################################################################

@@ -38,13 +38,24 @@ if TYPE_CHECKING:
     from pyg_batchgnn.history import HistoricalCaches
 
 
-def _setup(data: Any, request: SamplingRequest, options: LoaderOptions) -> Setup:
-    if not is_partitioned(data):
-        return LocalSetup.of(data, request, options)
-    # One process needs none of this.
-    from pyg_batchgnn.loader.rank_setup import HistoricalSetup, RankSetup
+def _setup(
+    data: Any, request: SamplingRequest, options: LoaderOptions, kwargs: dict[str, Any], hook: Any
+) -> tuple[Setup, dict[str, Any]]:
+    """Returns what composes a loader, and DataLoader's arguments, which fit it.
 
-    return (RankSetup if options.history is None else HistoricalSetup)(data, request, options)
+    ``hook``: ``transform_sampler_output``.
+    """
+    setup: Setup
+    if is_partitioned(data):
+        # One process needs none of this.
+        from pyg_batchgnn.loader.rank_setup import HistoricalSetup, RankSetup
+
+        setup = (RankSetup if options.history is None else HistoricalSetup)(data, request, options)
+    else:
+        setup = LocalSetup.of(data, request, options)
+    kwargs = setup.dataloader_arguments(kwargs)
+    refuse_what_does_not_go_together(options, setup.choice, setup.direction, kwargs, hook)
+    return setup, kwargs
 
 
 class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
@@ -223,11 +234,7 @@ class MacrobatchNeighborLoader(MacrobatchShell, NeighborLoader):
             )
         chosen = ScheduleName.of(schedule)
         request = SamplingRequest(num_neighbors, replace, as_seed(seed), neighbor_sampler, chosen, choice)
-        setup = _setup(data, request, self._options)
-        kwargs = setup.dataloader_arguments(kwargs)
-        refuse_what_does_not_go_together(
-            self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
-        )
+        setup, kwargs = _setup(data, request, self._options, kwargs, transform_sampler_output)
         given = NodeRequest(input_nodes, kwargs.pop("input_id", None), input_time)
         inputs = setup.take_inputs(given)
         # Past NeighborLoader's constructor, which would make a sampler of its own.
@@ -475,11 +482,7 @@ class MacrobatchLinkNeighborLoader(MacrobatchShell, LinkNeighborLoader):
         )
         chosen = ScheduleName.of(schedule)
         request = SamplingRequest(num_neighbors, replace, as_seed(seed), neighbor_sampler, chosen, choice)
-        setup = _setup(data, request, self._options)
-        kwargs = setup.dataloader_arguments(kwargs)
-        refuse_what_does_not_go_together(
-            self._options, setup.choice, setup.direction, kwargs, transform_sampler_output
-        )
+        setup, kwargs = _setup(data, request, self._options, kwargs, transform_sampler_output)
         links = UserLinks(edge_label_index, edge_label, edge_label_time, kwargs.pop("input_id", None))
         rules = setup.link_rules.joined(exclude_existing, exclude_seed_edges, late_negatives)
         refuse_exclusion_beside_aggregates(self._options, rules)

@@ -1,4 +1,4 @@
-"""Batches that arrive on a device: which way they take there, and what is put together where.
+"""Batches that arrive on a device: how they get there, and which parts are put together there.
 
 A minibatch of a ``Data`` in memory travels as local CSC and ids. Its edges, and the rows of its
 attributes, are put together on the device (`RowsExporter`). Of a graph over ranks the minibatch
@@ -102,7 +102,7 @@ class DeviceRows:
     def _refuse_what_is_missing(
         self, wanted: Mapping[Group, Mapping[str, Any]], placed: PlacedTables
     ) -> None:
-        """Raises ValueError if a script has put in what native minibatches cannot carry."""
+        """Raises ValueError for new attributes that native minibatches cannot carry."""
         for group, named in wanted.items():
             for name in named.keys() - placed.by_name[group].keys():
                 raise ValueError(

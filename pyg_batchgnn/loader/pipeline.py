@@ -431,6 +431,15 @@ class Setup(Protocol):
         """
 
 
+def stage_of(options: LoaderOptions) -> DeviceStage | None:
+    """Returns the last stage of a loader whose batches arrive on a device; else None."""
+    if options.device is None:
+        return None
+    from pyg_batchgnn.loader.device_stage import DeviceStage
+
+    return DeviceStage(options)
+
+
 def step_shape(loader: NodeLoader) -> StepShape:
     assert loader.batch_size is not None
     remainder = Remainder.DROP if loader.drop_last else Remainder.KEEP

@@ -197,10 +197,8 @@ class Remainder(enum.Enum):
 class KeyedShuffleSampler(Sampler[int]):
     """Visits range(n) in an order that depends on (seed, epoch) alone."""
 
-    def __init__(self, n: int, seed: int, epoch: int = 0) -> None:
-        self.n = n
-        self.seed = seed
-        self.epoch = epoch
+    def __init__(self, n: int, seed: int) -> None:
+        self.n, self.seed, self.epoch = n, seed, 0
 
     def __iter__(self) -> Iterator[int]:
         for chunk in keyed_permutation(self.n, self.seed, self.epoch).split(CHUNK):

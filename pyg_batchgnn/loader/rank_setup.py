@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeGuard
+from typing import Any, NoReturn, TypeAlias, TypeGuard
 
 import torch
 from torch_geometric.loader import NodeLoader
@@ -24,6 +24,7 @@ from pyg_batchgnn.loader.pipeline import (
     as_they_are,
     rules_of,
     shape_of,
+    stage_of,
     step_shape,
 )
 from pyg_batchgnn.loader.rank_inputs import (
@@ -68,9 +69,6 @@ from pyg_batchgnn.store import (
 )
 from pyg_batchgnn.types import NODES, Group
 
-if TYPE_CHECKING:
-    from pyg_batchgnn.loader.device_stage import DeviceStage
-
 
 class RankSetup:
     """Composes the loader of one rank. All methods are collective."""
@@ -87,7 +85,9 @@ class RankSetup:
         given = {"is_sorted": self.choice.sortedness is Sortedness.PROMISED, **self._rules()}
         self.world.agree(lambda: {"schedule": self._schedule_name.value, **given})
         self._request, self._options = request, options
-        self.stage = _stage(options)
+        self.stage = stage_of(options)
+        if self.stage is not None:
+            self.stage.refuse_choices("the graph lies over ranks")
         self._sampling = RankSampling.of(self._features, self._graph, request)
         self.plan = self._sampling.plan
         cache, schema = options.aggregation_cache, self._graph.part.schema
@@ -346,17 +346,6 @@ class HistoricalSetup(RankSetup):
         if any(group.is_edge for group in self._attributes()):
             return "edge attributes are not carried; give the names of node attributes as attributes"
         return None
-
-
-def _stage(options: LoaderOptions) -> DeviceStage | None:
-    if options.device is None:
-        return None
-    from pyg_batchgnn.loader.device_stage import DeviceStage
-
-    stage = DeviceStage.of(options)
-    assert stage is not None
-    stage.refuse_choices("the graph lies over ranks")
-    return stage
 
 
 RankSampler: TypeAlias = MacrobatchSampler | PartitionedSampler | HaloSampler

@@ -41,13 +41,13 @@ from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.prefetch import prefetch as prefetched
 from pyg_batchgnn.loader.schedule import NO_NUMBER, SeedStep, WorkItem, work_items
 from pyg_batchgnn.loader.stats import LoaderStats
-from pyg_batchgnn.loader.workers import MakeBatches, Stage, WorkerPool
 from pyg_batchgnn.sample import PygOutput, SampledMinibatch
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
     from pyg_batchgnn.loader.disk_sizes import DiskForecast, DiskProbe
     from pyg_batchgnn.loader.on_disk import LookAhead
+    from pyg_batchgnn.loader.workers import WorkerPool
 
 
 class Resumable:
@@ -233,6 +233,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         return work_items(steps, run, self.sizes.macrobatch)
 
     def _from_workers(self, items: Iterator[WorkItem], epoch: int) -> Iterator[Any]:
+        from pyg_batchgnn.loader.workers import MakeBatches, Stage, WorkerPool
+
         stage = Stage.FINISH if self._finishes_in_workers else Stage.SAMPLE
         if self._pool is None or self._pool.interrupted or not self.persistent_workers:
             make = MakeBatches(self._parts.pipeline, self.sizes.fetch, self.transform, stage)

@@ -4,9 +4,13 @@ Kernels trust their arguments. A wrong shape, dtype, stride or range could make 
 write out of bounds, so all of these are checked here. The entries of an array are read once: what
 was found is remembered until torch writes to the array, and arrays that kernels made are known.
 
-Operators use torch's number of threads, or within `thread_limit` that number.
+Operators use torch's number of threads, or within `thread_limit` that number. Those that layers and
+samplers of one process do not call are imported when they are first used.
 """
 
+from typing import TYPE_CHECKING
+
+from pyg_batchgnn.late_imports import late_names
 from pyg_batchgnn.ops.aggregate import BySource, aggregate, aggregate_with_targets, first_rows, transpose
 from pyg_batchgnn.ops.attention import Attention, attention, attention_key, attention_weights
 from pyg_batchgnn.ops.checks import (
@@ -29,26 +33,6 @@ from pyg_batchgnn.ops.checks import (
     prefix,
     too_many_nodes,
     with_article,
-)
-from pyg_batchgnn.ops.disk import (
-    ReadRows,
-    Requests,
-    RowFile,
-    RunRule,
-    count_operations,
-    direct_block,
-    read_rows,
-)
-from pyg_batchgnn.ops.embedding import (
-    ROW_DTYPES,
-    RowChanges,
-    RowGradients,
-    RowRule,
-    RowStep,
-    RowTable,
-    fill_uniform,
-    gather_either,
-    update_rows,
 )
 from pyg_batchgnn.ops.graph import (
     build_csc,
@@ -74,7 +58,7 @@ from pyg_batchgnn.ops.keys import (
     names_key,
     part_key,
 )
-from pyg_batchgnn.ops.library import first_order, simd_level, thread_count, thread_limit, to_signed
+from pyg_batchgnn.ops.library import first_order, simd_level, thread_limit, to_signed
 from pyg_batchgnn.ops.linear import (
     BFloat16Level,
     ProductsName,
@@ -100,47 +84,13 @@ from pyg_batchgnn.ops.memory import (
     parse_bytes,
     reset_peak,
 )
-from pyg_batchgnn.ops.multilevel import (
-    MergedLists,
-    WeightedGraph,
-    append_neighbours,
-    cluster_nodes,
-    contract_clusters,
-    improve_parts,
-    merge_neighbours,
-    number_ghosts,
-    solve_partition,
-)
 from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, layer_norm, mask_grad
-from pyg_batchgnn.ops.partition import (
-    UNASSIGNED,
-    StreamRules,
-    assign_nodes,
-    count_values,
-    group_by_owner,
-    group_by_range,
-    place_edges,
-)
 from pyg_batchgnn.ops.quantized import (
     DECODED,
     QuantizedTensor,
     as_stored,
-    check_decoding,
     decoded,
     rows_like,
-)
-from pyg_batchgnn.ops.relay import (
-    OpenSection,
-    OwnedGraph,
-    QuestionForm,
-    Relay,
-    RelayAnswers,
-    RelayBook,
-    RelayFault,
-    RelayQuestions,
-    WireError,
-    relay_answer,
-    relay_answer_open,
 )
 from pyg_batchgnn.ops.sample import (
     BudgetRules,
@@ -150,16 +100,73 @@ from pyg_batchgnn.ops.sample import (
     sample,
     sample_by_budgets,
 )
-from pyg_batchgnn.ops.sweep import (
-    NEVER,
-    NO_SLOT,
-    RowStates,
-    SweepReading,
-    lease_rows,
-    move_rows,
-    next_uses,
-    note_use,
-)
+
+if TYPE_CHECKING:
+    from pyg_batchgnn.ops.disk import (
+        ReadRows,
+        Requests,
+        RowFile,
+        RunRule,
+        count_operations,
+        direct_block,
+        read_rows,
+    )
+    from pyg_batchgnn.ops.embedding import (
+        ROW_DTYPES,
+        RowChanges,
+        RowGradients,
+        RowRule,
+        RowStep,
+        RowTable,
+        fill_uniform,
+        gather_either,
+        update_rows,
+    )
+    from pyg_batchgnn.ops.multilevel import (
+        MergedLists,
+        WeightedGraph,
+        append_neighbours,
+        cluster_nodes,
+        contract_clusters,
+        improve_parts,
+        merge_neighbours,
+        number_ghosts,
+        solve_partition,
+    )
+    from pyg_batchgnn.ops.partition import (
+        UNASSIGNED,
+        StreamRules,
+        assign_nodes,
+        count_values,
+        group_by_owner,
+        group_by_range,
+        place_edges,
+    )
+    from pyg_batchgnn.ops.relay import (
+        OpenSection,
+        OwnedGraph,
+        QuestionForm,
+        Relay,
+        RelayAnswers,
+        RelayBook,
+        RelayFault,
+        RelayQuestions,
+        WireError,
+        relay_answer,
+        relay_answer_open,
+    )
+    from pyg_batchgnn.ops.sweep import (
+        NEVER,
+        NO_SLOT,
+        RowStates,
+        SweepReading,
+        lease_rows,
+        move_rows,
+        next_uses,
+        note_use,
+    )
+else:
+    __getattr__ = late_names(__name__)
 
 __all__ = [
     "DECODED",
@@ -225,7 +232,6 @@ __all__ = [
     "bfloat16_levels",
     "build_csc",
     "check_budget",
-    "check_decoding",
     "check_dense",
     "check_drop",
     "check_ids",
@@ -303,7 +309,6 @@ __all__ = [
     "simd_level",
     "solve_partition",
     "sum_lists",
-    "thread_count",
     "thread_limit",
     "to_signed",
     "too_many_nodes",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
 import torch
@@ -242,16 +241,6 @@ def prefix(values: Tensor, length: int) -> Tensor:
         remember(first, bound, ascends=record.ascends and length > 0)
     return first
 
-
-def writes(arrays: Sequence[Tensor]) -> int | None:
-    """Returns how often torch has written to some tensors; None if one of them has no counter."""
-    try:
-        return sum(map(_version, arrays))
-    except (RuntimeError, AttributeError):  # made in inference mode, or no tensor
-        return None
-
-
-_version = attrgetter("_version")
 
 #: The columns of the table in which `content_sums` folds a tensor.
 _COLUMNS = 1024

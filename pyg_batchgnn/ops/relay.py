@@ -1,6 +1,7 @@
 """The steps of a relay: sampling a hop whose nodes' in-edges may be held by other ranks.
 
-The arrays that callers give are checked here. The kernels check what other ranks sent.
+The arrays of a graph, seeds and rules are checked here. The words of messages come from this file
+and from exchanges, which agree on their dtype and lengths. The kernels check their contents.
 """
 
 from __future__ import annotations
@@ -246,14 +247,13 @@ class Relay:
         """Adds the answers to the minibatches.
 
         Args:
-            words: [sum(counts)] the other ranks' answers, by rank.
+            own: [n] int64, this rank's answers to itself.
+            words: [sum(counts)] int64, the other ranks' answers, by rank.
             counts: words of each rank.
 
         Returns:
             The first fault in the answers, after which the relay cannot go on, or None.
         """
-        check_vector("own", own, (torch.int64,))
-        _check_words(words, counts, torch.int64)
         return _fault(kernels.relay_merge(self._state, own, words, list(counts), thread_count()))
 
     def take(self) -> tuple[list[Tensor], Tensor]:
@@ -268,12 +268,6 @@ def _check_form(seeds: SampledSeeds, form: QuestionForm) -> None:
     )
     if found != form:
         raise ValueError(f"questions are to have the form {form}, but the seeds have {found}")
-
-
-def _check_words(words: Tensor, counts: Sequence[int], dtype: torch.dtype) -> None:
-    check_vector("words", words, (dtype,))
-    if any(count < 0 for count in counts) or sum(counts) != words.numel():
-        raise ValueError(f"counts {list(counts)} do not add up to {words.numel()} words")
 
 
 def relay_answer(
@@ -299,11 +293,10 @@ def relay_answer(
         raise ValueError(f"hop {hop} is none of {rules.hops + rules.induced}")
     if any(time.numel() for time in arrays.order[::2]) and not form.timed:
         raise ValueError("edges have times, but questions do not; sampling by time is disjoint")
-    for indices in arrays.indices:
-        check_vector("indices", indices, (words.dtype,))
-    _check_words(words, counts, words.dtype)
     if not arrays.target:  # nothing can be asked for, whatever the type of node ids
         return RelayAnswers(torch.empty(0, dtype=torch.int64), [0] * len(counts), [0] * len(counts))
+    if words.dtype != arrays.indices[0].dtype:
+        raise TypeError(f"questions name nodes as {words.dtype}, and the graph as {arrays.indices[0].dtype}")
     answers, to, picks, fault = kernels.relay_answer(
         *(owned.held(), owned.node, owned.first, owned.all_nodes, owned.num_edges),
         *(words, list(counts), form.disjoint, form.timed, form.excluding),

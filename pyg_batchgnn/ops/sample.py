@@ -8,19 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import (
-    check_ids,
-    check_indptr,
-    check_range,
-    check_vector,
-    is_known_indptr,
-    writes,
-)
+from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_range, check_vector, is_known_indptr
 from pyg_batchgnn.ops.library import kernels, memory_errors, thread_count, to_signed
 
 
@@ -71,7 +65,7 @@ class SampledGraph:
         """Returns the graph in the form that the kernel takes, checked. ``check``: checks the
         arrays of a part of a graph; None for a whole graph."""
         known: _Held | None = self.__dict__.get("_held")
-        now = writes(self._arrays)
+        now = _writes(self._arrays)
         if known is None or now is None or known.writes != now:
             edges = (self.indptr, self.indices, self.edge_ids, self.source, self.target)
             if check is None:
@@ -92,6 +86,17 @@ class SampledGraph:
     @cached_property
     def _arrays(self) -> tuple[Tensor, ...]:
         return (*self.indptr, *self.indices, *self.edge_ids, *self.order, *self.weights)
+
+
+def _writes(arrays: Sequence[Tensor]) -> int | None:
+    """Returns how often torch has written to some tensors; None if one of them has no counter."""
+    try:
+        return sum(map(_version, arrays))
+    except (RuntimeError, AttributeError):  # made in inference mode, or no tensor
+        return None
+
+
+_version = attrgetter("_version")
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from pyg_batchgnn.partition.checks import with_files
     from pyg_batchgnn.partition.codes import quantize_partition
     from pyg_batchgnn.partition.folder_meta import is_partition, read_partition_meta
+    from pyg_batchgnn.partition.limits import Load
     from pyg_batchgnn.partition.load import load_partition, verify_partition
-    from pyg_batchgnn.partition.loads import Load
     from pyg_batchgnn.partition.move import node_values, own_rounds, send_rows
     from pyg_batchgnn.partition.multilevel import has_metis
     from pyg_batchgnn.partition.part import Part, directory_slice, directory_slices, slice_size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,22 +9,14 @@ from pathlib import Path
 from pyg_batchgnn.data import (
     CodedFile,
     CodedTable,
+    CodesRequest,
     Progress,
-    Quantization,
     QuantizationReport,
     WideRows,
-    attribute_names,
     attribute_of,
-    check_bits,
-    check_found,
-    check_places,
     decoding_array,
-    naming_files,
-    place_others,
-    temporary_folder,
-    write_codes,
 )
-from pyg_batchgnn.data.files import broken, map_tensor
+from pyg_batchgnn.data.files import ArrayPromise, broken, map_tensor
 from pyg_batchgnn.partition.folder_meta import PartitionMeta, part_name, read_partition_meta
 from pyg_batchgnn.types import FEATURES
 
@@ -52,24 +43,21 @@ def quantize_partition(
     Raises:
         DatasetError, ValueError: as for `quantize_folder`.
     """
-    check_bits(bits)
-    how, source, names = Quantization(percentile), Path(source).expanduser(), attribute_names(attributes)
-    check_places(source, Path(path).expanduser())
-    meta = read_partition_meta(source)
-    held = {attribute_of(array.removeprefix(f"{part_name(0)}/")) for array in meta.arrays}
-    there = [one for one in held if one is not None]
-    wanted = sorted((one for one in there if one[1] in names), key=str)
-    check_found(source, names, {name for _, name in wanted}, {name for _, name in there})
-    tables = [_table(source, meta, decoding_array(*one), one[1]) for one in wanted]
-    with temporary_folder(path) as folder:
-        coded = naming_files(functools.partial(write_codes, folder, tables, how, progress))
-        gone = {one.file for table in tables for one in table.files}
-        arrays = place_others(source, folder, gone, meta.arrays, links, progress)
+    wanted = CodesRequest.of(source, path, bits, attributes, percentile, links, progress)
+    meta = read_partition_meta(wanted.source)
+    every = {attribute_of(array.removeprefix(f"{part_name(0)}/")) for array in meta.arrays}
+    held = [one for one in every if one is not None]
+    wanted.check_found({name for _, name in held})
+    chosen = sorted((one for one in held if one[1] in wanted.attributes), key=str)
+    tables = [_table(wanted.source, meta, decoding_array(*one), one[1]) for one in chosen]
+
+    def write(folder: Path, arrays: dict[str, ArrayPromise]) -> None:
         # The fingerprint is of the numbers.
         origin = {name: value for name, value in meta.origin.items() if name != "fingerprint"}
-        origin["quantised"] = {"attributes": names, "percentile": percentile}
-        replace(meta, arrays={**arrays, **coded.arrays}, origin=origin).write(folder)
-    return coded.report
+        origin["quantised"] = {"attributes": wanted.attributes, "percentile": percentile}
+        replace(meta, arrays=arrays, origin=origin).write(folder)
+
+    return wanted.write_folder(tables, meta.arrays, write)
 
 
 def _table(source: Path, meta: PartitionMeta, decoding: str, name: str) -> CodedTable:

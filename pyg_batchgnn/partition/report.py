@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition.checks import check_comm
-from pyg_batchgnn.partition.loads import USUAL, Load, sums_of
+from pyg_batchgnn.partition.limits import USUAL, Load, sums_of
 from pyg_batchgnn.partition.part import Part, parts_of
 from pyg_batchgnn.partition.policy import Balanced, PolicyLike, as_policy
 

@@ -36,8 +36,7 @@ class Way(enum.Enum):
 
 
 #: Returns the way of a convolution, or the reason why it computes all rows, from its arguments:
-#: rows,
-#: edges and values of edges.
+#: rows, edges and values of edges.
 Judge = Callable[[torch.nn.Module, Any, Any, Mapping[str, Any]], "Way | str"]
 
 

@@ -24,14 +24,13 @@ from pyg_batchgnn.port.binding import BatchArgument, Bound, bind
 from pyg_batchgnn.port.execution import Frame
 from pyg_batchgnn.port.execution import run as run_program
 from pyg_batchgnn.port.inputs import is_symbolic, is_traced
-from pyg_batchgnn.port.module_state import ModuleState, calm, contents, restored
+from pyg_batchgnn.port.module_state import ModuleState, Settings, calm, contents, restored
 from pyg_batchgnn.port.modules import AcceleratedConv, AcceleratedHeteroConv
 from pyg_batchgnn.port.program import Program
 from pyg_batchgnn.port.record import Recorder, record, share_memory
 from pyg_batchgnn.port.recording import ModuleCall, Recording, Ref, Way, differs, flat, mapped
 from pyg_batchgnn.port.report import AccelerationReport, forward_report, log_report, refused
 from pyg_batchgnn.port.seed_rows import with_seed_rows, with_this_autocast
-from pyg_batchgnn.port.settings import Settings
 from pyg_batchgnn.port.structure import prefix
 from pyg_batchgnn.port.values import Count, Nodes, Refusal
 
@@ -267,7 +266,7 @@ def run(model: torch.nn.Module, tracing: Tracing, bound: Bound) -> tuple[bool, A
             rows = _with_seed_rows(graph, model, tracing, bound)
             if rows is not None:
                 return True, rows
-        found = run_program(program, Frame(model, bound.structure, {}), _inputs(bound))
+        found = _rows(graph, model, bound, bound.seeds is not None)
     except Refusal:
         return False, None
     return True, _cut(found, bound, graph.recording)
@@ -292,12 +291,11 @@ def _splits(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound
 def _with_seed_rows(graph: Graph, model: torch.nn.Module, tracing: Tracing, bound: Bound) -> Any:
     """Returns all rows, with gradients of the seeds' rows; None if every run drops others."""
     before = torch.get_rng_state()
-    every = functools.partial(
-        lambda: run_program(
-            _program(graph, model, seeds=False), Frame(model, bound.structure, {}), _inputs(bound)
-        )
-    )
-    seeds = run_program(_program(graph, model, seeds=True), Frame(model, bound.structure, {}), _inputs(bound))
+
+    def every() -> Any:
+        return _rows(graph, model, bound, seeds=False)
+
+    seeds = _rows(graph, model, bound, seeds=True)
     drawn = torch.get_rng_state()
     with torch.no_grad():
         rows = every()
@@ -312,6 +310,10 @@ def _with_seed_rows(graph: Graph, model: torch.nn.Module, tracing: Tracing, boun
     if not leaves:
         return rows
     return with_seed_rows(rows, seeds, leaves, with_this_autocast(every), tracing.note_all_rows)
+
+
+def _rows(graph: Graph, model: torch.nn.Module, bound: Bound, seeds: bool) -> Any:
+    return run_program(_program(graph, model, seeds), Frame(model, bound.structure, {}), _inputs(bound))
 
 
 def _program(graph: Graph, model: torch.nn.Module, seeds: bool) -> Program:

@@ -32,9 +32,7 @@ def internal_ids(part: Part, comm: Communicator, original: Tensor, node_type: in
     return internal_ids_by_type(part, comm, {node_type: original})[node_type]
 
 
-def internal_ids_by_type(
-    part: Part, comm: Communicator, original: Mapping[int, Tensor], header: Header = LOOKUP
-) -> dict[int, Tensor]:
+def internal_ids_by_type(part: Part, comm: Communicator, original: Mapping[int, Tensor]) -> dict[int, Tensor]:
     """Looks up internal ids of original ids of any node types. Collective, two rounds for all.
 
     ``original``: by the number of the type, [n] int64 each; ranks may give different types.
@@ -45,7 +43,7 @@ def internal_ids_by_type(
     Raises:
         IndexError: an id is not in the graph.
     """
-    found = SlicedTables(comm, directory_tables(part)).find(list(original.items()), header)
+    found = SlicedTables(comm, directory_tables(part)).find(list(original.items()), LOOKUP)
     return dict(zip(original, found, strict=True))
 
 

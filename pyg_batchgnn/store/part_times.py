@@ -19,8 +19,7 @@ from pyg_batchgnn.comm import Communicator, Header, MessageKind
 from pyg_batchgnn.partition import Part, own_rounds
 from pyg_batchgnn.store.dist_features import DistFeatureStore
 from pyg_batchgnn.store.shard import Columns, RowRequest
-from pyg_batchgnn.store.sharing import shared_order, shared_sums
-from pyg_batchgnn.store.time_order import TimeOrder, WeightSums
+from pyg_batchgnn.store.time_order import TimeOrder, WeightSums, shared_order, shared_sums
 from pyg_batchgnn.store.times import (
     Sortedness,
     Times,

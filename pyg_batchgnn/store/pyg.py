@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,6 @@ from torch_geometric.data.graph_store import EdgeLayout, GraphStore
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.store.graph import CscGraph, TypedGraph
-from pyg_batchgnn.store.sharing import shared_copy, shared_in_place
 from pyg_batchgnn.types import EDGES, HOMOGENEOUS, NODES, Group, Relation, RowKind, Schema
 
 # Graphs ###########################################################################################
@@ -140,7 +140,7 @@ def in_edges_of_storage(store: Any, num_sources: int, num_targets: int) -> InEdg
         raise TypeError("data has edges in adj only; give them as edge_index, or by destination as adj_t")
     if edge_index is None:
         edge_index = torch.empty(2, 0, dtype=torch.int64)
-    return shared_copy(ops.build_csc(_plain(edge_index), num_targets, num_sources))
+    return _shared_copy(ops.build_csc(_plain(edge_index), num_targets, num_sources))
 
 
 def _plain(edge_index: Any) -> Tensor:
@@ -174,7 +174,7 @@ def _of_adj_t(adj_t: Any, num_sources: int, num_targets: int) -> InEdges:
         raise ValueError(
             f"adj_t has {indptr.numel() - 1} rows, but data has {num_targets} nodes; both must be the same"
         )
-    return shared_in_place(
+    return _shared_in_place(
         InEdges.checked(indptr.long().contiguous(), indices.contiguous(), edge_ids, num_sources=num_sources)
     )
 
@@ -189,10 +189,10 @@ def in_edges_of_layout(
             raise ValueError(
                 f"the CSC has {col.numel() - 1} columns for {num_targets} nodes; both must be the same"
             )
-        return shared_in_place(InEdges.checked(col.long(), row, num_sources=num_sources))
+        return _shared_in_place(InEdges.checked(col.long(), row, num_sources=num_sources))
     if layout is EdgeLayout.CSR:
         row = torch.repeat_interleave(torch.arange(row.numel() - 1), row[1:] - row[:-1])
-    return shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))
+    return _shared_copy(ops.build_csc(torch.stack([row, col.to(row.dtype)]), num_targets, num_sources))
 
 
 # Edges of a graph store ###########################################################################
@@ -312,6 +312,47 @@ def stored_rows(features: FeatureStore, attrs: Sequence[Any]) -> set[int]:
             size = features.get_tensor_size(attr)
             sizes |= set() if size is None else {int(size[0])}
     return sizes
+
+
+# Edges that loaders share #########################################################################
+
+# A loader is made of the user's data alone, and does not know of others. The edges that it makes
+# are held here for as long as some loader uses them. The next loader takes them if its own are
+# equal. So a change of the data between two loaders is seen.
+
+_edges: weakref.WeakValueDictionary[Any, InEdges] = weakref.WeakValueDictionary()
+
+
+def _shared_copy(edges: InEdges) -> InEdges:
+    """Returns held edges that are equal to these, else these, to which nobody else may write."""
+    indices = edges.indices
+    key = (edges.num_targets, edges.num_edges, indices.dtype, int(indices.sum()))
+    held = _edges.get(key)
+    if held is not None and _are_equal(held, edges):
+        return held
+    _edges[key] = edges
+    return edges
+
+
+def _shared_in_place(edges: InEdges) -> InEdges:
+    """Returns held edges that lie in the same memory, unchanged, else these of the user's."""
+    return _edges.setdefault(tuple(None if one is None else _place(one) for one in _arrays(edges)), edges)
+
+
+def _arrays(edges: InEdges) -> tuple[Tensor, Tensor, Tensor | None]:
+    return edges.indptr, edges.indices, edges.edge_ids
+
+
+def _place(array: Tensor) -> tuple[int, int, int, torch.dtype]:
+    version = 0 if array.is_inference() else array._version
+    return array.data_ptr(), version, array.numel(), array.dtype
+
+
+def _are_equal(one: InEdges, other: InEdges) -> bool:
+    for a, b in zip(_arrays(one), _arrays(other), strict=True):
+        if (a is None) != (b is None) or (a is not None and b is not None and not torch.equal(a, b)):
+            return False
+    return True
 
 
 # Attributes #######################################################################################

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 
 import torch
@@ -127,3 +128,38 @@ class WeightSums:
     def nbytes(self) -> int:
         """The bytes of the arrays."""
         return sum(array.nbytes for array in self.arrays)
+
+
+# What loaders share ###############################################################################
+
+# A loader is made of the user's data alone, and does not know of others. What it makes is held here
+# for as long as some loader uses it. The next loader compares its own values with what is held, and
+# takes that if they are equal. So a change of the data between two loaders is seen.
+
+#: By the edges that they belong to, then by the name of the attribute. Nothing is kept alive.
+_orders: weakref.WeakKeyDictionary[InEdges, weakref.WeakValueDictionary[str, TimeOrder]] = (
+    weakref.WeakKeyDictionary()
+)
+_sums: weakref.WeakKeyDictionary[InEdges, weakref.WeakValueDictionary[tuple[str, int | None], WeightSums]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def shared_order(name: str, edges: InEdges, time: Tensor) -> TimeOrder:
+    """Returns the time order of edges by an attribute."""
+    held = _orders.setdefault(edges, weakref.WeakValueDictionary())
+    order = held.get(name)
+    if order is None or not torch.equal(order.by_place(time), order.time):
+        order = held[name] = TimeOrder.of(edges, time).advise_huge_pages()
+    return order
+
+
+def shared_sums(name: str, edges: InEdges, order: TimeOrder | None, weight: Tensor) -> WeightSums:
+    """Returns the sums of the weights of edges."""
+    held = _sums.setdefault(edges, weakref.WeakValueDictionary())
+    key = name, None if order is None else id(order)
+    by_place = (weight if order is None else order.by_place(weight)).to(torch.float64)
+    sums = held.get(key)
+    if sums is None or not torch.equal(by_place, sums.weight):
+        sums = held[key] = WeightSums.of(edges, by_place).advise_huge_pages()
+    return sums

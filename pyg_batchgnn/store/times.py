@@ -12,8 +12,7 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.store.graph import TypedGraph
-from pyg_batchgnn.store.sharing import shared_order, shared_sums
-from pyg_batchgnn.store.time_order import TimeOrder, WeightSums, first_fall
+from pyg_batchgnn.store.time_order import TimeOrder, WeightSums, first_fall, shared_order, shared_sums
 from pyg_batchgnn.types import Group, Relation
 
 # Times ############################################################################################

@@ -24,7 +24,7 @@ from pyg_batchgnn.tables.nodes import make_node_features, make_nodes
 from pyg_batchgnn.tables.source import RawTable, expand, open_table, state_of
 from pyg_batchgnn.tables.values import common_unit, is_number, natural_unit
 
-#: What `tables.json` says it is.
+#: The format and the version in `tables.json`.
 FORMAT, VERSION, TABLES_FILE = "pyg_batchgnn.tables", 1, "tables.json"
 _DEFAULT_MEMORY, _LEAST_MEMORY = 4 << 30, 1 << 30
 
@@ -159,46 +159,47 @@ def _tables(description: GraphDescription) -> dict[str, NodeTable | EdgeTable]:
 
 
 def _run(job: ConversionJob) -> Conversion:
-    for number, (where, table) in enumerate(_tables(job.said).items()):
+    for number, (where, table) in enumerate(_tables(job.spec).items()):
         job.progress(f"open {where}")
         staged = job.journal.work / "staged" / str(number)
-        job.raw[where] = open_table(where, table, Path(job.said.folder), staged)
+        job.raw[where] = open_table(where, table, Path(job.spec.folder), staged)
     if job.fitted is not None:
-        job.said = _without_absent(job.said, job.raw)
+        job.spec = _without_absent(job.spec, job.raw)
     _check_columns(job)
     job.unit = _time_unit(job)
-    for name in job.said.types():
+    for name in job.spec.types():
         job.step(f"nodes {name}", functools.partial(make_nodes, job, name))
-    for name, node in job.said.nodes.items():
+    for name, node in job.spec.nodes.items():
         if node.features:
             job.step(f"features {name}", functools.partial(make_node_features, job, name))
-    for relation in job.said.relations():
+    for relation in job.spec.relations():
         shown = ",".join(relation)
         job.step(f"edges {shown}", functools.partial(make_edges, job, relation))
-        if job.said.has_reverse(relation):
+        if job.spec.has_reverse(relation):
             job.step(f"reverse {shown}", functools.partial(make_reverse, job, relation))
     job.progress("finish")
     return _finish(job)
 
 
 def _check_columns(job: ConversionJob) -> None:
-    for relation, one in job.said.relations().items():
+    for relation, one in job.spec.relations().items():
         if isinstance(one, EdgeTable):
             table = job.table_of(relation)
-            _check_keys(job.said, table, "source", one.source, relation[0])
-            _check_keys(job.said, table, "target", one.target, relation[2])
+            _check_keys(job.spec, table, "source", one.source, relation[0])
+            _check_keys(job.spec, table, "target", one.target, relation[2])
         else:
             _check_keys(
-                job.said, job.table_of(one[0]), f"foreign_keys.{relation[1]}", one[1].columns, one[1].type
+                job.spec, job.table_of(one[0]), f"foreign_keys.{relation[1]}", one[1].columns, one[1].type
             )
-    for name, said in job.said.nodes.items():
-        _check_keys(job.said, job.table_of(name), "key", said.key, None)
+    for name, spec in job.spec.nodes.items():
+        _check_keys(job.spec, job.table_of(name), "key", spec.key, None)
 
 
 def _check_keys(
-    said: GraphDescription, table: RawTable, key: str, columns: Sequence[str], end: str | None
+    spec: GraphDescription, table: RawTable, key: str, columns: Sequence[str], end: str | None
 ) -> None:
-    """Checks the types of keys. ``end``: the type that they name; None: they are its own."""
+    """Checks the types of keys. ``end``: the node type that they name; None for the keys of a node
+    table itself."""
     for column in columns:
         kind = table.type_of(column, key)
         if not is_key(kind, own=end is None):
@@ -206,7 +207,7 @@ def _check_keys(
                 f"{table.where}: {key}: {column} has the type {kind}; keys are texts, whole numbers, UUIDs, "
                 f"dates, decimals or bytes: choose other columns"
             )
-        if end is not None and end in said.nodes and not said.nodes[end].key and not is_number(kind):
+        if end is not None and end in spec.nodes and not spec.nodes[end].key and not is_number(kind):
             raise DatasetError(
                 f"{table.where}: {key}: {column} has the type {kind}, but {end} has no key, so its rows are "
                 f"named by position; give whole numbers, or name the key under [nodes.{end}]"
@@ -215,41 +216,41 @@ def _check_keys(
 
 def _time_unit(job: ConversionJob) -> str | None:
     units = {}
-    for where, said in _tables(job.said).items():
-        if said.time is not None:
-            kind = job.raw[where].type_of(said.time.column, "time")
-            units[f"{where}: time: {said.time.column}"] = natural_unit(kind, said.time)
+    for where, spec in _tables(job.spec).items():
+        if spec.time is not None:
+            kind = job.raw[where].type_of(spec.time.column, "time")
+            units[f"{where}: time: {spec.time.column}"] = natural_unit(kind, spec.time)
     found = common_unit(units)
     if job.fitted is not None:
         return job.fitted["time_unit"]
-    return found if found is None else job.said.options.time_unit or found
+    return found if found is None else job.spec.options.time_unit or found
 
 
 def _finish(job: ConversionJob) -> Conversion:
-    types, relations = job.said.types(), list(job.said.relations())
-    relations += [reverse_of(one) for one in relations if job.said.has_reverse(one)]
+    types, relations = job.spec.types(), list(job.spec.relations())
+    relations += [reverse_of(one) for one in relations if job.spec.has_reverse(one)]
     nodes = {name: job.facts[f"nodes {name}"]["count"] for name in types}
     has_names = (types, relations) != (["node"], [("node", "to", "node")])
     classes = {}
     for name in types:
         labels = job.facts[f"nodes {name}"]["labels"]
         classes[name] = 0 if labels is None else labels["count"]
-    name = job.said.options.name or Path(job.said.folder).resolve().name
+    name = job.spec.options.name or Path(job.spec.folder).resolve().name
     source = f"Converted from tables by pyg_batchgnn {__version__}."
     folder = job.journal.folder
     schema = Schema(tuple(types), tuple(relations), has_names)
     fitted = _write_tables_file(job)
     origin = {"fitted": fitted}
     write_meta(folder, Meta(name, source, schema, nodes, classes, job.journal.promises, origin))
-    if any(table.time is not None for table in _tables(job.said).values()):
+    if any(table.time is not None for table in _tables(job.spec).values()):
         (folder / "keys").mkdir(exist_ok=True)
         zone = None if job.unit is None else "UTC"
         write_json(folder / "keys" / "times.json", {"unit": job.unit, "timezone": zone})
     sync_tree(folder)
     job.journal.finish()
-    edges = {one: job.facts[f"edges {','.join(one)}"]["count"] for one in job.said.relations()}
+    edges = {one: job.facts[f"edges {','.join(one)}"]["count"] for one in job.spec.relations()}
     bad = {step.partition(" ")[2]: facts["bad"] for step, facts in job.facts.items() if facts.get("bad")}
-    return Conversion(job.journal.path, nodes, edges, bad, training_options(job.said))
+    return Conversion(job.journal.path, nodes, edges, bad, training_options(job.spec))
 
 
 def _write_tables_file(job: ConversionJob) -> str:
@@ -260,34 +261,34 @@ def _write_tables_file(job: ConversionJob) -> str:
         if kind in ("features", "edges") and facts["states"]:
             where = "nodes" if kind == "features" else "edges"
             fitted[where][name] = {"states": facts["states"], "columns": facts["columns"]}
-    found = {name: job.facts[f"nodes {name}"]["labels"] for name in job.said.types()}
+    found = {name: job.facts[f"nodes {name}"]["labels"] for name in job.spec.types()}
     labels = {name: one for name, one in found.items() if one is not None}
-    said = json.dumps([fitted, labels, job.unit], sort_keys=True)
+    spec = json.dumps([fitted, labels, job.unit], sort_keys=True)
     write_json(
         job.journal.folder / TABLES_FILE,
         {
             "format": FORMAT,
             "version": VERSION,
             "package": __version__,
-            "description": _as_json(job.said.to_dict()),
+            "description": _as_json(job.spec.to_dict()),
             "time_unit": job.unit,
             "features": fitted,
             "labels": labels,
         },
     )
-    return hashlib.sha256(said.encode()).hexdigest()
+    return hashlib.sha256(spec.encode()).hexdigest()
 
 
 # Small hands ######################################################################################
 
 
-def training_options(said: GraphDescription) -> str:
+def training_options(spec: GraphDescription) -> str:
     """Returns the options of `batchgnn train` for the labels or the links of a description."""
-    for name, table in said.nodes.items():
+    for name, table in spec.nodes.items():
         if table.label is not None:
-            of_type = f" --node-type {name}" if len(said.types()) > 1 else ""
+            of_type = f" --node-type {name}" if len(spec.types()) > 1 else ""
             return of_type + _time_option(table)
-    for relation, links in said.edges.items():
+    for relation, links in spec.edges.items():
         if links.split is not None:
             return f" --task link --edge-type {','.join(relation)}{_time_option(links)}"
     return ""
@@ -298,32 +299,32 @@ def _time_option(table: NodeTable | EdgeTable) -> str:
 
 
 def _silent(_step: str) -> None:
-    """Says nothing of a step."""
+    """Shows no progress."""
 
 
-def _as_json(said: Any) -> Any:
+def _as_json(spec: Any) -> Any:
     """Returns a description whose dates are texts."""
-    if isinstance(said, Mapping):
-        return {key: _as_json(one) for key, one in said.items()}
-    if isinstance(said, list):
-        return [_as_json(one) for one in said]
-    return said.isoformat() if hasattr(said, "isoformat") else said
+    if isinstance(spec, Mapping):
+        return {key: _as_json(one) for key, one in spec.items()}
+    if isinstance(spec, list):
+        return [_as_json(one) for one in spec]
+    return spec.isoformat() if hasattr(spec, "isoformat") else spec
 
 
-def _without_absent(said: GraphDescription, raw: Mapping[str, RawTable]) -> GraphDescription:
+def _without_absent(spec: GraphDescription, raw: Mapping[str, RawTable]) -> GraphDescription:
     """Returns a description without labels and splits whose columns new tables do not have.
 
     Links that are not split by time stay edges, all of them, as nothing is learned from them.
     """
     nodes, edges = {}, {}
-    for name, node in said.nodes.items():
+    for name, node in spec.nodes.items():
         names = raw[f"[nodes.{name}]"].schema.names
         label = node.label if node.label is not None and node.label.column in names else None
         split = node.split
         nodes[name] = replace(
             node, label=label, split=None if split and split.column and split.column not in names else split
         )
-    for relation, edge in said.edges.items():
+    for relation, edge in spec.edges.items():
         by_time = edge.split is not None and edge.split.is_by_time
         edges[relation] = edge if by_time else replace(edge, split=None)
-    return replace(said, nodes=nodes, edges=edges)
+    return replace(spec, nodes=nodes, edges=edges)

@@ -225,19 +225,19 @@ class GraphDescription:
         if not path.is_file():
             raise DatasetError(f"{path}: no such file; batchgnn tables describe FOLDER writes a first draft")
         try:
-            said = _toml().loads(path.read_text(encoding="utf-8"))
+            spec = _toml().loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise DatasetError(f"{path}: not valid TOML ({error}); correct it") from error
-        return cls.from_dict(said, path.parent, str(path))
+        return cls.from_dict(spec, path.parent, str(path))
 
     @classmethod
-    def from_dict(cls, said: Mapping[str, Any], folder: str | Path, file: str = FILE) -> GraphDescription:
+    def from_dict(cls, spec: Mapping[str, Any], folder: str | Path, file: str = FILE) -> GraphDescription:
         """Makes a description of the contents of a `graph.toml`.
 
         Raises:
             DatasetError: something is wrong, as `read` says.
         """
-        top = _Section(file, "", said)
+        top = _Section(file, "", spec)
         nodes, edges = top.tables("nodes"), top.tables("edges")
         options = _options(_Section(file, "options", top.table("options")))
         top.end()
@@ -259,10 +259,10 @@ class GraphDescription:
         """Returns the contents of the description's `graph.toml`, without defaults."""
         found: dict[str, Any] = {}
         if self.nodes:
-            found["nodes"] = {name: _said(one) for name, one in self.nodes.items()}
+            found["nodes"] = {name: _given_fields(one) for name, one in self.nodes.items()}
         if self.edges:
-            found["edges"] = {",".join(relation): _said(one) for relation, one in self.edges.items()}
-        if options := _said(self.options):
+            found["edges"] = {",".join(relation): _given_fields(one) for relation, one in self.edges.items()}
+        if options := _given_fields(self.options):
             found["options"] = options
         return found
 
@@ -274,7 +274,7 @@ class GraphDescription:
         return path
 
     def relations(self) -> dict[Relation, EdgeTable | tuple[str, ForeignKey]]:
-        """Returns what each relation comes from, in order: a link table, or the node type and the
+        """Returns the origin of each relation, in order: a link table, or the node type and the
         foreign key."""
         found: dict[Relation, EdgeTable | tuple[str, ForeignKey]] = dict(self.edges)
         for name, table in self.nodes.items():
@@ -289,13 +289,13 @@ class GraphDescription:
     def has_reverse(self, relation: Relation) -> bool:
         """Returns whether the reverse of a relation is to be stored too."""
         one = self.relations()[relation]
-        said = one.reverse if isinstance(one, EdgeTable) else one[1].reverse
-        return (self.options.reverse if said is None else said) and reverse_of(
+        spec = one.reverse if isinstance(one, EdgeTable) else one[1].reverse
+        return (self.options.reverse if spec is None else spec) and reverse_of(
             relation
         ) not in self.relations()
 
 
-def _said(one: Any) -> dict[str, Any]:
+def _given_fields(one: Any) -> dict[str, Any]:
     """Returns the fields of a part of a description that differ from their defaults."""
     found: dict[str, Any] = {}
     for name, info in type(one).__dataclass_fields__.items():
@@ -316,7 +316,7 @@ def _said(one: Any) -> dict[str, Any]:
 
 def _short(one: Any, name: str = "") -> Any:
     """Returns a part of a description, as a text where that says all. ``name``: its key."""
-    fields = _said(one)
+    fields = _given_fields(one)
     if isinstance(one, ForeignKey):
         return one.type if set(fields) == {"columns", "type"} and one.columns == (name,) else fields
     return next(iter(fields.values())) if set(fields) <= {"column"} or set(fields) == {"encoder"} else fields
@@ -325,35 +325,35 @@ def _short(one: Any, name: str = "") -> Any:
 # Checks ###########################################################################################
 
 
-def _check(said: GraphDescription) -> None:
-    if not said.nodes and not said.edges:
+def _check(spec: GraphDescription) -> None:
+    if not spec.nodes and not spec.edges:
         raise DatasetError('no tables; describe some under [nodes.TYPE] or [edges."source,name,target"]')
-    for name, table in said.nodes.items():
+    for name, table in spec.nodes.items():
         where = f"[nodes.{name}]"
         _check_common(where, table)
         if table.label is not None and table.label.column in table.features:
             raise DatasetError(f"{where}: features.{table.label.column}: is the label; leave it out")
         for own, key in table.foreign_keys.items():
-            other = said.nodes.get(key.type)
+            other = spec.nodes.get(key.type)
             want = max(len(other.key), 1) if other is not None else len(key.columns)
             if len(key.columns) != want:
                 raise DatasetError(
                     f"{where}: foreign_keys.{own}: names {len(key.columns)} columns, but the key of "
                     f"{key.type} has {want}; name as many"
                 )
-            if (name, own, key.type) in said.edges:
+            if (name, own, key.type) in spec.edges:
                 raise DatasetError(
                     f"{where}: foreign_keys.{own}: there is a link table of this relation; rename it"
                 )
-    for relation, links in said.edges.items():
+    for relation, links in spec.edges.items():
         where = f'[edges."{",".join(relation)}"]'
         _check_common(where, links)
         for end, columns in ((relation[0], links.source), (relation[2], links.target)):
-            want = max(len(said.nodes[end].key), 1) if end in said.nodes else len(columns)
+            want = max(len(spec.nodes[end].key), 1) if end in spec.nodes else len(columns)
             if len(columns) != want:
                 fact = f"{', '.join(columns)}: {len(columns)} columns, but the key of {end} has {want}"
                 raise DatasetError(f"{where}: {fact}; name as many")
-    if not said.relations():
+    if not spec.relations():
         raise DatasetError(
             'no relations; describe foreign_keys, or a link table [edges."source,name,target"]'
         )
@@ -368,8 +368,8 @@ def _check_common(where: str, table: NodeTable | EdgeTable) -> None:
                 f"{where}: features.{column}: encoder {one.encoder!r} {_instead(one.encoder)}; choose among "
                 f"{', '.join(ENCODERS)}"
             )
-    for said in (table.time, *table.features.values()):
-        zone = "UTC" if said is None else said.timezone
+    for spec in (table.time, *table.features.values()):
+        zone = "UTC" if spec is None else spec.timezone
         try:
             zoneinfo.ZoneInfo(zone)
         except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
@@ -425,11 +425,11 @@ def _toml() -> Any:
 class _Section:
     """A table of TOML, whose keys are taken one by one; what is left at the end is unknown."""
 
-    def __init__(self, file: str, name: str, said: Any) -> None:
+    def __init__(self, file: str, name: str, spec: Any) -> None:
         self.file, self.name = file, name
-        if not isinstance(said, Mapping):
-            raise self.error("", f"is {said!r}, expected a table", "write [" + (name or "nodes.NAME") + "]")
-        self.left = dict(said)
+        if not isinstance(spec, Mapping):
+            raise self.error("", f"is {spec!r}, expected a table", "write [" + (name or "nodes.NAME") + "]")
+        self.left = dict(spec)
         self.known: list[str] = []
 
     def error(self, key: str, fact: str, remedy: str) -> DatasetError:
@@ -586,9 +586,9 @@ def _split(section: _Section) -> TableSplit | None:
     return found
 
 
-def _foreign_key(section: _Section, name: str, said: Any) -> ForeignKey:
+def _foreign_key(section: _Section, name: str, spec: Any) -> ForeignKey:
     inner = _Section(
-        section.file, f"{section.name}.foreign_keys.{name}", {"type": said} if isinstance(said, str) else said
+        section.file, f"{section.name}.foreign_keys.{name}", {"type": spec} if isinstance(spec, str) else spec
     )
     columns = inner.texts("columns", default=(name,))
     kind = inner.texts("type", needed=True)[0]
@@ -599,9 +599,9 @@ def _foreign_key(section: _Section, name: str, said: Any) -> ForeignKey:
 
 def _features(section: _Section) -> dict[str, ColumnFeature]:
     found = {}
-    for column, said in section.table("features").items():
-        said = {"encoder": said} if isinstance(said, str) else said
-        inner = _Section(section.file, f"{section.name}.features.{column}", said)
+    for column, spec in section.table("features").items():
+        spec = {"encoder": spec} if isinstance(spec, str) else spec
+        inner = _Section(section.file, f"{section.name}.features.{column}", spec)
         encoder = inner.texts("encoder", needed=True)[0]
         options: dict[str, Any] = {}
         if encoder in ("category", "ids"):

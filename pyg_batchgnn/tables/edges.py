@@ -33,7 +33,7 @@ from pyg_batchgnn.tables.values import missing_in, to_rows
 
 def make_edges(job: ConversionJob, relation: Relation) -> Made:
     """Writes the edges of a relation, with their attributes and links."""
-    one, group = job.said.relations()[relation], Group(RowKind.EDGE, relation)
+    one, group = job.spec.relations()[relation], Group(RowKind.EDGE, relation)
     ends = [job.facts[f"nodes {end}"]["count"] for end in (relation[0], relation[2])]
     dtype = np.int32 if max(ends) < 2**31 else np.int64
     file = job.file(edge_array("edge_index", group))
@@ -84,7 +84,7 @@ def make_edges(job: ConversionJob, relation: Relation) -> Made:
         "states": states,
         "columns": columns_of,
         "attributes": [
-            *(column for column, said in one.features.items() if said.encoder == "ids"),
+            *(column for column, spec in one.features.items() if spec.encoder == "ids"),
             *([EDGE_FEATURES] if columns_of else []),
             *([TIME] if times is not None else []),
         ],
@@ -96,9 +96,9 @@ def _foreign_key_edges(
     job: ConversionJob, group: Group, name: str, key: ForeignKey, dtype: type, file: Path
 ) -> Made:
     """Writes the edges from the rows of a table to those that a foreign key names."""
-    table, said = job.table_of(name), job.said.nodes[name]
+    table, spec = job.table_of(name), job.spec.nodes[name]
     # Torn rows were counted with the nodes.
-    bad, kept = BadRows(replace(table, torn=()), said), job.kept_rows(name)
+    bad, kept = BadRows(replace(table, torn=()), spec), job.kept_rows(name)
     ids = IdFile(job.work(group, "ids"), dtype, (1, table.rows))
     _match(job, key.type, table, key.columns, ids, 0)
     of = _ids_of_rows(kept)
@@ -138,8 +138,8 @@ def _match(
     job: ConversionJob, end: str, table: RawTable, columns: Sequence[str], ids: IdFile, at: int
 ) -> None:
     """Writes the id of each row's end; -1 where it has none."""
-    said = job.said.nodes.get(end)
-    if said is None or said.key:
+    spec = job.spec.nodes.get(end)
+    if spec is None or spec.key:
         match(job.engine, table, columns, job.key_file(Group(RowKind.NODE, end)), ids, at)
         return
     of = _ids_of_rows(job.kept_rows(end))
@@ -193,5 +193,5 @@ def _write_links(
 
 
 def _ids_of_rows(kept: np.ndarray) -> np.ndarray:
-    """Returns the id of each row of a node table, -1 of those that are no nodes."""
+    """Returns the id of each row of a node table, -1 for rows that are no nodes."""
     return np.where(kept, np.cumsum(kept) - 1, -1)

@@ -101,9 +101,9 @@ def check(
         return _examined(made, _notes(description))
 
 
-def _notes(said: GraphDescription) -> tuple[str, ...]:
-    """Returns what training takes only with an option."""
-    if "--time-attr" in training_options(said):
+def _notes(spec: GraphDescription) -> tuple[str, ...]:
+    """Returns notes on options that training needs."""
+    if "--time-attr" in training_options(spec):
         return (f"the split is by time: train with --time-attr {TIME}, or later edges are seen too",)
     return ()
 
@@ -185,7 +185,7 @@ def _of_edges(
 
 
 def _before_an_end(dataset: Dataset, edges: EdgeSet) -> str:
-    """Returns how many edges are earlier than a node that they join."""
+    """Returns the number of edges that are earlier than a node that they join."""
     times = edges.tables.get(TIME)
     if times is None:
         return "none"

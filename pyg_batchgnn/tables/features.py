@@ -1,8 +1,10 @@
-"""The features of a table's rows: fitted to training rows, and written row by row."""
+"""The features of tables: encoders of columns, which are fitted to training rows and stored."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +14,360 @@ import numpy as np
 
 from pyg_batchgnn.data import EDGE_FEATURES, FEATURES, LABELS, DatasetError
 from pyg_batchgnn.data.files import NpyAppender
-from pyg_batchgnn.tables.description import ColumnFeature
-from pyg_batchgnn.tables.encode import Encoder, encoder_of
+from pyg_batchgnn.tables.description import ColumnFeature, TimeColumn
 from pyg_batchgnn.tables.rows import RowCheck
 from pyg_batchgnn.tables.source import RawTable, need
+from pyg_batchgnn.tables.values import (
+    Parsed,
+    as_texts,
+    calendar,
+    flat,
+    hash_texts,
+    is_text,
+    missing_in,
+    to_booleans,
+    to_numbers,
+    to_times,
+)
+
+#: Categories with a column of their own, and those with a number, by default.
+_ONE_HOT, _IDS = 64, 1_000_000
+#: The most training rows that quantiles are taken from; they are spread evenly.
+_SAMPLE = 1_000_000
+_QUANTILES = 1_000
+
+
+class Encoder:
+    """Makes columns of features from a column of a table.
+
+    A subclass reads values with `parse`, learns from training rows with `see`, and returns what it
+    has learned with `state`. `names` and `encode` use what is in `learned`.
+
+    Attributes:
+        where: the column's name in errors.
+        spec: its description.
+        rows: the number of training rows that will be seen.
+        learned: what `state` returned once; empty while learning.
+    """
+
+    def __init__(
+        self, where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
+    ) -> None:
+        self.where, self.spec, self.rows, self.learned = where, spec, rows, dict(learned or {})
+        self.begin()
+
+    def begin(self) -> None:
+        """Prepares for learning."""
+
+    def parse(self, array: Any) -> Parsed:
+        """Returns the values as they are before they are scaled.
+
+        Raises:
+            DatasetError: the column's type does not go with the encoder.
+        """
+        missing = missing_in(array)
+        return Parsed(missing, missing, np.zeros(len(missing), np.bool_))
+
+    def see(self, array: Any) -> None:
+        """Learns from some training rows. Chunks come in order."""
+
+    def state(self) -> dict[str, Any]:
+        """Returns what was learned, as JSON."""
+        return {}
+
+    def names(self) -> list[str]:
+        """Returns the meaning of each column of features."""
+        raise NotImplementedError
+
+    def encode(self, array: Any) -> np.ndarray:
+        """Returns [n, columns] float32; of ids [n] int64."""
+        raise NotImplementedError
+
+
+# Numbers ##########################################################################################
+
+
+class _Number(Encoder):
+    """Numbers with the mean 0 and the deviation 1. A missing one is 0, with a flag beside it."""
+
+    def begin(self) -> None:
+        self.count, self.mean, self.squares, self.has_missing = 0, 0.0, 0.0, False
+
+    def parse(self, array: Any) -> Parsed:
+        return to_numbers(array, self.where)
+
+    def scaled(self, values: np.ndarray) -> np.ndarray:
+        return values
+
+    def see(self, array: Any) -> None:
+        found = self.parse(array)
+        self.has_missing |= bool(found.missing.any())
+        values = self.scaled(found.values[~found.missing])
+        if not len(values):
+            return
+        mean = float(values.mean())
+        squares = float(np.square(values - mean).sum())
+        count = self.count + len(values)
+        apart = mean - self.mean
+        self.squares += squares + apart * apart * self.count * len(values) / count
+        self.mean += apart * len(values) / count
+        self.count = count
+
+    def state(self) -> dict[str, Any]:
+        deviation = (self.squares / self.count) ** 0.5 if self.count else 0.0
+        return {"mean": self.mean, "deviation": deviation or 1.0, "has_missing": self.has_missing}
+
+    def names(self) -> list[str]:
+        return ["", "missing"] if self.learned["has_missing"] else [""]
+
+    def encode(self, array: Any) -> np.ndarray:
+        found = self.parse(array)
+        values = self.scaled(np.where(found.missing, 0.0, found.values))
+        values = np.where(found.missing, 0.0, (values - self.learned["mean"]) / self.learned["deviation"])
+        columns = [values, found.missing] if self.learned["has_missing"] else [values]
+        return np.stack(columns, axis=1).astype(np.float32)
+
+
+class _Log(_Number):
+    """The logarithm of 1 + the number, with its sign, as a number."""
+
+    def scaled(self, values: np.ndarray) -> np.ndarray:
+        return np.sign(values) * np.log1p(np.abs(values))
+
+
+class _Quantile(_Number):
+    """The share of training rows with smaller numbers, as a number with mean 0 and deviation 1."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.seen, self.every = 0, -(-max(self.rows, 1) // _SAMPLE)
+        self.sample: list[np.ndarray] = []
+
+    def see(self, array: Any) -> None:
+        found = self.parse(array)
+        self.has_missing |= bool(found.missing.any())
+        start = -self.seen % self.every
+        self.seen += len(found.values)
+        self.sample.append(found.values[start :: self.every][~found.missing[start :: self.every]])
+
+    def state(self) -> dict[str, Any]:
+        sample = np.concatenate(self.sample) if self.sample else np.zeros(0)
+        steps = min(len(sample), _QUANTILES + 1)
+        cuts = np.quantile(sample, np.linspace(0, 1, steps)) if steps else np.zeros(0)
+        return {"mean": 0.5, "deviation": 12**-0.5, "has_missing": self.has_missing, "cuts": cuts.tolist()}
+
+    def scaled(self, values: np.ndarray) -> np.ndarray:
+        cuts = np.asarray(self.learned["cuts"])
+        if len(cuts) < 2:
+            return np.full(len(values), 0.5)
+        distinct, first = np.unique(cuts, return_index=True)
+        last = len(cuts) - 1 - np.unique(cuts[::-1], return_index=True)[1]
+        return np.interp(values, distinct, (first + last) / 2 / (len(cuts) - 1), left=0.0, right=1.0)
+
+
+class _Boolean(_Number):
+    """0 and 1. A missing one is 0, with a flag beside it."""
+
+    def parse(self, array: Any) -> Parsed:
+        return to_booleans(array, self.where)
+
+    def see(self, array: Any) -> None:
+        self.has_missing |= bool(self.parse(array).missing.any())
+
+    def state(self) -> dict[str, Any]:
+        return {"mean": 0.0, "deviation": 1.0, "has_missing": self.has_missing}
+
+
+# Categories #######################################################################################
+
+
+class _Category(Encoder):
+    """One column per category, and one for all others. A missing category is 0 in all."""
+
+    limit = _ONE_HOT
+
+    def begin(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def see(self, array: Any) -> None:
+        for pair in as_texts(array).value_counts().to_pylist():
+            if pair["values"] is not None:
+                self.counts[pair["values"]] += pair["counts"]
+
+    def state(self) -> dict[str, Any]:
+        limit = self.spec.limit or self.limit
+        most = sorted(self.counts, key=lambda one: (-self.counts[one], one))[:limit]
+        return {"categories": sorted(most)}
+
+    def names(self) -> list[str]:
+        return [*self.learned["categories"], "other"]
+
+    def places(self, array: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the place of each row's category, and which are missing."""
+        encoded = as_texts(array).dictionary_encode()
+        known = {name: at for at, name in enumerate(self.learned["categories"])}
+        others = len(known)
+        of = np.asarray([known.get(one, others) for one in encoded.dictionary.to_pylist()] + [0], np.int64)
+        missing = missing_in(encoded.indices)
+        codes = np.where(missing, -1, encoded.indices.fill_null(0).to_numpy(zero_copy_only=False))
+        return of[codes], missing
+
+    def encode(self, array: Any) -> np.ndarray:
+        places, missing = self.places(array)
+        return _one_hot(places, missing, len(self.learned["categories"]) + 1)
+
+
+def _one_hot(places: np.ndarray, missing: np.ndarray, columns: int) -> np.ndarray:
+    found = np.zeros((len(places), columns), np.float32)
+    there = np.flatnonzero(~missing)
+    found[there, places[there]] = 1
+    return found
+
+
+class _Hashed(Encoder):
+    """One column per bucket, which a category's hash chooses (`hash_texts`)."""
+
+    def names(self) -> list[str]:
+        return [f"bucket {at}" for at in range(self.spec.buckets)]
+
+    def encode(self, array: Any) -> np.ndarray:
+        texts = as_texts(array)
+        missing = missing_in(texts)
+        buckets = hash_texts(texts) % np.uint64(self.spec.buckets)
+        return _one_hot(buckets.astype(np.int64), missing, self.spec.buckets)
+
+
+class _Ids(_Category):
+    """A number per category, for a learned embedding: 0 missing, 1 others, 2 the first category."""
+
+    limit = _IDS
+
+    def names(self) -> list[str]:
+        return []
+
+    def encode(self, array: Any) -> np.ndarray:
+        places, missing = self.places(array)
+        others = places == len(self.learned["categories"])
+        return np.where(missing, 0, np.where(others, 1, places + 2))
+
+
+# Times and vectors ################################################################################
+
+
+class _Calendar(Encoder):
+    """The sine and the cosine of each part of the calendar. A missing time is 0 in all."""
+
+    def parse(self, array: Any) -> Parsed:
+        kind, types = array.type, need("pyarrow").types
+        if types.is_integer(kind) and self.spec.unit is None:
+            raise DatasetError(f'{self.where}: has whole numbers; give unit, as in unit = "s"')
+        return to_times(array, TimeColumn("", self.spec.unit, self.spec.timezone), "s", self.where)
+
+    def names(self) -> list[str]:
+        return [f"{one} of {part}" for part in self.spec.parts for one in ("sine", "cosine")]
+
+    def encode(self, array: Any) -> np.ndarray:
+        found = self.parse(array)
+        shares = calendar(found.values)
+        angles = 2 * np.pi * np.stack([shares[part] for part in self.spec.parts], axis=1)
+        waves = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(angles), -1)
+        return np.where(found.missing[:, None], 0, waves).astype(np.float32)
+
+
+class _List(Encoder):
+    """Vectors of one length, as they are. A missing one is 0 in all columns."""
+
+    def begin(self) -> None:
+        self.length: int | None = None
+
+    def parse(self, array: Any) -> Parsed:
+        array = flat(array)
+        missing = missing_in(array)
+        values, lengths = self._vectors(array)
+        known = lengths[~missing]
+        if self.length is None and len(known):
+            self.length = int(known[0])
+        bad = ~missing & (lengths != (self.length or 0))
+        wrong = ~np.isfinite(values)
+        if wrong.any():
+            bad |= np.bincount(np.repeat(np.arange(len(lengths)), lengths)[wrong], minlength=len(lengths)) > 0
+        return Parsed(values, missing, bad)
+
+    def _vectors(self, array: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Returns all numbers one after the other, and how many each row has."""
+        pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow").types
+        if is_text(array.type):
+            array = pa.array([_vector(one) for one in array.to_pylist()], pa.list_(pa.float64()))
+        if not (
+            types.is_list(array.type)
+            or types.is_large_list(array.type)
+            or types.is_fixed_size_list(array.type)
+        ):
+            raise DatasetError(f"{self.where}: has the type {array.type}, expected lists of numbers")
+        lengths = np.asarray(
+            pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False), np.int64
+        )
+        numbers = pc.list_flatten(array).cast(pa.float64())
+        return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64), lengths
+
+    def see(self, array: Any) -> None:
+        self.parse(array)
+
+    def state(self) -> dict[str, Any]:
+        return {"length": self.length or 0}
+
+    def names(self) -> list[str]:
+        return [str(at) for at in range(self.learned["length"])]
+
+    def encode(self, array: Any) -> np.ndarray:
+        values, lengths = self._vectors(flat(array))
+        if wrong := next((int(one) for one in lengths if one not in (0, self.learned["length"])), None):
+            raise DatasetError(
+                f"{self.where}: has a list of {wrong} numbers, expected {self.learned['length']}"
+            )
+        found = np.zeros((len(lengths), self.learned["length"]), np.float32)
+        if len(values):
+            found[lengths > 0] = values.reshape(-1, self.learned["length"])
+        return found
+
+
+def _vector(text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+        return [float(one) for one in found]
+    except (ValueError, TypeError):
+        return []
+
+
+_ENCODERS: dict[str, type[Encoder]] = {
+    "number": _Number,
+    "log": _Log,
+    "quantile": _Quantile,
+    "boolean": _Boolean,
+    "category": _Category,
+    "hashed": _Hashed,
+    "ids": _Ids,
+    "calendar": _Calendar,
+    "list": _List,
+}
+
+
+def encoder_of(
+    where: str, spec: ColumnFeature, rows: int = 0, learned: Mapping[str, Any] | None = None
+) -> Encoder:
+    """Returns the encoder of a column.
+
+    Args:
+        where: the column's name in errors.
+        rows: the number of training rows that it will see.
+        learned: what it has learned, or None.
+    """
+    return _ENCODERS[spec.encoder](where, spec, rows, learned)
+
+
+# The features of a table ##########################################################################
 
 #: Names of arrays that ids may not have.
 _TAKEN = (FEATURES, LABELS, EDGE_FEATURES, "time")
@@ -29,15 +381,15 @@ class FeaturesOfRows:
 
     Attributes:
         table: the rows.
-        said: the encoder of each column.
+        spec: the encoder of each column.
     """
 
     table: RawTable
-    said: Mapping[str, ColumnFeature]
+    spec: Mapping[str, ColumnFeature]
 
     def _encoder(self, column: str, rows: int = 0, learned: Mapping[str, Any] | None = None) -> Encoder:
         self.table.type_of(column, f"features.{column}")
-        return encoder_of(f"{self.table.where}: features.{column}", self.said[column], rows, learned)
+        return encoder_of(f"{self.table.where}: features.{column}", self.spec[column], rows, learned)
 
     def checks(self) -> list[RowCheck]:
         """Returns the checks of the columns, one pass over which finds bad values.
@@ -46,16 +398,16 @@ class FeaturesOfRows:
             DatasetError: a column is missing, or is of another type than its encoder needs.
         """
         found = []
-        for column, said in self.said.items():
+        for column, spec in self.spec.items():
             encoder = self._encoder(column)
             nothing = need("pyarrow").array([], self.table.schema.field(column).type)
             encoder.parse(nothing)  # an error where the type does not fit
-            if said.encoder == "ids" and column in _TAKEN:
+            if spec.encoder == "ids" and column in _TAKEN:
                 raise DatasetError(
                     f"{self.table.where}: features.{column}: ids become an attribute of the column's name, "
                     f"which is taken; rename the column"
                 )
-            if said.encoder not in ("category", "hashed", "ids"):
+            if spec.encoder not in ("category", "hashed", "ids"):
                 found.append(RowCheck(column, encoder.parse))
         return found
 
@@ -69,7 +421,7 @@ class FeaturesOfRows:
         Returns:
             The state of each column's encoder.
         """
-        encoders = {column: self._encoder(column, rows) for column in self.said}
+        encoders = {column: self._encoder(column, rows) for column in self.spec}
         if encoders:
             for first, chunk in self.table.chunks(list(encoders)):
                 wanted = is_training(first, first + len(chunk))
@@ -81,10 +433,10 @@ class FeaturesOfRows:
         return {column: encoder.state() for column, encoder in encoders.items()}
 
     def names(self, states: Mapping[str, Any]) -> list[list[str]]:
-        """Returns for each column of features that of the table, and what it stands for."""
+        """Returns, for each column of features, the table's column and the meaning."""
         return [
             [column, name]
-            for column in self.said
+            for column in self.spec
             for name in self._encoder(column, learned=states[column]).names()
         ]
 
@@ -101,8 +453,8 @@ class FeaturesOfRows:
         Returns:
             The files.
         """
-        encoders = {column: self._encoder(column, learned=states[column]) for column in self.said}
-        dense = [column for column in encoders if self.said[column].encoder != "ids"]
+        encoders = {column: self._encoder(column, learned=states[column]) for column in self.spec}
+        dense = [column for column in encoders if self.spec[column].encoder != "ids"]
         width = len(self.names(states))
         writers = {column: NpyAppender(file(column), np.int64) for column in encoders if column not in dense}
         if width:

@@ -50,7 +50,7 @@ boolean, category, hashed, ids, calendar, list."""
 
 @dataclass
 class _ColumnFacts:
-    """A column as far as it was looked at."""
+    """The facts about a column, from the rows that were read."""
 
     name: str
     kind: str  # text, whole, number, boolean, time, list or other
@@ -71,7 +71,7 @@ class _ColumnFacts:
 
 @dataclass
 class _Guess:
-    """A table and what is guessed of it."""
+    """A table, and the guesses about it."""
 
     name: str
     files: tuple[str, ...]
@@ -372,9 +372,9 @@ def _written(engine: Engine, folder: Path, guesses: list[_Guess]) -> str:
         comments["edges", ",".join(relation), "split"] = "the links to be predicted: train --task link"
     elif labelled is None:
         comments[()] = 'No label was found: add label = "COLUMN" and split to the table to be predicted.'
-    said = GraphDescription(nodes, edges, folder=folder).to_dict()
+    spec = GraphDescription(nodes, edges, folder=folder).to_dict()
     head = "\n".join(f"# {one}" for one in [*_HEAD.splitlines(), *comments.pop((), "").splitlines()])
-    return f"{head}\n\n{to_toml(said, comments)}"
+    return f"{head}\n\n{to_toml(spec, comments)}"
 
 
 def _relation_name(column: str) -> str:
@@ -382,7 +382,7 @@ def _relation_name(column: str) -> str:
 
 
 def _ends(guess: _Guess) -> list[tuple[str, str]] | None:
-    """Returns the columns and types of the ends of a link table; None: it is none."""
+    """Returns the columns and types of the ends of a link table; None for other tables."""
     if guess.key is not None:
         return None
     others = {

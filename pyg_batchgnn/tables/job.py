@@ -1,4 +1,4 @@
-"""One conversion: what it is of, where its files lie, and what its steps have found."""
+"""One conversion: its description, its files, and the results of its steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ConversionJob:
     """One conversion.
 
     Attributes:
-        said: the description.
+        spec: the description.
         journal: the folder that is made, and its complete steps.
         engine: joins keys.
         fitted: the content of a model's `tables.json`; None: encoders are to be fitted.
@@ -38,7 +38,7 @@ class ConversionJob:
         unit: of all times; None: plain integers, or no times.
     """
 
-    said: GraphDescription
+    spec: GraphDescription
     journal: Journal
     engine: Engine
     fitted: dict[str, Any] | None
@@ -99,25 +99,25 @@ class ConversionJob:
         if self.fitted is None:
             return None
         known = self.fitted["features"][kind].get(name, {"states": {}})["states"]
-        if set(known) != set(features.said):
+        if set(known) != set(features.spec):
             raise DatasetError(
-                f"{features.table.where}: features: are {', '.join(features.said)}, but fitted were "
+                f"{features.table.where}: features: are {', '.join(features.spec)}, but fitted were "
                 f"{', '.join(known) or 'none'}; describe the new tables like the old ones"
             )
         return dict(known)
 
     def times_of(
-        self, group: Group, said: NodeTable | EdgeTable, table: RawTable, checks: list[RowCheck]
+        self, group: Group, spec: NodeTable | EdgeTable, table: RawTable, checks: list[RowCheck]
     ) -> np.ndarray | None:
         """Adds the check that reads the times; returns where it writes them, [rows] int64."""
-        if said.time is None:
+        if spec.time is None:
             return None
         file = self.work(group, "times_of_rows")
         shape = (table.rows,)
         times: np.ndarray = (
             np.lib.format.open_memmap(file, "w+", np.int64, shape) if table.rows else np.zeros(0, np.int64)
         )
-        checks.append(times_of_rows(table, said.time, self.unit, times))
+        checks.append(times_of_rows(table, spec.time, self.unit, times))
         return times
 
 

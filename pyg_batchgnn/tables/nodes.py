@@ -30,22 +30,22 @@ from pyg_batchgnn.tables.values import is_uuid, uuid_texts
 
 def make_nodes(job: ConversionJob, name: str) -> Made:
     """Gives the nodes of a type their ids, and writes keys, times, labels and splits."""
-    if name not in job.said.nodes:
+    if name not in job.spec.nodes:
         return _nodes_without_table(job, name)
-    said, table, group = job.said.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
-    bad, checks = BadRows(table, said), FeaturesOfRows(table, said.features).checks()
-    times, labels = job.times_of(group, said, table, checks), None
-    if said.label is not None:
-        labels = _labels(job, name, said, table)
-        checks.append(RowCheck(said.label.column, labels.parse))
-    look_at(table, checks, said.key, bad)
-    _refuse_repeated(job, said, table, bad)
-    splits = splits_of_rows(said, table, said.key, times, job.unit)
+    spec, table, group = job.spec.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
+    bad, checks = BadRows(table, spec), FeaturesOfRows(table, spec.features).checks()
+    times, labels = job.times_of(group, spec, table, checks), None
+    if spec.label is not None:
+        labels = _labels(job, name, spec, table)
+        checks.append(RowCheck(spec.label.column, labels.parse))
+    look_at(table, checks, spec.key, bad)
+    _refuse_repeated(job, spec, table, bad)
+    splits = splits_of_rows(spec, table, spec.key, times, job.unit)
     fitted = None if job.fitted is None else job.fitted["labels"].get(name)
     if labels is None and fitted is not None and splits is not None:  # what has no label is in no split
         splits[:] = -1
     kept = ~bad.is_bad
-    files = [*_write_keys(job, group, said, table, kept), *bad.write(job.bad_file(group))]
+    files = [*_write_keys(job, group, spec, table, kept), *bad.write(job.bad_file(group))]
     if times is not None:
         files.append(write_rows(job.file(attribute_array(group, TIME)), times, kept))
     if labels is not None:
@@ -76,7 +76,7 @@ def make_nodes(job: ConversionJob, name: str) -> Made:
 def _nodes_without_table(job: ConversionJob, name: str) -> Made:
     """Gives ids to a type that only other tables name: by ascending key."""
     used: list[tuple[RawTable, Sequence[str]]] = []
-    for relation, one in job.said.relations().items():
+    for relation, one in job.spec.relations().items():
         if isinstance(one, EdgeTable):
             table = job.table_of(relation)
             used += [(table, one.source)] * (relation[0] == name)
@@ -89,37 +89,37 @@ def _nodes_without_table(job: ConversionJob, name: str) -> Made:
     return {"count": count, **nothing}, [file]
 
 
-def _labels(job: ConversionJob, name: str, said: NodeTable, table: RawTable) -> LabelsOfRows:
-    assert said.label is not None
+def _labels(job: ConversionJob, name: str, spec: NodeTable, table: RawTable) -> LabelsOfRows:
+    assert spec.label is not None
     known = None if job.fitted is None else job.fitted["labels"].get(name)
     if known is None:
-        return LabelsOfRows.of(said.label, table)
-    return LabelsOfRows(said.label, table, known["kind"], known["values"], known["count"])
+        return LabelsOfRows.of(spec.label, table)
+    return LabelsOfRows(spec.label, table, known["kind"], known["values"], known["count"])
 
 
-def _refuse_repeated(job: ConversionJob, said: NodeTable, table: RawTable, bad: BadRows) -> None:
-    if not said.key:
+def _refuse_repeated(job: ConversionJob, spec: NodeTable, table: RawTable, bad: BadRows) -> None:
+    if not spec.key:
         return
-    rows, first = repeated(job.engine, table, said.key)
+    rows, first = repeated(job.engine, table, spec.key)
     good = ~bad.is_bad[rows]
     rows, first = rows[good], first[good]
     order = np.lexsort((rows, first))
     again = np.zeros(len(rows), np.bool_)
     again[1:] = first[order][1:] == first[order][:-1]
-    bad.add(np.sort(rows[order][again]), list(said.key), "is the key of an earlier row too")
+    bad.add(np.sort(rows[order][again]), list(spec.key), "is the key of an earlier row too")
 
 
 def _write_keys(
-    job: ConversionJob, group: Group, said: NodeTable, table: RawTable, kept: np.ndarray
+    job: ConversionJob, group: Group, spec: NodeTable, table: RawTable, kept: np.ndarray
 ) -> list[Path]:
     import pyarrow as pa
 
-    if not said.key:
+    if not spec.key:
         return []
     file = job.key_file(group)
-    schema = pa.schema([(one, stored_type(table.schema.field(one).type)) for one in said.key])
+    schema = pa.schema([(one, stored_type(table.schema.field(one).type)) for one in spec.key])
     with KeyWriter(file, schema) as writer:
-        for first, chunk in table.chunks(said.key):
+        for first, chunk in table.chunks(spec.key):
             writer.append(_key_columns(chunk, kept[first : first + len(chunk)]))
     return [file]
 
@@ -135,7 +135,7 @@ def _write_labels(
     """Writes "y" of the rows that are kept. Rows without a label get -1 in `splits`."""
     file = job.file(attribute_array(group, LABELS))
     with NpyAppender(file, *labels.form) as writer:
-        for first, chunk in table.chunks([labels.said.column]):
+        for first, chunk in table.chunks([labels.spec.column]):
             here = slice(first, first + len(chunk))
             found = labels.parse(chunk.column(0))
             writer.append(labels.final(found)[kept[here]])
@@ -174,9 +174,9 @@ def _write_splits(job: ConversionJob, group: Group, codes: np.ndarray) -> list[P
 
 
 def make_node_features(job: ConversionJob, name: str) -> Made:
-    said, table, group = job.said.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
+    spec, table, group = job.spec.nodes[name], job.table_of(name), Group(RowKind.NODE, name)
     kept = job.kept_rows(name)
-    features = FeaturesOfRows(table, said.features)
+    features = FeaturesOfRows(table, spec.features)
     states = job.fitted_states("nodes", name, features)
     if states is None:
         training = _training_nodes(job, name)
@@ -197,7 +197,7 @@ def _training_nodes(job: ConversionJob, name: str) -> np.ndarray:
     if job.facts[f"nodes {name}"]["splits"] is not None:
         return np.asarray(np.load(job.work(group, "splits")) == 0)
     last = job.last_training_time()
-    if last is None or job.said.nodes[name].time is None:
+    if last is None or job.spec.nodes[name].time is None:
         return np.ones(count, np.bool_)
     return np.asarray(np.load(job.file(attribute_array(group, TIME)), mmap_mode="r") <= last)
 

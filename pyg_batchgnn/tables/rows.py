@@ -40,8 +40,8 @@ class BadRows:
         reasons: how many rows are bad for each reason.
     """
 
-    def __init__(self, table: RawTable, said: NodeTable | EdgeTable) -> None:
-        self.table, self.sets_aside = table, said.on_bad_rows != "error"
+    def __init__(self, table: RawTable, spec: NodeTable | EdgeTable) -> None:
+        self.table, self.sets_aside = table, spec.on_bad_rows != "error"
         self.is_bad = np.zeros(table.rows, np.bool_)
         self.reasons: Counter[str] = Counter()
         self._found: list[tuple[np.ndarray, tuple[str, ...], str]] = []
@@ -160,7 +160,7 @@ def look_at(table: RawTable, checks: Sequence[RowCheck], keys: Sequence[str], ba
 
 
 def splits_of_rows(
-    said: NodeTable | EdgeTable,
+    spec: NodeTable | EdgeTable,
     table: RawTable,
     keys: Sequence[str],
     times: np.ndarray | None,
@@ -170,14 +170,14 @@ def splits_of_rows(
 
     None where there are no splits. Without keys, positions are hashed for splits by fractions.
     """
-    split = said.split
+    split = spec.split
     if split is None:
         return None
     codes = np.full(table.rows, -1, np.int8)
     if split.is_by_time:
-        assert times is not None and said.time is not None
+        assert times is not None and spec.time is not None
         where = f"{table.where}: split"
-        bounds = [moment(one, said.time, unit, where) for one in split.bounds]
+        bounds = [moment(one, spec.time, unit, where) for one in split.bounds]
         if bounds[0] > bounds[1]:
             raise DatasetError(f"{where}: val_until is before train_until; exchange them")
         for at in range(0, len(times), CHUNK):
@@ -229,30 +229,30 @@ class LabelsOfRows:
         count: the number of classes; 0 for other labels.
     """
 
-    said: LabelColumn
+    spec: LabelColumn
     table: RawTable
     kind: str = ""
     values: list[Any] | None = None
     count: int = 0
 
     @classmethod
-    def of(cls, said: LabelColumn, table: RawTable) -> LabelsOfRows:
+    def of(cls, spec: LabelColumn, table: RawTable) -> LabelsOfRows:
         """Looks at all labels of a table.
 
         Raises:
             DatasetError: there is no such column, or there are too many classes.
         """
-        table.type_of(said.column, "label")
-        found = cls(said, table, said.kind or "")
-        if said.kind in ("boolean", "value"):
+        table.type_of(spec.column, "label")
+        found = cls(spec, table, spec.kind or "")
+        if spec.kind in ("boolean", "value"):
             return found
         distinct = found._distinct()
-        types, kind = need("pyarrow").types, table.schema.field(said.column).type
-        if said.kind is None and types.is_boolean(kind):
+        types, kind = need("pyarrow").types, table.schema.field(spec.column).type
+        if spec.kind is None and types.is_boolean(kind):
             found.kind = "boolean"
-        elif said.kind is None and types.is_floating(kind):
+        elif spec.kind is None and types.is_floating(kind):
             found.kind = "value"
-        elif said.kind is None and is_text(kind) and (guess := _kind_of_texts(distinct)) != "class":
+        elif spec.kind is None and is_text(kind) and (guess := _kind_of_texts(distinct)) != "class":
             found.kind = guess
         else:
             found.kind = "class"
@@ -261,17 +261,17 @@ class LabelsOfRows:
         return found
 
     def _distinct(self) -> list[Any]:
-        kind = self.table.schema.field(self.said.column).type
-        if self.said.kind is None and need("pyarrow").types.is_floating(kind):
+        kind = self.table.schema.field(self.spec.column).type
+        if self.spec.kind is None and need("pyarrow").types.is_floating(kind):
             return []
         found: set[Any] = set()
-        for _, chunk in self.table.chunks([self.said.column]):
+        for _, chunk in self.table.chunks([self.spec.column]):
             found.update(flat(chunk.column(0)).unique().to_pylist())
             if len(found) > _MOST_CLASSES:
-                if self.said.kind is None and is_text(kind) and _kind_of_texts(found) == "value":
+                if self.spec.kind is None and is_text(kind) and _kind_of_texts(found) == "value":
                     break  # numbers: the others are read later
                 raise DatasetError(
-                    f"{self.table.where}: label: {self.said.column} has more than {_MOST_CLASSES:,} values; "
+                    f"{self.table.where}: label: {self.spec.column} has more than {_MOST_CLASSES:,} values; "
                     f'give kind = "value" for numbers to be predicted as such'
                 )
         return sorted(one for one in found if one is not None and one == one)
@@ -284,7 +284,7 @@ class LabelsOfRows:
 
     def parse(self, array: Any) -> Parsed:
         """Returns "y" of some rows: bool, class numbers int64, or values float64."""
-        where = f"{self.table.where}: label: {self.said.column}"
+        where = f"{self.table.where}: label: {self.spec.column}"
         if self.kind == "boolean":
             return to_booleans(array, where)
         if self.kind == "value" or self.values is None:
@@ -316,7 +316,7 @@ class LabelsOfRows:
         return forms[self.kind]
 
     def to_json(self) -> dict[str, Any]:
-        return {"column": self.said.column, "kind": self.kind, "values": self.values, "count": self.count}
+        return {"column": self.spec.column, "kind": self.kind, "values": self.values, "count": self.count}
 
 
 def _kind_of_texts(distinct: Any) -> str:
@@ -331,12 +331,12 @@ def _kind_of_texts(distinct: Any) -> str:
     return "value" if texts else "class"
 
 
-def times_of_rows(table: RawTable, said: TimeColumn, unit: str | None, times: np.ndarray) -> RowCheck:
-    """Returns the check of a column of times, which writes them to `times`, [rows] int64."""
-    table.type_of(said.column, "time")
+def times_of_rows(table: RawTable, spec: TimeColumn, unit: str | None, times: np.ndarray) -> RowCheck:
+    """Returns a check of a column of times that writes them to `times`, [rows] int64."""
+    table.type_of(spec.column, "time")
 
     def keep(first: int, found: Parsed) -> None:
         times[first : first + len(found.values)] = np.where(found.missing | found.bad, 0, found.values)
 
-    where = f"{table.where}: time: {said.column}"
-    return RowCheck(said.column, lambda array: to_times(array, said, unit, where), True, keep)
+    where = f"{table.where}: time: {spec.column}"
+    return RowCheck(spec.column, lambda array: to_times(array, spec, unit, where), True, keep)

@@ -283,7 +283,7 @@ def _line_of(path: str, row: int, delimiter: str) -> int:
 # Opening ##########################################################################################
 
 
-def open_table(where: str, said: NodeTable | EdgeTable, folder: Path, staged: Path) -> RawTable:
+def open_table(where: str, spec: NodeTable | EdgeTable, folder: Path, staged: Path) -> RawTable:
     """Opens the files of a table. CSV and remote files are copied to Parquet files once.
 
     Args:
@@ -299,11 +299,11 @@ def open_table(where: str, said: NodeTable | EdgeTable, folder: Path, staged: Pa
     schemas: list[Any] = []
     torn: list[tuple[str, int, str]] = []
     texts, seen = set[str](), set[str]()
-    for number, path in enumerate(expand(where, folder, said.files)):
-        is_csv = said.format == "csv" or (said.format is None and not path.lower().endswith(_PARQUET))
+    for number, path in enumerate(expand(where, folder, spec.files)):
+        is_csv = spec.format == "csv" or (spec.format is None and not path.lower().endswith(_PARQUET))
         copy = staged / f"{number:05}.parquet"
         if is_csv:
-            found = _stage_csv(where, path, said, copy)
+            found = _stage_csv(where, path, spec, copy)
             texts |= set(found["texts"])
             seen |= set(found["seen"])
             torn += [tuple(one) for one in found["torn"]]
@@ -312,7 +312,7 @@ def open_table(where: str, said: NodeTable | EdgeTable, folder: Path, staged: Pa
         file = str(copy) if is_csv or _is_remote(path) else path
         rows, schema = _outline(path, file)
         parts.append(
-            TablePart(path, file, rows, sum(part.rows for part in parts), said.delimiter if is_csv else "")
+            TablePart(path, file, rows, sum(part.rows for part in parts), spec.delimiter if is_csv else "")
         )
         schemas.append(schema)
     for part, schema in zip(parts, schemas, strict=True):
@@ -367,7 +367,7 @@ def _stage_remote(path: str, copy: Path) -> None:
     temporary.rename(copy)
 
 
-def _stage_csv(where: str, path: str, said: NodeTable | EdgeTable, copy: Path) -> dict[str, Any]:
+def _stage_csv(where: str, path: str, spec: NodeTable | EdgeTable, copy: Path) -> dict[str, Any]:
     """Copies a CSV file as texts.
 
     Returns:
@@ -381,10 +381,10 @@ def _stage_csv(where: str, path: str, said: NodeTable | EdgeTable, copy: Path) -
     copy.parent.mkdir(parents=True, exist_ok=True)
     temporary, torn = copy.with_suffix(".partial"), list[tuple[str, int, str]]()
     with open_file(path) as stream:
-        names = _header(path, stream, said.delimiter)
+        names = _header(path, stream, spec.delimiter)
     texts, seen = set[str](), set[str]()
     with open_file(path) as stream:
-        reader = _csv_reader(where, path, stream, names, said, torn)
+        reader = _csv_reader(where, path, stream, names, spec, torn)
         with pq.ParquetWriter(temporary, pa.schema([(name, pa.string()) for name in names])) as writer:
             try:
                 for batch in reader:
@@ -424,13 +424,13 @@ def _csv_reader(
     path: str,
     stream: IO[bytes],
     names: list[str],
-    said: NodeTable | EdgeTable,
+    spec: NodeTable | EdgeTable,
     torn: list[tuple[str, int, str]],
 ) -> Any:
     pa, pcsv = need("pyarrow"), need("pyarrow.csv")
 
     def on_torn(row: Any) -> str:
-        if said.on_bad_rows == "error":
+        if spec.on_bad_rows == "error":
             return "error"
         torn.append((path, -1 if row.number is None else row.number, row.text or ""))
         return "skip"
@@ -439,11 +439,11 @@ def _csv_reader(
         return pcsv.open_csv(
             stream,
             pcsv.ReadOptions(use_threads=False, block_size=_CSV_BYTES),
-            pcsv.ParseOptions(delimiter=said.delimiter, newlines_in_values=True, invalid_row_handler=on_torn),
+            pcsv.ParseOptions(delimiter=spec.delimiter, newlines_in_values=True, invalid_row_handler=on_torn),
             pcsv.ConvertOptions(
                 column_types={name: pa.string() for name in names},
                 strings_can_be_null=True,
-                null_values=list(said.nulls),
+                null_values=list(spec.nulls),
             ),
         )
     except pa.ArrowInvalid as error:

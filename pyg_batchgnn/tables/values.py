@@ -134,7 +134,7 @@ def _each(array: Any, read: Any, missing: np.ndarray) -> tuple[np.ndarray, np.nd
 # Times ############################################################################################
 
 
-def natural_unit(kind: Any, said: TimeColumn) -> str | None:
+def natural_unit(kind: Any, spec: TimeColumn) -> str | None:
     """Returns the unit of a column of times by its Arrow type; None: plain integers."""
     types = need("pyarrow").types
     if types.is_timestamp(kind):
@@ -143,9 +143,9 @@ def natural_unit(kind: Any, said: TimeColumn) -> str | None:
         return "D"
     if is_text(kind):
         return "us"
-    if types.is_floating(kind) and said.unit is not None:
-        return "us" if said.unit in ("D", "s", "ms") else said.unit
-    return said.unit
+    if types.is_floating(kind) and spec.unit is not None:
+        return "us" if spec.unit in ("D", "s", "ms") else spec.unit
+    return spec.unit
 
 
 def common_unit(units: dict[str, str | None]) -> str | None:
@@ -163,7 +163,7 @@ def common_unit(units: dict[str, str | None]) -> str | None:
     return max((unit for unit in dated.values()), key=UNITS.index, default=None)
 
 
-def to_times(array: Any, said: TimeColumn, unit: str | None, where: str) -> Parsed:
+def to_times(array: Any, spec: TimeColumn, unit: str | None, where: str) -> Parsed:
     """Returns times as int64: units since 1970-01-01 UTC, rounded down. Those beyond are bad.
 
     Raises:
@@ -175,17 +175,17 @@ def to_times(array: Any, said: TimeColumn, unit: str | None, where: str) -> Pars
     nothing = np.zeros(len(array), np.bool_)
     if types.is_integer(kind):
         counts = np.asarray(array.fill_null(0).to_numpy(zero_copy_only=False))
-        return _scaled(counts, said.unit, unit, missing, nothing)
-    if types.is_floating(kind) and said.unit is not None:
+        return _scaled(counts, spec.unit, unit, missing, nothing)
+    if types.is_floating(kind) and spec.unit is not None:
         numbers = to_numbers(array, where)
-        ratio = _NANOSECONDS[said.unit] / _NANOSECONDS[unit or said.unit]
+        ratio = _NANOSECONDS[spec.unit] / _NANOSECONDS[unit or spec.unit]
         shown = np.where(numbers.bad | numbers.missing, 0, numbers.values) * ratio
         bad = numbers.bad | (np.abs(shown) >= 2.0**63)
         return Parsed(np.floor(np.where(bad, 0, shown)).astype(np.int64), numbers.missing, bad)
     if is_text(kind):
-        array, bad = _read_texts(array, said, missing)
+        array, bad = _read_texts(array, spec, missing)
     elif types.is_date(kind) or types.is_timestamp(kind):
-        array, bad = _zoned(array, said), nothing
+        array, bad = _zoned(array, spec), nothing
     else:
         fact = f"has the type {kind}, expected timestamps, dates, texts, whole numbers"
         raise DatasetError(f"{where}: {fact} or, with time.unit, numbers; give another column")
@@ -205,22 +205,22 @@ def _scaled(
     return Parsed(values * (up // down) if up >= down else values // (down // up), missing, bad | beyond)
 
 
-def _zoned(array: Any, said: TimeColumn) -> Any:
+def _zoned(array: Any, spec: TimeColumn) -> Any:
     """Returns timestamps that count from 1970-01-01 UTC."""
     pa, pc = need("pyarrow"), need("pyarrow.compute")
     if pa.types.is_date(array.type):
         array = array.cast(pa.timestamp("s" if pa.types.is_date32(array.type) else "ms"))
-    if array.type.tz is None and said.timezone != "UTC":
-        return pc.assume_timezone(array, said.timezone, ambiguous="earliest", nonexistent="earliest")
+    if array.type.tz is None and spec.timezone != "UTC":
+        return pc.assume_timezone(array, spec.timezone, ambiguous="earliest", nonexistent="earliest")
     return array
 
 
-def _read_texts(array: Any, said: TimeColumn, missing: np.ndarray) -> tuple[Any, np.ndarray]:
+def _read_texts(array: Any, spec: TimeColumn, missing: np.ndarray) -> tuple[Any, np.ndarray]:
     """Reads ISO 8601 texts as timestamps in microseconds."""
     pa = need("pyarrow")
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:
-            return _zoned(array.cast(kind), said), np.zeros(len(array), np.bool_)
+            return _zoned(array.cast(kind), spec), np.zeros(len(array), np.bool_)
         except pa.ArrowInvalid:
             continue
     found, bad = [], np.zeros(len(array), np.bool_)
@@ -228,24 +228,24 @@ def _read_texts(array: Any, said: TimeColumn, missing: np.ndarray) -> tuple[Any,
         value = None
         if not missing[at]:
             try:
-                value = _instant(text, said)
+                value = _instant(text, spec)
             except ValueError:
                 bad[at] = True
         found.append(value)
     return pa.array(found, pa.timestamp("us", "UTC")), bad
 
 
-def _instant(text: str, said: TimeColumn) -> datetime:
+def _instant(text: str, spec: TimeColumn) -> datetime:
     """Returns the instant of one ISO 8601 text."""
     found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     if found.tzinfo is not None:
         return found.astimezone(timezone.utc)
     pa = need("pyarrow")
-    stamp = _zoned(pa.array([found], pa.timestamp("us")), said)[0].as_py()
+    stamp = _zoned(pa.array([found], pa.timestamp("us")), spec)[0].as_py()
     return stamp if stamp.tzinfo is not None else stamp.replace(tzinfo=timezone.utc)
 
 
-def moment(value: Moment, said: TimeColumn, unit: str | None, where: str) -> int:
+def moment(value: Moment, spec: TimeColumn, unit: str | None, where: str) -> int:
     """Returns a boundary of a split in units of the graph's times.
 
     Raises:
@@ -253,14 +253,14 @@ def moment(value: Moment, said: TimeColumn, unit: str | None, where: str) -> int
     """
     pa = need("pyarrow")
     if isinstance(value, int):
-        if said.unit is None and unit is not None:
+        if spec.unit is None and unit is not None:
             raise DatasetError(f"{where}: is {value}, but the times are dates; give a date as YYYY-MM-DD")
         no = np.zeros(1, np.bool_)
-        return int(_scaled(np.asarray([value]), said.unit, unit, no, no).values[0])
+        return int(_scaled(np.asarray([value]), spec.unit, unit, no, no).values[0])
     if unit is None:
         raise DatasetError(f"{where}: is {value!r}, but the times are plain integers; give a number")
     text = value.isoformat() if isinstance(value, date) else value
-    found = to_times(pa.array([text]), said, unit, where)
+    found = to_times(pa.array([text]), spec, unit, where)
     if found.bad[0] or found.missing[0]:
         raise DatasetError(f"{where}: {value!r} is no time; give one as 2026-01-31 or 2026-01-31T12:00:00Z")
     return int(found.values[0])

@@ -22,9 +22,7 @@ from pyg_batchgnn.train.network import GraphNetwork, LinkNetwork, build_network
 from pyg_batchgnn.train.node_tasks import PredictedNodes, task_of
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.replica import BatchNormStatistics, Replica
-from pyg_batchgnn.train.run_graph import (
-    RunGraph,
-)
+from pyg_batchgnn.train.run_graph import RunGraph
 from pyg_batchgnn.train.tasks import NodeTask, Task
 from pyg_batchgnn.train.times import link_times
 

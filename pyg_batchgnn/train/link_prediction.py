@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,14 @@ from pyg_batchgnn.train.evaluate import PairScorer, embed_all, rows_at, score_pa
 from pyg_batchgnn.train.keyed_tables import KEY_FILES, DatasetKeys, write_pairs, write_partners
 from pyg_batchgnn.train.link_tasks import PredictedLinks
 from pyg_batchgnn.train.network import LinkNetwork
-from pyg_batchgnn.train.prediction import PredictionArrays, appearing_whole, moment_of, refuse_existing
+from pyg_batchgnn.train.prediction import (
+    PredictionArrays,
+    appearing_whole,
+    check_range,
+    moment_of,
+    read_integers,
+    refuse_existing,
+)
 from pyg_batchgnn.train.ranks import Ranks
 from pyg_batchgnn.train.restored import RestoredLinkRun, RestoredRun, RestoreRequest, restore_run
 from pyg_batchgnn.train.run_folder import write_json
@@ -37,12 +43,12 @@ def read_pairs(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor:
     """
     if path.suffix in KEY_FILES:
         return _some(path, torch.from_numpy(keys.read_pairs(path, links)))
-    pairs = _read(path, "pairs of ids [P, 2]", 2)
+    pairs = _some(path, read_integers(path, "integers, pairs of ids [P, 2]", 2))
     if pairs.size(1) != 2:
         raise TrainError(f"{path}: has the shape {list(pairs.shape)}, but pairs of ids are [P, 2]")
     source, _, target = links.relation
-    _check_range(path, pairs[:, 0], source, links.num_sources)
-    _check_range(path, pairs[:, 1], target, links.num_targets)
+    check_range(path, pairs[:, 0], source, links.num_sources)
+    check_range(path, pairs[:, 1], target, links.num_targets)
     return pairs
 
 
@@ -56,8 +62,8 @@ def read_sources(path: Path, links: PredictedLinks, keys: DatasetKeys) -> Tensor
     """
     if path.suffix in KEY_FILES:
         return _some(path, torch.from_numpy(keys.read_nodes(path, links.relation[0])))
-    nodes = _read(path, "ids of nodes [n]", 1)
-    _check_range(path, nodes, links.relation[0], links.num_sources)
+    nodes = _some(path, read_integers(path, "integers, ids of nodes [n]", 1))
+    check_range(path, nodes, links.relation[0], links.num_sources)
     return nodes
 
 
@@ -72,25 +78,6 @@ def _some(path: Path, ids: Tensor) -> Tensor:
     if not len(ids):
         raise TrainError(f"{path}: is empty; give at least one row")
     return ids
-
-
-def _read(path: Path, what: str, dimensions: int) -> Tensor:
-    """Returns the integers of a file as int64."""
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise TrainError(f"{path}: cannot be read; give a .npy file of {what}: {error}") from None
-    if not isinstance(array, np.ndarray) or array.ndim != dimensions or array.dtype.kind not in "iu":
-        raise TrainError(f"{path}: must hold integers, {what}")
-    if not len(array):
-        raise TrainError(f"{path}: is empty; give {what}")
-    return torch.from_numpy(array.astype(np.int64))
-
-
-def _check_range(path: Path, ids: Tensor, node_type: str, count: int) -> None:
-    outside = (ids < 0) | (ids >= count)
-    if bool(outside.any()):
-        raise TrainError(f"{path}: {node_type} {int(ids[outside][0])} is not in 0..{count - 1}")
 
 
 #: The most targets of a piece, and the most numbers that their rows take.

@@ -68,17 +68,27 @@ def node_ids(nodes: str, predicted: PredictedNodes, keys: DatasetKeys) -> Tensor
             )
         if path.suffix in KEY_FILES:
             return _some(nodes, torch.from_numpy(keys.read_nodes(path, predicted.node_type)))
-        try:
-            array = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise TrainError(f"{path}: not a .npy file: {error}") from None
-        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
-            raise TrainError(f"{path}: must hold a one-dimensional array of integers, the node ids")
-        ids = torch.from_numpy(array.astype(np.int64))
-        outside = (ids < 0) | (ids >= predicted.num_nodes)
-        if bool(outside.any()):
-            raise TrainError(f"{path}: node {int(ids[outside][0])} is not in 0..{predicted.num_nodes - 1}")
+        ids = read_integers(path, "a one-dimensional array of integers, the node ids", 1)
+        check_range(path, ids, "node", predicted.num_nodes)
     return _some(nodes, ids.to(torch.int64))
+
+
+def read_integers(path: Path, what: str, dimensions: int) -> Tensor:
+    """Returns the integers of a .npy file as int64. ``what``: what they must be, for errors."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise TrainError(f"{path}: not a .npy file with {what}: {error}") from None
+    if not isinstance(array, np.ndarray) or array.ndim != dimensions or array.dtype.kind not in "iu":
+        raise TrainError(f"{path}: must hold {what}")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def check_range(path: Path, ids: Tensor, node_type: str, count: int) -> None:
+    """Raises TrainError for an id that is no node of its type."""
+    outside = (ids < 0) | (ids >= count)
+    if bool(outside.any()):
+        raise TrainError(f"{path}: {node_type} {int(ids[outside][0])} is not in 0..{count - 1}")
 
 
 def _some(nodes: str, ids: Tensor) -> Tensor:

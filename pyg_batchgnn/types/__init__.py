@@ -10,7 +10,6 @@ from pyg_batchgnn.types.minibatch import (
     SampledMinibatch,
     SampledNodes,
     TripletLinks,
-    layers_sampled,
 )
 from pyg_batchgnn.types.node_pieces import (
     NewRows,
@@ -61,7 +60,6 @@ __all__ = [
     "Schema",
     "SourceValues",
     "TripletLinks",
-    "layers_sampled",
     "reverse_of",
     "stored_reverse",
 ]

@@ -33,7 +33,7 @@ from pyg_batchgnn.data import (
     verify_folder,
     write_folder,
 )
-from pyg_batchgnn.data.ogb.split_file import read_split_file
+from pyg_batchgnn.data.ogb.raw import read_split_file
 from pyg_batchgnn.data.undirected import undirected_dataset
 from tests.support.tiers import examples
 from tests.support.tiny_datasets import (

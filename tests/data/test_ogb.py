@@ -26,9 +26,8 @@ from pyg_batchgnn.data import (
     read_ogb,
 )
 from pyg_batchgnn.data.folder_write import arrays_of
-from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
 from pyg_batchgnn.data.ogb.facts import OGB_TABLES
-from pyg_batchgnn.data.ogb.npz_stream import open_member
+from pyg_batchgnn.data.ogb.raw import csv_gz_pieces, open_member, read_csv_gz
 from pyg_batchgnn.data.ogb.read import Download
 from tests.support.tiers import examples
 from tests.support.tiny_datasets import (
@@ -329,7 +328,7 @@ def test_papers_nan_labels_become_minus_one(tmp_path: Path) -> None:
 
 def test_papers_in_pieces_that_cut_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, written = write_ogb_binary(tmp_path)
-    monkeypatch.setattr("pyg_batchgnn.data.ogb.npz_stream.NpzMember.pieces.__defaults__", (16,))
+    monkeypatch.setattr("pyg_batchgnn.data.ogb.raw.NpzMember.pieces.__defaults__", (16,))
     read = load_dataset("ogbn-papers100M", tmp_path)
     assert same_nodes(read, written) and torch.equal(read.edge_index, written.edge_index)
 

@@ -283,7 +283,7 @@ def test_rows_by_source(export: str, cache: int, fetch_size: int) -> None:
     ]
     placed = loader._stage.placed
     (table,) = placed.every_host_table()
-    kept = torch.empty(0, dtype=torch.int64) if table._cache.slots is None else table._cache.slots.node
+    kept = torch.empty(0, dtype=torch.int64) if table.slots is None else table.slots.node
     assert kept.numel() == (40 if cache else 0)
     hits = sum(int(torch.isin(group, kept).sum()) for group in groups)
     rows = sum(map(len, groups))
@@ -361,7 +361,7 @@ def test_the_cache_holds_the_rows_that_are_needed_most() -> None:
     )
     list(loader)
     (table,) = loader._stage.placed.every_host_table()
-    assert table._cache.slots.node.tolist() == list(range(20))
+    assert table.slots.node.tolist() == list(range(20))
 
 
 # Ends #############################################################################################

@@ -15,7 +15,7 @@ import pytest
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.data.meta import read_meta
 from pyg_batchgnn.tables import ColumnFeature, GraphDescription, apply
-from pyg_batchgnn.tables.encode import encoder_of
+from pyg_batchgnn.tables.features import encoder_of
 from pyg_batchgnn.tables.values import hash_texts, mixed
 from tests.tables.conftest import Converted
 

@@ -28,10 +28,8 @@ from pyg_batchgnn.data.meta import (
     split_array,
     write_meta,
 )
-from pyg_batchgnn.data.ogb.csv_gz import csv_gz_pieces, read_csv_gz
 from pyg_batchgnn.data.ogb.facts import OgbTable, RawLayout, StoredEdges, StoredLinks
-from pyg_batchgnn.data.ogb.npz_stream import NpzMember, open_member
-from pyg_batchgnn.data.ogb.split_file import read_split_file
+from pyg_batchgnn.data.ogb.raw import NpzMember, csv_gz_pieces, open_member, read_csv_gz, read_split_file
 from pyg_batchgnn.data.undirected import make_undirected
 from pyg_batchgnn.ops import fits_int32
 from pyg_batchgnn.types import EDGES, FEATURES, HOMOGENEOUS, LABELS, NODES, Group, Relation, Schema
