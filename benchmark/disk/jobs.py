@@ -198,7 +198,9 @@ def sample_edges(order: Order) -> dict[str, Any]:
     nodes = dataset.split("train")
     nodes = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))]
     before, size = peak.sample(), min(order.macrobatch, order.steps)
-    sizes: dict[str, Any] = {"macrobatch_size": size, "memory_budget": order.loader_budget}
+    # Given sizes: nothing is sampled to choose them.
+    sizes: dict[str, Any] = {"macrobatch_size": size, "fetch_size": size}
+    sizes["memory_budget"] = order.loader_budget
     loader = MacrobatchNeighborLoader(
         data, FANOUTS, nodes, batch_size=BATCH_SIZE, seed=1, export="native", **sizes
     )

@@ -212,7 +212,7 @@ def _topology(parts: Result) -> Shown:
         "s of a minibatch",
         "of the last macrobatch",
     ]
-    head, rows = [*head, "GB read", "operations", "pages left in the cache", "GiB beside the graph"], []
+    head, rows = [*head, "GB read", "operations", "pages left in the cache", "GiB taken"], []
     for one in part["series"]:
         each, stats, size = one["each"], one["stats"], one["macrobatch"]
         row = [_EDGES[one["edges"]], f"{size}", f"{each[0]:.2f}"]
