@@ -119,7 +119,7 @@ def test_blocks_of_copies_hold_codes(workers: int) -> None:
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_batches_of_worker_processes(context: str) -> None:
     data = narrow(timed())
-    found = make_loader(data, num_workers=2, multiprocessing_context=context)
+    found = make_loader(data, num_workers=1, multiprocessing_context=context)
     assert_same(found, make_loader(decoded(data)))
 
 

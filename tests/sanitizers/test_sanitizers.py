@@ -58,7 +58,7 @@ def _build_and_run(sanitizer: str, folder: Path) -> Sanitized:
     jobs = [(name, level) for other, name, level in RUNS if other == sanitizer]
 
     def run(job: tuple[str, str]) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYG_BATCHGNN_SIMD": job[1]}
+        environment = {**os.environ, "PYG_BATCHGNN_SIMD": job[1], "ASAN_OPTIONS": "handle_sigill=1"}
         return subprocess.run(
             [folder / job[0]], capture_output=True, text=True, timeout=240, env=environment, check=False
         )
