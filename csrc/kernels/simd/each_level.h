@@ -5,7 +5,7 @@
 //
 // A body and the lanes are included inside a namespace, so they include nothing but other bodies.
 // PYG_BATCHGNN_BASELINE_BODY names another body for the baseline. It also serves a level that
-// PYG_BATCHGNN_NO_AVX512 or PYG_BATCHGNN_NO_AVX2 leaves out: the sanitizers' builds take less time so.
+// PYG_BATCHGNN_NO_AVX512 or PYG_BATCHGNN_NO_AVX2 leaves out: tests with sanitizers compile less so.
 
 #include "kernels/operand.h"
 #include "kernels/random.h"
