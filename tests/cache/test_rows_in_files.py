@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +23,7 @@ from pyg_batchgnn.cache import AggregationCache, AllNodes
 from pyg_batchgnn.cache.pass_memory import PassMemory
 from pyg_batchgnn.disk import DiskReader, DiskTable, ScratchTable, is_mapped
 from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, to_hetero, use_products
+from tests.support.programs import run_text
 from tests.support.reference_aggregates import KINDS
 
 NODES, EDGES, COLUMNS = 600, 4000, 24
@@ -278,7 +277,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_a_killed_process_leaves_no_file(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False, timeout=60)
+    done = run_text(KILLED, tmp_path)
     assert done.returncode == -9 and not list(tmp_path.iterdir())
 
 
@@ -334,10 +333,6 @@ def test_memory_is_bounded_by_the_budget(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", torch.randn(100_000, 128, generator=draw).numpy())  # 51 MB
     np.save(tmp_path / "edges.npy", torch.randint(100_000, (2, 200_000), generator=draw).numpy())
 
-    def run(budget: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", LIMITED, str(tmp_path), budget]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120)
-
-    done = run("16MB")
+    done = run_text(LIMITED, tmp_path, "16MB")
     assert done.stdout == "(100000, 128) True\n", done.stderr
-    assert "emory" in run("1GB").stderr, "the limit forbids what holds all rows"
+    assert "emory" in run_text(LIMITED, tmp_path, "1GB").stderr, "the limit forbids what holds all rows"

@@ -30,6 +30,7 @@ from pyg_batchgnn.data import (
     write_folder,
 )
 from pyg_batchgnn.data import external_sort as sort_module
+from tests.support.programs import run_text
 from tests.support.tiny_datasets import equal, save_arrays, tiny_dataset
 from tests.support.training_runs import batchgnn
 from tests.support.typed_datasets import CASES, typed_dataset
@@ -229,9 +230,7 @@ def test_a_killed_conversion_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
         source, tmp_path / "whole", memory_budget=60_000, progress=lambda *said: calls.append(said)
     )
     for kill_at in (len(calls) // 4, len(calls) * 7 // 10, 35):  # while counting, then while spreading
-        arguments = [sys.executable, "-c", JOB, source, tmp_path / "csc", str(kill_at)]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        assert subprocess.run(arguments, env=env, check=False).returncode == -signal.SIGKILL
+        assert run_text(JOB, source, tmp_path / "csc", str(kill_at)).returncode == -signal.SIGKILL
         assert not (tmp_path / "csc").exists()
         journal = tmp_path / ".csc.converting" / "journal.json"
         counts.append(len(json.loads(journal.read_text())["steps"]) if journal.exists() else 0)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from benchmark.report import GAINS_PAGES, with_gains
 from benchmark.summary import PLOT, table
 from benchmark.support.cli import RESULTS
 from benchmark.support.tables import FOR_A_MEDIAN, typical
-from build_tools import files_page
+from build_tools import docs_hooks, files_page
 from tests.docs.blocks import ROOT
 from tests.support import reference_sampler as reference
 
@@ -72,7 +74,8 @@ def test_a_claim_stands_in_a_table(page: str, claim: str, experiment: str, line:
     assert line in (ROOT / "benchmark" / "pages" / f"{experiment}.md").read_text(encoding="utf-8")
 
 
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmark").rglob("*.md")]
+SITE = ROOT / "docs"
+PAGES = [*ROOT.glob("*.md"), *SITE.rglob("*.md"), *(ROOT / "benchmark").rglob("*.md")]
 
 
 def few_rounds(text: str) -> list[str]:
@@ -131,12 +134,58 @@ def test_the_first_page_leads_to_every_page() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmark/README.md"])
-def test_links_outside_the_site_lead_somewhere(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
-    missing = [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
-    assert not missing, f"{page} links to {missing}"
+def without_blocks(text: str) -> str:
+    """Returns a page without its code blocks."""
+    return re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors_of(text: str) -> set[str]:
+    """Returns the anchors of a page's headings, as mkdocs and GitHub make them, and its own."""
+    headings = re.findall(r"^#+ (.+)$", without_blocks(text), re.MULTILINE)
+    words = (re.sub(r"\{#.*\}|\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    slugs = {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", one).strip().lower()) for one in words}
+    return slugs | set(re.findall(r"(?:\{#|id=\"|name=\")([\w-]+)", text))
+
+
+def broken_links(page: Path, text: str, others: Mapping[Path, str]) -> list[str]:
+    """Returns the links of a page that lead to no file, no heading, or out of the site.
+
+    Args:
+        page: its path.
+        text: its contents.
+        others: the contents of all pages; those outside have no anchors that are known.
+    """
+    inline = r"\]\(<?([^)>\s]+)[^)]*\)|^\[[^]^]+\]:\s+(\S+)|(?:src|href)=\"([^\"]+)\""
+    prose = re.sub(r"`[^`\n]*`", "", without_blocks(text))
+    links = ["".join(found) for found in re.findall(inline, prose, re.MULTILINE)]
+    broken = []
+    for link in links:
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        to = Path(os.path.normpath(page.parent / name)) if name else page
+        leaves_site = SITE in page.parents and SITE not in to.parents
+        is_there = to in others or to.exists()
+        if leaves_site or not is_there or (anchor and to in others and anchor not in anchors_of(others[to])):
+            broken.append(link)
+    return broken
+
+
+def test_links_lead_somewhere() -> None:
+    """Links between pages, and to their sections, as `mkdocs build --strict` has them."""
+    texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    texts[SITE / docs_hooks.COMMAND_LINE] = docs_hooks.command_line()
+    found = {str(page.relative_to(ROOT)): broken_links(page, text, texts) for page, text in texts.items()}
+    assert not {page: links for page, links in found.items() if links}
+
+
+def test_a_broken_link_is_seen() -> None:
+    page, other = SITE / "how-to" / "one.md", SITE / "two.md"
+    text = "# One page\n[a](../two.md#its-end) [b](#one-page) [c](https://x.org/y.md) `[d](e.md)`\n"
+    others = {page: text, other: "## Its `end`\n"}
+    assert broken_links(page, text, others) == []
+    wrong = "[a](../three.md) [b](../two.md#end) [c](#its-end) [d](../../README.md)\n[e]: four.md\n"
+    assert broken_links(page, wrong, others) == [*re.findall(r"\((.*?)\)", wrong), "four.md"]
 
 
 def test_docstrings_cite_pages_that_are_there() -> None:

@@ -1,7 +1,7 @@
 """The process of test_interrupts.py, which is interrupted in the middle of each kind of loader.
 
 It says on its standard output when a loader is at work, and what is left once the interrupt came.
-At the end it interrupts itself very often, at any moment of an epoch.
+At the end it interrupts itself as often as its argument says, at any moment of an epoch.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -93,7 +94,7 @@ def interrupt_often(times: int, **options: Any) -> None:
     os.waitpid(sender, 0)
 
 
-def main() -> None:
+def main(times: int) -> None:
     torch.set_num_threads(2)
     # A shell lets what it starts in the background ignore Ctrl-C, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -111,13 +112,13 @@ def main() -> None:
         del loader
         names = sorted(path.name for path in stays(shared_memory, before))  # other tests have some as well
         print(f"{name}: left {left()} {names}", flush=True)
-    interrupt_often(300, **WAYS["prefetch"])
+    interrupt_often(times, **WAYS["prefetch"])
     print(f"prefetch, often: left {left()}", flush=True)
-    interrupt_often(300, **WAYS["device"])
+    interrupt_often(times, **WAYS["device"])
     print(f"device, often: left {left()} {locked_bytes()}", flush=True)
-    interrupt_often(50, **WAYS["persistent workers"])
+    interrupt_often(times // 6, **WAYS["persistent workers"])
     print(f"persistent workers, often: left {left()}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

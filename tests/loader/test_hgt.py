@@ -19,6 +19,7 @@ from pyg_batchgnn import MacrobatchHGTLoader, PygHGTSampler, accelerate, nn
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.loader.test_hetero import stores_of as typed_stores_of
 from tests.support.hetero_cases import BOTH, CITES, COUNTS, RELATIONS, as_hetero, assert_same, make_hetero
+from tests.support.layer_pairs import gradients
 from tests.support.loader_cases import assert_same as assert_same_data
 from tests.support.loader_cases import make_data
 from tests.support.memory_stores import stores_of
@@ -168,12 +169,6 @@ def test_layers_have_all_nodes_and_edges() -> None:
             assert layer.num_targets == batch[relation[2]].num_nodes
         assert minibatch.edges_of(CITES).indices.dtype is torch.int32
         assert torch.equal(minibatch.edges_of(CITES).edge, batch[CITES].e_id)
-
-
-def gradients(model: torch.nn.Module, out: Tensor) -> list[Tensor]:
-    weights = torch.linspace(-1.0, 1.0, out.numel(), dtype=out.dtype).view_as(out)
-    leaves = list(model.parameters())
-    return list(torch.autograd.grad((out * weights).sum(), leaves, allow_unused=True, materialize_grads=True))
 
 
 def assert_near(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:

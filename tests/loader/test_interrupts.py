@@ -19,6 +19,7 @@ from torch.utils.data._utils import signal_handling
 from pyg_batchgnn.loader.workers import WorkerContext, _lost_worker
 from tests.support.leftovers import nothing_is_left
 from tests.support.loader_cases import make_data, make_loader
+from tests.support.tiers import ALL
 
 from .job_interrupts import WAYS
 from .test_prefetch import nothing_left_behind  # noqa: F401  (a fixture)
@@ -30,7 +31,7 @@ def test_ctrl_c_ends_every_kind_of_loader() -> None:
     """The terminal sends the signal to the whole process group, to workers as well."""
     found = []
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.loader.job_interrupts"],
+        [sys.executable, "-m", "tests.loader.job_interrupts", str(300 if ALL else 60)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -18,7 +18,7 @@ from tests.support.rank_coverings import TIMEOUT, Covering, over_ranks, product,
 from tests.support.rank_graphs import GRAPHS, POLICIES, owners, stores_of
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
-from tests.support.tiers import WORLDS, own_slices
+from tests.support.tiers import WORLDS, all_only, own_slices
 
 # Ranks ############################################################################################
 
@@ -30,6 +30,7 @@ def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int]) 
     run_ranks(f"{JOBS}:epochs", ranks, hosts=hosts)
 
 
+@all_only
 @needs_ccl
 def test_minibatches_over_ccl_are_those_of_one_process() -> None:
     run_ranks(f"{JOBS}:epochs", 2, {"backend": "ccl"}, hosts=[0, 1])
@@ -95,6 +96,7 @@ def test_rank_links_minibatches_are_those_of_one_process(
     run_covering(f"{LINK_JOBS}:epochs", ranks, hosts, every)
 
 
+@all_only
 @own_slices
 @needs_ccl
 @pytest.mark.timeout(TIMEOUT)
@@ -141,7 +143,7 @@ def test_rank_options_two_ranks(job: str) -> None:
     run_ranks(f"{RULES}:{job}", 2, hosts=[0, 1])
 
 
-@pytest.mark.parametrize(("ranks", "hosts"), [(2, [0, 1]), (3, [0, 1, 1])], ids=str)
+@pytest.mark.parametrize(("ranks", "hosts"), WORLDS[1:3], ids=str)
 def test_graphs_of_odd_shapes(ranks: int, hosts: Sequence[int]) -> None:
     run_ranks(f"{RULES}:odd_graphs", ranks, {"first": 100 * ranks, "count": 25}, hosts=hosts)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import torch
 from torch.utils.data import RandomSampler, WeightedRandomSampler
 
 from tests.support.loader_cases import NODES, assert_same, contents, equal, make_data, make_loader, seeds_of
+from tests.support.programs import run_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -122,8 +121,7 @@ def test_in_a_new_process(tmp_path: Path) -> None:
     left = {order: stop_after(loader, 4) for order, loader in loaders.items()}
     states = tmp_path / "states.json"
     states.write_text(json.dumps({order: loader.saved for order, loader in loaders.items()}))
-    command = [sys.executable, "-c", NEW_PROCESS, str(states), str(tmp_path)]
-    subprocess.run(command, check=True, cwd=ROOT, timeout=120)
+    run_text(NEW_PROCESS, states, tmp_path).check_returncode()
     for order, expected in left.items():
         there = torch.load(tmp_path / order, weights_only=True)
         assert len(there) == len(expected)

@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pyg_batchgnn.nn import ActivatedGAT, ActivatedGATConv, GATConv, RowView, Update, layer_graph
-from tests.support.accuracy import assert_as_pygs
 from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, small_graph, table
+from tests.support.layer_pairs import assert_attention_as_pygs
+from tests.support.model_pairs import step_gradients
 
 # Gat ##############################################################################################
 
@@ -47,15 +48,6 @@ def both(
     return ours, pygs
 
 
-def gradients(module: torch.nn.Module, out: Tensor, *inputs: Tensor) -> dict[str, Tensor]:
-    weights = torch.linspace(-1.0, 1.0, out.numel(), dtype=out.dtype).view_as(out)
-    leaves = {**dict(module.named_parameters()), **{f"input {i}": x for i, x in enumerate(inputs)}}
-    found = torch.autograd.grad(
-        (out * weights).sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
-    )
-    return dict(zip(leaves, found, strict=True))
-
-
 def assert_equal_gradients(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
     """Asserts that gradients are equal relative to their own magnitude.
 
@@ -76,22 +68,7 @@ def assert_equal_gradients(found: dict[str, Tensor], wanted: dict[str, Tensor], 
 def test_equals_pyg_on_minibatches(dtype: torch.dtype, options: dict[str, Any]) -> None:
     ours, pygs = both(dtype, **options)
     for minibatch in CASES.values():
-        attr = None
-        if ours.edge_dim is not None:
-            attr = torch.randn(minibatch.num_edges, ours.edge_dim, dtype=dtype)
-        for layer in (1, 2, 3):
-            edges, sources, targets = layer_edges(minibatch, layer)
-            assert_as_pygs(
-                *(ours, pygs),
-                lambda conv, x, attr=None, batch=minibatch, layer=layer: conv(
-                    x, batch, layer, edge_attr=attr
-                ),
-                lambda conv, x, attr=None, edges=edges, targets=targets: conv(
-                    (x, x[:targets]), edges, None if attr is None else attr[: edges.size(1)]
-                ),
-                table(dtype)[minibatch.node[:sources]],
-                *([] if attr is None else [attr]),
-            )
+        assert_attention_as_pygs(ours, pygs, minibatch, (1, 2, 3))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -103,7 +80,7 @@ def test_reads_rows_of_a_table_in_place(options: dict[str, Any], dtype: torch.dt
     gathered = table(dtype)[minibatch.node].float()
     found, wanted = ours(rows, minibatch, 1), ours(gathered, minibatch, 1)
     assert found.dtype is torch.float32 and relative_error(found, wanted) < 1e-6
-    assert_equal_gradients(gradients(ours, found), gradients(ours, wanted), 1e-5)
+    assert_equal_gradients(step_gradients(ours, found), step_gradients(ours, wanted), 1e-5)
 
 
 @pytest.mark.parametrize("form", ["tensor", "pair", "no targets' rows", "weights apart", "both the same"])
@@ -126,7 +103,7 @@ def test_equals_pyg_on_a_whole_graph(options: dict[str, Any], form: str) -> None
     found, wanted = calls[form](ours), calls[form](pygs)
     assert relative_error(found, wanted) < 1e-10
     inputs = [x, *([y] if apart else []), *([] if attr is None else [attr])]
-    assert_equal_gradients(gradients(ours, found, *inputs), gradients(pygs, wanted, *inputs), 1e-10)
+    assert_equal_gradients(step_gradients(ours, found, *inputs), step_gradients(pygs, wanted, *inputs), 1e-10)
 
 
 @pytest.mark.parametrize("add_self_loops", [True, False])
@@ -137,8 +114,8 @@ def test_returns_attention_weights_as_pyg(add_self_loops: bool) -> None:
     found, (edges, alpha) = ours(x, edge_index, return_attention_weights=True)
     wanted, (their_edges, their_alpha) = pygs(x, edge_index, return_attention_weights=True)
     assert torch.equal(edges, their_edges) and relative_error(alpha, their_alpha) < 1e-10
-    mine = gradients(ours, torch.cat([found.flatten(), alpha.flatten()]), x)
-    theirs = gradients(pygs, torch.cat([wanted.flatten(), their_alpha.flatten()]), x)
+    mine = step_gradients(ours, torch.cat([found.flatten(), alpha.flatten()]), x)
+    theirs = step_gradients(pygs, torch.cat([wanted.flatten(), their_alpha.flatten()]), x)
     assert_equal_gradients(mine, theirs, 1e-10)
 
 
@@ -186,9 +163,9 @@ def test_autocast_computes_in_bfloat16() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         found = ours(x, minibatch, 1)
     assert found.dtype is torch.bfloat16 and relative_error(found, wanted) < 2**-6
-    mine, theirs = gradients(ours, found.float(), x), gradients(ours, wanted, x)
+    mine, theirs = step_gradients(ours, found.float(), x), step_gradients(ours, wanted, x)
     assert all(mine[name].dtype is torch.float32 for name in mine)
-    for name in ("lin.weight", "bias", "input 0"):
+    for name in ("lin.weight", "bias", "x0"):
         assert relative_error(mine[name], theirs[name]) < 2**-5, name
 
 
@@ -230,8 +207,8 @@ def test_recomputation_gives_the_same_gradients() -> None:
     ours, _ = both(torch.float32, heads=2, dropout=0.5)
     minibatch = CASES["ordinary"]
     x = table()[minibatch.node].requires_grad_()
-    plain = gradients(ours, ours(x, minibatch, 1), x)
-    again = gradients(ours, checkpoint(ours, x, minibatch, 1, use_reentrant=False), x)
+    plain = step_gradients(ours, ours(x, minibatch, 1), x)
+    again = step_gradients(ours, checkpoint(ours, x, minibatch, 1, use_reentrant=False), x)
     assert all(torch.equal(plain[name], again[name]) for name in plain)
 
 

@@ -10,9 +10,10 @@ import torch_geometric.nn
 from torch import Tensor
 
 from pyg_batchgnn.nn import Aggregated, GATv2Conv, RowView, Update, gatv2, layer_graph
-from tests.nn.test_gat import assert_equal_gradients, gradients
-from tests.support.accuracy import assert_as_pygs
-from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, table
+from tests.nn.test_gat import assert_equal_gradients
+from tests.support.layer_cases import FEATURES, batch_cases, relative_error, table
+from tests.support.layer_pairs import assert_attention_as_pygs
+from tests.support.model_pairs import step_gradients
 
 CASES = batch_cases()
 OPTIONS: list[dict[str, Any]] = [
@@ -53,22 +54,7 @@ def both(
 def test_equals_pyg_on_minibatches(dtype: torch.dtype, options: dict[str, Any]) -> None:
     ours, pygs = both(dtype, **options)
     for minibatch in CASES.values():
-        attr = None
-        if ours.edge_dim is not None:
-            attr = torch.randn(minibatch.num_edges, ours.edge_dim, dtype=dtype)
-        for layer in (1, 3):
-            edges, sources, targets = layer_edges(minibatch, layer)
-            assert_as_pygs(
-                *(ours, pygs),
-                lambda conv, x, attr=None, batch=minibatch, layer=layer: conv(
-                    x, batch, layer, edge_attr=attr
-                ),
-                lambda conv, x, attr=None, edges=edges, targets=targets: conv(
-                    (x, x[:targets]), edges, None if attr is None else attr[: edges.size(1)]
-                ),
-                table(dtype)[minibatch.node[:sources]],
-                *([] if attr is None else [attr]),
-            )
+        assert_attention_as_pygs(ours, pygs, minibatch, (1, 3))
 
 
 @pytest.mark.parametrize("form", ["tensor", "pair", "weights apart"])
@@ -84,7 +70,7 @@ def test_equals_pyg_on_a_whole_graph(options: dict[str, Any], form: str) -> None
     found, wanted = ours(given, edge_index, attr), pygs(given, edge_index, attr)
     assert relative_error(found, wanted) < 1e-10
     inputs = [x, *([] if form == "tensor" else [y]), *([] if attr is None else [attr])]
-    assert_equal_gradients(gradients(ours, found, *inputs), gradients(pygs, wanted, *inputs), 1e-10)
+    assert_equal_gradients(step_gradients(ours, found, *inputs), step_gradients(pygs, wanted, *inputs), 1e-10)
 
 
 def test_returns_attention_weights_as_pyg() -> None:
@@ -94,8 +80,8 @@ def test_returns_attention_weights_as_pyg() -> None:
     found, (edges, alpha) = ours(x, edge_index, return_attention_weights=True)
     wanted, (their_edges, their_alpha) = pygs(x, edge_index, return_attention_weights=True)
     assert torch.equal(edges, their_edges) and relative_error(alpha, their_alpha) < 1e-10
-    mine = gradients(ours, torch.cat([found.flatten(), alpha.flatten()]), x)
-    theirs = gradients(pygs, torch.cat([wanted.flatten(), their_alpha.flatten()]), x)
+    mine = step_gradients(ours, torch.cat([found.flatten(), alpha.flatten()]), x)
+    theirs = step_gradients(pygs, torch.cat([wanted.flatten(), their_alpha.flatten()]), x)
     assert_equal_gradients(mine, theirs, 1e-10)
 
 
@@ -135,7 +121,7 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
         torch.set_num_threads(threads)
         torch.manual_seed(1)
         conv, rows = GATv2Conv(32, 16, heads=4), x.clone().requires_grad_()
-        return gradients(conv, conv(rows, edge_index), rows)
+        return step_gradients(conv, conv(rows, edge_index), rows)
 
     once = run(1)
     for threads in (2, 3, 8):

@@ -10,9 +10,10 @@ import torch
 import torch_geometric.nn
 from torch import Tensor
 
-from pyg_batchgnn.nn import GINConv, RowView, Update, layer_graph
+from pyg_batchgnn.nn import GINConv, RowView, layer_graph
 from tests.support.accuracy import assert_as_pygs
 from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, small_graph, table
+from tests.support.layer_pairs import assert_updates, gradients
 
 CASES = batch_cases()
 
@@ -29,13 +30,6 @@ def both(dtype: torch.dtype, **options: Any) -> tuple[GINConv, torch_geometric.n
     pygs.load_state_dict(ours.state_dict())
     ours.load_state_dict(pygs.state_dict())
     return ours, pygs
-
-
-def gradients(module: torch.nn.Module, out: Tensor, *inputs: Tensor) -> list[Tensor]:
-    weights = torch.linspace(-1.0, 1.0, out.numel(), dtype=out.dtype).view_as(out)
-    leaves = [*module.parameters(), *inputs]
-    found = torch.autograd.grad((out * weights).sum(), leaves, allow_unused=True, materialize_grads=True)
-    return list(found)
 
 
 @pytest.mark.parametrize("options", [{}, {"eps": 0.3}, {"eps": -0.4, "train_eps": True}])
@@ -103,16 +97,7 @@ def test_autocast_computes_in_bfloat16() -> None:
 
 def test_update_follows_the_module() -> None:
     ours, _ = both(torch.float32)
-    minibatch = CASES["all neighbours"]
-    x = table()[minibatch.node]
-    plain = ours(x, minibatch, 1)
-    assert torch.equal(ours(x, minibatch, 1, update=Update(relu=True)), plain.relu())
-    dropped = ours(x, minibatch, 1, update=Update(relu=True, drop=0.5))
-    assert torch.equal(dropped, ours(x, minibatch, 1, update=Update(relu=True, drop=0.5)))
-    kept = dropped != 0
-    assert torch.equal(dropped[kept], plain.relu()[kept] * 2) and 0.2 < float(kept.float().mean()) < 0.6
-    ours.eval()
-    assert torch.equal(ours(x, minibatch, 1, update=Update(relu=True, drop=0.5)), plain.relu())
+    assert_updates(ours, CASES["all neighbours"])
 
 
 def test_a_module_without_parameters() -> None:

@@ -13,7 +13,7 @@ import torch_geometric.nn
 from pyg_batchgnn.nn import RowView, SAGEConv, Update
 from tests.support.accuracy import assert_as_pygs
 from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, table
-from tests.support.layer_pairs import both, gradients
+from tests.support.layer_pairs import assert_updates, both, gradients
 
 CASES = batch_cases()
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -110,16 +110,7 @@ def test_gradcheck(options: str) -> None:
 @pytest.mark.parametrize("options", OPTIONS)
 def test_update_is_relu_and_dropout_of_the_plain_output(options: str) -> None:
     ours, _ = pair(torch.float32, **OPTIONS[options])
-    minibatch = CASES["all neighbours"]
-    x = table()[minibatch.node]
-    plain = ours(x, minibatch, 1)
-    assert torch.equal(ours(x, minibatch, 1, update=Update(relu=True)), plain.relu())
-    dropped = ours(x, minibatch, 1, update=Update(relu=True, drop=0.5))
-    assert torch.equal(dropped, ours(x, minibatch, 1, update=Update(relu=True, drop=0.5)))
-    kept = dropped != 0
-    assert torch.equal(dropped[kept], plain.relu()[kept] * 2) and 0.05 < float(kept.float().mean()) < 0.6
-    ours.eval()
-    assert torch.equal(ours(x, minibatch, 1, update=Update(relu=True, drop=0.5)), plain.relu())
+    assert_updates(ours, CASES["all neighbours"])
 
 
 def test_whole_graphs_draw_dropout_from_torchs_generator() -> None:

@@ -23,9 +23,11 @@ from pyg_batchgnn.nn import (
     layer_graph,
     transformer,
 )
-from tests.nn.test_gat import assert_equal_gradients, gradients
+from tests.nn.test_gat import assert_equal_gradients
 from tests.support.accuracy import assert_as_pygs
 from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, table
+from tests.support.layer_pairs import assert_attention_as_pygs
+from tests.support.model_pairs import step_gradients
 from tests.support.tiers import examples
 
 CASES = batch_cases()
@@ -79,20 +81,7 @@ def features(conv: TransformerConv, edges: int, dtype: torch.dtype = torch.float
 def test_equals_pyg_on_minibatches(dtype: torch.dtype, options: dict[str, Any], out_channels: int) -> None:
     ours, pygs = both(dtype, out_channels=out_channels, **options)
     for minibatch in CASES.values():
-        attr = features(ours, minibatch.num_edges, dtype)
-        for layer in (1, 3):
-            edges, sources, targets = layer_edges(minibatch, layer)
-            assert_as_pygs(
-                *(ours, pygs),
-                lambda conv, x, attr=None, batch=minibatch, layer=layer: conv(
-                    x, batch, layer, edge_attr=attr
-                ),
-                lambda conv, x, attr=None, edges=edges, targets=targets: conv(
-                    (x, x[:targets]), edges, None if attr is None else attr[: edges.size(1)]
-                ),
-                table(dtype)[minibatch.node[:sources]],
-                *attr,
-            )
+        assert_attention_as_pygs(ours, pygs, minibatch, (1, 3))
 
 
 @pytest.mark.usefixtures("first")
@@ -179,8 +168,8 @@ def test_returns_attention_weights_as_pyg(asked: bool) -> None:
     found, (edges, alpha) = ours(x, edge_index, attr, return_attention_weights=asked)
     wanted, (their_edges, their_alpha) = pygs(x, edge_index, attr, return_attention_weights=asked)
     assert torch.equal(edges, their_edges) and relative_error(alpha, their_alpha) < 1e-10
-    mine = gradients(ours, torch.cat([found.flatten(), alpha.flatten()]), x)
-    theirs = gradients(pygs, torch.cat([wanted.flatten(), their_alpha.flatten()]), x)
+    mine = step_gradients(ours, torch.cat([found.flatten(), alpha.flatten()]), x)
+    theirs = step_gradients(pygs, torch.cat([wanted.flatten(), their_alpha.flatten()]), x)
     assert_equal_gradients(mine, theirs, 1e-10)
 
 
@@ -276,7 +265,7 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
         conv = TransformerConv(32, 16, heads=4, beta=True, dropout=0.2, edge_dim=3)
         rows, of_edges = x.clone().requires_grad_(), attr.clone().requires_grad_()
         out, (_, alpha) = conv(rows, edge_index, of_edges, return_attention_weights=True)
-        found = gradients(conv, torch.cat([out.flatten(), alpha.flatten()]), rows, of_edges)
+        found = step_gradients(conv, torch.cat([out.flatten(), alpha.flatten()]), rows, of_edges)
         return {**found, "out": out, "alpha": alpha}
 
     once = run(1)

@@ -41,7 +41,7 @@ from tests.support.bare_graphs import without_features
 from tests.support.drawn_figures import figures_drawn
 from tests.support.programs import quick_programs
 from tests.support.ranks import run_ranks
-from tests.support.tiers import each
+from tests.support.tiers import each, in_all
 from tests.support.training_runs import batchgnn
 from tests.support.typed_datasets import CASES as TYPED_CASES
 from tests.support.typed_datasets import typed_dataset
@@ -263,7 +263,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "Nothing fits" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [*in_all(1), 2])
 def test_the_printed_command_trains_what_was_planned(
     ranks: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

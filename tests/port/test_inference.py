@@ -21,6 +21,7 @@ from tests.support.accuracy import ALONE
 from tests.support.partitioned_graphs import Case, whole
 from tests.support.ranks import run_ranks
 from tests.support.reference_aggregates import with_loops
+from tests.support.tiers import in_all
 
 # Inference ########################################################################################
 
@@ -276,7 +277,7 @@ def test_a_part_that_is_left_to_pyg(data: Data) -> None:
 JOB = "tests.port.job_inference:"
 
 
-@pytest.mark.parametrize("hosts", [[0], [0, 0], [0, 1, 1, 2]], ids=str)
+@pytest.mark.parametrize("hosts", [*in_all([0], [0, 0]), [0, 1, 1, 2]], ids=str)
 def test_each_rank_has_the_rows_of_its_nodes(hosts: list[int]) -> None:
     run_ranks(f"{JOB}equality", len(hosts), hosts=hosts)
 

@@ -16,21 +16,28 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from pyg_batchgnn.ops import simd_level
+from tests.support.tiers import ALL
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 KERNELS = ROOT / "csrc" / "kernels"
 CACHE = ROOT / "build" / "sanitizers"
-#: Options of each sanitizer. Addresses are checked by calls instead of inlined code. That finds the
-#: same faults and leaves half the code to compile. Null pointers are found by their address, too.
+#: Options of each sanitizer. Addresses are checked by calls instead of inlined code, and undefined
+#: behaviour ends the program by a trap, whose place the sanitizer of addresses prints. That finds
+#: the same faults and leaves half the code to compile. Null pointers are found by their address.
 SANITIZERS = {
     "addresses": [
         "-fsanitize=address,undefined",
         "-fno-sanitize=null",
-        "-fno-sanitize-recover=all",
+        "-fsanitize-undefined-trap-on-error",
         "--param=asan-instrumentation-with-call-threshold=0",
     ],
     "threads": ["-fsanitize=thread", "-fno-sanitize-recover=all"],
 }
+#: `make test` compiles this processor's level of vector instructions and the baseline, which stands
+#: in for the level that this leaves out.
+FEWER_LEVELS = ["-DPYG_BATCHGNN_NO_AVX2" if simd_level() == 512 else "-DPYG_BATCHGNN_NO_AVX512"]
 #: The compiler for aarch64, and the emulator that runs its programs.
 CROSS_COMPILER = "aarch64-linux-gnu-g++"
 EMULATOR = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
@@ -40,7 +47,7 @@ PROCESSORS = {"here": ["-O2"], "aarch64": ["-O2", "-ffp-contract=off"]}
 #: Sources that are compiled with -O1: their programs run long. The others compile for longer than
 #: they run. The sanitizer of addresses has those as they are. That of threads is slow, so it has
 #: them with -Og, which compiles in half the time of -O1.
-LONG_RUNNING = re.compile(r"(nn|simd)\.(linear|products|.*_pairs|folded_norm|layer_norm|norm)")
+LONG_RUNNING = re.compile(r"(nn|simd)\.(linear|products|.*_pairs|norm)")
 #: Programs are the sources here that have a `main`; the memory of kernels is theirs (blocks.cpp).
 PROGRAMS = sorted({path.stem for path in HERE.glob("*.cpp")} - {"blocks"})
 NOT_LINKED = {"allocation"}
@@ -72,7 +79,7 @@ def build(kind: str, folder: Path) -> dict[str, set[str]]:
     if kind == "aarch64":
         compiler = shutil.which(CROSS_COMPILER)
     assert compiler, "no C++ compiler found; the package needs one to be built, and so does this test"
-    options = {**SANITIZERS, **PROCESSORS}[kind]
+    options = [*{**SANITIZERS, **PROCESSORS}[kind], *([] if ALL else FEWER_LEVELS)]
     command = [compiler, "-std=c++20", "-g1", "-pthread", "-I", str(ROOT / "csrc"), *options]
     named = kernels()
     own = {f"programs.{name}": HERE / f"{name}.cpp" for name in (*PROGRAMS, "blocks")}

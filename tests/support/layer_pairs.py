@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from pyg_batchgnn import SampledMinibatch
+from pyg_batchgnn.nn import Update
+from tests.support.accuracy import assert_as_pygs
+from tests.support.layer_cases import layer_edges, table
 
 
 def both(ours: type, pygs: type, *arguments: Any, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
@@ -26,3 +32,43 @@ def gradients(module: torch.nn.Module, out: Tensor, *inputs: Tensor) -> list[Ten
     leaves = [*module.parameters(), *inputs]
     found = torch.autograd.grad((out * weights).sum(), leaves, allow_unused=True, materialize_grads=True)
     return list(found)
+
+
+def assert_attention_as_pygs(
+    ours: Any, pygs: Any, minibatch: SampledMinibatch, layers: Sequence[int]
+) -> None:
+    """Fails unless a layer with attention gives what PyG's gives on layers of a minibatch.
+
+    Edges have attributes where the layer takes them.
+    """
+    dtype = next(ours.parameters()).dtype
+    attributes = []
+    if ours.edge_dim is not None:
+        attributes = [torch.randn(minibatch.num_edges, ours.edge_dim, dtype=dtype)]
+    for layer in layers:
+        edges, sources, targets = layer_edges(minibatch, layer)
+
+        def on_minibatch(conv: Any, x: Tensor, *attr: Tensor, layer: int = layer) -> Tensor:
+            return conv(x, minibatch, layer, edge_attr=attr[0] if attr else None)
+
+        def on_edges(
+            conv: Any, x: Tensor, *attr: Tensor, edges: Tensor = edges, targets: int = targets
+        ) -> Tensor:
+            return conv((x, x[:targets]), edges, attr[0][: edges.size(1)] if attr else None)
+
+        rows = table(dtype)[minibatch.node[:sources]]
+        assert_as_pygs(ours, pygs, on_minibatch, on_edges, rows, *attributes)
+
+
+def assert_updates(conv: Any, minibatch: SampledMinibatch) -> None:
+    """Fails unless a layer's update is ReLU and keyed dropout of what it gives without one."""
+    x = table()[minibatch.node]
+    relu, dropping = Update(relu=True), Update(relu=True, drop=0.5)
+    plain = conv(x, minibatch, 1)
+    assert torch.equal(conv(x, minibatch, 1, update=relu), plain.relu())
+    dropped = conv(x, minibatch, 1, update=dropping)
+    assert torch.equal(dropped, conv(x, minibatch, 1, update=dropping))
+    kept = dropped != 0
+    assert torch.equal(dropped[kept], plain.relu()[kept] * 2) and 0.05 < float(kept.float().mean()) < 0.6
+    conv.eval()
+    assert torch.equal(conv(x, minibatch, 1, update=dropping), plain.relu())

@@ -84,8 +84,8 @@ def in_all(*values: Any) -> list[Any]:
     ]
 
 
-#: Numbers of ranks and the host of each.
-WORLDS = [*in_all((1, [0])), (2, [0, 1]), (3, [0, 1, 1]), *in_all((4, [0, 1, 2, 0]))]
+#: Numbers of ranks and the host of each. Three ranks on two hosts have peers of either kind.
+WORLDS = [*in_all((1, [0]), (2, [0, 1])), (3, [0, 1, 1]), *in_all((4, [0, 1, 2, 0]))]
 
 
 def examples(number: int = MANY, **options: Any) -> settings:

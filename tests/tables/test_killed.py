@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ import pytest
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.data.files import Journal
 from pyg_batchgnn.tables import GraphDescription, convert
+from tests.support.programs import run_text
 from tests.tables.test_conversion import bytes_of
 
 #: Converts, and kills itself before a step, given by number, or while features are written.
@@ -66,11 +64,7 @@ def test_a_killed_conversion_goes_on(tmp_path: Path) -> None:
         "finish",
     ]
     for number in (3, -1, 7):
-        ran = subprocess.run(
-            [sys.executable, "-c", JOB, tmp_path / "tables", tmp_path / "data", str(number)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            check=False,
-        )
+        ran = run_text(JOB, tmp_path / "tables", tmp_path / "data", str(number))
         assert ran.returncode == -signal.SIGKILL
         assert not (tmp_path / "data").exists()
     partial = tmp_path / ".data.converting"

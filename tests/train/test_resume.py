@@ -226,7 +226,7 @@ def restarted(graph_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> d
         for part in ("temporary", "pids"):
             (folder / part).mkdir()
         # Real ones start slowly while others do, which a short timeout would take for a lost rank.
-        programs = real_programs() if name == "SIGKILL" else quick_programs()
+        programs = real_programs() if ALL and name == "SIGKILL" else quick_programs()
         folders = {"TMPDIR": str(folder / "temporary"), "PIDS": str(folder / "pids")}
         environment = {**os.environ, **programs, **folders}
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)

@@ -4,7 +4,8 @@
 // #define PYG_BATCHGNN_BODY "kernels/simd/norm_body.h" #include "kernels/simd/each_level.h"
 //
 // A body and the lanes are included inside a namespace, so they include nothing but other bodies.
-// PYG_BATCHGNN_BASELINE_BODY names another body for the baseline.
+// PYG_BATCHGNN_BASELINE_BODY names another body for the baseline. It also serves a level that
+// PYG_BATCHGNN_NO_AVX512 or PYG_BATCHGNN_NO_AVX2 leaves out: tests with sanitizers compile less so.
 
 #include "kernels/operand.h"
 #include "kernels/random.h"
@@ -16,6 +17,13 @@
 
 #if defined(__x86_64__)
 
+namespace pyg_batchgnn::baseline {}
+
+#if defined(PYG_BATCHGNN_NO_AVX512)
+namespace pyg_batchgnn {
+namespace avx512 = baseline;
+}
+#else
 PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX512)
 namespace pyg_batchgnn::avx512 {
 namespace {
@@ -24,7 +32,13 @@ namespace {
 }  // namespace
 }  // namespace pyg_batchgnn::avx512
 PYG_BATCHGNN_END_LEVEL
+#endif
 
+#if defined(PYG_BATCHGNN_NO_AVX2)
+namespace pyg_batchgnn {
+namespace avx2 = baseline;
+}
+#else
 PYG_BATCHGNN_BEGIN_LEVEL(PYG_BATCHGNN_AVX2)
 namespace pyg_batchgnn::avx2 {
 namespace {
@@ -33,6 +47,7 @@ namespace {
 }  // namespace
 }  // namespace pyg_batchgnn::avx2
 PYG_BATCHGNN_END_LEVEL
+#endif
 
 #endif
 
