@@ -6,7 +6,7 @@ from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
     from pyg_batchgnn.disk.rates import GAPS, DiskRates, ReadPlan
-    from pyg_batchgnn.disk.reader import DiskReader, ReadCounters
+    from pyg_batchgnn.disk.reader import DiskReader, ReadCounters, read_whole
     from pyg_batchgnn.disk.scratch import ScratchTable, read_rows, read_span
     from pyg_batchgnn.disk.tables import DiskTable, are_mapped, is_mapped, is_written
     from pyg_batchgnn.disk.writer import DiskWriter
@@ -27,4 +27,5 @@ __all__ = [
     "is_written",
     "read_rows",
     "read_span",
+    "read_whole",
 ]

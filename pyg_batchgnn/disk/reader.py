@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from pyg_batchgnn import ops
 from pyg_batchgnn.disk.file import SourceFile
 from pyg_batchgnn.disk.rates import DiskRates, ReadPlan, rates_of
 from pyg_batchgnn.disk.tables import DiskTable
@@ -147,3 +148,19 @@ class DiskReader:
                 f"out has rows of {out.dtype} {list(out.shape[1:])}, the file has {table.dtype} "
                 f"{list(table.row_shape)}"
             )
+
+
+def read_whole(table: DiskTable) -> Tensor:
+    """Returns a copy of a table in memory, on huge pages.
+
+    Raises:
+        OSError: reading failed; it names the file and the byte.
+    """
+    out = torch.empty((table.rows, *table.row_shape), dtype=table.dtype)
+    ops.advise_huge_pages(out)
+    reader = DiskReader(table)
+    try:
+        reader.read_range(0, table.rows, out)
+    finally:
+        reader.close()
+    return out

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.disk import DiskReader, DiskTable, is_written
+from pyg_batchgnn.disk import DiskTable, is_written, read_whole
 from pyg_batchgnn.fetch import AccessString, DiskCounters, DiskRows, Fetched, FetchGroup, Unit, distinct_nodes
 from pyg_batchgnn.loader.schedule import WorkItem
 from pyg_batchgnn.sample import AttributeRows, Minibatch, Placement, SampledMinibatch
@@ -57,7 +57,7 @@ class MappedTables:
         on_disk: dict[Group, dict[str, DiskTable]] = {}
         for table, value, group, name in found:
             fits = self.held_bytes + table.nbytes <= _HELD * budget
-            held = ops.rows_like(value, _read_whole(table)) if fits else None
+            held = ops.rows_like(value, read_whole(table)) if fits else None
             self._mapped[id(value)] = _Mapped(value, group, name, held)
             if fits:
                 self.held_bytes += table.nbytes
@@ -127,17 +127,6 @@ def _as_tensor(value: Any) -> Any:
             return torch.from_numpy(value)
         except (TypeError, ValueError):
             return None
-
-
-def _read_whole(table: DiskTable) -> Tensor:
-    out = torch.empty((table.rows, *table.row_shape), dtype=table.dtype)
-    ops.advise_huge_pages(out)
-    reader = DiskReader(table)
-    try:
-        reader.read_range(0, table.rows, out)
-    finally:
-        reader.close()
-    return out
 
 
 # Units ############################################################################################

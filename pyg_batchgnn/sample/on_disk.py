@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters
+from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters, read_whole
 from pyg_batchgnn.ops import InEdges, OpenSection, QuestionForm, Relay, RelayBook
 from pyg_batchgnn.sample.macrobatch import MacrobatchSampler, kernel_arrays
 from pyg_batchgnn.sample.plan import SamplingPlan, Subgraph
@@ -119,16 +119,7 @@ def _reader(array: Tensor) -> DiskReader | Tensor:
 
 def _in_memory(array: Tensor) -> Tensor:
     table = DiskTable.of(array)
-    if table is None:
-        return array
-    out = torch.empty_like(array)
-    ops.advise_huge_pages(out)
-    reader = DiskReader(table)
-    try:
-        reader.read_range(0, table.rows, out)
-    finally:
-        reader.close()
-    return out
+    return array if table is None else read_whole(table)
 
 
 # Sampler ##########################################################################################
