@@ -2,8 +2,8 @@
 reason beside it."""
 
 BOUNDS = {
-    # aim: 270. Tables (15); keys, times, logs, Lightning, limits of containers; rows and edges on disk (19);
-    # features of one byte (4); batches on a device (10)
+    # aim: 270. Tables (15); keys, times, logs, Lightning, limits of containers; rows and edges on
+    # disk (19); features of one byte (4); batches on a device (10)
     "package: Python files": 310,
     # aim: 55,000. Any model: recording, demand, execution, report and layerwise inference of users'
     # models (4,800 lines of `port`); TransformerConv (340). Tables with their encoders (4,400),
@@ -12,8 +12,8 @@ BOUNDS = {
     # in the loader (1,700), passes and predictions (1,300), edges by destination and their
     # conversion (1,400), a generator (450), over ranks (250), the command line (450). Features of
     # one byte: quantising data, folders and partitions (850), a tensor of codes (320), what carries
-    # them (900). Batches on a device (2,200). Levels of bfloat16 products (150). Edges in files (460),
-    # a first pass beside looking ahead (150).
+    # them (900). Batches on a device (2,200). Levels of bfloat16 products (150). Edges in files
+    # (460), a first pass beside looking ahead (150).
     "package: Python lines": 82_200,
     "C++: files": 146,
     # aim: 18,000. Layer normalisation (500), attention with weights by target (250), rows of files
