@@ -13,6 +13,8 @@ minutes on the whole graph and two cores, about:
     pages    1   bytes if each minibatch read its rows alone, in pages
     mapped   5   the first steps over the mapping, and PyG's (`--peer pyg=PYTHON`)
     topology 2   sampling with edges in memory, over the mapping, and read from their file
+    limited  4   the same without memory for the edges: run it within a limit, as that of
+                 `systemd-run --scope -p MemoryMax=5G`
     fits     2   a graph that fits: features in memory, against mapped ones that the loader holds
     sort     -   edges in no order to CSC in 4 GiB; writes 30 bytes for each edge below --scratch
 """
@@ -31,6 +33,7 @@ from benchmark.disk.meters import empty_page_cache, sequential_rate
 from benchmark.support.cli import Series, add_peer_option, merged, new_parser, read_json, write_part
 from benchmark.support.harness import ProcessSetting
 from benchmark.support.start import in_process
+from pyg_batchgnn.machine import memory
 
 GIB, PAPERS, THREADS = 1 << 30, 111_059_956, 2
 Chosen = argparse.Namespace
@@ -92,14 +95,15 @@ def _mapped(chosen: Chosen) -> list[Series]:
     return [one]
 
 
-def _topology(chosen: Chosen) -> list[Series]:
+def _edges(chosen: Chosen, *sides: str) -> list[Series]:
     small, large = int(chosen.edge_budget * GIB), 1 << 40  # below and above the bytes of edges
-    sides = [(edges, size, large) for edges in ("memory", "mapping", "emptied") for size in (8, 32)]
-    sides += [("file", size, small) for size in (8, 32)]
     common = {"folder": str(chosen.folder), "steps": chosen.edge_steps}
     return [
-        _run("edges", **common, edges=edges, macrobatch=size, loader_budget=budget)
-        for edges, size, budget in sides
+        _run(
+            "edges", **common, edges=edges, macrobatch=size, loader_budget=small if edges == "file" else large
+        )
+        for edges in sides
+        for size in (8, 32)
     ]
 
 
@@ -128,7 +132,8 @@ PARTS: dict[str, Callable[[Chosen], list[Series]]] = {
     "reads": lambda said: [_iterate(said, reads=said.units)],
     "pages": lambda said: [_run("count_pages", folder=str(said.folder), steps=said.units)],
     "mapped": _mapped,
-    "topology": _topology,
+    "topology": lambda said: _edges(said, "memory", "mapping", "emptied", "file"),
+    "limited": lambda said: _edges(said, "mapping", "file"),
     "fits": _fits,
     "sort": _sort,
 }
@@ -141,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--folder", type=Path, required=True, help="papers-like graph that is larger than memory")
     add("--tenth", type=Path, help="papers-like graph of a tenth of the nodes")
     add("--peer-folder", type=Path, help="papers-like graph that PyG's loader can hold, a quarter say")
-    usual = [name for name in PARTS if name != "sort"]
+    usual = [name for name in PARTS if name not in ("sort", "limited")]
     add("--parts", nargs="+", choices=PARTS, default=usual, help="what is measured")
     add("--memory-budget", type=float, default=20.0, help="GiB for everything in a process")
     add("--reserve", type=float, default=1.3, help="GiB of it for the model and torch")
@@ -167,6 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = chosen.results / ("disk.json" if nodes == PAPERS else f"disk-{nodes}.json")
     left_out = ("folder", "tenth", "peer_folder", "scratch", "results", "peer", "parts")
     settings = {name: value for name, value in vars(chosen).items() if name not in left_out}
+    settings["memory"] = memory().total / GIB
     for part in chosen.parts:
         print(part, flush=True)
         series = PARTS[part](chosen)

@@ -203,15 +203,10 @@ _EDGES = {
 }
 
 
-def _topology(parts: Result) -> Shown:
-    part = parts["topology"]
-    head = [
-        "edges, without features",
-        "B",
-        "first macrobatch, s",
-        "s of a minibatch",
-        "of the last macrobatch",
-    ]
+def _edges(part: Result) -> Shown:
+    steps, settings = part["series"][0]["steps"], part["settings"]
+    head = [f"edges, without features, in {settings['memory']:.1f} GiB", "B", "first macrobatch, s"]
+    head = [*head, "s of a minibatch", "of the last macrobatch"]
     head, rows = [*head, "GB read", "operations", "pages left in the cache", "GiB taken"], []
     for one in part["series"]:
         each, stats, size = one["each"], one["stats"], one["macrobatch"]
@@ -219,7 +214,7 @@ def _topology(parts: Result) -> Shown:
         row += [f"{seconds:.4f}" for seconds in (sum(each) / len(each) / size, each[-1] / size)]
         row += [f"{stats['topology_bytes'] / _GB:.1f}", f"{stats['topology_operations']:,}"]
         rows.append([*row, f"{one['cached_after']:,}", f"{one['peak'] / _GIB:.2f}"])
-    steps, budget = part["series"][0]["steps"], part["settings"]["edge_budget"]
+    budget = settings["edge_budget"]
     note = f"{steps} minibatches each; {budget:g} GiB for the loader where edges are read from their file."
     return [], f"{markdown(head, rows)}\n\n{paragraph(note)}"
 
@@ -246,5 +241,7 @@ def _sort(parts: Result) -> Shown:
 
 _SHOWN: dict[str, Callable[[Result], Shown]] = {
     **{"epoch": _epoch, "reads": _reads, "pages": _pages, "mapped": _mapped, "fits": _fits},
-    **{"budgets": _budgets, "topology": _topology, "sort": _sort},
+    **{"budgets": _budgets, "sort": _sort},
+    "topology": lambda parts: _edges(parts["topology"]),
+    "limited": lambda parts: _edges(parts["limited"]),
 }
