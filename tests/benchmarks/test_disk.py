@@ -114,7 +114,8 @@ def test_parts_are_measured_and_shown_together(
         one["stats"]["topology_edges"] > 0 for one in of_edges
     ]
     text = disk.table(result)
-    assert "| the first epoch, over the larger of" in text and "Not measured: reads, mapped, sort, limited." in text
+    assert "| the first epoch, over the larger of" in text
+    assert "Not measured: reads, mapped, sort, limited." in text
     assert "seconds of the same steps with rows held" in text and "| tensor |" in text
 
 
