@@ -146,6 +146,7 @@ class DiskRows:
             likely: the most whose rows are likely to fit. Where it is known, and the files of one
                 group are read, the first pass over them runs beside looking ahead (`tell`).
         """
+        self.forget()
         with self._lock:
             self._capacity, self._window, self._resident = nbytes, window, {}
             self._period, self._likely = period, likely
@@ -259,7 +260,7 @@ class DiskRows:
             self._early = None
             for group, nodes in ids.items():
                 more = (beside or {}).get(group, {})
-                resident = self._resident.get(group)
+                resident = self._resident.get(group) if self._first_pass is None else None
                 rows = None
                 if resident is not None and string is not None and unit is not None:
                     rows = self._admitted(group, nodes, string, unit, more, counters)
@@ -273,7 +274,7 @@ class DiskRows:
     def release(self) -> None:
         """Lets go of the rows in memory, if nobody iterates."""
         with self._lock:
-            if self._is_resting:
+            if self._is_resting and self._first_pass is None:
                 self._resident = {}
 
     def _string_of(self, unit: Unit) -> AccessString | None:
@@ -352,7 +353,8 @@ class DiskRows:
         counters: DiskCounters,
     ) -> UnitRows:
         """Reads rows to tables of their own."""
-        resident = self._resident.get(group)
+        # During a first pass a slot may not have its row yet.
+        resident = self._resident.get(group) if self._first_pass is None else None
         tables = {
             name: ops.empty((nodes.numel(), *table.row_shape), table.dtype)
             for name, table in self.tables[group].items()

@@ -20,6 +20,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchHGTLoader, MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from pyg_batchgnn.disk import DiskReader
 from pyg_batchgnn.fetch import LIST_BYTES, DiskRows, Window, disk
 from pyg_batchgnn.fetch.sweep import simulate
 from pyg_batchgnn.types import NODES as NODE_GROUP
@@ -416,6 +417,30 @@ def test_a_first_pass_that_cannot_read(tmp_path: Path) -> None:
         opened.write(whole)
     loader.set_epoch(0)
     assert_same(loader, make_loader(data, batch_size=8, shuffle=True))
+
+
+def test_rows_that_are_asked_for_during_a_first_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_data()
+    loader = make_loader(with_files(data, tmp_path), batch_size=8, memory_budget=NOTHING, shuffle=True)
+    with_room(loader, NODES * (data.x[0].nbytes + LIST_BYTES), period=None, likely=3)
+    rows, plain, may_read = rows_of(loader), DiskReader.read, threading.Event()
+
+    def read(reader: DiskReader, *told: Any) -> Any:
+        if threading.current_thread().name.startswith("first pass"):
+            assert may_read.wait(30)
+        return plain(reader, *told)
+
+    monkeypatch.setattr(DiskReader, "read", read)
+    string = rows.begin(1 << 20, key=0, units=3)
+    for unit in range(3):
+        rows.tell(string, (0, unit, 0), {NODE_GROUP: torch.arange(NODES)})
+    found, _ = rows.read({NODE_GROUP: torch.tensor([3, NODES - 1])})
+    may_read.set()
+    assert torch.equal(found[NODE_GROUP].tables["x"], data.x[[3, NODES - 1]])
+    rows.look_ahead(string, goes_on=False)
+    found, counters = rows.read({NODE_GROUP: torch.arange(NODES)}, (0, 0, 0))
+    assert torch.equal(found[NODE_GROUP].tables["x"][found[NODE_GROUP].place(torch.arange(NODES))], data.x)
+    assert counters.rows == NODES == counters.hits
 
 
 def test_looking_ahead_that_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
