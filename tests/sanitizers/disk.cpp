@@ -197,10 +197,30 @@ std::vector<Unit> some_units(int64_t rows) {
 std::vector<int32_t> uses(std::vector<Unit>& units, int64_t rows, int32_t number) {
   std::vector<int32_t> use(size(rows), kNever);
   for (size_t at = units.size(); at-- > 0;) {
-    for (const int64_t row : units[at].row) units[at].following.push_back(use[size(row)]);
-    for (const int64_t row : units[at].row) use[size(row)] = number + static_cast<int32_t>(at);
+    const std::vector<int64_t>& row = units[at].row;
+    units[at].following.resize(row.size());
+    note_use(use.data(), row.data(), static_cast<int64_t>(row.size()), number + static_cast<int32_t>(at),
+             units[at].following.data());
   }
   return use;
+}
+
+void move(const Reading& reading, const std::vector<int64_t>& file, std::vector<int64_t>& memory) {
+  move_rows(reinterpret_cast<const char*>(file.data()), reading.rows.data(),
+            reinterpret_cast<char*>(memory.data()), reading.slots.data(), reading.count, sizeof(int64_t), 2);
+}
+
+// Reads rows of the second half of a file before a sequence of units begins.
+void read_early(Sweep& sweep, const std::vector<Unit>& units, const RowStates& later,
+                const std::vector<int64_t>& file, std::vector<int64_t>& memory) {
+  std::vector<int32_t> next(size(later.rows), kNever);
+  const RowStates states{next.data(), later.slot, later.rows};
+  for (size_t at = 0; at < units.size(); ++at) {
+    const UnitRows unit = units[at].rows();
+    note_first_use(next.data(), unit.row, unit.count, static_cast<int32_t>(at));
+  }
+  for (int64_t row = 0; row < later.rows; ++row) expect(next[size(row)] == later.next[row]);
+  move(sweep.admit(states, later.rows / 2, later.rows, 3), file, memory);
 }
 
 // Follows a sweep over some sequences of units. The last unit before one may be in use.
@@ -217,16 +237,15 @@ void sweeps() {
     std::vector<int32_t> next = uses(units, rows, number);
     const RowStates states{next.data(), slot.data(), rows};
     in_use.clear();
+    if (epoch == 0) read_early(sweep, units, states, file, memory);
     sweep.begin(states, number, static_cast<int32_t>(1 + below(9)), {});
     for (Unit& unit : units) {
       if (in_use.size() == 2) {
-        sweep.retire(states, in_use.front().rows(), number - 1);
+        sweep.retire(in_use.front().rows(), number - 1);
         in_use.pop_front();
       }
       const Reading reading = sweep.prepare(states, unit.rows(), number++);
-      move_rows(reinterpret_cast<const char*>(file.data()), reading.rows.data(),
-                reinterpret_cast<char*>(memory.data()), reading.slots.data(), reading.count, sizeof(int64_t),
-                2);
+      move(reading, file, memory);
       for (const Unit& before : in_use) {
         for (size_t i = 0; i < before.slot.size(); ++i) expect(memory[size(before.slot[i])] == before.row[i]);
       }

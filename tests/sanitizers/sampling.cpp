@@ -50,7 +50,7 @@ void check_ranks(const SampledNodes& found, int64_t num_nodes) {
   NodeSet set;
   set.begin(num_nodes);
   set.add(found.node.data(), found.count);
-  std::vector<int64_t> unique(static_cast<size_t>(set.size())), row(static_cast<size_t>(found.count));
+  std::vector<int64_t> unique(static_cast<size_t>(set.size()) + 2), row(static_cast<size_t>(found.count));
   set.list(unique.data());
   set.rank(found.node.data(), found.count, row.data());
   for (int64_t i = 0; i < found.count; ++i) {
