@@ -89,17 +89,19 @@ def table_of(x: Tensor) -> DiskTable:
     return table
 
 
-def folded_rows(x: Tensor) -> Tensor:
-    """Returns a table [n, C] of which row i is row i modulo a tenth of the rows, about.
+def folded(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns features [n, C] and labels [n] of which row i is row i modulo a tenth, about.
 
-    A tenth takes memory. A loader does with it what it does with any table in memory.
+    A tenth of the features takes memory. A loader does with them what it does with any table in
+    memory. Labels go with their features, so that the model learns, and as many entries of layers
+    are zero as it otherwise has.
     """
     table = table_of(x)
     rows = -(-table.rows // 10 // PAGE) * PAGE  # so that they are whole pages
     memory = torch.from_numpy(folded_memory(rows * table.row_bytes, 10))
     out, reader = memory.view(x.dtype).view(-1, x.size(1)), DiskReader(table)
     reader.read_range(0, min(rows, table.rows), out)
-    return out[: table.rows]
+    return out[: table.rows], y[:rows].repeat(10)[: table.rows].contiguous()
 
 
 def new_loader(data: Any, nodes: Tensor, order: Order, budget: int) -> MacrobatchNeighborLoader:
@@ -150,7 +152,8 @@ def iterate(order: Order) -> dict[str, Any]:
     data, nodes = graph(order.folder)
     left = order.budget - peak.sample() - order.reserve
     if order.rows == "folded":  # every time that memory is seen counts as resident
-        data.x, left = folded_rows(data.x), left - data.x.nbytes // 10
+        left -= data.x.nbytes // 10
+        data.x, data.y = folded(data.x, data.y)
     empty_page_cache(path)
     trainer = new_trainer(data) if order.work == "train" else None
     budget = max(1, left) if order.budget else order.loader_budget

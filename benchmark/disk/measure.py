@@ -72,12 +72,13 @@ def _iterate(chosen: Chosen, loader_gib: float = 0.0, **order: Any) -> dict[str,
 
 
 def _epoch(chosen: Chosen) -> list[Series]:
-    features, steps = chosen.folder / "nodes" / "x.npy", chosen.held_steps or chosen.steps
-    held = _iterate(chosen, work="train", rows="folded", steps=steps)
+    features = chosen.folder / "nodes" / "x.npy"
+    same: dict[str, Any] = {"work": "train", "steps": chosen.steps, "epochs": chosen.epochs}
+    held = _epochs(chosen, rows="folded", **same)
     rates = [sequential_rate(features, 4 * GIB)]
-    reads = _epochs(chosen, work="train", steps=chosen.steps, epochs=chosen.epochs)
+    reads = _epochs(chosen, **same)
     rates.append(sequential_rate(features, 4 * GIB))
-    return [{"held": held, "read": one, "rates": rates} for one in reads]
+    return [{"held": one, "read": two, "rates": rates} for one, two in zip(held, reads, strict=True)]
 
 
 def _mapped(chosen: Chosen) -> list[Series]:
@@ -152,7 +153,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--reserve", type=float, default=1.3, help="GiB of it for the model and torch")
     add("--epochs", type=int, default=3, help="epochs of the part epoch, one after the other")
     add("--steps", type=int, default=0, help="steps after which an epoch ends; 0: all")
-    add("--held-steps", type=int, default=400, help="steps with rows held; 0: as many")
     add("--budgets", type=float, nargs="+", default=[6.0, 9.0, 12.0], help="GiB for the loader")
     add("--budget-steps", type=int, default=0, help="minibatches for each budget; 0: an epoch")
     add("--units", type=int, default=20, help="reads, and minibatches whose pages are counted")

@@ -96,9 +96,7 @@ def _epoch(parts: Result) -> Shown:
             lines.append([f"forecast of the {name} of reading, against those seen", "within 20 %", off])
     rows = [list(row) for row in zip(*map(_figures, series), strict=True)]
     figures = [[name, *(value for _, value in row)] for row in rows for name in [row[0][0]]]
-    steps = series[0]["held"]["steps"]
-    note = paragraph(f"With rows held, {steps:,} steps were measured, and their mean counts.")
-    return lines, f"{markdown(['', *names], figures)}\n\n{note}"
+    return lines, markdown(["", *names], figures)
 
 
 def _names(epochs: int) -> list[str]:
@@ -126,7 +124,13 @@ def _figures(one: Series) -> list[tuple[str, str]]:
         ("GiB for the loader", f"{read['loader_budget'] / _GIB:.1f}"),
         ("B, F, fetch groups of a sweep", _sizes(read)),
         ("peak, GiB: own, of files, shared", ", ".join(f"{n / _GIB:.1f}" for n in read["kinds"].values())),
-        ("loss of the first and the last step", ", ".join(f"{loss:.3f}" for loss in read["loss"])),
+        *(
+            (
+                f"{name}: loss of the first and the last step",
+                ", ".join(f"{loss:.3f}" for loss in side["loss"]),
+            )
+            for name, side in (("read", read), ("held", one["held"]))
+        ),
     ]
 
 

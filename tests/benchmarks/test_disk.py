@@ -38,9 +38,11 @@ def test_folded_memory_is_the_same_memory_again_and_again() -> None:
 def test_folded_rows_are_those_of_the_file_modulo_a_tenth(tmp_path: Path) -> None:
     values = np.random.default_rng(0).integers(-99, 99, size=(80_003, 3), dtype=np.int16)
     np.save(tmp_path / "x.npy", values)
-    found = jobs.folded_rows(torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c")))
+    labels = torch.arange(len(values))
+    x, y = jobs.folded(torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c")), labels)
     rows = 2 * jobs.PAGE  # the least number of whole pages of rows above a tenth
-    assert np.array_equal(found.numpy(), values[np.arange(len(values)) % rows])
+    assert np.array_equal(x.numpy(), values[np.arange(len(values)) % rows])
+    assert torch.equal(y, labels % rows)
 
 
 def test_pages_in_the_page_cache_are_counted(tmp_path: Path) -> None:
