@@ -11,10 +11,11 @@ minutes on the whole graph and two cores, about:
     budgets  6   an epoch without a model, by the loader's memory budget
     reads    2   the time of reads over the least that the cost model finds
     pages    1   bytes if each minibatch read its rows alone, in pages
-    mapped   5   the first steps over the mapping, and PyG's (`--peer pyg=PYTHON`)
+    mapped   5   the first steps over the mapping
+    peer     3   PyG's first minibatches over the mapping (`--peer pyg=PYTHON --peer-folder FOLDER`)
     topology 2   sampling with edges in memory, over the mapping, and read from their file
-    limited  4   the same without memory for the edges: run it within a limit, as that of
-                 `systemd-run --scope -p MemoryMax=5G`
+    limited  1   edges read from their file, without memory for them: run it within a limit, as
+                 that of `systemd-run --scope -p MemoryMax=4G`
     fits     2   a graph that fits: features in memory, against mapped ones that the loader holds
     sort     -   edges in no order to CSC in 4 GiB; writes 30 bytes for each edge below --scratch
 """
@@ -85,15 +86,20 @@ def _mapped(chosen: Chosen) -> list[Series]:
     first: dict[str, Any] = {"epoch": chosen.few_steps, "work": "train"}
     mapped = {**first, "seconds": chosen.limit, "rows": "mapping"}
     one = {"read": _iterate(chosen, **first), "mapping": _iterate(chosen, **mapped)}
-    if (python := dict(chosen.peer).get("pyg")) and chosen.peer_folder:
-        share = _nodes(chosen.peer_folder) / _nodes(chosen.folder)
-        folder, features = {"folder": str(chosen.peer_folder)}, chosen.peer_folder / "nodes" / "x.npy"
-        one["less"] = _iterate(chosen, chosen.memory_budget * share, **folder, **first)
-        empty_page_cache(features)
-        one["pyg"] = _run("pyg", python, **folder, steps=chosen.few_steps, seconds=chosen.limit)
-        one["share"] = {"share": share}
-        empty_page_cache(features)
     return [one]
+
+
+def _peer(chosen: Chosen) -> list[Series]:
+    python = dict(chosen.peer).get("pyg")
+    if python is None or chosen.peer_folder is None:
+        raise SystemExit("the part peer needs --peer pyg=PYTHON and --peer-folder FOLDER")
+    share = _nodes(chosen.peer_folder) / _nodes(chosen.folder)
+    folder, features = {"folder": str(chosen.peer_folder)}, chosen.peer_folder / "nodes" / "x.npy"
+    read = _iterate(chosen, chosen.memory_budget * share, **folder, epoch=chosen.few_steps, work="train")
+    empty_page_cache(features)
+    pyg = _run("pyg", python, **folder, steps=chosen.few_steps, seconds=chosen.limit)
+    empty_page_cache(features)
+    return [{"read": read, "pyg": pyg, "share": share}]
 
 
 def _edges(chosen: Chosen, *sides: str) -> list[Series]:
@@ -133,8 +139,9 @@ PARTS: dict[str, Callable[[Chosen], list[Series]]] = {
     "reads": lambda said: [_iterate(said, reads=said.units)],
     "pages": lambda said: [_run("count_pages", folder=str(said.folder), steps=said.units)],
     "mapped": _mapped,
+    "peer": _peer,
     "topology": lambda said: _edges(said, "memory", "mapping", "emptied", "file"),
-    "limited": lambda said: _edges(said, "mapping", "file"),
+    "limited": lambda said: _edges(said, "file"),
     "fits": _fits,
     "sort": _sort,
 }
@@ -147,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--folder", type=Path, required=True, help="papers-like graph that is larger than memory")
     add("--tenth", type=Path, help="papers-like graph of a tenth of the nodes")
     add("--peer-folder", type=Path, help="papers-like graph that PyG's loader can hold, a quarter say")
-    usual = [name for name in PARTS if name not in ("sort", "limited")]
+    usual = [name for name in PARTS if name not in ("sort", "limited", "peer")]
     add("--parts", nargs="+", choices=PARTS, default=usual, help="what is measured")
     add("--memory-budget", type=float, default=20.0, help="GiB for everything in a process")
     add("--reserve", type=float, default=1.3, help="GiB of it for the model and torch")

@@ -176,27 +176,34 @@ def _pages(parts: Result) -> Shown:
     return [[what, "at least 8", times]], paragraph(text)
 
 
-_SIDES = {
-    "read": "the whole graph: reader",
-    "mapping": "the whole graph: our loader over the mapping",
-    "less": "fewer nodes: reader",
-    "pyg": "fewer nodes: PyG's NeighborLoader over the mapping, no steps",
-}
-
-
 def _mapped(parts: Result) -> Shown:
-    one, epoch = dict(parts["mapped"]["series"][0]), parts.get("epoch", {}).get("series", [])
-    share = one.pop("share", {"share": 0.0})["share"]
+    one, epoch = parts["mapped"]["series"][0], parts.get("epoch", {}).get("series", [])
     ours, what = "our loader over the mapping", "time of the first steps over"
-    pairs = [(f"{ours}, {what} the reader's", "mapping", one["read"])]
-    pairs += [(f"{ours}, {what} a step of the epoch", "mapping", epoch[0]["read"])] if epoch else []
-    pairs += (
-        [(f"PyG's on {share:.2f} of the nodes, {what} the reader's", "pyg", one["less"])] if share else []
+    pairs = [(f"{ours}, {what} the reader's", one["read"])]
+    pairs += [(f"{ours}, {what} a step of the epoch", epoch[0]["read"])] if epoch else []
+    lines = [[name, "at least 10", f"{_times(one['mapping'], other):,.0f}"] for name, other in pairs]
+    return lines, _first_steps({"reader": one["read"], ours: one["mapping"]})
+
+
+def _peer(parts: Result) -> Shown:
+    one, memory = parts["peer"]["series"][0], parts["peer"]["settings"]["memory"]
+    of = f"{one['share']:.2f} of the nodes, {memory:.1f} GiB for each process"
+    what = "time of the first minibatches over the reader's steps"
+    line = [f"PyG's over the mapping, {of}, {what}", "at least 10", f"{_times(one['pyg'], one['read']):.1f}"]
+    text = _first_steps(
+        {f"{of}: reader": one["read"], f"{of}: PyG's NeighborLoader over the mapping, no steps": one["pyg"]}
     )
-    lines = [[name, "at least 10", f"{_per_step(one[a]) / _per_step(b):.1f}"] for name, a, b in pairs]
-    numbers = [(_SIDES[name], found["steps"], found["seconds"]) for name, found in one.items()]
+    return [line], text
+
+
+def _times(one: Series, other: Series) -> float:
+    return _per_step(one) / _per_step(other)
+
+
+def _first_steps(sides: dict[str, Series]) -> str:
+    numbers = [(name, one["steps"], one["seconds"]) for name, one in sides.items()]
     rows = [[name, f"{steps}", f"{took:.1f}", f"{took / steps:.2f}"] for name, steps, took in numbers]
-    return lines, markdown(["first steps, page cache emptied before", "steps", "seconds", "a step"], rows)
+    return markdown(["first steps, page cache emptied before", "steps", "seconds", "a step"], rows)
 
 
 _EDGES = {
@@ -244,7 +251,8 @@ def _sort(parts: Result) -> Shown:
 
 
 _SHOWN: dict[str, Callable[[Result], Shown]] = {
-    **{"epoch": _epoch, "reads": _reads, "pages": _pages, "mapped": _mapped, "fits": _fits},
+    **{"epoch": _epoch, "reads": _reads, "pages": _pages, "mapped": _mapped},
+    **{"peer": _peer, "fits": _fits},
     **{"budgets": _budgets, "sort": _sort},
     "topology": lambda parts: _edges(parts["topology"]),
     "limited": lambda parts: _edges(parts["limited"]),

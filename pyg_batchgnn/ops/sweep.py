@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyg_batchgnn.ops.checks import check_range, check_vector
 from pyg_batchgnn.ops.library import kernels, thread_count
-from pyg_batchgnn.ops.memory import empty
+from pyg_batchgnn.ops.memory import advise_huge_pages
 
 #: The next use of a row that is not needed again.
 NEVER = 2**31 - 1
@@ -36,8 +36,15 @@ class SweepReading:
 
 
 def next_uses(rows: int) -> Tensor:
-    """Returns [rows] int32, `NEVER` for each row, on huge pages: they are looked up one by one."""
-    return empty((rows,), torch.int32).fill_(NEVER)
+    """Returns [rows] int32, `NEVER` for each row."""
+    return _looked_up(rows).fill_(NEVER)
+
+
+def _looked_up(rows: int) -> Tensor:
+    # Entries are looked up one by one. The memory is not kept for reuse.
+    out = torch.empty(rows, dtype=torch.int32)
+    advise_huge_pages(out)
+    return out
 
 
 def note_use(next_use: Tensor, rows: Tensor, number: int) -> Tensor:
@@ -66,7 +73,7 @@ class RowStates:
         if not (0 <= rows < NEVER and 0 <= capacity < NEVER):
             raise ValueError(f"{rows} rows with {capacity} slots: both must be from 0 to {NEVER - 1}")
         self._next = next_uses(rows)
-        self.slot = empty((rows,), torch.int32).fill_(NO_SLOT)
+        self.slot = _looked_up(rows).fill_(NO_SLOT)
         self._state = kernels.sweep_new(capacity)
 
     def __len__(self) -> int:

@@ -117,7 +117,7 @@ def test_parts_are_measured_and_shown_together(
     ]
     text = disk.table(result)
     assert "| the first epoch, over the larger of" in text
-    assert "Not measured: reads, mapped, sort, limited." in text
+    assert "Not measured: reads, mapped, peer, sort, limited." in text
     assert "seconds of the same steps with rows held" in text and "| tensor |" in text
 
 
