@@ -188,7 +188,7 @@ class DiskRows:
             found, self._first_pass = self._first_pass, None
             if found is not None:
                 found.cancel()
-                self._resident = {}
+                self._resident, self._early = {}, None
 
     def goes_on(self, unit: Unit, key: int) -> bool:
         """Returns whether a unit was told and is the next to be prepared."""

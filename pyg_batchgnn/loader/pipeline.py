@@ -138,10 +138,8 @@ class Pipeline:
             return
         look.check()
         while window := list(itertools.islice(items, horizon)):
-            first, is_whole = (
-                (window[0].epoch, window[0].number, 0),
-                following is not None and horizon is None,
-            )
+            first = window[0].epoch, window[0].number, 0
+            is_whole = following is not None and horizon is None
             if not (is_whole and look.rows.goes_on(first, self.sampler.seed)):
                 try:
                     look.rows.look_ahead(self._told(look, window, fetch_size), is_whole and not is_last)
