@@ -159,7 +159,8 @@ def iterate(order: Order) -> dict[str, Any]:
     budget = max(1, left) if order.budget else order.loader_budget
     loader = new_loader(data, nodes, order, budget)
     sizes, look = loader.sizes, loader._parts.pipeline.look_ahead
-    forecast = asdict(look.forecast) if look is not None else None
+    predicted = loader.disk_forecast() if look is not None else None
+    forecast = asdict(predicted) if predicted is not None else None
     found = {"loader_budget": budget, "epoch": len(loader), **asdict(sizes), "forecast": forecast}
     found["cached_before"] = cached_pages(path)
     reads, loader.epochs = note_reads() if order.reads else [], order.epochs

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.disk.file import SourceFile
-from pyg_batchgnn.disk.rates import DiskRates, ReadPlan, rates_of
+from pyg_batchgnn.disk.rates import DiskRates, ReadPlan, rates_of, sustained_rates_of
 from pyg_batchgnn.disk.tables import DiskTable
 from pyg_batchgnn.ops import ReadRows, Requests, RowFile
 
@@ -57,7 +57,7 @@ class DiskReader:
     def __init__(self, table: DiskTable, rates: DiskRates | None = None) -> None:
         self.table = table
         self._file = SourceFile(table.path)
-        self._rates = rates
+        self._given = rates
         self._rows = RowFile(table.offset, table.row_bytes, table.rows)
         end = table.offset + table.nbytes
         if end > self._file.size:
@@ -68,9 +68,12 @@ class DiskReader:
     @property
     def rates(self) -> DiskRates:
         """The rates of the disk. The first call may measure them, for a second."""
-        if self._rates is None:
-            self._rates = rates_of(self._file)
-        return self._rates
+        return self._given or rates_of(self._file)
+
+    def sustained_rates(self) -> DiskRates:
+        """Returns the rates that the disk keeps up, measured anew for some seconds unless they were
+        given. Readers of this disk plan with them from now on."""
+        return self._given or sustained_rates_of(self._file)
 
     def plan(self, row: Tensor) -> ReadPlan:
         """Returns the gap that `read` takes by itself, and what it predicts to read.

@@ -300,6 +300,12 @@ class DiskRows:
             )
         return found
 
+    def measure_sustained(self) -> float:
+        """Measures what the disks of the files keep up, for some seconds. Predictions from now on
+        are by these rates. Returns the bytes per second of the slowest."""
+        readers = [reader for named in self._readers.values() for reader in named.values()]
+        return min(reader.sustained_rates().bytes_per_second for reader in readers)
+
     def close(self) -> None:
         """Closes the files."""
         for named in self._readers.values():

@@ -44,6 +44,7 @@ class DiskForecast:
         operations: requests to the files.
         seconds: the time that reading takes by itself.
         first_seconds: the time of it before the first minibatch.
+        bytes_per_second: what the disk gives by large operations for long; 0: not measured.
     """
 
     sizes: Sizes
@@ -54,6 +55,7 @@ class DiskForecast:
     operations: float = 0.0
     seconds: float = 0.0
     first_seconds: float = 0.0
+    bytes_per_second: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

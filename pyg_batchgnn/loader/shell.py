@@ -345,6 +345,8 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
     def disk_forecast(self, samples: int = 128) -> DiskForecast | None:
         """Predicts what an epoch reads from files at the loader's sizes; in one process.
 
+        Files are read for some seconds, to measure what their disk keeps up.
+
         Args:
             samples: minibatches that are sampled for it. More are slower and more exact.
 
@@ -360,10 +362,12 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
         look = self._parts.pipeline.look_ahead
         if look is None or look.forecast is None:
             return None
+        rate = look.rows.measure_sustained()
         sampled = _probe(self._parts, self, World(), samples)
         probe = _disk_probe(self._parts, look, sampled)
         num_batches, depth = self._parts.schedule.length(), self._prefetch_depth()
-        return forecast_again(look.forecast, probe, num_batches, depth)
+        forecast = forecast_again(look.forecast, probe, num_batches, depth)
+        return replace(forecast, bytes_per_second=rate)
 
     def all_nodes(
         self,

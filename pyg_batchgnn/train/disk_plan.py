@@ -82,8 +82,9 @@ class DiskPlan:
             f"  A sweep over the files takes {sweep:,} of {self.minibatches:,} minibatches, "
             f"B = {found.sizes.macrobatch}.",
             f"  An epoch reads {decimal(int(found.bytes))} ({found.rows:,.0f} rows) in "
-            f"{found.operations:,.0f} operations: {found.seconds:.1f} s by the rates of the disk, of which "
-            f"{found.first_seconds:.1f} s pass before the first minibatch.",
+            f"{found.operations:,.0f} operations: {found.seconds:.1f} s, of which "
+            f"{found.first_seconds:.1f} s pass before the first minibatch. The disk gives "
+            f"{found.bytes_per_second / 1e9:.2f} GB/s.",
         ]
         if self.edges:
             lines.append(

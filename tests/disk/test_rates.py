@@ -86,6 +86,35 @@ def test_a_disk_is_measured_once(tmp_path: Path, fresh: None, monkeypatch: pytes
     assert given.rates is RATES
 
 
+def test_a_disk_that_gives_less_after_a_burst(
+    tmp_path: Path, fresh: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 20 MB operations of 256 KiB take 1 ms each, by a clock that the reads move."""
+    monkeypatch.setattr(rates, "_SUSTAINED", 0.5)
+    monkeypatch.setattr(rates, "_measured", {})
+    now, read = [0.0], [0]
+
+    def seconds_of_reads(file: SourceFile, size: int, count: int, draws: torch.Generator) -> float:
+        read[0] += count * size
+        each = 1e-3 * size / (1 << 18) if read[0] > 20 << 20 else 1e-4
+        now[0] += count * each
+        return each
+
+    monkeypatch.setattr(rates, "measure_rates", lambda _: RATES)
+    monkeypatch.setattr(rates, "_seconds_of_reads", seconds_of_reads)
+    monkeypatch.setattr(rates.time, "perf_counter", lambda: now[0])
+    reader, small = a_reader(tmp_path / "large", 64 << 20), a_reader(tmp_path / "small", 1 << 20)
+    assert reader.rates is RATES
+    found = reader.sustained_rates()
+    assert found.seconds == pytest.approx((1e-3 / 64, 1e-3 / 32, 1e-3)) and now[0] < 2
+    assert reader.rates is found and small.rates is found
+    assert DiskReader(reader.table, RATES).sustained_rates() is RATES
+
+
+def test_files_too_small_to_measure_keep_what_is_assumed(tmp_path: Path, fresh: None) -> None:
+    assert a_reader(tmp_path / "x", 1 << 20).sustained_rates() is rates.ASSUMED
+
+
 def test_measuring_reads_every_place_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x"
     path.touch()
