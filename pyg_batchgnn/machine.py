@@ -79,10 +79,15 @@ def read_limits(root: Path = _ROOT, own: Path = _OWN) -> GroupLimits:
 
 
 def _groups(root: Path, own: Path) -> Iterator[Path]:
-    """Yields the folders of a process's groups and of all groups around them."""
+    """Yields the folders of a process's groups and of all groups around them.
+
+    Version 1 has a group for each kind of limit, of which two matter here.
+    """
     for line in _text(own).splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
+        if controllers and not {"memory", "cpu"} & set(controllers.split(",")):
+            continue
         for mount in (root / controllers if controllers else root, root):
             folder = mount / path.lstrip("/")
             if folder.is_dir():

@@ -56,11 +56,11 @@ class DiskTable:
             pages.
         """
         table = as_stored(table)
-        if table.dim() == 0 or not table.numel() or not table.is_contiguous() or is_written(table):
+        if table.dim() == 0 or not table.numel() or not table.is_contiguous():
             return None
-        begin = table.data_ptr()
+        begin, end = _range_of(table)
         for one in _file_mappings():
-            if one.begin <= begin and begin + table.nbytes <= one.end and one.is_there():
+            if one.begin <= begin and end <= one.end and one.is_there() and not _has_written(begin, end):
                 shape = tuple(table.shape[1:])
                 return cls(one.file, one.offset + begin - one.begin, len(table), shape, table.dtype)
         return None
@@ -167,10 +167,23 @@ def is_written(table: Tensor) -> bool:
 
     What was written is in memory alone: the file has other values.
     """
+    begin, end = _range_of(as_stored(table))
+    lies_in_files = any(one.begin < end and begin < one.end for one in _file_mappings())
+    return lies_in_files and _has_written(begin, end)
+
+
+def _range_of(table: Tensor) -> tuple[int, int]:
+    return table.data_ptr(), table.data_ptr() + table.nbytes
+
+
+def _has_written(begin: int, end: int) -> bool:
+    """Returns whether pages of mapped files between two addresses are this process's own copies.
+
+    The system walks all pages of the process for that, which takes a second for tens of gigabytes.
+    """
     if not _SIZES.exists():
         return False
-    table = as_stored(table)
-    begin, end, inside = table.data_ptr(), table.data_ptr() + table.nbytes, False
+    inside = False
     for line in _SIZES.read_text(errors="replace").splitlines():
         header = _LINE.match(line)
         if header:

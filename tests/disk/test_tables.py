@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.disk import DiskTable, are_mapped, is_mapped, is_written
+from pyg_batchgnn.disk import DiskTable, are_mapped, is_mapped, is_written, tables
 
 
 @pytest.fixture
@@ -28,6 +28,11 @@ def test_mapped_tables_are_found(mapped: Tensor, tmp_path: Path) -> None:
     assert torch.equal(table.map(), mapped) and DiskTable.from_json(table.to_json()) == table
     mapped[11_000] = 5.0  # a page of the process's own, in the middle
     assert is_written(mapped) and DiskTable.of(mapped) is None  # the file has other values
+
+
+def test_tables_in_memory_are_told_without_walking_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_SIZES", None)  # which any reading of it fails on
+    assert DiskTable.of(torch.zeros(4, 4)) is None and not is_written(torch.zeros(4, 4))
 
 
 def test_other_tables_are_not(mapped: Tensor, tmp_path: Path) -> None:
