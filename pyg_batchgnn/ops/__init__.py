@@ -103,12 +103,20 @@ from pyg_batchgnn.ops.sample import (
 
 if TYPE_CHECKING:
     from pyg_batchgnn.ops.disk import (
+        NEVER,
+        NO_SLOT,
         ReadRows,
         Requests,
         RowFile,
+        RowStates,
         RunRule,
+        SweepReading,
         count_operations,
         direct_block,
+        lease_rows,
+        move_rows,
+        next_uses,
+        note_use,
         read_rows,
     )
     from pyg_batchgnn.ops.embedding import (
@@ -154,16 +162,6 @@ if TYPE_CHECKING:
         WireError,
         relay_answer,
         relay_answer_open,
-    )
-    from pyg_batchgnn.ops.sweep import (
-        NEVER,
-        NO_SLOT,
-        RowStates,
-        SweepReading,
-        lease_rows,
-        move_rows,
-        next_uses,
-        note_use,
     )
 else:
     __getattr__ = late_names(__name__)
