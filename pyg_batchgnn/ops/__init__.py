@@ -1,8 +1,10 @@
 """The compiled operators, with their arguments checked before a kernel runs.
 
 Kernels trust their arguments. A wrong shape, dtype, stride or range could make a kernel read or
-write out of bounds, so all of these are checked here. The entries of an array are read once: what
-was found is remembered until torch writes to the array, and arrays that kernels made are known.
+write out of bounds, so all that users may give is checked here. The entries of an array are read
+once: what was found is remembered until torch writes to the array, and arrays that kernels made are
+known. Rooms that make all arrays of an operator themselves, such as the multilevel partitioner, are
+trusted.
 
 Operators use torch's number of threads, or within `thread_limit` that number. Those that layers and
 samplers of one process do not call are imported when they are first used.
