@@ -243,10 +243,6 @@ class RowStates:
         self.slot = _looked_up(rows).fill_(NO_SLOT)
         self._state = kernels.sweep_new(capacity)
 
-    def __len__(self) -> int:
-        """Returns the number of rows in memory."""
-        return kernels.sweep_size(self._state)
-
     def note_first_use(self, rows: Tensor, number: int) -> None:
         """Notes that a unit needs rows, [n] int64, before `begin`. Units are noted in order."""
         kernels.note_first_use_(self._next, rows, number)

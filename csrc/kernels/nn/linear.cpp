@@ -124,7 +124,7 @@ class SkippingWeight {
       const int64_t count = std::min(kWordBits, columns_ - first), column = group * columns_ + first;
       for (int64_t i = 0; i < x.rows; ++i) words[static_cast<size_t>(i)] = x.row_bits(i, column, count);
       multiply_sparse<T>(
-          {words.data(), 1, x.row(0) + column, x.stride, 1, x.rows, round_up(outputs_, width) / width,
+          {words.data(), x.row(0) + column, x.stride, 1, x.rows, round_up(outputs_, width) / width,
            transposed_.data() + column * stride_, stride_, sums, sums_stride, &prefetch, rows_at_once},
           count);
     }

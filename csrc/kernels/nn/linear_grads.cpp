@@ -59,8 +59,8 @@ void multiply_block(const BlockProduct<T>& p, std::vector<const T*>& pointers, P
   const ProductKernels<T>& kernels = product_kernels<T>();
   const int64_t vectors = round_up(p.columns, kernels.width) / kernels.width;
   if (p.words != nullptr) {
-    return multiply_sparse<T>({p.words, 1, p.values, p.row_step, p.value_step, p.rows, vectors, p.x,
-                               p.x_stride, p.out, p.out_stride, &prefetch},
+    return multiply_sparse<T>({p.words, p.values, p.row_step, p.value_step, p.rows, vectors, p.x, p.x_stride,
+                               p.out, p.out_stride, &prefetch},
                               p.terms);
   }
   const int64_t whole = p.rows / kTileRows * kTileRows;
