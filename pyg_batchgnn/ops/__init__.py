@@ -86,7 +86,7 @@ from pyg_batchgnn.ops.memory import (
     parse_bytes,
     reset_peak,
 )
-from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, layer_norm, mask_grad
+from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, layer_norm
 from pyg_batchgnn.ops.quantized import (
     DECODED,
     QuantizedTensor,
@@ -281,7 +281,6 @@ __all__ = [
     "linear",
     "linear_norm",
     "list_unique_nodes",
-    "mask_grad",
     "memory_stats",
     "merge_neighbours",
     "minibatch_key",

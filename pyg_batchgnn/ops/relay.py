@@ -100,6 +100,10 @@ class OwnedGraph:
         check_indptr("indptr", indptr, indices.numel())
         check_ids("indices", indices, self.all_nodes)
         check_ids("edge_ids", ids, self.num_edges[number], "edge ids")
+        if indices.dtype != arrays.indices[0].dtype:
+            raise TypeError(
+                f"indices of all relations must be {arrays.indices[0].dtype}, got {indices.dtype}"
+            )
         if indptr.numel() != rows + 1:
             raise ValueError(f"indptr of relation {number} is of {indptr.numel() - 1} nodes, not of {rows}")
         if ids.numel() != indices.numel():
