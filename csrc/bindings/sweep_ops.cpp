@@ -3,8 +3,8 @@
 #include <unordered_map>
 
 #include "bindings/operators.h"
-#include "kernels/disk/move_rows.h"
 #include "kernels/disk/sweep.h"
+#include "kernels/gather.h"
 
 namespace pyg_batchgnn {
 namespace {
@@ -63,8 +63,6 @@ Tensor note_use_(const Tensor& next, const Tensor& rows, int64_t number) {
 }
 
 Tensor sweep_new(int64_t capacity) { return hold(std::make_unique<Sweep>(capacity)); }
-
-int64_t sweep_size(const Tensor& sweep) { return held<Sweep>(sweep).rows_in_memory(); }
 
 std::vector<UnitRows> rows_of(const std::vector<Tensor>& in_use) {
   std::vector<UnitRows> units;
@@ -146,7 +144,6 @@ constexpr Operator kOperators[] = {
              "(Tensor(a!) sweep, Tensor next, Tensor(b!) slot, int first, int last, int until) -> (Tensor "
              "rows, Tensor slots)"),
     OPERATOR(sweep_new, "(int capacity) -> Tensor"),
-    OPERATOR(sweep_size, "(Tensor sweep) -> int"),
     OPERATOR(
         sweep_begin_,
         "(Tensor(a!) sweep, Tensor next, Tensor(b!) slot, int number, int period, Tensor[] in_use) -> ()"),

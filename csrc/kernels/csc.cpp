@@ -26,9 +26,9 @@ Extent extent(const T* values, int64_t count, int64_t threads) {
 
 template <class T>
 void count_destinations(const T* destinations, int64_t count, int64_t num_nodes, int64_t* indptr) {
-  std::fill(indptr, indptr + num_nodes + 1, 0);
-  for (int64_t e = 0; e < count; ++e) ++indptr[destinations[e] + 1];
-  for (int64_t v = 0; v < num_nodes; ++v) indptr[v + 1] += indptr[v];
+  std::fill_n(indptr, num_nodes + 1, 0);
+  count_groups(0, count, [&](int64_t e) { return destinations[e]; }, indptr);
+  scan(indptr, num_nodes + 1);
 }
 
 template <class In, class Index, class EdgeId>

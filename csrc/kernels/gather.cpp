@@ -108,6 +108,20 @@ void copy_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, int64
   gather(Rows<InOrder>{table, row_bytes, stride_bytes, {}}, sizeof(int64_t), count, out, threads);
 }
 
+void move_rows(const char* from, const int64_t* from_row, char* to, const int64_t* to_row, int64_t count,
+               int64_t row_bytes, int64_t threads) {
+  constexpr int64_t kAhead = 16;
+  run_ranges(count, kGrainBytes / std::max(row_bytes, kLine), threads, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (i + kAhead < end) {
+        prefetch_line(from + from_row[i + kAhead] * row_bytes);
+        prefetch_line(to + to_row[i + kAhead] * row_bytes);
+      }
+      std::memcpy(to + to_row[i] * row_bytes, from + from_row[i] * row_bytes, static_cast<size_t>(row_bytes));
+    }
+  });
+}
+
 namespace {
 
 // Decoding takes the time of a few more rows, so prefetches are further ahead than those of copies.

@@ -1,4 +1,4 @@
-// Gathers rows of a table into a block or into columns of another table.
+// Copies rows of a table to a block, to columns of another table, or between places of two tables.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,10 @@ void gather_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, con
 // out[i] = table[i]
 void copy_rows(const char* table, int64_t row_bytes, int64_t stride_bytes, int64_t count, const RowsOut& out,
                int64_t threads);
+
+// to[to_row[i]] = from[from_row[i]] for rows of `row_bytes`. No row of `to` comes twice.
+void move_rows(const char* from, const int64_t* from_row, char* to, const int64_t* to_row, int64_t count,
+               int64_t row_bytes, int64_t threads);
 
 // out[i] = table[index[i]], or table[i] without an index, decoded from codes to `element`: float32
 // or bfloat16. Every index is valid.

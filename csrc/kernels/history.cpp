@@ -169,12 +169,12 @@ bool count_rows_of_halo(const HaloLayer& layer, int64_t* indptr, int64_t threads
         }
         kept += row_of(layer, layer.source[e]) != kMissing ? 1 : 0;
       }
-      indptr[target + 1] = kept;
+      indptr[target] = kept;
     }
   });
   if (!fits) return false;
-  indptr[0] = 0;
-  for (int64_t target = 0; target < layer.targets; ++target) indptr[target + 1] += indptr[target];
+  indptr[layer.targets] = 0;
+  scan(indptr, layer.targets + 1);
   return true;
 }
 

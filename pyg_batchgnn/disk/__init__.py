@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from pyg_batchgnn.disk.reader import DiskReader, ReadCounters, read_whole
     from pyg_batchgnn.disk.scratch import ScratchTable, read_rows, read_span
     from pyg_batchgnn.disk.tables import DiskTable, are_mapped, is_mapped, is_written
-    from pyg_batchgnn.disk.writer import DiskWriter
 else:
     __getattr__ = late_names(__name__)
 
@@ -18,7 +17,6 @@ __all__ = [
     "DiskRates",
     "DiskReader",
     "DiskTable",
-    "DiskWriter",
     "ReadCounters",
     "ReadPlan",
     "ScratchTable",

@@ -49,10 +49,6 @@ class Sweep:
         self._expected = 0
         self._in_use: deque[_InUse] = deque()
 
-    def __len__(self) -> int:
-        """Returns the number of rows in memory."""
-        return len(self._states)
-
     def note_first_use(self, rows: Tensor, number: int) -> None:
         """Notes that a unit of the sequence that begins next needs rows, [n] int64."""
         self._states.note_first_use(rows, number)

@@ -1,8 +1,10 @@
 """The compiled operators, with their arguments checked before a kernel runs.
 
 Kernels trust their arguments. A wrong shape, dtype, stride or range could make a kernel read or
-write out of bounds, so all of these are checked here. The entries of an array are read once: what
-was found is remembered until torch writes to the array, and arrays that kernels made are known.
+write out of bounds, so all that users may give is checked here. The entries of an array are read
+once: what was found is remembered until torch writes to the array, and arrays that kernels made are
+known. Rooms that make all arrays of an operator themselves, such as the multilevel partitioner, are
+trusted.
 
 Operators use torch's number of threads, or within `thread_limit` that number. Those that layers and
 samplers of one process do not call are imported when they are first used.
@@ -84,7 +86,7 @@ from pyg_batchgnn.ops.memory import (
     parse_bytes,
     reset_peak,
 )
-from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, layer_norm, mask_grad
+from pyg_batchgnn.ops.norm import activate, batch_norm, check_drop, dropout_scale, layer_norm
 from pyg_batchgnn.ops.quantized import (
     DECODED,
     QuantizedTensor,
@@ -103,12 +105,20 @@ from pyg_batchgnn.ops.sample import (
 
 if TYPE_CHECKING:
     from pyg_batchgnn.ops.disk import (
+        NEVER,
+        NO_SLOT,
         ReadRows,
         Requests,
         RowFile,
+        RowStates,
         RunRule,
+        SweepReading,
         count_operations,
         direct_block,
+        lease_rows,
+        move_rows,
+        next_uses,
+        note_use,
         read_rows,
     )
     from pyg_batchgnn.ops.embedding import (
@@ -154,16 +164,6 @@ if TYPE_CHECKING:
         WireError,
         relay_answer,
         relay_answer_open,
-    )
-    from pyg_batchgnn.ops.sweep import (
-        NEVER,
-        NO_SLOT,
-        RowStates,
-        SweepReading,
-        lease_rows,
-        move_rows,
-        next_uses,
-        note_use,
     )
 else:
     __getattr__ = late_names(__name__)
@@ -281,7 +281,6 @@ __all__ = [
     "linear",
     "linear_norm",
     "list_unique_nodes",
-    "mask_grad",
     "memory_stats",
     "merge_neighbours",
     "minibatch_key",

@@ -20,7 +20,7 @@ from pyg_batchgnn.ops.checks import (
 )
 from pyg_batchgnn.ops.library import fake, first_order, gradient, kernels, thread_count
 from pyg_batchgnn.ops.memory import empty
-from pyg_batchgnn.ops.quantized import QuantizedTensor, stored
+from pyg_batchgnn.ops.quantized import stored
 
 
 def aggregate(
@@ -30,10 +30,8 @@ def aggregate(
     *,
     row: Tensor | None = None,
     edge_weight: Tensor | None = None,
-    edge: Tensor | None = None,
     source_scale: Tensor | None = None,
     target_scale: Tensor | None = None,
-    self_input: Tensor | None = None,
     self_scale: Tensor | None = None,
     by_source: Sequence[Tensor] = (),
     reduce: str = "sum",
@@ -43,14 +41,14 @@ def aggregate(
 
     Differentiable in ``x``, ``edge_weight`` and ``self_scale``.
 
-        out[i] = target_scale[i] * sum of edge_weight[edge[e]] * source_scale[s] * x[row[s]]
+        out[i] = target_scale[i] * sum of edge_weight[e] * source_scale[s] * x[row[s]]
                  + self_scale[i] * x[row[i]]
 
     over the in-edges e of target i, with s = indices[e]. A missing factor counts as one, and a
-    missing ``row`` or ``edge`` as the identity. Without ``self_input`` and ``self_scale`` there is
-    no self part. Sums are taken in the order of the edges, in float32, or in float64 if
-    ``out_dtype`` is. The result has the same bits on any number of threads. "mean" divides the sum
-    by the number of in-edges. Targets without in-edges get 0 in every reduction.
+    missing ``row`` as the identity. Without ``self_scale`` there is no self part. Sums are taken in
+    the order of the edges, in float32, or in float64 if ``out_dtype`` is. The result has the same
+    bits on any number of threads. "mean" divides the sum by the number of in-edges. Targets without
+    in-edges get 0 in every reduction.
 
     Args:
         x: [>= N, F] float32, float64, bfloat16 or float16; columns contiguous. Codes of a
@@ -58,15 +56,10 @@ def aggregate(
         indptr: [D + 1] int64, from 0 to E.
         indices: [E] int32 or int64 in [0, N).
         row: [>= N] int32 or int64 rows of ``x``. With it ``x`` gets no gradient.
-        edge_weight: one number per edge, read at ``edge``. "max" takes neither this nor the
-            arguments from here to ``self_scale``.
-        edge: [E] int32 or int64.
+        edge_weight: [E]. "max" takes neither this nor the arguments from here to ``self_scale``.
         source_scale: [>= N]; constant.
         target_scale: [D]; constant.
-        self_input: [M, F] like ``x``. The self part of the rows below M reads it instead of ``x``;
-            constant.
-        self_scale: [D], or [1] for all; 1 where only ``self_input`` is given. It is constant if
-            ``self_input`` is given.
+        self_scale: [D], or [1] for all.
         by_source: the result of `transpose`; computed if it is empty and a gradient needs it.
         reduce: "sum", "mean" or "max".
         out_dtype: float32, float64 or bfloat16; that of ``x`` where None (float32 for float16).
@@ -84,10 +77,8 @@ def aggregate(
         "self_scale": self_scale,
     }
     given = {name: scale for name, scale in scales.items() if scale is not None}
-    if given or self_input is not None or edge is not None:
-        _check_factors(given, edge, self_input, reduce, *sizes)
-    if self_input is not None:
-        self_input = _rows_like("self_input", self_input, x)
+    if given:
+        _check_factors(given, reduce, *sizes)
     if by_source:
         check_by_source(by_source, x.size(0), indptr, indices)
     elif torch.is_grad_enabled() and x.requires_grad:
@@ -97,8 +88,6 @@ def aggregate(
         indptr,
         indices,
         row=row,
-        edge=edge,
-        self_input=self_input,
         by_source=by_source,
         reduce=reduce,
         out_dtype=dtype,
@@ -360,44 +349,14 @@ def check_graph(
             raise ValueError("rows that are read through row get no gradient; gather them first: x[row]")
 
 
-def _rows_like(name: str, rows: Tensor, x: Tensor) -> Tensor:
-    check_dense(name, rows)
-    if rows.dim() != 2 or rows.size(1) != x.size(1) or rows.dtype != x.dtype:
-        raise ValueError(
-            f"{name} must be like x, [M, {x.size(1)}] of {x.dtype}, got {list(rows.shape)} of {rows.dtype}"
-        )
-    if isinstance(rows, QuantizedTensor) or isinstance(x, QuantizedTensor):
-        own, of_x = stored(rows)[1], stored(x)[1]
-        if own is None or of_x is None or not torch.equal(own, of_x):
-            raise ValueError(f"{name} must have the scales and offsets of x, or neither may be quantised")
-    return rows if rows.stride(-1) == 1 else rows.contiguous()
-
-
-def _check_factors(
-    scales: Mapping[str, Tensor],
-    edge: Tensor | None,
-    self_input: Tensor | None,
-    reduce: str,
-    edges: int,
-    sources: int,
-    targets: int,
-) -> None:
-    if reduce == "max" and (scales or self_input is not None):
-        raise ValueError(f"a maximum takes no weights, got {', '.join(scales) or 'self_input'}")
-    self_scale = scales.get("self_scale")
-    if self_input is not None and self_scale is not None and self_scale.requires_grad:
-        raise ValueError("self_scale gets no gradient together with self_input; scale self_input beforehand")
-    if edge is not None:
-        if edge.numel() != edges:
-            raise ValueError(f"edge has {edge.numel()} entries for {edges} edges")
-        weights = scales["edge_weight"].numel() if "edge_weight" in scales else 0
-        check_ids("edge", edge, weights, "edge weights")
-    own = sources if self_input is None else self_input.size(0)
+def _check_factors(scales: Mapping[str, Tensor], reduce: str, edges: int, sources: int, targets: int) -> None:
+    if reduce == "max":
+        raise ValueError(f"a maximum takes no weights, got {', '.join(scales)}")
     least = {
-        "edge_weight": edges if edge is None else 0,
+        "edge_weight": edges,
         "source_scale": sources,
         "target_scale": targets,
-        "self_scale": min(own, targets),
+        "self_scale": min(sources, targets),
     }
     for name, scale in scales.items():
         if name in ("source_scale", "target_scale") and scale.requires_grad and torch.is_grad_enabled():
@@ -425,7 +384,6 @@ def source_gradient(
     out_dtype: torch.dtype,
     *,
     edge_weight: Tensor | None = None,
-    edge: Tensor | None = None,
     source_scale: Tensor | None = None,
     target_scale: Tensor | None = None,
     self_input: Tensor | None = None,
@@ -441,14 +399,13 @@ def source_gradient(
     if mean:
         degree = kernels.degree_scale(indptr, indptr.numel() - 1, 0, False, _wide(grad.dtype))
         target_scale = degree if target_scale is None else degree * target_scale
-    weight_at = None if edge_weight is None else place if edge is None else edge.index_select(0, place)
     # In a graph of two node types a target that is not a source has no row for its own part.
     result = _launch(
         grad,
         ptr,
         targets,
         edge_weight=edge_weight,
-        edge=weight_at,
+        edge=None if edge_weight is None else place,
         source_scale=target_scale,
         target_scale=source_scale,
         self_input=self_input,
@@ -467,9 +424,7 @@ def _result(grad: torch.dtype, wanted: torch.dtype) -> torch.dtype:
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, decoding, indptr, indices, row, edge_weight, edge, source_scale, target_scale, _, self_scale = inputs[
-        :11
-    ]
+    x, decoding, indptr, indices, row, edge_weight, _, source_scale, target_scale, _, self_scale = inputs[:11]
     by_source, _, ctx.reduce, _, _ = inputs[11:]
     ctx.x_dtype, ctx.sources = x.dtype, x.size(0)
     weights = edge_weight is not None and edge_weight.requires_grad
@@ -478,7 +433,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     kept_x = x if weights or selves or ctx.reduce == "max" else None
     kept_out = output if ctx.reduce == "max" else None
     ctx.save_for_backward(
-        indptr, indices, row, edge_weight, edge, source_scale, target_scale, self_scale, kept_x, kept_out,
+        indptr, indices, row, edge_weight, source_scale, target_scale, self_scale, kept_x, kept_out,
         decoding, *by_source,
     )  # fmt: skip
 
@@ -486,8 +441,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 @gradient("aggregate", _setup)
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     saved = ctx.saved_tensors  # once: torch.utils.checkpoint returns them only once
-    indptr, indices, row, edge_weight, edge, source_scale, target_scale, self_scale, x, out = saved[:10]
-    decoding, *by_source = saved[10:]
+    indptr, indices, row, edge_weight, source_scale, target_scale, self_scale, x, out = saved[:9]
+    decoding, *by_source = saved[9:]
     no_lists = [None] * len(by_source)
     grad = grad.contiguous()
     grad_x = grad_edge = grad_self = None
@@ -506,7 +461,6 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
                 by_source,
                 ctx.x_dtype,
                 edge_weight=edge_weight,
-                edge=edge,
                 source_scale=source_scale,
                 target_scale=target_scale,
                 self_scale=self_scale,
@@ -518,8 +472,6 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
             grad, x, decoding, indptr, indices, row, source_scale, target_scale, ctx.reduce == "mean",
             need_edge, self_scale.numel() if need_self else 0, thread_count(),
         )  # fmt: skip
-        if need_edge and edge is not None:
-            grad_edge = torch.zeros_like(edge_weight).index_add_(0, edge, grad_edge)
         grad_edge = grad_edge if need_edge else None
         grad_self = grad_self.view_as(self_scale) if need_self else None
     return (grad_x, *[None] * 4, grad_edge, *[None] * 4, grad_self, no_lists, *[None] * 4)

@@ -1,4 +1,7 @@
-"""Operators of embedding tables: initial rows, reading rows of two tables, updating rows."""
+"""Operators of embedding tables: initial rows, reading rows of two tables, updating rows.
+
+All arrays but gradients come from the plans of steps, and are not checked again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector, extent
+from pyg_batchgnn.ops.checks import check_dense
 from pyg_batchgnn.ops.library import kernels, thread_count, to_signed
 from pyg_batchgnn.ops.memory import empty
 
@@ -99,10 +102,6 @@ def fill_uniform(rows: Tensor, node: Tensor, key: int, bound: float) -> None:
         rows: [n, F] float32 or float64, written to.
         node: [n] int64, the original ids of the nodes.
     """
-    _check_rows("rows", rows)
-    check_vector("node", node, (torch.int64,))
-    if len(rows) != node.numel():
-        raise ValueError(f"{node.numel()} nodes cannot fill {len(rows)} rows; give one node per row")
     increment_version(rows)
     kernels.fill_uniform_(rows, node, to_signed(key), bound, thread_count())
 
@@ -118,9 +117,6 @@ def gather_either(near: Tensor, far: Tensor, source: Tensor) -> Tensor:
     Returns:
         [N, F].
     """
-    _check_rows("near", near)
-    _check_like("far", far, near)
-    _check_sources(source, len(near), len(far))
     out = empty((source.numel(), near.size(1)), near.dtype)
     kernels.gather_either(near.detach(), far.detach(), source, out, thread_count())
     return out
@@ -132,25 +128,7 @@ def update_rows(table: RowTable, changes: RowChanges, gradients: RowGradients, s
     A row stays as it is if all its gradients are left out.
     """
     weight, near = table.weight, gradients.near
-    _check_rows("weight", weight)
-    _check_like("near", near, weight)
-    if len(table.state) != step.rule:
-        raise ValueError(
-            f"{step.rule.name} keeps {int(step.rule)} numbers for each weight, got {len(table.state)} tables"
-        )
-    for name, rows in zip(("first", "second"), table.state, strict=False):
-        _check_like(name, rows, weight)
-        _check_length(name, rows, len(weight))
-    if table.frozen is not None:
-        check_vector("frozen", table.frozen, (torch.bool,))
-        _check_length("frozen", table.frozen, len(weight))
-    _check_gradients(gradients)
-    check_ids("row", changes.row, len(weight), "rows of the table")
-    check_vector("row", changes.row, (torch.int64,))
-    check_indptr("ptr", changes.ptr, changes.source.numel())
-    _check_length("ptr", changes.ptr, changes.row.numel() + 1)
-    near_rows = len(near) if gradients.share[gradients.rank] else None
-    _check_sources(changes.source, near_rows, sum(gradients.counts))
+    _check_gradient(near, weight)
     first, second = [*table.state, *[weight] * 2][:2]  # unused ones are any tensor
     increment_version((weight, *table.state))
     kernels.update_rows_(
@@ -164,43 +142,12 @@ def update_rows(table: RowTable, changes: RowChanges, gradients: RowGradients, s
     )
 
 
-def _check_gradients(gradients: RowGradients) -> None:
-    ranks = len(gradients.counts)
-    if len(gradients.far) != ranks or len(gradients.share) != ranks or not 0 <= gradients.rank < ranks:
-        raise ValueError(
-            f"gradients of {len(gradients.far)} ranks came with {ranks} counts and {len(gradients.share)} "
-            f"shares for rank {gradients.rank}; give one of each per rank"
-        )
-    for rank, (rows, count) in enumerate(zip(gradients.far, gradients.counts, strict=True)):
-        _check_like(f"far[{rank}]", rows, gradients.near)
-        if count < 0 or (gradients.share[rank] and rank != gradients.rank):
-            _check_length(f"far[{rank}]", rows, count)
-
-
-def _check_sources(source: Tensor, near: int | None, far: int) -> None:
-    """Checks the names of rows. ``near``: the rows here; None if they are not read."""
-    check_vector("source", source, (torch.int64,))
-    low, high = extent(source)
-    if source.numel() and (low < -far or (near is not None and high >= near)):
-        raise IndexError(f"source goes from {low} to {high}, but there are {near} rows here and {far} others")
-
-
-def _check_rows(name: str, rows: Tensor) -> None:
-    check_dense(name, rows)
-    if rows.dtype not in ROW_DTYPES:
-        raise TypeError(f"{name} must be float32 or float64, got {rows.dtype}; convert it with .float()")
+def _check_gradient(rows: Tensor, table: Tensor) -> None:
+    """Raises unless gradients, which autograd made, are like the rows of a table."""
+    check_dense("gradients", rows)
     if rows.dim() != 2 or not rows.is_contiguous():
-        raise ValueError(f"{name} must be a contiguous matrix, got shape {list(rows.shape)}")
-
-
-def _check_like(name: str, rows: Tensor, like: Tensor) -> None:
-    _check_rows(name, rows)
-    if rows.dtype != like.dtype or rows.size(1) != like.size(1):
+        raise ValueError(f"gradients must be a contiguous matrix, got shape {list(rows.shape)}")
+    if rows.dtype != table.dtype or rows.size(1) != table.size(1):
         raise ValueError(
-            f"{name} has rows of {rows.size(1)} {rows.dtype}, the table has {like.size(1)} {like.dtype}"
+            f"gradients have rows of {rows.size(1)} {rows.dtype}, the table has {table.size(1)} {table.dtype}"
         )
-
-
-def _check_length(name: str, rows: Tensor, count: int) -> None:
-    if len(rows) != count:
-        raise ValueError(f"{name} has {len(rows)} rows, expected {count}")

@@ -1,15 +1,18 @@
-"""Operators of historical embeddings: lines of a cache, layers with halo nodes, nodes to push."""
+"""Operators of historical embeddings: lines of a cache, layers with halo nodes, nodes to push.
+
+What peers and saved states give is checked; arrays of the sampler and of the halo are not checked
+again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from pyg_batchgnn.ops.checks import check_dense, check_ids, check_indptr, check_vector, remember
+from pyg_batchgnn.ops.checks import check_vector, remember
 from pyg_batchgnn.ops.in_edges import InEdges
 from pyg_batchgnn.ops.library import kernels, thread_count
 
@@ -51,7 +54,6 @@ class LineTable:
         Args:
             node: [n] int64.
         """
-        check_vector("node", node, (torch.int64,))
         return kernels.history_search(*self._arrays, node, since, thread_count())
 
     def store(self, node: Tensor, step: Tensor) -> Tensor:
@@ -94,19 +96,12 @@ def put_lines(table: Tensor, line: Tensor, rows: Tensor) -> None:
         line: [n] int32; no line comes twice.
         rows: [n, F] contiguous, of the dtype of the table.
     """
-    for name, tensor in (("table", table), ("rows", rows)):
-        check_dense(name, tensor)
-        if tensor.dim() != 2 or not tensor.is_contiguous():
-            raise ValueError(f"{name} must be a contiguous matrix, got shape {list(tensor.shape)}")
     if (table.dtype, table.size(1)) != (rows.dtype, rows.size(1)):
         raise ValueError(
             f"rows of {rows.dtype} [{rows.size(1)}] do not fit lines of {table.dtype} [{table.size(1)}]"
         )
-    check_vector("line", line, (torch.int32,))
     if line.numel() != rows.size(0):
         raise ValueError(f"{line.numel()} lines came with {rows.size(0)} rows")
-    if line.numel() and not NO_LINE <= int(line.min()) <= int(line.max()) < table.size(0):
-        raise IndexError(f"line holds {int(line.max())}, but the table has {table.size(0)} lines")
     increment_version(table)
     kernels.history_put_(table, line, rows.detach(), thread_count())
 
@@ -130,13 +125,6 @@ def halo_layer(edges: InEdges, targets: int, own_nodes: int, own_rows: int, cach
     Raises:
         IndexError: a source is none of the layer.
     """
-    check_indptr("indptr", edges.indptr, edges.num_edges)
-    check_vector("indices", edges.indices, (torch.int32,))
-    check_vector("cached", cached, (torch.int32,))
-    if not 0 <= targets <= edges.num_targets:
-        raise ValueError(f"the layer has {targets} targets, but there are {edges.num_targets}")
-    if not 0 <= own_rows <= own_nodes:
-        raise ValueError(f"{own_rows} of {own_nodes} own nodes cannot be inputs of a layer")
     indptr, source, place = kernels.history_layer(
         *(edges.indptr, edges.indices, cached, targets, own_nodes, own_rows),
         thread_count(),
@@ -167,15 +155,6 @@ class HaloPeers:
     degree: Tensor
     peers: int
 
-    def check(self) -> None:
-        """Raises TypeError, ValueError or IndexError unless the arrays fit together."""
-        check_vector("peer", self.peer, (torch.int32,))
-        check_vector("degree", self.degree, (torch.int32,))
-        check_indptr("ptr", self.ptr, self.peer.numel())
-        check_ids("peer", self.peer, self.peers, "ranks")
-        if self.degree.numel() != self.peer.numel():
-            raise ValueError(f"{self.degree.numel()} degrees came with {self.peer.numel()} peers")
-
 
 @dataclass(frozen=True, eq=False)
 class PushedNodes:
@@ -204,24 +183,9 @@ def choose_pushed(halo: HaloPeers, row: Tensor, name: Tensor, most: int | None, 
         name: [n] int64 original ids.
         most: nodes for each peer; None for all.
     """
-    halo.check()
-    for what, values in (("row", row), ("name", name)):
-        check_vector(what, values, (torch.int64,))
-    if row.numel() != name.numel():
-        raise ValueError(f"{row.numel()} rows came with {name.numel()} names")
-    _check_rows(row, halo.ptr.numel() - 1)
-    if most is not None and most < 0:
-        raise ValueError(f"at most {most} nodes cannot be pushed; give 0 or more, or None for all")
     place, counts, candidates = kernels.history_choose(
         *(halo.ptr, halo.peer, halo.degree, row, name, halo.peers),
         *(-1 if most is None else most, key, thread_count()),
     )
     remember(place, row.numel())
     return PushedNodes(place, list(counts), list(candidates))
-
-
-def _check_rows(row: Tensor, rows: int) -> None:
-    found: Sequence[int] = (int(row.min()), int(row.max())) if row.numel() else (-1, -1)
-    if found[0] < -1 or found[1] >= rows:
-        bad = found[0] if found[0] < -1 else found[1]
-        raise IndexError(f"row holds {bad}, but the part has the rows 0 to {rows - 1}")

@@ -35,24 +35,22 @@ class InEdges:
         edge_ids: Tensor | None = None,
         *,
         num_sources: int | None = None,
-        num_edge_ids: int | None = None,
     ) -> InEdges:
         """Wraps arrays after checking that they fit together.
 
         Args:
             indptr, indices, edge_ids: see the attributes; contiguous, on the CPU.
             num_sources: sources are in [0, num_sources); None: as many as there are targets.
-            num_edge_ids: edge ids are in [0, num_edge_ids); None: as many as there are edges.
 
         Raises:
             TypeError, ValueError, IndexError: the arrays do not fit together; the message names the
                 entry.
         """
         found = cls(indptr, indices, edge_ids)
-        found.check(num_sources=num_sources, num_edge_ids=num_edge_ids)
+        found.check(num_sources=num_sources)
         return found
 
-    def check(self, *, num_sources: int | None = None, num_edge_ids: int | None = None) -> None:
+    def check(self, *, num_sources: int | None = None) -> None:
         """Raises what `checked` raises. Arrays that were checked and not changed since take no
         time."""
         indptr, indices, edge_ids = self.indptr, self.indices, self.edge_ids
@@ -70,7 +68,7 @@ class InEdges:
             check_vector("edge_ids", edge_ids)
             if edge_ids.numel() != edges:
                 raise ValueError(f"edge_ids has {edge_ids.numel()} entries for {edges} edges")
-            check_ids("edge_ids", edge_ids, edges if num_edge_ids is None else num_edge_ids, "edge ids")
+            check_ids("edge_ids", edge_ids, edges, "edge ids")
 
     def note_checked(self, num_sources: int) -> None:
         """Notes that `check` need not read the arrays: their entries were checked elsewhere."""
@@ -150,16 +148,3 @@ class OwnedEdges:
     first_node: int
     num_nodes: int
     num_edges: int
-
-    def check(self) -> None:
-        """Raises unless the arrays fit together. Arrays that were checked and not changed since
-        take no time."""
-        self.in_edges.check(num_sources=self.num_nodes, num_edge_ids=self.num_edges)
-        check_vector("node", self.node, (torch.int64,))
-        nodes = self.in_edges.num_targets
-        if self.node.numel() != nodes:
-            raise ValueError(f"{self.node.numel()} original ids came with {nodes} lists of in-edges")
-        if not 0 <= self.first_node <= self.num_nodes - nodes:
-            raise ValueError(
-                f"{nodes} nodes from {self.first_node} on are not all among the {self.num_nodes} of the graph"
-            )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_dense, check_float, check_matrix, check_vector
+from pyg_batchgnn.ops.checks import check_float, check_matrix, check_vector
 from pyg_batchgnn.ops.library import fake, gradient, kernels, thread_count
 
 
@@ -190,10 +190,10 @@ class _Activate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (mask,) = ctx.saved_tensors
-        return mask_grad(grads[0], mask, ctx.scale), None, None, None, None
+        return _mask_grad(grads[0], mask, ctx.scale), None, None, None, None
 
 
-def mask_grad(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
+def _mask_grad(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Returns ``grad * scale`` where the mask has a bit, and zero elsewhere.
 
     Args:
@@ -202,14 +202,6 @@ def mask_grad(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
         scale: see `dropout_scale`.
     """
     check_float("grad", grad)
-    check_dense("mask", mask)
-    columns = grad.size(-1) if grad.dim() else 1
-    shape = (grad.numel() // max(1, columns), (columns + 7) // 8)
-    if mask.dtype is not torch.uint8 or mask.shape != shape or not mask.is_contiguous():
-        raise ValueError(
-            f"mask must be contiguous uint8 of shape {list(shape)} for a gradient of {list(grad.shape)}, got "
-            f"{mask.dtype} of {list(mask.shape)}"
-        )
     matrix = grad.contiguous().view(-1, grad.size(-1) if grad.dim() else 1)
     return kernels.mask_grad(matrix, mask, scale, thread_count()).view(grad.shape)
 
@@ -232,7 +224,7 @@ def _save_mask(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # no
 @gradient("mask_grad", _save_mask)
 def _second(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     (mask,) = ctx.saved_tensors
-    return mask_grad(grad, mask, ctx.scale), None, None, None
+    return _mask_grad(grad, mask, ctx.scale), None, None, None
 
 
 # Layer normalisation ##############################################################################

@@ -1,5 +1,8 @@
-"""Operators of the partitioner: grouping rows by owner, appending edges, assigning nodes to
-parts."""
+"""Operators of the partitioner: grouping rows by owner, appending edges, assigning nodes to parts.
+
+What comes from a data set or over the network is checked, here or in the kernel; the partitioner's
+own arrays are not.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from pyg_batchgnn.ops.checks import check_indptr, check_range, check_vector, is_ascending
+from pyg_batchgnn.ops.checks import check_range, check_vector, is_ascending
 from pyg_batchgnn.ops.library import kernels
 
 #: The owner of a node that is not assigned yet.
@@ -80,19 +83,6 @@ def place_edges(edges: Tensor, first: int, cursor: Tensor, indices: Tensor, edge
     Raises:
         IndexError: an edge does not belong to these lists, or a list is full.
     """
-    wide = torch.int64 in (indices.dtype, edge_ids.dtype)
-    words = (torch.int64,) if wide else (torch.int32, torch.int64)
-    if edges.dim() != 2 or edges.size(1) != 3 or not edges.is_contiguous() or edges.dtype not in words:
-        raise ValueError(
-            f"edges must be contiguous {' or '.join(map(str, words))} of shape [n, 3], got {edges.dtype} "
-            f"{[*edges.shape]}"
-        )
-    check_vector("cursor", cursor, (torch.int64,))
-    check_range("cursor", cursor, indices.numel() + 1, "places")
-    check_vector("indices", indices)
-    check_vector("edge_ids", edge_ids)
-    if indices.numel() != edge_ids.numel():
-        raise ValueError(f"{indices.numel()} indices but {edge_ids.numel()} edge ids")
     increment_version((cursor, indices, edge_ids))
     if not kernels.place_edges_(edges, first, cursor, indices, edge_ids):
         raise IndexError(f"an edge has no place in the {cursor.numel()} lists from node {first} on")
@@ -141,31 +131,6 @@ def assign_nodes(
         found: int32, the owners of the sources of ``rows`` outside the slice, in order.
         load: [k, parts] float64, the estimated loads of every part; written to.
     """
-    check_vector("indices", indices)
-    check_indptr("indptr", indptr, indices.numel())
-    check_vector("owner", owner, (torch.int32,))
-    check_vector("found", found, (torch.int32,))
-    if owner.numel() != indptr.numel() - 1:
-        raise ValueError(f"indptr is of {indptr.numel() - 1} nodes, but owner of {owner.numel()}")
-    loads = rules.limit.numel()
-    if weight.shape != (owner.numel(), loads) or weight.dtype != torch.int32 or not weight.is_contiguous():
-        raise ValueError(
-            f"weight must be contiguous int32 of shape {[owner.numel(), loads]}, got {weight.dtype} "
-            f"{[*weight.shape]}"
-        )
-    if not 0 <= rows.start <= rows.stop <= owner.numel():
-        raise IndexError(f"rows {rows} are not all among the {owner.numel()} nodes")
-    if load.dim() != 2 or load.size(0) != loads or load.dtype != torch.float64 or not load.is_contiguous():
-        raise ValueError(f"load must be contiguous float64 of shape [{loads}, parts], got {[*load.shape]}")
-    check_vector("limit", rules.limit, (torch.float64,))
-    source = indices[int(indptr[rows.start]) : int(indptr[rows.stop])]
-    outside = int(((source < first) | (source >= first + owner.numel())).sum())
-    if found.numel() != outside:
-        raise ValueError(f"found has {found.numel()} owners for {outside} sources outside the slice")
-    for name, owners in (("found", found), ("owner", owner)):
-        check_range(name, owners + 1, load.size(1) + 1, "parts, from UNASSIGNED on,")
-    if rules.mend and bool((owner[rows.start : rows.stop] == UNASSIGNED).any()):
-        raise ValueError("a node has no part yet, so there is nothing to mend")
     increment_version((owner, load))
     kernels.assign_nodes_(
         *(indptr, indices, first, weight, owner, found, rows.start, rows.stop, load),

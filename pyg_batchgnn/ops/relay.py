@@ -1,12 +1,12 @@
 """The steps of a relay: sampling a hop whose nodes' in-edges may be held by other ranks.
 
-The arrays of a graph, seeds and rules are checked here. The words of messages come from this file
-and from exchanges, which agree on their dtype and lengths. The kernels check their contents.
+The arrays of a graph and rules are checked here; seeds are checked where they are gathered. The
+words of messages come from this file and from exchanges, which agree on their dtype and lengths.
+The kernels check their contents.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,9 +14,9 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_range, check_vector
+from pyg_batchgnn.ops.checks import check_ids, check_indptr, check_vector
 from pyg_batchgnn.ops.library import kernels, thread_count, to_signed
-from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules, check_details
+from pyg_batchgnn.ops.sample import SampledGraph, SampledSeeds, SamplingRules
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,6 @@ class RelayBook:
     @property
     def num_nodes(self) -> int:
         return self.offsets[-1]
-
-    def check(self) -> None:
-        offsets, types = self.offsets, self.num_types
-        if not offsets or offsets[0] != 0 or any(b < a for a, b in itertools.pairwise(offsets)):
-            raise ValueError(f"the offsets of parts must ascend from 0, got {list(offsets)}")
-        if types < 1 or (len(offsets) - 1) % types:
-            raise ValueError(f"{len(offsets)} offsets do not fit {types} node types")
-        if not 0 <= self.rank < (len(offsets) - 1) // types:
-            raise ValueError(f"rank {self.rank} has no part among {(len(offsets) - 1) // types}")
-        _check_relations(self.source, self.target, self.num_edges, types)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +90,10 @@ class OwnedGraph:
         check_indptr("indptr", indptr, indices.numel())
         check_ids("indices", indices, self.all_nodes)
         check_ids("edge_ids", ids, self.num_edges[number], "edge ids")
+        if indices.dtype != arrays.indices[0].dtype:
+            raise TypeError(
+                f"indices of all relations must be {arrays.indices[0].dtype}, got {indices.dtype}"
+            )
         if indptr.numel() != rows + 1:
             raise ValueError(f"indptr of relation {number} is of {indptr.numel() - 1} nodes, not of {rows}")
         if ids.numel() != indices.numel():
@@ -217,23 +211,11 @@ class Relay:
         seed: int,
         epoch: int,
     ) -> None:
-        book.check()
-        relations = len(book.target)
         check_vector("seeds", seeds.node, (torch.int64,))
-        check_vector("keys", seeds.keys, (torch.int64,))
-        check_range("seeds", seeds.node, book.num_nodes)
-        check_indptr("seed_ptr", seeds.ptr, seeds.node.numel())
-        if seeds.ptr.numel() != seeds.keys.numel() * book.num_types + 1:
-            raise ValueError(
-                f"seed_ptr has {seeds.ptr.numel()} entries for {seeds.keys.numel()} minibatches and "
-                f"{book.num_types} types"
-            )
-        details = (seeds.example, seeds.time, seeds.excluded)
-        check_details(*details, seeds.node.numel(), (seeds.keys.numel(), relations))
-        plan = rules.held(relations)
+        plan = rules.held(len(book.target))
         _check_form(seeds, form)
         self._state = kernels.relay_begin(
-            *(seeds.node, seeds.ptr, seeds.keys, *details),
+            *(seeds.node, seeds.ptr, seeds.keys, seeds.example, seeds.time, seeds.excluded),
             *(book.offsets, book.num_types, book.rank, book.source, book.target, book.num_edges),
             *(book.wide, form.disjoint, form.timed, form.excluding),
             *(plan, rules.coo, to_signed(seed), to_signed(epoch)),
@@ -289,10 +271,6 @@ def relay_answer(
     """
     arrays = owned.arrays
     plan = rules.held(len(arrays.target))
-    if not 0 <= hop < rules.hops + rules.induced:
-        raise ValueError(f"hop {hop} is none of {rules.hops + rules.induced}")
-    if any(time.numel() for time in arrays.order[::2]) and not form.timed:
-        raise ValueError("edges have times, but questions do not; sampling by time is disjoint")
     if not arrays.target:  # nothing can be asked for, whatever the type of node ids
         return RelayAnswers(torch.empty(0, dtype=torch.int64), [0] * len(counts), [0] * len(counts))
     if words.dtype != arrays.indices[0].dtype:

@@ -176,16 +176,14 @@ def sample(
         edges ([2, E_r] or [E_r]) and, if they are wanted, the edge ids [E_r].
     """
     held, relations = graph.held(), len(graph.indptr)
-    check_seeds(seeds.node, seeds.ptr, seeds.keys, graph.num_nodes)
-    details = (seeds.example, seeds.time, seeds.excluded)
-    check_details(*details, seeds.node.numel(), (seeds.keys.numel(), relations))
+    check_seeds(seeds, graph.num_nodes)
     plan = rules.held(relations)
     with memory_errors(
         f"not enough memory to sample {seeds.node.numel()} seeds with fanouts {rules.fanouts}; use "
         f"smaller fanouts, batches or macrobatches"
     ):
         return kernels.sample(
-            *(held, plan, seeds.node, seeds.ptr, seeds.keys, *details),
+            *(held, plan, seeds.node, seeds.ptr, seeds.keys, seeds.example, seeds.time, seeds.excluded),
             *(rules.coo, to_signed(seed), to_signed(epoch), thread_count()),
         )
 
@@ -235,7 +233,7 @@ def sample_by_budgets(
     """
     types = len(graph.num_nodes)
     held = graph.held()
-    check_seeds(seeds.node, seeds.ptr, seeds.keys, graph.num_nodes)
+    check_seeds(seeds, graph.num_nodes)
     if len(rules.samples) != types * rules.hops or any(one < -1 for one in rules.samples):
         raise ValueError(
             f"there must be {types * rules.hops} numbers of samples, each at least -1, got {rules.samples}"
@@ -312,47 +310,22 @@ def check_orders(order: Sequence[Tensor], weights: Sequence[Tensor], indices: Se
                 _check_positive(positive, each_weight)
 
 
-def check_seeds(node: Tensor, ptr: Tensor, keys: Tensor, num_nodes: Sequence[int]) -> None:
-    """Raises unless the seeds of each minibatch and type are nodes of the type."""
-    check_vector("seeds", node, (torch.int64,))
-    check_vector("keys", keys, (torch.int64,))
-    check_indptr("ptr", ptr, node.numel())
-    if ptr.numel() != keys.numel() * len(num_nodes) + 1:
-        raise ValueError(
-            f"ptr has {ptr.numel()} entries for {keys.numel()} minibatches and {len(num_nodes)} types"
-        )
+def check_seeds(seeds: SampledSeeds, num_nodes: Sequence[int]) -> None:
+    """Raises unless the seeds of each minibatch and type are nodes of the type.
+
+    Whoever gathered them has checked all else.
+    """
+    check_vector("seeds", seeds.node, (torch.int64,))
     if len(num_nodes) == 1:
-        return check_range("seeds", node, num_nodes[0])
-    counts = ptr.diff()
+        return check_range("seeds", seeds.node, num_nodes[0])
+    counts = seeds.ptr.diff()
     given = counts.nonzero().view(-1)  # few of many types
     limit = torch.tensor(num_nodes)[given % len(num_nodes)].repeat_interleave(counts[given])
-    wrong = (node < 0) | (node >= limit)
+    wrong = (seeds.node < 0) | (seeds.node >= limit)
     if bool(wrong.any()):
         at = int(wrong.nonzero()[0])
-        raise IndexError(f"seeds hold {int(node[at])}, but their type has {int(limit[at])} nodes")
+        raise IndexError(f"seeds hold {int(seeds.node[at])}, but their type has {int(limit[at])} nodes")
     return None
-
-
-def check_details(
-    example: Tensor | None, time: Tensor | None, excluded: Tensor | None, seeds: int, sizes: tuple[int, int]
-) -> None:
-    """Raises unless examples, times and excluded pairs fit the seeds.
-
-    ``sizes``: the numbers of minibatches and of relations.
-    """
-    for name, values in (("examples", example), ("seed times", time)):
-        if values is not None:
-            check_vector(name, values, (torch.int64,))
-            if values.numel() != seeds:
-                raise ValueError(f"{values.numel()} {name} came for {seeds} seeds")
-    if example is not None:
-        check_range("examples", example, 1 << 31, "examples")
-    if excluded is None:
-        return
-    if excluded.dtype != torch.int64 or excluded.dim() != 2 or excluded.size(0) != 5:
-        raise ValueError(f"excluded must be [5, n] int64, got {excluded.dtype} {list(excluded.shape)}")
-    for row, (size, what) in enumerate(zip(sizes, ("minibatches", "relations"), strict=True)):
-        check_range(f"excluded[{row}]", excluded[row].contiguous(), size, what)
 
 
 def check_rules(fanouts: Sequence[int], shares: Tensor | None, count: int) -> None:

@@ -243,7 +243,6 @@ def probe_graph(
     ranks_per_host: int = 1,
     replacement: Replacement = Replacement.WITH,
     samples: int = SAMPLES,
-    threads: int | None = None,
 ) -> PlannerProbe:
     """Samples minibatches of the rank that has the most work.
 
@@ -257,14 +256,13 @@ def probe_graph(
         ranks_per_host: the number of ranks that share a host's memory.
         replacement: whether sampling is with replacement.
         samples: the most minibatches that are sampled.
-        threads: the most threads that sample.
     """
     hosts = [rank // ranks_per_host for rank in range(ranks)]
     seed_owner = owner[workload.seed_type][training]
     trainer = seed_trainers(workload.schedule, seed_owner, hosts)
     seeds, busiest = torch.bincount(trainer, minlength=ranks), busiest_rank(seed_owner, trainer, hosts)
     own = training if workload.schedule is ScheduleName.GLOBAL else training[trainer == busiest]
-    sampler = MacrobatchSampler(graph, SamplingPlan(workload.fanouts, replacement), 0, threads, Layout.CSC)
+    sampler = MacrobatchSampler(graph, SamplingPlan(workload.fanouts, replacement), layout=Layout.CSC)
     lists = _seed_lists(own, workload.batch_size, samples)
     sampled = sampler.sample(seeds_of_type(graph.schema, workload.seed_type, lists), 0)
     # Nodes of other ranks, and nodes of other hosts.

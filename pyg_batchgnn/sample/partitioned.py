@@ -87,19 +87,6 @@ def _owned_graph(
 ) -> OwnedGraph:
     schema, book = part.schema, part.book
     num_nodes = [len(book.nodes_of(part.number, number)) for number in range(book.num_types)]
-    ops.check_vector("part.node", part.node, (torch.int64,))
-    for number, edges in enumerate(part.relations):
-        nodes, ids = num_nodes[schema.target_types[number]], edges.explicit_edge_ids()
-        ops.check_vector("part.indptr", edges.indptr, (torch.int64,))
-        ops.check_vector("part.indices", edges.indices, (book.id_dtype,))
-        ops.check_vector("part.edge_ids", ids)
-        sizes = (part.node.numel(), edges.num_targets, ids.numel())
-        if sizes != (sum(num_nodes), nodes, edges.num_edges):
-            raise ValueError(
-                f"the book gives part {part.number} {sum(num_nodes)} nodes, {nodes} of them targets of "
-                f"{schema.relations[number]}, but it has {sizes[0]} original ids, {sizes[1]} lists of "
-                f"in-edges, {edges.num_edges} sources and {sizes[2]} edge ids"
-            )
     explicit = [ops.InEdges(one.indptr, one.indices, one.explicit_edge_ids()) for one in part.relations]
     owned = OwnedGraph(
         kernel_arrays(schema, num_nodes, explicit, times, weights),

@@ -138,7 +138,7 @@ def test_slots_hold_the_rows_of_their_units(
             else:
                 assert torch.equal(memory[reading.unit], needed)
                 using.append((needed, reading.unit))
-            assert len(sweep) <= capacity
+            assert reading.slots.numel() == 0 or int(reading.slots.max()) < capacity
             number += 1
 
 
@@ -206,13 +206,3 @@ def test_a_lease_lives_as_long_as_any_view_of_it() -> None:
     assert view.tolist() == [6, -1, 10]
     del view
     assert int(outstanding) == 0
-
-
-def test_wrong_arguments_are_named() -> None:
-    nodes = torch.arange(3)
-    with pytest.raises(ValueError, match="cannot be put"):
-        ops.move_rows(torch.zeros(3, 2), nodes, torch.zeros(3, 1), nodes)
-    with pytest.raises(ValueError, match="contiguous"):
-        ops.move_rows(torch.zeros(3, 4)[:, :2], nodes, torch.zeros(3, 2), nodes)
-    with pytest.raises(ValueError, match="rows from 3 on"):
-        ops.lease_rows(torch.zeros(3, 2), 3, torch.zeros(1, dtype=torch.int32))

@@ -115,22 +115,6 @@ def test_columns_of_a_wider_table() -> None:
     assert torch.equal(found, ops.aggregate(table[:, 3:20].contiguous(), indptr, indices))
 
 
-def test_edges_in_the_users_order() -> None:
-    indptr, indices = graph(30, 40, 9)
-    order = torch.randperm(indices.numel())
-    weight = torch.rand(indices.numel(), dtype=torch.float64, requires_grad=True)
-    x = torch.randn(40, 6, dtype=torch.float64, requires_grad=True)
-    found = ops.aggregate(x, indptr, indices, edge_weight=weight, edge=order)
-    wanted = obvious(x, indptr, indices, edge_weight=weight[order])
-    assert_near(found, wanted, 1e-12)
-    for one, two in zip(
-        torch.autograd.grad(found.square().sum(), [x, weight]),
-        torch.autograd.grad(wanted.square().sum(), [x, weight]),
-        strict=True,
-    ):
-        assert_near(one, two, 1e-12)
-
-
 def test_maxima_of_nan_and_infinity() -> None:
     nan, inf = float("nan"), float("inf")
     x = torch.tensor([[nan, 1.0], [2.0, -inf], [3.0, -inf]])
@@ -262,7 +246,6 @@ X = torch.ones(1, 2)
         (lambda: ops.aggregate(X, INDPTR, INDICES, source_scale=X[0, :0]), ValueError, "source_scale"),
         (lambda: ops.aggregate(X, INDPTR, INDICES, target_scale=X[0, :0]), ValueError, "target_scale"),
         (lambda: ops.aggregate(X, INDPTR, INDICES, self_scale=X[0, :0]), ValueError, "self_scale"),
-        (lambda: ops.aggregate(X, INDPTR, INDICES, self_input=X.double()), ValueError, "self_input"),
         (lambda: ops.aggregate(X, INDPTR, INDICES, reduce="max", edge_weight=X[0]), ValueError, "maximum"),
         (
             lambda: ops.aggregate(X.clone().requires_grad_(), INDPTR, INDICES, row=INDICES),
@@ -273,13 +256,6 @@ X = torch.ones(1, 2)
             lambda: ops.aggregate(X, INDPTR, INDICES, source_scale=X[0].clone().requires_grad_()),
             ValueError,
             "source_scale gets no gradient",
-        ),
-        (
-            lambda: ops.aggregate(
-                X, INDPTR, INDICES, self_input=X, self_scale=X[0, :1].clone().requires_grad_()
-            ),
-            ValueError,
-            "self_scale gets no gradient together with self_input",
         ),
     ],
 )
@@ -407,7 +383,6 @@ def test_nothing_is_copied() -> None:
             IndexError,
             "edge_ids holds 9, but edge ids go from 0 to 1",
         ),
-        ([0, 1], {"edge_ids": torch.tensor([0, 9]), "num_edge_ids": 10}, None, ""),
         ([0, 1], {"num_sources": 2**31}, None, ""),
         ([0, 1], {"num_sources": 2**31 + 1}, TypeError, "cannot name all 2147483649 nodes"),
     ],

@@ -141,15 +141,6 @@ def test_gradients_of_weights(dtype: torch.dtype) -> None:
         assert distance(one, two) < 1e-5
 
 
-def test_own_rows_need_the_same_scales() -> None:
-    table, indptr, indices = drawn_table(4, 3, seed=0), torch.tensor([0, 1]), torch.tensor([2])
-    found = ops.aggregate(table, indptr, indices, self_input=table[1:2])
-    assert distance(found, (exact(table)[1] + exact(table)[2])[None]) < 1e-6
-    for other in (drawn_table(4, 3, seed=1), table.dequantize()):
-        with pytest.raises(ValueError, match="scales and offsets of x"):
-            ops.aggregate(table, indptr, indices, self_input=other)
-
-
 # Products #########################################################################################
 
 

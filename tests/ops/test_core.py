@@ -252,7 +252,7 @@ def _calls() -> Calls:
         "aggregate": (ops.aggregate, {"x": x, **graph, "row": row}),
         "aggregate by edge": (
             ops.aggregate,
-            {"x": x, **graph, "edge_weight": torch.ones(E), "edge": torch.arange(E)},
+            {"x": x, **graph, "edge_weight": torch.ones(E)},
         ),
         "aggregate max": (ops.aggregate, {"x": x, **graph, "reduce": "max"}),
         "aggregate_with_targets": (ops.aggregate_with_targets, {"x": x, **graph}),

@@ -204,13 +204,6 @@ def table_of(rows: int) -> tuple[Tensor, Tensor]:
     return torch.zeros(rows, 2), torch.zeros(1, 2)
 
 
-@pytest.mark.parametrize("line", [[2], [-2]])
-def test_lines_outside_a_table_are_refused(line: list[int]) -> None:
-    table, row = table_of(2)
-    with pytest.raises(IndexError, match="line holds"):
-        put_lines(table, torch.tensor(line, dtype=torch.int32), row)
-
-
 def test_rows_that_do_not_fit_are_refused() -> None:
     table, row = table_of(2)
     none = torch.tensor([NO_LINE], dtype=torch.int32)
@@ -222,15 +215,3 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         LineTable(-1)
     with pytest.raises(ValueError, match="steps"):
         LineTable(2).store(torch.zeros(1, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
-
-
-def test_peers_that_do_not_fit_are_refused() -> None:
-    halo, one = peers_of([{0: 1}], 1), torch.zeros(1, dtype=torch.int64)
-    with pytest.raises(IndexError, match="row holds 3"):
-        choose_pushed(halo, one + 3, one, None, 0)
-    with pytest.raises(IndexError, match="ranks"):
-        choose_pushed(HaloPeers(halo.ptr, halo.peer + 5, halo.degree, 1), one, one, None, 0)
-    with pytest.raises(ValueError, match="names"):
-        choose_pushed(halo, one, one.repeat(2), None, 0)
-    with pytest.raises(ValueError, match="cannot be pushed"):
-        choose_pushed(halo, one, one, -1, 0)

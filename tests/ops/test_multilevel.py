@@ -100,8 +100,6 @@ def test_edges_outside_the_lists_are_refused() -> None:
     cursor, ids = torch.tensor([0]), torch.empty(1, dtype=torch.int64)
     with pytest.raises(IndexError, match="no place in the 1 lists from node 4"):
         ops.append_neighbours(torch.tensor([[5, 1]]), 4, cursor, ids)
-    with pytest.raises(ValueError, match=r"shape \[n, 2\]"):
-        ops.append_neighbours(torch.tensor([[5, 1, 1]]), 4, cursor, ids)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
@@ -220,30 +218,3 @@ def test_communities_are_found(parts: int) -> None:
     graph = communities(24, 20)
     found = ops.solve_partition(graph, parts, torch.tensor([480 // parts]), 1)
     assert found.cut == parts and found.excess == 0
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"node_weight": torch.ones(4, 1)}, "node_weight must be contiguous torch.int32"),
-        ({"edge_weight": torch.ones(1, dtype=torch.int32)}, "1 weights for 2 edges"),
-        ({"indices": torch.tensor([1, 9], dtype=torch.int32)}, "indices holds 9"),
-    ],
-)
-def test_nothing_wrong_reaches_a_kernel(change: dict[str, Tensor], problem: str) -> None:
-    arrays = {
-        "indptr": torch.tensor([0, 1, 2, 2, 2]),
-        "indices": torch.tensor([1, 0], dtype=torch.int32),
-        "node_weight": torch.ones(4, 1, dtype=torch.int32),
-    }
-    graph = WeightedGraph(**{**arrays, **change})
-    with pytest.raises((ValueError, IndexError), match=problem):
-        ops.solve_partition(graph, 2, torch.tensor([3]), 0)
-
-
-def test_groups_must_fit_the_graph() -> None:
-    graph, label = random_graph(1, 5, 6), torch.zeros(5, dtype=torch.int32)
-    with pytest.raises(IndexError, match="label holds 3"):
-        ops.cluster_nodes(graph, label + 3, torch.zeros(3, 2, dtype=torch.int64), key=1)
-    with pytest.raises(ValueError, match="room has 1 columns for 2 weights"):
-        ops.cluster_nodes(graph, label, torch.zeros(3, 1, dtype=torch.int64), key=1)

@@ -254,7 +254,7 @@ def test_a_random_graph(replacement: Replacement) -> None:
         "w", (TypeRows("node", nodes, 64, 8),), graph.num_edges, training.numel(), (8, 4, 3), batch_size=128
     )
     owner = torch.randint(ranks, (nodes,), generator=torch.Generator().manual_seed(0))
-    seen = probe_graph(work, graph.typed, training, [owner], ranks=ranks, replacement=replacement, threads=1)
+    seen = probe_graph(work, graph.typed, training, [owner], ranks=ranks, replacement=replacement)
     predicted = probe_degrees(work, degrees, ranks, replacement=replacement)
     for one, other in ((predicted.full, seen.full), (predicted.inner, seen.inner)):
         assert one.nodes == pytest.approx(other.nodes, rel=0.1)

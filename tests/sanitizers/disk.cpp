@@ -10,10 +10,10 @@
 
 #include "inputs.h"
 #include "kernels/disk/file.h"
-#include "kernels/disk/move_rows.h"
 #include "kernels/disk/read.h"
 #include "kernels/disk/runs.h"
 #include "kernels/disk/sweep.h"
+#include "kernels/gather.h"
 
 using namespace pyg_batchgnn;
 
@@ -256,7 +256,6 @@ void sweeps() {
         }
         in_use.push_back(unit);
       }
-      expect(sweep.rows_in_memory() <= capacity);
       result(reading.rows.data(), reading.count);
     }
   }

@@ -51,8 +51,6 @@ class Sweep {
   // `capacity`: the number of slots.
   explicit Sweep(int64_t capacity) : capacity_(capacity) {}
 
-  int64_t rows_in_memory() const { return fresh_ - static_cast<int64_t>(free_.size()); }
-
   // Finds what is to be read of the rows from `first` to `last` before a sequence begins: those
   // that are needed before unit `until`, as far as there is room.
   Reading admit(const RowStates& states, int64_t first, int64_t last, int32_t until);

@@ -367,11 +367,14 @@ void gather_chunk(const MaxJob& job, const Matrix& x, const Matrix& share, int64
   }
 }
 
-// Calls body with a value of each of the two types; results are float, double or bfloat16.
+// Calls body with a value of each of the two types; results are float, double or bfloat16, and
+// double for rows of double.
 template <class Body>
 void with_elements(Element in, Element out, const Body& body) {
   with_element(in, [&](auto x) {
-    if (out == Element::kFloat64) {
+    if constexpr (std::is_same_v<decltype(x), double>) {
+      body(x, double{});
+    } else if (out == Element::kFloat64) {
       body(x, double{});
     } else if (out == Element::kBFloat16) {
       body(x, Bfloat16{});

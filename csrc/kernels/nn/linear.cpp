@@ -1,7 +1,6 @@
 #include "kernels/nn/linear.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <type_traits>
 #include <vector>
@@ -71,23 +70,36 @@ class BlockMoments {
 
 // Products that skip the zeros of an input, as ReLU and dropout leave them.
 
+// Products of fewer rows are computed quickly either way. They keep the bits of the dense product.
+constexpr int64_t kManyRows = 1024;
+
+// Returns the share of non-zeros in a few blocks, spread evenly over the rows of an input.
+template <class T>
+double sampled_density(const LinearShape& shape, const LinearInput& input) {
+  constexpr int64_t kSamples = 4;
+  const int64_t blocks = (shape.rows + kWordBits - 1) / kWordBits, samples = std::min(kSamples, blocks);
+  RowBlock<T> block;
+  int64_t nonzero = 0, all = 0;
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    const int64_t begin = blocks * sample / samples * kWordBits;
+    read_block(input, shape.compute, begin, std::min(shape.rows, begin + kWordBits), block);
+    nonzero += block.nonzero();
+    all += block.rows * block.columns;
+  }
+  return static_cast<double>(nonzero) / static_cast<double>(std::max<int64_t>(all, 1));
+}
+
 // The weight of one input, transposed: [columns of all groups, outputs of a group]. Worthwhile if a
 // sample of the input has many zeros and the weight is finite, so that a zero adds nothing.
 template <class T>
 class SkippingWeight {
  public:
-  using Block = RowBlock<T>;
-
   SkippingWeight(const LinearShape& shape, const LinearInput& input, const LinearWeight& weight)
       : outputs_(shape.group_outputs()),
         columns_(input.columns / shape.groups),
         stride_(block_stride<T>(outputs_)),
         many_rows_(shape.rows >= kManyRows) {
-    const double density =
-        sampled_density<T>(shape.rows, [&](int64_t begin, int64_t end, RowBlock<T>& block) {
-          read_block(input, shape.compute, begin, end, block);
-        });
-    if (density >= kDense) return;
+    if (sampled_density<T>(shape, input) >= kDense) return;
     const int64_t count = shape.outputs * columns_;
     Buffer<T> rounded;
     read_rounded(weight, shape.compute, count, rounded.reserve(count + 1));
@@ -103,12 +115,6 @@ class SkippingWeight {
 
   bool worthwhile() const { return worthwhile_; }
 
-  // Reads rows and returns whether their zeros are skipped.
-  bool read(const LinearInput& input, Element compute, int64_t begin, int64_t end, Block& block) const {
-    read_block(input, compute, begin, end, block);
-    return block.sparse;
-  }
-
   // sums[i, :] += sum over the non-zeros k of x[i, k] * weight[:, k].
   void add(int64_t group, const RowBlock<T>& x, T* sums, int64_t sums_stride, PrefetchQueue& prefetch) const {
     const int64_t width = product_kernels<T>().width;
@@ -118,7 +124,7 @@ class SkippingWeight {
       const int64_t count = std::min(kWordBits, columns_ - first), column = group * columns_ + first;
       for (int64_t i = 0; i < x.rows; ++i) words[static_cast<size_t>(i)] = x.row_bits(i, column, count);
       multiply_sparse<T>(
-          {words.data(), 1, x.row(0) + column, x.stride, 1, x.rows, round_up(outputs_, width) / width,
+          {words.data(), x.row(0) + column, x.stride, 1, x.rows, round_up(outputs_, width) / width,
            transposed_.data() + column * stride_, stride_, sums, sums_stride, &prefetch, rows_at_once},
           count);
     }
@@ -129,99 +135,6 @@ class SkippingWeight {
   bool many_rows_;
   bool worthwhile_ = false;
   Buffer<T> transposed_;
-};
-
-// Products of bfloat16 that skip the zeros of an input, as ReLU and dropout leave them.
-
-// The weight of one input, transposed and folded, in blocks of kBlockTerms of the input's columns.
-// Worthwhile if few elements of a sample of the input are not zero and the weight is finite, so
-// that a zero adds nothing.
-class SkippingPairs {
- public:
-  // Rows in place, and room for the lists of their non-zeros.
-  struct Block {
-    int64_t rows = 0;
-    const uint16_t* values = nullptr;
-    Lists lists;
-
-    void resize(int64_t most_rows, int64_t) { lists.room(most_rows); }
-  };
-
-  SkippingPairs(const LinearShape& shape, const LinearInput& input, const LinearWeight& weight)
-      : outputs_(shape.outputs),
-        columns_(input.columns),
-        stride_(block_stride<uint16_t>(shape.outputs)),
-        input_stride_(input.stride) {
-    if (sparse_pair_kernels() == nullptr || input.element != Element::kBFloat16 || input.rows != nullptr ||
-        shape.groups != 1 || shape.rows < kManyRows) {
-      return;
-    }
-    const double density =
-        sampled_density<float>(shape.rows, [&](int64_t begin, int64_t end, RowBlock<float>& block) {
-          read_block(input, shape.compute, begin, end, block);
-        });
-    if (density < kSparse) transpose(shape, weight);
-  }
-
-  bool worthwhile() const { return worthwhile_; }
-
-  bool read(const LinearInput& input, Element, int64_t begin, int64_t end, Block& block) const {
-    block.rows = end - begin;
-    block.values = reinterpret_cast<const uint16_t*>(input.row(begin));
-    return true;
-  }
-
-  // sums[i, :] += sum over the non-zeros k of x[i, k] * weight[:, k].
-  void add(int64_t, Block& x, float* sums, int64_t sums_stride, PrefetchQueue& prefetch) const {
-    for (int64_t first = 0; first < columns_; first += kListTerms) {
-      const PairLists lists = x.lists.room(x.rows);
-      sparse_pair_kernels()->list(
-          {x.values + first, input_stride_, x.rows, std::min(kListTerms, columns_ - first), nullptr, false},
-          lists);
-      multiply_lists({lists, x.rows, outputs_,
-                      transposed_.data() + first / kListTerms * kBlockTerms * stride_, stride_, sums,
-                      sums_stride, true, &prefetch});
-    }
-  }
-
- private:
-  static constexpr double kSparse = 0.4;  // lists are faster up to this share of non-zeros
-
-  void transpose(const LinearShape& shape, const LinearWeight& weight) {
-    const int64_t count = outputs_ * columns_;
-    Buffer<float> rounded;
-    read_rounded(weight, shape.compute, count, rounded.reserve(count + 1));
-    worthwhile_ =
-        std::all_of(rounded.data(), rounded.data() + count, [](float w) { return std::isfinite(w); });
-    if (!worthwhile_) return;
-    const int64_t elements = round_up(columns_, kListTerms) / kListTerms * kBlockTerms * stride_;
-    uint16_t* const to = transposed_.reserve(elements + 1);
-    std::fill_n(to, elements, uint16_t{0});
-    for (int64_t o = 0; o < outputs_; ++o) {
-      for (int64_t k = 0; k < columns_; ++k) {
-        const auto bits = std::bit_cast<uint32_t>(rounded.data()[o * columns_ + k]);
-        to[(k / kListTerms * kBlockTerms + k % kListTerms) * stride_ + o] = static_cast<uint16_t>(bits >> 16);
-      }
-    }
-    sparse_pair_kernels()->fold(to, elements);
-  }
-
-  int64_t outputs_, columns_, stride_, input_stride_;
-  bool worthwhile_ = false;
-  Buffer<uint16_t> transposed_;
-};
-
-// The matrix unit skips nothing.
-struct SkippingNothing {
-  struct Block {
-    int64_t rows = 0;
-    void resize(int64_t, int64_t) {}
-  };
-
-  SkippingNothing(const LinearShape&, const LinearInput&, const LinearWeight&) {}
-  bool worthwhile() const { return false; }
-  bool read(const LinearInput&, Element, int64_t, int64_t, Block&) const { return false; }
-  void add(int64_t, Block&, float*, int64_t, PrefetchQueue&) const {}
 };
 
 constexpr int64_t kBlockRows = 16 * kTileRows;  // rows per block; a panel of weights stays in the
@@ -276,20 +189,13 @@ class PackedWeight {
   Buffer<Value> panels_;
 };
 
-// The type that skips zeros, of elements or of pairs.
-template <class Operands>
-using Skipping = std::conditional_t<std::is_same_v<Operands, Pairs>, SkippingPairs,
-                                    std::conditional_t<std::is_same_v<Operands, Tiles>, SkippingNothing,
-                                                       SkippingWeight<typename Operands::Sum>>>;
-
 // The constants of one call, and the work on one block of rows. A block is computed tile by tile.
-// If an input has many zeros, its rows are summed instead, which skips them.
+// If an input of single elements has many zeros, its rows are summed instead, which skips them.
 template <class Operands>
 class Forward {
  public:
   using T = typename Operands::Sum;
   using Value = typename Operands::Value;
-  using Block = typename Skipping<Operands>::Block;
 
   Forward(const LinearShape& shape, const std::vector<LinearInput>& inputs,
           const std::vector<LinearWeight>& weights, const LinearUpdate& update, const LinearOutput& output)
@@ -302,7 +208,9 @@ class Forward {
         moments_(output.moments.mean != nullptr ? shape.rows : 0, kBlockRows, shape.outputs) {
     for (size_t t = 0; t < inputs.size(); ++t) {
       weights_.emplace_back(shape, weights[t], inputs[t].columns / shape.groups);
-      skipping_.emplace_back(shape, inputs[t], weights[t]);
+      if constexpr (std::is_same_v<Operands, Elements<T>>) {
+        skipping_.emplace_back(shape, inputs[t], weights[t]);
+      }
     }
     // The last vector of a panel may reach beyond the end.
     const int64_t room = shape.outputs + kernels_.panel;
@@ -316,8 +224,8 @@ class Forward {
     std::vector<const Value*> values;  // [inputs][kBlockRows]
     std::vector<uint64_t> row_keys;
     BlockPrefetch next;
-    Buffer<T> sums;  // of a tile, or of a block's rows
-    std::vector<Block> blocks;
+    Buffer<T> sums;                   // of a tile, or of a block's rows
+    std::vector<RowBlock<T>> blocks;  // of the inputs whose zeros are skipped; others have no rows
   };
 
   // Allocates all memory in advance, so that the memory in use does not depend on the timing of
@@ -329,7 +237,7 @@ class Forward {
       if (Operands::in_place(shape_, inputs_[t])) continue;
       scratch.converted[t].reserve(rows * Operands::row_stride(shape_, inputs_[t]) + 1);
     }
-    scratch.blocks.resize(skipping_.size());
+    scratch.blocks.resize(inputs_.size());
     bool whole = measures();
     for (size_t t = 0; t < skipping_.size(); ++t) {
       if (!skipping_[t].worthwhile()) continue;
@@ -353,7 +261,7 @@ class Forward {
       }
     }
     const bool whole = measures() || std::any_of(scratch.blocks.begin(), scratch.blocks.end(),
-                                                 [](const Block& read) { return read.rows != 0; });
+                                                 [](const RowBlock<T>& read) { return read.rows != 0; });
     for (int64_t group = 0; group < shape_.groups; ++group) {
       if (whole) {
         rows(group, begin, end - begin, scratch);
@@ -385,12 +293,11 @@ class Forward {
   // Returns whether products skip the zeros of these rows of an input. If so, the rows have been
   // read.
   bool read_zeros(size_t t, int64_t begin, int64_t end, Scratch& scratch) const {
-    Block& block = scratch.blocks[t];
-    block.rows = 0;
-    if (!skipping_[t].worthwhile()) return false;
-    if (skipping_[t].read(inputs_[t], shape_.compute, begin, end, block)) return true;
-    block.rows = 0;
-    return false;
+    if (skipping_.empty() || !skipping_[t].worthwhile()) return false;
+    RowBlock<T>& block = scratch.blocks[t];
+    read_block(inputs_[t], shape_.compute, begin, end, block);
+    if (!block.sparse) block.rows = 0;
+    return block.sparse;
   }
 
   void tiles(int64_t group, int64_t begin, int64_t end, Scratch& scratch) const {
@@ -468,7 +375,7 @@ class Forward {
   const Dropout dropout_;
   const BlockMoments moments_;
   std::vector<PackedWeight<Operands>> weights_;
-  std::vector<Skipping<Operands>> skipping_;
+  std::vector<SkippingWeight<T>> skipping_;  // of single elements alone
   Buffer<T> bias_;
 };
 

@@ -74,9 +74,6 @@ void read_rounded(const LinearWeight& weight, Element compute, int64_t count, T*
 // they are read.
 constexpr int64_t kStreamedBytes = 8 << 20;
 
-// Products of fewer rows are computed quickly either way. They keep the bits of the dense product.
-constexpr int64_t kManyRows = 1024;
-
 // The rows of the next block, which are fetched while the current block is computed.
 class BlockPrefetch {
  public:
@@ -296,23 +293,6 @@ void multiply_sparse(const SparseProduct<T>& p, int64_t terms) {
     part.out += first * kernels.width;
     kernels.sparse(part);
   }
-}
-
-// Returns the share of non-zeros in a few blocks, spread evenly over `rows`. A pass decides by it
-// whether to look for zeros. `read(begin, end, block)` reads rows.
-template <class T, class Read>
-double sampled_density(int64_t rows, const Read& read) {
-  constexpr int64_t kSamples = 4;
-  const int64_t blocks = (rows + kWordBits - 1) / kWordBits, samples = std::min(kSamples, blocks);
-  RowBlock<T> block;
-  int64_t nonzero = 0, all = 0;
-  for (int64_t sample = 0; sample < samples; ++sample) {
-    const int64_t begin = blocks * sample / samples * kWordBits;
-    read(begin, std::min(rows, begin + kWordBits), block);
-    nonzero += block.nonzero();
-    all += block.rows * block.columns;
-  }
-  return static_cast<double>(nonzero) / static_cast<double>(std::max<int64_t>(all, 1));
 }
 
 }  // namespace pyg_batchgnn

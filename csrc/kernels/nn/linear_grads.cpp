@@ -1,8 +1,8 @@
 // The gradients of a dense layer, in one pass over the gradient of its output.
 //
 // After ReLU and dropout most of that gradient is zero. Bits tell which elements are not. If at
-// most kDense of a block is not zero, products skip the zeros. The gradient of a weight can skip
-// zeros of the input instead, if it is computed transposed.
+// most kDense of a block is not zero, products skip the zeros. The gradient of the weight of an
+// input that a ReLU made skips the zeros of the input instead; it is computed transposed.
 
 #include <algorithm>
 #include <optional>
@@ -59,8 +59,8 @@ void multiply_block(const BlockProduct<T>& p, std::vector<const T*>& pointers, P
   const ProductKernels<T>& kernels = product_kernels<T>();
   const int64_t vectors = round_up(p.columns, kernels.width) / kernels.width;
   if (p.words != nullptr) {
-    return multiply_sparse<T>({p.words, 1, p.values, p.row_step, p.value_step, p.rows, vectors, p.x,
-                               p.x_stride, p.out, p.out_stride, &prefetch},
+    return multiply_sparse<T>({p.words, p.values, p.row_step, p.value_step, p.rows, vectors, p.x, p.x_stride,
+                               p.out, p.out_stride, &prefetch},
                               p.terms);
   }
   const int64_t whole = p.rows / kTileRows * kTileRows;
@@ -102,13 +102,6 @@ class GradientRows {
     if (block.sparse) block.find_columns();
   }
 
-  // Returns the share of non-zeros in a sample.
-  double density(int64_t rows) const {
-    if (gradient_.norm != nullptr) return 1.0;
-    return sampled_density<T>(
-        rows, [&](int64_t begin, int64_t end, RowBlock<T>& block) { read(begin, end, block); });
-  }
-
  private:
   // A gradient behind a normalisation has no zeros.
   void read_normed(int64_t begin, int64_t end, RowBlock<T>& block) const {
@@ -142,32 +135,16 @@ class InputRows {
                    [](double value) { return static_cast<T>(-value); });
   }
 
-  // Returns the share of non-zeros in a sample.
-  double density(int64_t rows) const {
-    if (centred()) return 1.0;
-    return sampled_density<T>(rows, [&](int64_t begin, int64_t end, RowBlock<T>& block) {
-      read_block(input_, compute_, begin, end, block);
-    });
-  }
-
-  // Reads rows [begin, end) with their zeros, or centred if there is a center.
-  void read_with_zeros(int64_t begin, int64_t end, RowBlock<T>& block) const {
-    if (centred()) return read(begin, end, block);
-    read_block(input_, compute_, begin, end, block);
-  }
-
-  // Reads rows [begin, end) without finding zeros.
+  // Reads rows [begin, end), centred if there is a center, without finding zeros.
   void read(int64_t begin, int64_t end, RowBlock<T>& block) const {
     read_values(input_, compute_, begin, end, block);
-    if (!centred()) return;
+    if (input_.center == nullptr) return;
     for (int64_t i = 0; i < block.rows; ++i) {
       product_kernels<T>().add(to_center_.data(), block.columns, block.values.data() + i * block.stride);
     }
   }
 
  private:
-  bool centred() const { return input_.center != nullptr; }
-
   const LinearInput& input_;
   Element compute_;
   Buffer<T> to_center_;  // the center of rows
@@ -294,10 +271,6 @@ class ReluBackwardWeight {
 constexpr int64_t kBlockRows = 48;
 static_assert(kBlockRows <= kGradBlockRows);
 
-// The operand of a weight's gradient that gives the factors, of which zeros are skipped. Its
-// columns are the rows of the sums.
-enum class Factors : uint8_t { kGradient, kInput };
-
 template <class T>
 class Backward {
  public:
@@ -311,17 +284,14 @@ class Backward {
         wanted_(wanted),
         grad_rows_(shape.outputs, gradient),
         input_grads_(inputs.size()),
-        relu_backward_(inputs.size()),
-        factors_(inputs.size(), Factors::kGradient) {
+        relu_backward_(inputs.size()) {
     for (size_t t = 0; t < inputs.size(); ++t) {
       input_rows_.emplace_back(inputs[t], shape.compute);
       if (wanted.inputs[t] == nullptr) continue;
       input_grads_[t].emplace(shape, inputs[t], weights[t], wanted.inputs[t]);
-    }
-    if (!wanted.weights.empty()) choose_factors();
-    for (size_t t = 0; t < inputs.size(); ++t) {
-      if (!takes_relu_backward(t)) continue;
-      relu_backward_[t].emplace(shape.outputs, group_columns(t), input_grads_[t]->weight(),
+      const bool rectified = inputs[t].after_relu && inputs[t].center == nullptr && shape.groups == 1;
+      if (!rectified || wanted.weights.empty()) continue;
+      relu_backward_[t].emplace(shape.outputs, inputs[t].columns, input_grads_[t]->weight(),
                                 input_grads_[t]->stride());
     }
   }
@@ -391,44 +361,17 @@ class Backward {
  private:
   int64_t group_columns(size_t t) const { return inputs_[t].columns / shape_.groups; }
 
-  // The zeros of an input are known only if it gives the factors of the weight's gradient.
-  bool takes_relu_backward(size_t t) const {
-    return inputs_[t].after_relu && inputs_[t].center == nullptr && wanted_.inputs[t] != nullptr &&
-           !wanted_.weights.empty() && factors_[t] == Factors::kInput && shape_.groups == 1;
-  }
-
-  // The shape of the sums of an input. Group g has the rows [g, g + 1) * rows of a group.
-  int64_t sum_rows(size_t t) const {
-    return factors_[t] == Factors::kGradient ? shape_.outputs : inputs_[t].columns;
-  }
+  // The shape of the sums of an input: transposed if a ReLU made it. Otherwise group g has the rows
+  // [g, g + 1) * rows of a group.
+  int64_t sum_rows(size_t t) const { return relu_backward_[t] ? inputs_[t].columns : shape_.outputs; }
   int64_t sum_stride(size_t t) const {
-    return block_stride<T>(factors_[t] == Factors::kGradient ? group_columns(t) : shape_.group_outputs());
+    return block_stride<T>(relu_backward_[t] ? shape_.outputs : group_columns(t));
   }
   int64_t sum_elements(size_t t) const { return sum_rows(t) * sum_stride(t); }
 
-  // Chooses the operand with fewer non-zeros. If zeros are few, chooses the one that fills tiles
-  // and vectors better.
-  void choose_factors() {
-    const double grad_density = grad_rows_.density(shape_.rows);
-    for (size_t t = 0; t < inputs_.size(); ++t) {
-      const double input_density = input_rows_[t].density(shape_.rows);
-      const int64_t outputs = shape_.group_outputs(), columns = group_columns(t);
-      if (work(columns, outputs, input_density) < work(outputs, columns, grad_density)) {
-        factors_[t] = Factors::kInput;
-      }
-    }
-  }
-
-  // Returns the cost of sums of `rows` and `columns`, in operations of a dense product.
-  double work(int64_t rows, int64_t columns, double density) const {
-    const double padded = static_cast<double>(round_up(columns, kernels_.width));
-    if (density >= kDense) return static_cast<double>(round_up(rows, kTileRows)) * padded;
-    return static_cast<double>(rows) * padded * (density / kDense);
-  }
-
   void read_input(size_t t, int64_t begin, int64_t end, RowBlock<T>& block) const {
-    if (factors_[t] != Factors::kInput) return input_rows_[t].read(begin, end, block);
-    input_rows_[t].read_with_zeros(begin, end, block);
+    if (!relu_backward_[t]) return input_rows_[t].read(begin, end, block);
+    read_block(inputs_[t], shape_.compute, begin, end, block);
     if (block.sparse) block.find_columns();
   }
 
@@ -455,7 +398,7 @@ class Backward {
   // sums[f, :] += factors[i, f] * others[i, :] for the rows of the block, in order.
   void add_weight_grad(size_t t, T* sums, Scratch& scratch) const {
     const RowBlock<T>& input = scratch.input;
-    const bool by_input = factors_[t] == Factors::kInput;
+    const bool by_input = relu_backward_[t].has_value();
     const RowBlock<T>& factors = by_input ? input : scratch.grad;
     const RowBlock<T>& others = by_input ? scratch.grad : input;
     const int64_t rows = factors.columns / shape_.groups, columns = others.columns / shape_.groups;
@@ -470,15 +413,14 @@ class Backward {
   }
 
   void write_weight_grad(size_t t, const T* sums, Element element) const {
-    const int64_t columns = group_columns(t), outputs = shape_.group_outputs(), stride = sum_stride(t);
+    const int64_t columns = group_columns(t), stride = sum_stride(t);
     char* const to = static_cast<char*>(wanted_.weights[t]);
     Buffer<T> transposed;
     transposed.reserve(columns + 1);
     for (int64_t o = 0; o < shape_.outputs; ++o) {
       const T* row = sums + o * stride;
-      if (factors_[t] == Factors::kInput) {
-        const T* const column = sums + o / outputs * columns * stride + o % outputs;
-        for (int64_t k = 0; k < columns; ++k) transposed.data()[k] = column[k * stride];
+      if (relu_backward_[t]) {
+        for (int64_t k = 0; k < columns; ++k) transposed.data()[k] = sums[k * stride + o];
         row = transposed.data();
       }
       kernels_.write(row, columns, element, to + o * columns * element_bytes(element));
@@ -494,7 +436,6 @@ class Backward {
   std::vector<InputRows<T>> input_rows_;
   std::vector<std::optional<InputGrad<T>>> input_grads_;             // those that are wanted
   std::vector<std::optional<ReluBackwardWeight<T>>> relu_backward_;  // those of inputs that a ReLU made
-  std::vector<Factors> factors_;
 };
 
 }  // namespace

@@ -57,12 +57,11 @@ struct DenseProduct {
 // 2i + 1 together, first the terms that both have, which are loaded once; value_step is then 1.
 enum class SparseRows : uint8_t { kOne, kTwo };
 
-// out[r, :] += sum over s in bits(words[r * word_step]) of
+// out[r, :] += sum over s in bits(words[r]) of
 //              values[r * row_step + s * value_step] * x[s, :]
 template <class T>
 struct SparseProduct {
   const uint64_t* words;
-  int64_t word_step;
   const T* values;
   int64_t row_step, value_step;
   int64_t rows, vectors;

@@ -71,7 +71,7 @@ template <class T, int C>
 void sparse_columns(const SparseProduct<T>& p, int64_t first) {
   using L = Lanes<T>;
   for (int64_t r = 0; r < p.rows; ++r) {
-    uint64_t word = p.words[r * p.word_step];
+    uint64_t word = p.words[r];
     p.prefetch->fetch(kLinesPerRow);
     if (word == 0) continue;
     const T* const values = p.values + r * p.row_step;
@@ -127,7 +127,7 @@ template <class T, int C>
 PYG_BATCHGNN_INLINE void sparse_two_rows(const SparseProduct<T>& p, int64_t r, const T* x, int64_t x_stride,
                                          T* out) {
   using L = Lanes<T>;
-  uint64_t word = p.words[r * p.word_step], next = p.words[(r + 1) * p.word_step];
+  uint64_t word = p.words[r], next = p.words[r + 1];
   p.prefetch->fetch(2 * kLinesPerRow);
   if ((word | next) == 0) return;
   const T* const values = p.values + r * p.row_step;
@@ -172,7 +172,7 @@ void sparse_columns_by_two(const SparseProduct<T>& p, int64_t first) {
   }
   if (r == p.rows) return;
   SparseProduct<T> last = p;
-  last.words += r * p.word_step;
+  last.words += r;
   last.values += r * p.row_step;
   last.out += r * p.out_stride;
   last.rows = 1;
