@@ -32,7 +32,6 @@ from pyg_batchgnn.data.ogb.read import Download
 from tests.support.tiers import examples
 from tests.support.tiny_datasets import (
     EDGES,
-    FEATURES,
     NODES,
     equal,
     write_csv,
@@ -449,11 +448,6 @@ def test_truncated_binary_is_named(tmp_path: Path) -> None:
 def test_absent_and_not_to_be_downloaded(nowhere: Path) -> None:
     with pytest.raises(DatasetNotFoundError, match=str(nowhere / "ogbn_arxiv")):
         load_dataset("ogbn-arxiv:download=never")
-
-
-def test_features_have_their_width(tmp_path: Path) -> None:
-    write_ogb_csv(tmp_path, "ogbn-arxiv", "time")
-    assert read_ogb("ogbn-arxiv", tmp_path).num_features == FEATURES
 
 
 # Several node types ###############################################################################

@@ -483,13 +483,3 @@ def test_ids_have_the_dtype_of_the_edges() -> None:
         assert torch.equal(one["paper"].n_id, other["paper"].n_id.int())
         assert torch.equal(one[CITES].edge_index, other[CITES].edge_index.int())
         assert torch.equal(one["paper"].x, other["paper"].x)
-
-
-def test_transform_sampler_output() -> None:
-    def without_cites(out: Any) -> Any:
-        none = torch.empty(0, dtype=torch.int64)
-        out.row[CITES], out.col[CITES], out.edge[CITES] = none, none, none
-        return out
-
-    for batch in make_loader(make_hetero(), input_nodes="paper", transform_sampler_output=without_cites):
-        assert batch[CITES].edge_index.shape == (2, 0) and batch[CITES].edge_attr.shape == (0, 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import HGTLoader, NodeLoader
 
-from pyg_batchgnn import MacrobatchHGTLoader, PygHGTSampler, accelerate, nn
+from pyg_batchgnn import MacrobatchHGTLoader, PygHGTSampler, nn
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.loader.test_hetero import stores_of as typed_stores_of
 from tests.support.hetero_cases import BOTH, CITES, COUNTS, RELATIONS, as_hetero, assert_same, make_hetero
@@ -74,18 +73,6 @@ def test_edges_are_the_induced_ones_with_their_ids_and_attributes() -> None:
             assert batch[relation].e_id.sort().values.tolist() == induced(data, batch, relation).tolist()
         assert torch.equal(batch[CITES].edge_attr, data[CITES].edge_attr[batch[CITES].e_id])
         assert torch.equal(batch["paper"].x, data["paper"].x[batch["paper"].n_id])
-
-
-def test_enough_samples_give_the_whole_neighbourhood() -> None:
-    data = make_hetero()
-    (batch,) = make_hgt(data, [-1] * 12, input_nodes=("paper", [3]), neighbor_cap=None)
-    for name in ("paper", "author", "lonely"):
-        reached = {int(node) for node in batch[name].n_id}
-        for relation in RELATIONS:
-            source, _, target = relation
-            if source == name:
-                row, col = data[relation].edge_index
-                assert set(row[torch.isin(col, batch[target].n_id)].tolist()) <= reached
 
 
 def test_types_that_are_not_reached_are_empty() -> None:
@@ -200,23 +187,6 @@ def test_typed_models_compute_what_pygs_do(ours: Any, theirs: Any, options: Any,
     assert_near(gradients(native, found), gradients(reference, wanted))
 
 
-@pytest.mark.parametrize("accelerated", [False, True])
-@pytest.mark.parametrize(("ours", "theirs"), [(nn.GCN, pyg.GCN), (nn.SAGE, pyg.GraphSAGE), (nn.GAT, pyg.GAT)])
-def test_models_compute_what_pygs_do(ours: Any, theirs: Any, accelerated: bool) -> None:
-    data = make_data()
-    width = data.x.size(1)
-    torch.manual_seed(0)
-    reference = theirs(width, 8, 3, 4)
-    model = accelerate(copy.deepcopy(reference)) if accelerated else ours(width, 8, 3, 4)
-    model.load_state_dict(reference.state_dict())
-    for minibatch, batch in zip(make_hgt(data, export="native"), make_hgt(data), strict=True):
-        found = model(minibatch)
-        wanted = reference(batch.x, batch.edge_index)[: batch.batch_size]
-        assert_near([found], [wanted])
-        assert_near(gradients(model, found), gradients(reference, wanted))
-        break
-
-
 def test_automatic_sizes_and_chosen_attributes() -> None:
     sizes = {"macrobatch_size": "auto", "fetch_size": "auto", "memory_budget": "64MiB", "features": "copy"}
     native = make_hgt(export="native", attributes=["y"], **sizes)
@@ -265,15 +235,6 @@ def test_epochs_differ_and_a_loader_resumes_inside_one() -> None:
     for changed in ({"samples": (6, 6)}, {"neighbor_cap": 3}):
         with pytest.raises(ValueError, match=r"num_samples|neighbor_cap"):
             make_hgt(shuffle=True, **changed).load_state_dict(state)
-
-
-def test_statistics_count_what_was_sampled() -> None:
-    loader = make_hgt()
-    batches = list(loader)
-    total = loader.stats().total
-    assert total.minibatches == len(batches)
-    assert total.nodes == sum(one.num_nodes for one in batches)
-    assert total.edges == sum(one.num_edges for one in batches)
 
 
 def test_a_sampler_serves_pygs_own_loader() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from typing import Any
 
@@ -198,16 +197,6 @@ def test_links_of_stores() -> None:
     assert torch.equal(found.n_id[found.edge_label_index], data.edge_index[:, :20])
 
 
-def test_native_minibatches_hold_links() -> None:
-    options = {"neg_sampling": ("triplet", 2), "shuffle": True}
-    for native, batch in zip(make_links(export="native", **options), make_links(**options), strict=True):
-        (links,) = native.links
-        names = "input_id", "src_index", "dst_pos_index", "dst_neg_index"
-        for ours, name in zip(links.metadata, names, strict=False):
-            assert equal(ours, batch[name])
-        assert torch.equal(native.node, batch.n_id) and torch.equal(native.edge_index, batch.edge_index)
-
-
 def test_odd_inputs() -> None:
     none = torch.empty(2, 0, dtype=torch.int64)
     assert list(make_links(edge_label_index=none, neg_sampling="binary")) == []
@@ -224,27 +213,6 @@ def test_odd_inputs() -> None:
 # The same bits always #############################################################################
 
 
-@pytest.mark.parametrize("negatives", ["binary", ("triplet", 2)])
-@pytest.mark.parametrize("export", ["pyg", "native"])
-def test_settings_do_not_matter(negatives: Any, export: str) -> None:
-    def loader(**kwargs: Any) -> list[Any]:
-        return list(make_links(neg_sampling=negatives, shuffle=True, export=export, **kwargs))
-
-    expected = loader()
-    for options in (
-        {"threads": 1, "macrobatch_size": 1, "fetch_size": 1},
-        {"threads": 3, "macrobatch_size": "auto", "fetch_size": "auto"},
-        {"prefetch": 2},
-        {"num_workers": 2},
-    ):
-        found = loader(**options)
-        assert_same(found, expected)
-        for one, other in zip(found, expected, strict=True):
-            if export == "native":
-                parts = zip(one.links[0].metadata, other.links[0].metadata, strict=True)
-                assert all(equal(left, right) for left, right in parts)
-
-
 @pytest.mark.parametrize("filter_per_worker", [True, False])
 def test_workers_and_transforms(filter_per_worker: bool) -> None:
     def name(batch: Data) -> Data:
@@ -255,29 +223,6 @@ def test_workers_and_transforms(filter_per_worker: bool) -> None:
     alone = list(make_links(**options))
     assert alone[0].links == 40
     assert_same(make_links(num_workers=1, filter_per_worker=filter_per_worker, **options), alone)
-
-
-def test_epochs_differ_and_repeat() -> None:
-    loader = make_links(neg_sampling="binary", shuffle=True)
-    first, second = list(loader), list(loader)
-    assert not all(equal(one.n_id, other.n_id) for one, other in zip(first, second, strict=True))
-    loader.set_epoch(0)
-    assert_same(loader, first)
-
-
-@pytest.mark.parametrize("taken", [1, 5, 11])
-def test_resuming_in_the_middle_of_an_epoch(taken: int) -> None:
-    options = {"neg_sampling": ("binary", 1.5), "shuffle": True}
-    loader = make_links(**options)
-    every = [*loader, *loader]
-    loader.set_epoch(0)
-    running = iter(loader)
-    for _ in range(taken):
-        next(running)
-    state = json.loads(json.dumps(loader.state_dict()))
-    resumed = make_links(**{**options, "seed": 1})
-    resumed.load_state_dict(state)
-    assert_same([*resumed, *(resumed if taken < 11 else [])], every[taken:] if taken < 11 else every[11:])
 
 
 @pytest.mark.parametrize(
@@ -294,12 +239,6 @@ def test_a_state_of_other_links_is_refused(change: dict[str, Any], word: str) ->
     state = make_links(neg_sampling="binary").state_dict()
     with pytest.raises(ValueError, match=word):
         make_links(**{"neg_sampling": "binary", **change}).load_state_dict(state)
-
-
-def test_statistics_count_links() -> None:
-    loader = make_links(neg_sampling="binary")
-    nodes = sum(batch.num_nodes for batch in loader)
-    assert loader.stats().total.minibatches == 11 and loader.stats().total.nodes == nodes
 
 
 # Bad inputs #######################################################################################

@@ -14,8 +14,6 @@ from torch.utils.data import RandomSampler, WeightedRandomSampler
 from tests.support.loader_cases import NODES, assert_same, contents, equal, make_data, make_loader, seeds_of
 from tests.support.programs import run_text
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def seeded(number: int = 3) -> torch.Generator:
     return torch.Generator().manual_seed(number)

@@ -64,19 +64,6 @@ def test_streaming_keeps_all_limits_or_says_why_not(ranks: int) -> None:
         assert worst["nodes"] <= 1.05, worst
 
 
-def test_memory_is_bounded_by_the_share(tmp_path: Path) -> None:
-    """At most twice the share and some rounds of 1 MiB: less than the graph and the share."""
-    nodes, edges = 200_000, 8_000_000
-    draw = np.random.default_rng(1)
-    np.save(tmp_path / "edge_index.npy", draw.integers(0, nodes, (2, edges), dtype=np.int32))
-    np.save(tmp_path / "x.npy", draw.standard_normal((nodes, 32), dtype=np.float32))
-    np.save(tmp_path / "train_idx.npy", np.arange(0, nodes, 3))
-    for result in run_ranks(f"{JOBS}:memory", 2, {"folder": str(tmp_path), "round_bytes": 1 << 20}):
-        share, most = result.value
-        whole = 8 * edges + 4 * 32 * nodes
-        assert most < 2 * share + (16 << 20) < share + whole, (share, most)
-
-
 def test_mistakes_are_told_on_every_rank() -> None:
     for result in run_ranks(f"{JOBS}:mistakes", 2):
         assert result.value == [
@@ -215,14 +202,6 @@ def test_no_other_ranges_are_better(weights: Weights, ranks: int) -> None:
     ways = combinations_with_replacement(range(len(weights) + 1), ranks - 1)
     best = min(fullest([0, *way, len(weights)], sums) for way in ways)
     assert fullest(offsets, sums) <= best * 1.002
-
-
-def test_training_nodes_at_the_end_are_spread() -> None:
-    """By nodes and edges alone one of four ranks would train them all."""
-    weights = [(3, int(row >= 750)) for row in range(1000)]
-    load = loads_of(weights)
-    assert fullest([0, 250, 500, 750, 1000], load) == 4
-    assert fullest(cut(weights, 4), load) < 2.6
 
 
 def test_one_heavy_node_does_not_leave_one_range_with_nearly_all_others() -> None:

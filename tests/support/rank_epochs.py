@@ -85,6 +85,11 @@ class OneProcess:
             self._order = [self.positions(batch).tolist() for batch in self._loader]
         return self._order
 
+    def in_order(self) -> list[list[int]]:
+        """Returns the same without shuffling."""
+        positions = torch.arange(len(self._loader.dataset))
+        return [some.tolist() for some in positions.split(self._loader.batch_size)]
+
 
 @dataclass(frozen=True, eq=False)
 class RankEpoch:
@@ -117,7 +122,15 @@ class RankEpoch:
         counts = comm.counters.snapshot() - before
         return cls(comm, loader, batches, [positions(batch) for batch in batches], weights, counts)
 
-    def check(self, reference: OneProcess, schedule: str, owner: Sequence[int], own: Tensor) -> None:
+    def check(
+        self,
+        reference: OneProcess,
+        schedule: str,
+        owner: Sequence[int],
+        own: Tensor,
+        order: list[list[int]] | None = None,
+        drops: bool = False,
+    ) -> None:
         """Asserts that minibatches are those of one process, and that each seed is trained once.
 
         Args:
@@ -125,6 +138,8 @@ class RankEpoch:
             schedule: the schedule.
             owner: the rank that owns each seed of the loader's input.
             own: positions of seeds whose minibatch is asked for beside the epoch. Collective.
+            order: the minibatches of a global schedule; None: those of the reference.
+            drops: whether minibatches that are not full, and the last step, are left out.
         """
         assert len(self.batches) == len(self.loader)
         for batch, place in zip(self.batches, self.places, strict=True):
@@ -136,11 +151,20 @@ class RankEpoch:
         seeds = [sum(map(len, step)) for step in by_step]
         # Every seed of a step weighs the same.
         assert self.weights == [self.comm.size / max(count, 1) for count in seeds]
+        trained = [[*itertools.chain.from_iterable(own)] for own in everyones]
         if schedule == "global":
-            wanted, dealt = reference.order(), [*itertools.chain.from_iterable(by_step)]
+            wanted, dealt = order or reference.order(), [*itertools.chain.from_iterable(by_step)]
+            if drops:
+                whole = [one for one in wanted if len(one) == self.loader.batch_size]
+                wanted = whole[: len(whole) // self.comm.size * self.comm.size]
             assert dealt[: len(wanted)] == wanted and not any(dealt[len(wanted) :])
+        elif drops:
+            assert schedule == "local" and len({*itertools.chain(*trained)}) == sum(map(len, trained))
+            assert all(owner[seed] == rank for rank, seeds in enumerate(trained) for seed in seeds)
+            whole = [owner.count(rank) // self.loader.batch_size for rank in range(self.comm.size)]
+            assert len(self.batches) == max(whole)
         else:
-            assert_shared(owner, [[*itertools.chain.from_iterable(own)] for own in everyones], schedule)
+            assert_shared(owner, trained, schedule)
 
 
 def some_positions(loader: Any, rank: int) -> Tensor:

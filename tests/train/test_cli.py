@@ -261,23 +261,6 @@ def test_the_debug_variable_shows_the_trace(monkeypatch: pytest.MonkeyPatch) -> 
         main(["train", "--preset", "x"])
 
 
-def test_a_folder_in_use_is_not_overwritten(
-    graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "precious").write_text("data")
-    assert batchgnn("train", graph_folder, "--run", tmp_path, *SMALL) == 2
-    assert "is not empty; give another folder" in capsys.readouterr().err
-    assert (tmp_path / "precious").read_text() == "data"
-
-
-@pytest.mark.parametrize("command", ["train", "predict", "datasets", "generate", "partition", "verify"])
-def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert batchgnn(command, "--help") == 0
-    out = capsys.readouterr().out
-    assert "Example" in out
-    assert f"batchgnn {command}" in out
-
-
 def test_help_is_not_wrapped_twice() -> None:
     """Lines keep their ends in a terminal of 80 columns. Markup is not shown."""
     wide = [
@@ -331,12 +314,6 @@ def test_it_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "pyg_batchgnn", "x"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "batchgnn: No such command 'x'.\n"
-
-
-def test_an_unknown_preset(capsys: pytest.CaptureFixture[str]) -> None:
-    assert batchgnn("train", "--preset", "x") == 2
-    expected = "batchgnn: unknown preset 'x'; the presets are batchgnn, p3, distdglv2\n"
-    assert capsys.readouterr().err == expected
 
 
 def test_every_field_is_a_row_of_the_table() -> None:

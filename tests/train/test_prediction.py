@@ -64,18 +64,6 @@ def test_a_run_of_pygs_layers_is_refused_with_one_sentence(
         assert f"{old}/" in error and "model.layers is pyg: " in error and error.count("\n") == 1, error
 
 
-def test_a_run_in_bfloat16_learns_and_predicts(graph_folder: Path, tmp_path: Path) -> None:
-    run, out = tmp_path / "run", tmp_path / "out"
-    options = [*SMALL, "--batch-size", 64, "--epochs", 3, "--precision", "bfloat16"]
-    assert batchgnn("train", graph_folder, "--run", run, *options) == 0
-    expected = json.loads((run / "result.json").read_text())["test"]
-    assert expected["accuracy"] > 0.8
-    assert batchgnn("predict", run, "--nodes", "test", "--embeddings", "--out", out) == 0
-    assert json.loads((out / "META.json").read_text())["scores"] == pytest.approx(expected)
-    arrays = _arrays(out)
-    assert arrays["probabilities"].dtype == arrays["embeddings"].dtype == np.float32
-
-
 def test_all_nodes_with_embeddings(trained: Path, small_graph: Dataset, tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     assert batchgnn("predict", trained, "--embeddings", "--out", out) == 0

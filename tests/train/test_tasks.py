@@ -307,23 +307,3 @@ def test_both_ways_to_count_agree(links: list[float], negatives: list[float]) ->
     one = RankCounts.among_all(positive, shared)
     other = RankCounts.among_own(positive, shared.expand(len(links), len(negatives)))
     assert torch.equal(one.above, other.above) and torch.equal(one.at_least, other.at_least)
-
-
-@pytest.mark.parametrize(
-    ("link", "negative", "rank"),
-    [
-        *[(NAN, other, 4.0) for other in (NAN, INF, -INF, 0.0)],
-        *[(own, NAN, 4.0) for own in (INF, -INF, 0.0)],
-        (INF, INF, 4.0),
-        (-INF, -INF, 4.0),
-        (-INF, 0.0, 4.0),
-        (0.0, INF, 4.0),
-        (0.0, -INF, 1.0),
-        (INF, 0.0, 1.0),
-        (0.0, 0.0, 2.5),
-    ],
-)
-def test_scores_that_are_not_finite_never_help(link: float, negative: float, rank: float) -> None:
-    links, negatives = torch.tensor([link]), torch.full((1, 3), negative)
-    for counts in (RankCounts.among_own(links, negatives), RankCounts.among_all(links, negatives[0])):
-        assert counts.rank.item() == rank and counts.reciprocal().item() == 1.0 / rank
