@@ -23,35 +23,10 @@ from pyg_batchgnn.partition.multilevel import owners
 from pyg_batchgnn.partition.multilevel.rank_graph import Ghosts
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
-from tests.support.tiers import in_all
 
 # Partition ########################################################################################
 
 JOBS = "tests.partition.job_partition"
-
-
-@pytest.mark.parametrize("ranks", [*in_all(1), 2, *in_all(4)])
-def test_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
-    run_ranks(f"{JOBS}:equals_the_obvious", ranks, {"rounds": [1 << 24, 3_000]})
-
-
-@pytest.mark.parametrize("ranks", [3])
-def test_the_parts_do_not_depend_on_how_many_ranks_read(ranks: int) -> None:
-    run_ranks(f"{JOBS}:any_number_of_parts", ranks)
-
-
-@pytest.mark.parametrize("ranks", [*in_all(1), 3])
-def test_streamed_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
-    run_ranks(f"{JOBS}:streams", ranks)
-
-
-@pytest.mark.parametrize("ranks", [2])
-def test_streaming_cuts_fewer_edges_and_balances_all_loads(ranks: int) -> None:
-    found = run_ranks(f"{JOBS}:compare_policies", ranks)[0].value
-    for policy in ("ldg", "fennel"):
-        assert found[policy]["cut"] < 0.5 * found["random"]["cut"], found
-        assert max(found[policy][load] for load in ("nodes", "edges", "train")) < 1.1, found
-    assert found["contiguous"]["edges"] < 1.02, found
 
 
 @pytest.mark.parametrize("ranks", [2])
