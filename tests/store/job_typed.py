@@ -55,7 +55,7 @@ def reads_and_writes() -> None:
                 store = DistFeatureStore(part, comm, share=share)
                 for one in dataset.sets:
                     masks = {f"{name}_mask" for name in getattr(one, "splits", {})}
-                    group = group_name(one.group, dataset.schema.has_names)
+                    group = group_name(one.group, dataset.schema)
                     named = [a for a in store.get_all_tensor_attrs() if a.group_name == group]
                     assert {a.attr_name for a in named} == {*one.tables, *masks}
                     index = some(one.num_rows, comm.rank)
