@@ -413,14 +413,12 @@ def test_what_a_folder_refuses(tmp_path: Path) -> None:
 
 
 def flip(file: Path) -> None:
-    """Changes the last byte of a file."""
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
 
 
 def cut(file: Path) -> None:
-    """Removes the last byte of a file."""
     file.write_bytes(file.read_bytes()[:-1])
 
 

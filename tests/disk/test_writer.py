@@ -15,7 +15,6 @@ from tests.support.page_cache import empty_page_cache, resident
 
 
 def names(folder: Path) -> list[str]:
-    """Returns the names in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 

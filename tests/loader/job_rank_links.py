@@ -55,7 +55,6 @@ IN_ONE_PROCESS = ("graph", "rule", "negatives", "existing", "exclude", "links", 
 
 
 def factors(ranks: int) -> dict[str, tuple[Any, ...]]:
-    """Returns the values of each factor."""
     return {
         "rule": tuple(RULES),
         "negatives": tuple(NEGATIVES),
@@ -93,7 +92,6 @@ def allowed(setting: Mapping[str, Any]) -> bool:
 
 
 def settings(full: bool, ranks: int) -> list[dict[str, Any]]:
-    """Returns the settings that are checked, those with one reference in a row."""
     every = factors(ranks)
     if not full:
         return settings_of(every, allowed, IN_ONE_PROCESS, full)
@@ -125,7 +123,6 @@ def counts_of(links: Any) -> Any:
 
 
 def each(links: Any, make: Any) -> Any:
-    """Returns something for each link, in the form that goes with the links."""
     count = counts_of(links)
     return {name: make(one) for name, one in count.items()} if isinstance(count, dict) else make(count)
 
@@ -141,7 +138,6 @@ def link_times(count: int, early: bool) -> Tensor:
 
 
 def negatives_of(graph: str, links: Any, name: str) -> Any:
-    """Returns ``neg_sampling``."""
     wanted = NEGATIVES[name]
     if wanted is None:
         return None
@@ -167,7 +163,6 @@ def given_of(graph: str, links: Any) -> Any:
 
 
 def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of both loaders."""
     graph, rule = setting["graph"], RULES[setting["rule"]]
     links = links_of(graph, setting["links"])
     exclude = setting["exclude"]
@@ -213,7 +208,6 @@ def _in_one_process(setting: Mapping[str, Any]) -> OneProcess:
 
 
 def _check(graphs: SpreadGraphs, reference: OneProcess, setting: Mapping[str, Any]) -> None:
-    """Compares an epoch with that of one process."""
     comm, (macrobatch, fetch) = graphs.comm, setting["sizes"]
     loader = MacrobatchLinkNeighborLoader(
         graphs.stores(setting["graph"], setting["policy"], setting["hybrid"]),

@@ -54,7 +54,6 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 def factors(ranks: int) -> dict[str, tuple[Any, ...]]:
-    """Returns the values of each factor."""
     return {
         "option": tuple(OPTIONS),
         "graph": ("typed", "plain"),

@@ -14,7 +14,7 @@ import torch
 from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import AgreementError, BrokenCommunicatorError, CommError, Communicator
 from tests.support.partitioned_graphs import CASES, whole
-from tests.support.rank_epochs import BATCH, one_process, same, stores
+from tests.support.rank_epochs import BATCH, assert_same, one_process, stores
 
 # Job ranks ########################################################################################
 
@@ -42,7 +42,7 @@ def bfloat16() -> None:
         where = {node: at for at, node in enumerate(data.train_mask.nonzero().view(-1).tolist())}
         for batch in loader:
             assert batch.x.dtype == torch.bfloat16
-            same(batch, reference([where[node] for node in batch.input_id.tolist()]), half)
+            assert_same(batch, reference([where[node] for node in batch.input_id.tolist()]))
 
 
 # Job rank stops ###################################################################################
@@ -107,7 +107,7 @@ def stopping() -> None:
             where = {node: at for at, node in enumerate(data.train_mask.nonzero().view(-1).tolist())}
             for batch in loader:
                 position = [where[node] for node in batch.input_id.tolist()]
-                same(batch, reference(position), data)
+                assert_same(batch, reference(position))
 
 
 def dropped() -> None:

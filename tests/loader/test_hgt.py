@@ -17,15 +17,13 @@ from torch_geometric.loader import HGTLoader, NodeLoader
 from pyg_batchgnn import MacrobatchHGTLoader, PygHGTSampler, nn
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.loader.test_hetero import stores_of as typed_stores_of
-from tests.support.hetero_cases import BOTH, CITES, COUNTS, RELATIONS, as_hetero, assert_same, make_hetero
+from tests.support.hetero_cases import BOTH, CITES, COUNTS, RELATIONS, as_hetero, make_hetero
 from tests.support.layer_pairs import gradients
-from tests.support.loader_cases import assert_same as assert_same_data
-from tests.support.loader_cases import make_data
+from tests.support.loader_cases import assert_same, make_data
 from tests.support.memory_stores import stores_of
 
 
 def make_hgt(data: Any = None, samples: Any = (6, 5), **kwargs: Any) -> MacrobatchHGTLoader:
-    """A loader with a fixed seed, and sizes with which several macrobatches make an epoch."""
     chosen = {"batch_size": 8, "seed": 7, "macrobatch_size": 3, **kwargs}
     data = make_hetero() if data is None else data
     if not isinstance(data, Data):
@@ -143,7 +141,7 @@ def test_a_native_minibatch_is_the_batch_of_pyg(input_nodes: Any) -> None:
     native = make_hgt(export="native", input_nodes=input_nodes, fetch_size=2)
     assert_same([one.to_data() for one in native], make_hgt(input_nodes=input_nodes), UNCARRIED)
     plain = make_data()
-    assert_same_data([one.to_data() for one in make_hgt(plain, export="native")], make_hgt(plain))
+    assert_same([one.to_data() for one in make_hgt(plain, export="native")], make_hgt(plain))
 
 
 def test_layers_have_all_nodes_and_edges() -> None:
@@ -246,7 +244,7 @@ def test_a_sampler_serves_pygs_own_loader() -> None:
     assert not torch.equal(next(iter(theirs))["paper"].n_id, next(iter(make_hgt(data)))["paper"].n_id)
     plain = make_data()
     ours = NodeLoader(plain, PygHGTSampler(plain, [6, 5], seed=7), input_nodes=None, batch_size=8)
-    assert_same_data(ours, make_hgt(plain))
+    assert_same(ours, make_hgt(plain))
 
 
 # What is refused ##################################################################################

@@ -27,14 +27,12 @@ NEGATIVES = [None, "binary", ("binary", 0.5), ("triplet", 1), ("triplet", 3)]
 
 
 def make_links(data: Any = None, **kwargs: Any) -> MacrobatchLinkNeighborLoader:
-    """A loader with a fixed seed, and sizes with which several macrobatches make an epoch."""
     chosen = {"batch_size": 20, "seed": 7, "macrobatch_size": 3, "fetch_size": 2, **kwargs}
     chosen.setdefault("edge_label_index", LINKS)
     return MacrobatchLinkNeighborLoader(make_data() if data is None else data, [4, 3], **chosen)
 
 
 def pairs(index: Tensor) -> list[tuple[int, int]]:
-    """Links as Python pairs."""
     return [(int(source), int(target)) for source, target in index.t()]
 
 
@@ -45,11 +43,9 @@ class Replay(BaseSampler):
         self.samples = iter(samples)
 
     def sample_from_nodes(self, *_: Any, **__: Any) -> Any:
-        """Raises AssertionError: nodes are not asked for."""
         raise AssertionError
 
     def sample_from_edges(self, *_: Any, **__: Any) -> Any:
-        """Returns the next sample."""
         return next(self.samples)
 
 

@@ -44,7 +44,6 @@ def wide(dtype: torch.dtype = torch.float32) -> Data:
 
 
 def narrow(data: Data) -> Data:
-    """Returns the graph with features as int8 codes."""
     codes = torch.randint(
         -128, 128, (NODES, 24), dtype=torch.int8, generator=torch.Generator().manual_seed(2)
     )

@@ -132,13 +132,7 @@ def test_typed_batches_are_those_in_memory(mode: str, export: str, tmp_path: Pat
     data = typed()
     found = TYPED[mode](with_files(data, tmp_path), export=export, memory_budget=NOTHING, prefetch=1)
     with_room(found, 9000)
-    for one, other in zip(found, TYPED[mode](data, export=export), strict=True):
-        for store, same in zip(one.stores, other.stores, strict=True) if export == "pyg" else ():
-            for name, value in same.items():
-                assert torch.equal(torch.as_tensor(store[name]), torch.as_tensor(value)), name
-        for group, rows in other.attributes.items() if export == "native" else ():
-            for name in rows.tables:
-                assert torch.equal(one.attributes[group].gather(name), rows.gather(name)), (group, name)
+    assert_same(found, TYPED[mode](data, export=export))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.uint8])

@@ -16,8 +16,8 @@ from torch_geometric.nn import HeteroConv, PNAConv, SAGEConv
 from torch_geometric.utils import degree, to_torch_csr_tensor, trim_to_layer
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, as_hetero, assert_same, edges_of
-from tests.support.loader_cases import EDGES, NODES, make_data, make_loader
+from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, as_hetero, edges_of
+from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
 
 # Pyg tools ########################################################################################
 
@@ -38,7 +38,6 @@ def typed() -> HeteroData:
 
 
 def papers(data: HeteroData, fanouts: list[int], **kwargs: Any) -> MacrobatchNeighborLoader:
-    """A loader whose seeds are all papers."""
     return MacrobatchNeighborLoader(data, fanouts, "paper", batch_size=16, seed=3, **kwargs)
 
 

@@ -16,7 +16,7 @@ from pyg_batchgnn import MacrobatchLinkNeighborLoader
 from pyg_batchgnn.data import Schema
 from pyg_batchgnn.sample import PygLinkSampler, SamplingPlan
 from tests.loader.test_links import Replay, pairs
-from tests.support.loader_cases import equal
+from tests.support.loader_cases import assert_same, equal
 from tests.support.reference_sampler import fold, reference_key
 from tests.support.typed_link_cases import (
     BACK,
@@ -27,7 +27,6 @@ from tests.support.typed_link_cases import (
     SELLS,
     SHOPS,
     USERS,
-    assert_same,
     make_links,
     times_of,
 )

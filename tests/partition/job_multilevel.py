@@ -61,7 +61,6 @@ def quality(parts: int, balance: dict[str, float]) -> dict[str, float]:
 
 
 def owners(threads: int) -> list[int]:
-    """The owners of a small graph."""
     torch.set_num_threads(threads)
     dataset = generate(GeneratorSpec(nodes=3000, features=4))
     with Communicator.create("partition", timeout=60) as comm:
@@ -189,7 +188,6 @@ def two_levels(hosts: int | None) -> dict[str, float]:
 
 
 def mistakes() -> list[str]:
-    """Errors that all ranks get."""
     dataset, said = communities(), []
     with Communicator.create("partition", timeout=60) as comm:
         for policy in (
@@ -205,7 +203,6 @@ def mistakes() -> list[str]:
 
 
 def given_owners(file: str) -> None:
-    """The parts of a file of owners."""
     dataset: Any = communities()
     with Communicator.create("partition", timeout=60) as comm:
         part = partition(dataset, file, comm=comm)

@@ -215,7 +215,6 @@ def memory(folder: str, round_bytes: int) -> list[int]:
 
 
 def mistakes() -> list[str]:
-    """Errors that all ranks get, after which they go on together."""
     dataset = graph(1, 20, 50)
     outside = dataset.edge_index.clone()
     outside[0, 17] = 20

@@ -27,7 +27,6 @@ from tests.support.reference_partition import internal_ids, split_graph
 
 
 def counted(edge_ids: bool, seeds_are_own: bool, minibatches: int) -> dict[str, Any]:
-    """Rows and bytes of one macrobatch, and what they should be by the minibatches themselves."""
     nodes, fanouts = 3000, (4, 3, 2)
     draw = np.random.default_rng(5)
     edge_index = torch.from_numpy(draw.integers(0, nodes, (2, 30_000)))

@@ -30,7 +30,8 @@ from pyg_batchgnn import (
 )
 from pyg_batchgnn.store import CscGraph
 from tests.support.graph_strategies import Coo
-from tests.support.pyg_sampler_graphs import BACK, BUYS, USERS, assert_same, plain, typed
+from tests.support.loader_cases import assert_same
+from tests.support.pyg_sampler_graphs import BACK, BUYS, USERS, plain, typed
 from tests.support.reference_sampler import reference_sample
 
 # Pyg sampler ######################################################################################

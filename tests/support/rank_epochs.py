@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
 from pyg_batchgnn.comm import Communicator, Counts
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
-from tests.support import hetero_cases, loader_cases
 from tests.support.loader_cases import contents, equal
 from tests.support.partitioned_graphs import Case, part_of, whole
 from tests.support.rank_graphs import assert_shared
@@ -40,8 +38,7 @@ def contents_of(batch: Any) -> dict[Any, Any]:
             found |= {("links", number, one.name): getattr(links, one.name) for one in fields(links)}
         batch = batch.to_data()
     found["type"] = type(batch)
-    cases = hetero_cases if hasattr(batch, "node_types") else loader_cases
-    held = cases.contents(batch).items()
+    held = contents(batch).items()
     return found | {("data", name): value for name, value in held if "num_nodes" not in (name, name[-1])}
 
 
@@ -53,7 +50,7 @@ def assert_same(batch: Any, right: Any) -> None:
 def assert_equal(left: dict[Any, Any], right: dict[Any, Any]) -> None:
     """Asserts that the contents of two batches are the same."""
     names = left.keys() | right.keys()
-    different = [name for name in names if not loader_cases.equal(left.get(name), right.get(name))]
+    different = [name for name in names if not equal(left.get(name), right.get(name))]
     assert not different, (different, [(left.get(name), right.get(name)) for name in different])
 
 
@@ -237,21 +234,3 @@ def one_process(case: Case, **arguments: Any) -> MacrobatchNeighborLoader:
         arguments.pop(name, None)
     arguments |= {"macrobatch_size": 1, "fetch_size": 1}
     return MacrobatchNeighborLoader(arguments.pop("data", None) or whole(case), **arguments)
-
-
-def same(made: Any, wanted: Any, data: Data) -> None:
-    """Asserts that two minibatches have the same bits and the attributes of the graph."""
-    left, right = contents(made), contents(wanted)
-    for each in (left, right):
-        each.pop("num_nodes", None)
-    if isinstance(made, Minibatch):
-        assert made.key == wanted.key and (made.seed, made.epoch) == (wanted.seed, wanted.epoch)
-        for name, table in made.edge_block.items():
-            assert torch.equal(table, data[name][made.edge])
-        if made.edge is None:  # no edge attribute is wanted
-            right.pop("e_id")
-            left.pop("e_id")
-        assert made.indices.dtype == wanted.indices.dtype and made.input_id is not None
-    names = left.keys() | right.keys()
-    different = [name for name in names if not equal(left.get(name), right.get(name))]
-    assert not different, (different, [(left.get(name), right.get(name)) for name in different])

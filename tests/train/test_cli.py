@@ -175,21 +175,14 @@ def test_a_run_repeats_from_its_configuration(graph_folder: Path, tmp_path: Path
     assert (first / "config.json").read_text() == (second / "config.json").read_text()
 
 
-def test_a_training_set_smaller_than_a_batch_is_kept(
-    graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("size", "last", "count"), [(5000, "drop", 1), (500, "drop", 2), (500, "keep", 3)])
+def test_the_last_minibatch_is_dropped_or_kept(
+    graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], size: int, last: str, count: int
 ) -> None:
-    run = tmp_path / "run"
-    assert batchgnn("train", graph_folder, "--run", run, *SMALL, "--batch-size", 5000, "--epochs", 1) == 0
-    assert "only 1185 training nodes for minibatches of 5000" in capsys.readouterr().out
-    assert records(run)[0]["minibatches"] == 1
-
-
-def test_the_last_minibatch_is_dropped_or_kept(graph_folder: Path, tmp_path: Path) -> None:
-    for choice, expected in (("drop", 2), ("keep", 3)):
-        run = tmp_path / choice
-        options = [*SMALL, "--batch-size", 500, "--epochs", 1, "--last-batch", choice]
-        assert batchgnn("train", graph_folder, "--run", run, *options) == 0
-        assert records(run)[0]["minibatches"] == expected
+    options = [*SMALL, "--batch-size", size, "--epochs", 1, "--last-batch", last]
+    assert batchgnn("train", graph_folder, "--run", tmp_path, *options) == 0
+    told = "only 1185 training nodes for minibatches of 5000" in capsys.readouterr().out
+    assert told == (size == 5000) and records(tmp_path)[0]["minibatches"] == count
 
 
 def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
@@ -203,17 +196,12 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["train", "no-such-data"], "no-such-data"),
-        (["train", "--preset", "x"], "unknown preset 'x'"),
         (["train", "--model", "mlp"], "model.kind must be one of sage, gcn, gin, gat, got 'mlp'"),
-        (["train", "--fanout", "ten,five"], "sampling.fanout must be whole numbers"),
         (["train", "--fanout", "10,5", "--num-layers", "3"], "but the model has 3 layers"),
-        (["train", "--num-layers", "2"], "but the model has 2 layers"),
         (["train", "--layers", "pyg"], "No such option: --layers"),
         (["train", "--set", "model.layers=pyg"], "model.layers is pyg: PyG's layers are no longer trained"),
-        (["train", "--precision", "half"], "run.precision must be one of float32, bfloat16, got 'half'"),
         (["train", "--epochs", "many"], "Invalid value for '--epochs'"),
         (["train", "--colour", "red"], "No such option: --colour"),
-        (["train", "--set", "model.colour=red"], "unknown configuration key model.colour"),
         (["train", "--memory-budget", "lots"], "'lots' is not a number of bytes"),
         (["train", "--config", "missing.json"], "missing.json: no such file"),
         (["train", "--resume", "missing"], "missing: no such run folder"),
@@ -226,10 +214,7 @@ def test_evaluation_can_be_rarer(graph_folder: Path, tmp_path: Path) -> None:
         (["partition", "no-such-data", "--out", "/proc"], "/proc: exists already"),
         (["partition", "no-such-data", "--out", "x", "--parts", "3000000000"], "'--parts'"),
         (["train", "generated:nodes=100", "--hidden", "2000000000"], "not enough memory"),
-        (
-            ["train", "--partition", "metis 4"],
-            "ranks.partition is 'metis 4', which is no folder",
-        ),
+        (["train", "--partition", "metis 4"], "ranks.partition is 'metis 4', which is no folder"),
         (["train", "--partition", "ldg", "--timeout", "9"], "--partition and --timeout: this is for several"),
         (["train", "--hybrid"], "start ranks with torchrun"),
         (["verify", "absent"], "absent: no such folder"),
@@ -438,12 +423,7 @@ def test_bytes(text: str, expected: int) -> None:
     assert parse_size(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "-1", "1 parsec", "1e3"])
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "1 parsec", "1e3", "1000"])
 def test_not_bytes(text: str) -> None:
-    with pytest.raises(TrainError, match="not a number of bytes"):
+    with pytest.raises(TrainError, match="without a unit" if text == "1000" else "not a number of bytes"):
         parse_size(text)
-
-
-def test_bytes_without_a_unit() -> None:
-    with pytest.raises(TrainError, match="'1000' is an amount of memory without a unit"):
-        parse_size("1000")

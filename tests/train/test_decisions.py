@@ -60,7 +60,7 @@ def test_a_probe_decides_and_is_kept(
     assert "run.threads (1 is now 2)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("level", "name"), [(512, "native"), (256, "native"), (0, "torch")])
+@pytest.mark.parametrize(("level", "name"), [(256, "native"), (0, "torch")])
 def test_the_processor_decides_and_no_clock(
     level: int,
     name: str,

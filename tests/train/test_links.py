@@ -95,7 +95,6 @@ def best_scores(run: Path, dataset: Dataset, split: str) -> dict[str, float]:
     ids=["dot", "mlp"],
 )
 def run(folder: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """A run on links."""
     run = tmp_path_factory.mktemp("trained") / "run"
     assert batchgnn(*arguments(folder, run, "--epochs", 2, *request.param)) == 0
     return run
@@ -289,7 +288,6 @@ class Launched:
     seen: dict[str, list[dict[str, Any]]]
 
     def result(self, run: str) -> Any:
-        """Returns the final figures of a run."""
         return json.loads((self.path / run / "result.json").read_text())
 
 
@@ -305,7 +303,6 @@ def write_shop(path: Path) -> str:
 
 
 def predicting(path: Path, run: str, name: str, out: Path) -> list[str]:
-    """Returns a command that predicts."""
     files = [str(path / word) if word.endswith(".npy") else word for word in KINDS[name]]
     return ["predict", str(path / run), *files, "--out", str(out)]
 

@@ -179,7 +179,6 @@ def test_what_reads_all_neighbours_is_refused(settings: list[str], says: str) ->
 
 
 def timed_edges(graph: Dataset) -> Dataset:
-    """Returns a graph whose edges have times."""
     tables = {"time": torch.zeros(PAYMENTS, dtype=torch.int64)}
     return replace(graph, edge_sets=tuple(replace(one, tables=tables) for one in graph.edge_sets))
 

@@ -144,19 +144,8 @@ def test_predictions_of_each_task(folders: dict[str, Path], tmp_path: Path) -> N
 
 def test_values_stay_exact_in_a_bfloat16_run_over_ranks(folders: dict[str, Path], tmp_path: Path) -> None:
     """The loss before the first step is that of the whole values, on any number of ranks."""
-    options = [
-        "--precision",
-        "bfloat16",
-        "--schedule",
-        "global",
-        "--epochs",
-        1,
-        "--lr",
-        1e-12,
-        "--dropout",
-        0,
-    ]
-    options += ["--fanout", "-1,-1", "--last-batch", "keep"]
+    options = ["--precision", "bfloat16", "--schedule", "global", "--epochs", 1, "--lr", 1e-12]
+    options += ["--dropout", 0, "--fanout", "-1,-1", "--last-batch", "keep"]
     losses = []
     for ranks in (1, 2):
         (seen,) = launch(ranks, {"arguments": train(folders["values"], tmp_path / str(ranks), *options)})
