@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, Minibatch
-from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition import slice_size
 from pyg_batchgnn.sample import Subgraph, TripletLinks
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
@@ -311,20 +311,3 @@ def refusals() -> None:
         assert len(warned) == 1
         count = sum(batch.input_id.numel() for batch in batches)
         assert loader.stats().total.late_negatives == count > 0
-
-
-def agreement() -> None:
-    """Ranks that give different links or negatives are told so."""
-    with Communicator.create("loader", timeout=30) as comm:
-        both, index = stores_of(comm, GRAPHS["plain"], "random"), links_of("plain", "one")
-        mine: dict[str, list[Any]] = {
-            "edge_label_index": [index, index.flip(1)],
-            "neg_sampling": ["binary", ("triplet", 1)],
-            "exclude_existing": [False, True],
-            "late_negatives": ["warn", "raise"],
-        }
-        for name, values in mine.items():
-            value = values[comm.rank % 2]
-            arguments = {"edge_label_index": index, "neg_sampling": "binary", name: value}
-            with pytest.raises(AgreementError, match=name):
-                MacrobatchLinkNeighborLoader(both, [2], **arguments)

@@ -49,7 +49,12 @@ ORDERS: dict[str, Callable[[], dict[str, Any]]] = {
     "batch sampler with a generator": lambda: {"batch_sampler": OwnGenerator(), "batch_size": 1},
     "native": lambda: {"shuffle": True, "export": "native"},
 }
-KINDS: dict[str, dict[str, Any]] = {"plain": {}, "prefetch": {"prefetch": 2}, "workers": {"num_workers": 1}}
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "prefetch": {"prefetch": 2},
+    "workers": {"num_workers": 1},
+    "device": {"device": "cpu"},
+}
 
 
 def stop_after(loader: Any, number: int) -> list[Any]:
@@ -83,7 +88,7 @@ def test_after_every_number_of_minibatches(order: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("order", ["keyed", "generator", "sampler, default generator", "native"])
-def test_with_prefetching_and_workers(order: str, kind: str) -> None:
+def test_with_prefetching_workers_and_a_device(order: str, kind: str) -> None:
     for number in (0, 1, 4, 7):
         torch.manual_seed(5)
         loader = make_loader(make_data(), **ORDERS[order](), **KINDS[kind])
