@@ -19,7 +19,6 @@ from pyg_batchgnn.data import (
     LinkSplit,
     NodeSet,
     generate,
-    hold_out_links,
     load_dataset,
     write_folder,
 )
@@ -182,19 +181,13 @@ def test_predictions_of_links_that_cannot_be_made_are_refused(
 
 
 def test_links_of_named_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    generator = torch.Generator().manual_seed(0)
-    buys = torch.stack([torch.randint(size, (200,), generator=generator) for size in (30, 20)])
-    users = NodeSet("user", 30, {"x": torch.randn(30, 6, generator=generator)})
-    relations = ("user", "buys", "item"), ("item", "rev_buys", "user")
-    edges = EdgeSet(relations[0], buys), EdgeSet(relations[1], buys.flip(0).contiguous())
-    shop = hold_out_links(Dataset("shop", (users, NodeSet("item", 20)), edges), 0.1, *relations)
-    folder, run = write_folder(shop, tmp_path / "shop"), tmp_path / "run"
+    shop, run = write_shop(tmp_path / "shop"), tmp_path / "run"
     given = ["--edge-type", "user,buys,item", "--epochs", 2, "--loss", "bpr"]
-    assert batchgnn(*arguments(folder, run, *given)) == 0
+    assert batchgnn(*arguments(shop, run, *given)) == 0
     assert "predicts user-buys-item" in capsys.readouterr().out
     result = json.loads((run / "result.json").read_text())
     assert 0 < result["test"]["mrr"] <= 1 and 0 < result["val"]["mrr"] <= 1
-    assert batchgnn(*arguments(folder, tmp_path / "other")) != 0
+    assert batchgnn(*arguments(shop, tmp_path / "other")) != 0
     assert "name one with --edge-type" in " ".join(capsys.readouterr().err.split())
 
 
