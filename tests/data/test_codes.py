@@ -352,10 +352,7 @@ def test_the_memory_of_a_large_table_is_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (
-            lambda folder: (folder / "decoding/nodes/x.npy").unlink(),
-            "decoding/nodes/x.npy: x: the file",
-        ),
+        (lambda folder: (folder / "decoding/nodes/x.npy").unlink(), "decoding/nodes/x.npy: x: the file"),
         (lambda folder: (folder / "nodes/x.npy").unlink(), "nodes/x.npy: x: the file does not exist"),
         (lambda folder: flip(folder / "nodes/x.npy"), "nodes/x.npy: x: sha256 is"),
         (lambda folder: flip(folder / "decoding/nodes/x.npy"), "decoding/nodes/x.npy: x: sha256 is"),

@@ -240,6 +240,13 @@ def test_a_state_of_other_links_is_refused(change: dict[str, Any], word: str) ->
 # Bad inputs #######################################################################################
 
 
+GIVEN = {"neg_sampling": torch.zeros(203, 1).long()}
+
+
+def weighted(*weights: Tensor | None) -> dict[str, Any]:
+    return {"neg_sampling": NegativeSampling("binary", 1, *weights)}
+
+
 @pytest.mark.parametrize(
     ("kwargs", "error", "message"),
     [
@@ -255,44 +262,16 @@ def test_a_state_of_other_links_is_refused(change: dict[str, Any], word: str) ->
         ({"edge_label": LABELS, "neg_sampling": "triplet"}, ValueError, "leave edge_label out"),
         ({"exclude_existing": True}, ValueError, "neg_sampling gives none"),
         ({"neg_sampling": {("a", "b"): "binary"}}, ValueError, "which edge_label_index does not"),
-        (
-            {"neg_sampling": NegativeSampling("binary", 1, torch.ones(5))},
-            ValueError,
-            r"has shape \[5\]",
-        ),
-        (
-            {"neg_sampling": NegativeSampling("triplet", 1, None, torch.ones(NODES, dtype=torch.long))},
-            TypeError,
-            "floating point numbers, got torch.int64",
-        ),
-        (
-            {"neg_sampling": NegativeSampling("triplet", 1, None, torch.arange(NODES) - 1.0)},
-            ValueError,
-            "dst_weight of node 0 is -1.0",
-        ),
-        (
-            {"neg_sampling": NegativeSampling("binary", 1, torch.full((NODES,), torch.nan))},
-            ValueError,
-            "src_weight of node 0 is nan",
-        ),
+        (weighted(torch.ones(5)), ValueError, r"has shape \[5\]"),
+        (weighted(None, torch.ones(NODES).long()), TypeError, "floating point numbers, got torch.int64"),
+        (weighted(None, torch.arange(NODES) - 1.0), ValueError, "dst_weight of node 0 is -1.0"),
+        (weighted(torch.full((NODES,), torch.nan)), ValueError, "src_weight of node 0 is nan"),
         ({"neg_sampling": torch.zeros(7, 2).long()}, ValueError, r"has shape \[7, 2\] for 203 links; give"),
         ({"neg_sampling": torch.zeros(203, 2)}, TypeError, "must hold integer node ids, got torch.float32"),
         ({"neg_sampling": torch.full((203, 1), NODES)}, IndexError, f"{NODES}"),
-        (
-            {"neg_sampling": torch.zeros(203, 1).long(), "input_id": torch.arange(203)},
-            ValueError,
-            "by position, which input_id replaces",
-        ),
-        (
-            {"neg_sampling": torch.zeros(203, 1).long(), "exclude_existing": True},
-            ValueError,
-            "but neg_sampling gives them; leave exclude_existing out",
-        ),
-        (
-            {"neg_sampling": torch.zeros(203, 1).long(), "edge_label": LABELS},
-            ValueError,
-            "do not go together: triplets",
-        ),
+        ({**GIVEN, "input_id": torch.arange(203)}, ValueError, "by position, which input_id replaces"),
+        ({**GIVEN, "exclude_existing": True}, ValueError, "gives them; leave exclude_existing out"),
+        ({**GIVEN, "edge_label": LABELS}, ValueError, "do not go together: triplets"),
     ],
 )
 def test_bad_inputs(kwargs: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -391,11 +391,7 @@ def test_a_sampler_in_pygs_loader_warns_once() -> None:
         ({"index": DATA[BUYS].edge_index}, ValueError, "must name an edge type of the graph"),
         ({"index": {}}, ValueError, "names no edge type"),
         ({"index": ("user", "likes", "shop")}, ValueError, "which the graph has not"),
-        (
-            {"index": (("user", "likes", "film"), torch.zeros(2, 1).long())},
-            ValueError,
-            "the node type 'film'",
-        ),
+        ({"index": (("user", "likes", "film"), torch.zeros(2, 1).long())}, ValueError, "type 'film'"),
         ({"index": (BUYS, torch.full((2, 1), ITEMS))}, IndexError, "ends of type 'item' holds 30"),
         ({"index": {BUYS: None}, "edge_label": torch.zeros(160)}, TypeError, "edge_label must be a dict"),
         ({"index": {BUYS: None}, "edge_label": {KNOWS: None}}, ValueError, "which edge_label_index does not"),

@@ -134,11 +134,7 @@ def test_resuming_a_finished_run_changes_nothing(undisturbed: Path) -> None:
     [
         ("sage", ["--lr", 0.1], "optimiser.learning_rate (0.003 is now 0.1)"),
         ("sage", ["--precision", "bfloat16"], "run.precision ('float32' is now 'bfloat16')"),
-        (
-            "sage",
-            ["--set", "run.matrix_product=torch"],
-            "run.matrix_product ('native' is now 'torch')",
-        ),
+        ("sage", ["--set", "run.matrix_product=torch"], "run.matrix_product ('native' is now 'torch')"),
         ("torch", ["--threads", 2], "run.threads (1 is now 2)"),
     ],
 )

@@ -72,26 +72,10 @@ def test_the_task_can_be_named() -> None:
 @pytest.mark.parametrize(
     ("y", "options", "message"),
     [
-        (
-            torch.tensor([0, 1, -1, 0, -1, -1]),
-            {},
-            "six: 1 of 3 training nodes and 2 of 3 validation nodes have no",
-        ),
-        (
-            torch.tensor([[0, 1], [1, -1], *4 * [[1, 1]]]),
-            {},
-            "six: 1 of 3 training nodes have no label .'y' is -1",
-        ),
-        (
-            torch.tensor([0, 1.0, float("nan"), 1, 1, 1]),
-            {},
-            "1 of 3 training nodes have no label .'y' is NaN",
-        ),
-        (
-            torch.tensor([0, 2, 1, 0, 1, 1]),
-            {"kind": TaskKind.LABELS},
-            "hold 2, but a task that predicts labels",
-        ),
+        (torch.tensor([0, 1, -1, 0, -1, -1]), {}, "1 of 3 training nodes and 2 of 3 validation nodes"),
+        (torch.tensor([[0, 1], [1, -1], *4 * [[1, 1]]]), {}, "1 of 3 training nodes have .*'y' is -1"),
+        (torch.tensor([0, 1.0, float("nan"), 1, 1, 1]), {}, "1 of 3 training nodes .*'y' is NaN"),
+        (torch.tensor([0, 2, 1, 0, 1, 1]), {"kind": TaskKind.LABELS}, "hold 2, but a task that predicts"),
         (torch.ones(NODES, 2).long(), {"kind": TaskKind.CLASSES}, r"'y' are int64 \[6, 2\], but classes are"),
         (torch.ones(NODES, 2, 2), {}, r"'y' are float32 \[6, 2, 2\], but values are"),
         (torch.ones(NODES, 2, 2).long(), {}, r"'y' are int64 \[6, 2, 2\], but labels are"),
