@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.training_runs import SMALL, batchgnn
+from tests.support.training_runs import SMALL, batchgnn, mistake
 
 
 def write_shop(folder: Path) -> None:
@@ -78,9 +78,7 @@ def test_a_mistake_is_one_line(
     (tmp_path / "shop/graph.toml").write_text(
         '[edges."user,orders,item"]\nfiles = "orders.csv"\nsource = "user_id"\ntarget = "item_id"\n'
     )
-    assert batchgnn("tables", *arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("batchgnn: ") and said in error and error.count("\n") == 1
+    assert said in mistake(capsys, "tables", *arguments)
 
 
 def test_missing_libraries_are_named(tmp_path: Path) -> None:
