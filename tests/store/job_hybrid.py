@@ -21,9 +21,11 @@ def everywhere(round_bytes: int) -> None:
             part = split_dataset(dataset, owner, comm.size, comm.rank)
             found = replicate_topology(part, comm)
             _check(found, graph_of(dataset), owner, part)
-            store = DistGraphStore(part, comm, found)
+            own, hybrid = DistGraphStore(part, comm), DistGraphStore(part, comm, found)
+            assert "partitioned" in repr(own) and "hybrid" in repr(hybrid)
             for number, ids in enumerate(internal_ids_by_type(owner, part.book)):
-                assert torch.equal(store.internal_ids(torch.arange(len(ids)), number), ids)
+                for store in (own, hybrid):
+                    assert torch.equal(store.internal_ids(torch.arange(len(ids)), number), ids)
             shared = share_attributes(part, comm)
             assert sorted(shared) == comm.ranks_of_host
             for rank, found_tables in shared.items():
