@@ -43,7 +43,7 @@ from tests.support.drawn_figures import figures_drawn
 from tests.support.programs import quick_programs
 from tests.support.ranks import run_ranks
 from tests.support.tiers import each, in_all
-from tests.support.training_runs import batchgnn
+from tests.support.training_runs import batchgnn, mistake
 from tests.support.typed_datasets import CASES as TYPED_CASES
 from tests.support.typed_datasets import typed_dataset
 
@@ -346,9 +346,7 @@ def test_a_plan_is_refused_as_training_is(tmp_path: Path, capsys: pytest.Capture
     ],
 )
 def test_mistakes(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert batchgnn("plan", "generated:nodes=500", "--ranks", "2", "--hidden", "0", *options) == 2
-    printed = capsys.readouterr().err
-    assert said in printed and printed.count("\n") == 1
+    assert said in mistake(capsys, "plan", "generated:nodes=500", "--ranks", 2, "--hidden", 0, *options)
 
 
 def test_rates() -> None:

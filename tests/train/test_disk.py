@@ -17,7 +17,7 @@ from pyg_batchgnn.train import trainer
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.progress import DiskFigure
 from pyg_batchgnn.train.trainer import train_step
-from tests.support.training_runs import SMALL, batchgnn, records, run_signalled, weights
+from tests.support.training_runs import SMALL, batchgnn, mistake, records, run_signalled, weights
 
 # Evaluation has larger minibatches.
 pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves")
@@ -167,5 +167,5 @@ def test_a_plan_says_nothing_of_features_that_fit(
 def test_a_budget_is_for_a_plan_of_one_process(
     graph_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert batchgnn("plan", graph_folder, "--ranks", 2, "--memory-budget", "1GB") == 2
-    assert "--memory-budget is for training in one process" in capsys.readouterr().err
+    said = mistake(capsys, "plan", graph_folder, "--ranks", 2, "--memory-budget", "1GB")
+    assert "--memory-budget is for training in one process" in said
