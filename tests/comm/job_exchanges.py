@@ -24,10 +24,8 @@ from pyg_batchgnn.comm import (
     CommError,
     Communicator,
     DivergenceError,
-    Field,
     Header,
     MessageKind,
-    RowLayout,
     share_on_host,
 )
 from pyg_batchgnn.comm.mailbox import BackendMailbox, Mailbox, SharedMailbox
@@ -77,45 +75,6 @@ def every_dtype(limit: int | None = None, most: int = 4, dtypes: int = len(DTYPE
                 assert torch.equal(gathered.rows, torch.cat(everyone))
                 assert gathered.counts == [len(part) for part in everyone]
         return comm.counters.snapshot().as_dict()
-
-
-def nothing_at_all() -> None:
-    with Communicator.create("nothing", timeout=20) as comm:
-        answer = comm.exchange(torch.empty(0, 7), [0] * comm.size, MessageKind.TOPOLOGY)
-        assert answer.rows.shape == (0, 7) and answer.counts == [0] * comm.size
-        assert comm.all_gather(torch.empty(0)).rows.shape == (0,)
-
-
-def packed_rows() -> None:
-    """Attributes of four types in one exchange, into memory of the caller's choice."""
-    fields = {
-        "x": Field(torch.float32, (5,)),
-        "label": Field(torch.int64),
-        "train": Field(torch.bool),
-        "half": Field(torch.bfloat16, (3,)),
-    }
-    layout = RowLayout(fields)
-    asked = []
-
-    def allocate(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        asked.append(shape)
-        return torch.zeros(shape, dtype=dtype)
-
-    def columns(source: int, to: int) -> dict[str, torch.Tensor]:
-        generator = torch.Generator().manual_seed(source * 10 + to)
-        rows = source + 2 * to
-        return {
-            name: torch.randint(0, 2, (rows, *field.shape), generator=generator).to(field.dtype)
-            for name, field in fields.items()
-        }
-
-    with Communicator.create("packed", timeout=20) as comm:
-        sends = [layout.pack(columns(comm.rank, to)) for to in range(comm.size)]
-        answer = comm.exchange(sends, None, Header(MessageKind.FEATURES), allocate)
-        assert asked == [answer.rows.shape]
-        for source, packed in enumerate(answer.split()):
-            for name, column in layout.unpack(packed).items():
-                assert torch.equal(column, columns(source, comm.rank)[name])
 
 
 def counted() -> list[dict[str, Any]]:
@@ -172,7 +131,6 @@ class Calls:
         return call
 
     def of(self, operation: Callable[[], T]) -> tuple[int, T]:
-        """Returns the number of calls of an operation, and its result."""
         before = self.number
         result = operation()
         return self.number - before, result

@@ -142,19 +142,6 @@ def other_name() -> dict[str, Any]:
     raise AssertionError(name)
 
 
-def disagree() -> dict[str, Any]:
-    with Communicator.create("start", timeout=20) as comm:
-        comm.check_agreement({"fanout": [15, 10, 5], "seed": 3})
-        seed = 4 if comm.rank == 2 else 3
-        extra = {"policy": "ldg"} if comm.rank == 0 else {}
-        try:
-            comm.check_agreement({"fanout": [15, 10, 5], "seed": seed, **extra})
-        except CommError as error:
-            comm.barrier()  # all ranks know: nothing is broken
-            return {"error": type(error).__name__, "text": str(error), "ranks": list(error.ranks)}
-    raise AssertionError(comm.rank)
-
-
 def two_threads() -> str:
     with Communicator.create("one thread", timeout=20) as comm:
         told = Path("..", "told")  # ranks have folders beside each other
@@ -330,36 +317,3 @@ def killed_with_memory(folder: str) -> None:
     Path(folder, f"ready-{comm.rank}").touch()
     blocks[comm.rank][:] = 1
     time.sleep(60)
-
-
-# Together #########################################################################################
-
-
-def work(failing: list[int], rank: int) -> int:
-    if rank in failing:
-        raise OSError(f"no room for {rank}")
-    return 10 * rank
-
-
-def together(failing: list[int]) -> str:
-    """Returns this rank's result, or the text of the error, with whether it has a cause."""
-    with Communicator.create("together", timeout=20) as comm:
-        try:
-            return str(comm.run_together(lambda: work(failing, comm.rank)))
-        except CommError as error:
-            assert error.ranks == tuple(failing)
-            assert (error.__cause__ is not None) == (comm.rank in failing)
-            comm.barrier()  # nothing is broken
-            return str(error)
-
-
-def worded(failing: list[int]) -> str:
-    """Returns the text of the caller's own error."""
-    with Communicator.create("together", timeout=20) as comm:
-        try:
-            comm.run_together(
-                lambda: work(failing, comm.rank), error=lambda problems: KeyError(sorted(problems.items()))
-            )
-        except KeyError as error:
-            return str(error.args[0])
-    raise AssertionError

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch.distributed import HashStore, Store
 
-from pyg_batchgnn.comm import CommError, Communicator, DivergenceError
+from pyg_batchgnn.comm import AgreementError, CommError, Communicator, DivergenceError
 from pyg_batchgnn.comm.diagnosis import LINE_BYTES, StatusLines, StoreReader
 from tests.support.backends import BACKENDS, needs_ccl
 from tests.support.leftovers import nothing_is_left
@@ -177,11 +177,17 @@ def test_ranks_that_make_different_communicators_are_told() -> None:
 
 
 def test_ranks_with_other_arguments_are_told_by_name_and_value() -> None:
-    for result in run_ranks(f"{JOBS}:disagree", 3):
-        assert result.value["error"] == "AgreementError" and result.value["ranks"] == [0, 2]
-        assert 'policy: "ldg" on rank 0, nothing on ranks 1, 2' in result.value["text"]
-        assert "seed: 3 on ranks 0, 1, 4 on rank 2" in result.value["text"]
-        assert "fanout" not in result.value["text"]
+    def disagree(comm: Communicator) -> None:
+        same = {"fanout": [15, 10, 5], "seed": 3}
+        comm.check_agreement(same)
+        with pytest.raises(AgreementError) as caught:
+            comm.check_agreement({**same, **({"policy": "ldg"}, {}, {"seed": 4})[comm.rank]})
+        assert caught.value.ranks == (0, 2) and "fanout" not in str(caught.value)
+        assert 'policy: "ldg" on rank 0, nothing on ranks 1, 2' in str(caught.value)
+        assert "seed: 3 on ranks 0, 1, 4 on rank 2" in str(caught.value)
+        comm.barrier()  # all ranks know: nothing is broken
+
+    run_threads(disagree, 3)
 
 
 def test_two_threads_of_one_communicator_are_told() -> None:
@@ -216,20 +222,35 @@ def test_a_peer_killed_before_its_backward_pass_is_named() -> None:
 # Together #########################################################################################
 
 
-def test_every_rank_gets_its_own_result() -> None:
-    results = run_ranks(f"{JOBS}:together", 3, {"failing": []})
-    assert [result.value for result in results] == ["0", "10", "20"]
+def work(failing: tuple[int, ...], rank: int) -> int:
+    if rank in failing:
+        raise OSError(f"no room for {rank}")
+    return 10 * rank
 
 
-def test_a_failure_on_some_ranks_is_raised_on_all() -> None:
-    text = "rank 1 (host 1): no room for 1; rank 2 (host 0): no room for 2"
-    results = run_ranks(f"{JOBS}:together", 3, {"failing": [1, 2]}, hosts=[0, 1, 0])
-    assert [result.value for result in results] == [text] * 3
+@pytest.mark.parametrize("failing", [(), (1, 2)])
+def test_a_failure_on_some_ranks_is_raised_on_all(failing: tuple[int, ...]) -> None:
+    def together(comm: Communicator) -> object:
+        try:
+            return comm.run_together(lambda: work(failing, comm.rank))
+        except CommError as error:
+            assert error.ranks == failing and (error.__cause__ is not None) == (comm.rank in failing)
+            comm.barrier()  # nothing is broken
+            return str(error)
+
+    text = "rank 1 (host 1): no room for 1; rank 2 (host 2): no room for 2"
+    assert run_threads(together, 3) == ([text] * 3 if failing else [0, 10, 20])
 
 
 def test_the_caller_may_word_the_error() -> None:
-    results = run_ranks(f"{JOBS}:worded", 2, {"failing": [1]})
-    assert [result.value for result in results] == ["[(1, 'no room for 1')]"] * 2
+    def worded(comm: Communicator) -> None:
+        with pytest.raises(KeyError) as caught:
+            comm.run_together(
+                lambda: work((1,), comm.rank), error=lambda told: KeyError(sorted(told.items()))
+            )
+        assert caught.value.args == ([(1, "no room for 1")],)
+
+    run_threads(worded, 2)
 
 
 def test_an_error_without_a_text_is_a_failure_too() -> None:

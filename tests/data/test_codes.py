@@ -352,10 +352,7 @@ def test_the_memory_of_a_large_table_is_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (
-            lambda folder: (folder / "decoding/nodes/x.npy").unlink(),
-            "decoding/nodes/x.npy: x: the file",
-        ),
+        (lambda folder: (folder / "decoding/nodes/x.npy").unlink(), "decoding/nodes/x.npy: x: the file"),
         (lambda folder: (folder / "nodes/x.npy").unlink(), "nodes/x.npy: x: the file does not exist"),
         (lambda folder: flip(folder / "nodes/x.npy"), "nodes/x.npy: x: sha256 is"),
         (lambda folder: flip(folder / "decoding/nodes/x.npy"), "decoding/nodes/x.npy: x: sha256 is"),
@@ -413,14 +410,12 @@ def test_what_a_folder_refuses(tmp_path: Path) -> None:
 
 
 def flip(file: Path) -> None:
-    """Changes the last byte of a file."""
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
 
 
 def cut(file: Path) -> None:
-    """Removes the last byte of a file."""
     file.write_bytes(file.read_bytes()[:-1])
 
 

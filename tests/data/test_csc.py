@@ -28,7 +28,6 @@ from tests.support.typed_datasets import CASES, typed_dataset
 
 
 def by_destination(dataset: Dataset) -> Dataset:
-    """Returns the same data set with its edges by destination."""
     sets = []
     for edges in dataset.edge_sets:
         source, target = (dataset.nodes_of(edges.relation[end]).num_nodes for end in (0, 2))

@@ -123,12 +123,6 @@ def test_labels_and_other_targets_made_by_hand(tmp_path: Path, y: np.ndarray, cl
         assert np.array_equal(read.numpy(), y) and read.numpy().dtype == y.dtype
 
 
-def test_arrays_without_a_meaning_are_named(tmp_path: Path) -> None:
-    folder = save_arrays(tmp_path / "m", edge_index=EDGE_INDEX, year=np.arange(NODES))
-    with pytest.warns(UserWarning, match=r"year\.npy: is not read\. For it to be read, put it into nodes/"):
-        read_folder(folder)
-
-
 def test_files_that_nothing_reads_are_named(tmp_path: Path) -> None:
     folder = save_arrays(tmp_path / "m", edge_index=EDGE_INDEX, trian_mask=np.zeros(NODES, bool))
     (folder / "labels.parquet").write_bytes(b"")

@@ -152,16 +152,6 @@ def test_memory_is_bounded_by_the_piece_not_by_the_graph(tmp_path: Path) -> None
     assert peaks[1] < 1.25 * peaks[0]
 
 
-def test_a_failure_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr("pyg_batchgnn.data.generator.write.make_nodes", fail)
-    with pytest.raises(OSError, match="No space"):
-        generate_folder(GeneratorSpec(nodes=1000), tmp_path / "g")
-    assert not list(tmp_path.iterdir())
-
-
 def test_progress_bar_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     generate_folder(GeneratorSpec(nodes=1000), tmp_path / "hidden")
     assert capsys.readouterr() == ("", "")

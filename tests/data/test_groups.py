@@ -16,13 +16,6 @@ def test_the_groups_of_a_homogeneous_graph() -> None:
     assert (EDGES.is_node, EDGES.is_edge) == (False, True)
 
 
-def test_groups_are_keys() -> None:
-    tables = {NODES: "nodes", EDGES: "edges"}
-    assert tables[Group(RowKind.NODE, "node")] == "nodes"
-    assert tables[Group(RowKind.EDGE, ("node", "to", "node"))] == "edges"
-    assert Group(RowKind.NODE, "paper") not in tables
-
-
 def test_groups_print_as_one_word() -> None:
     assert f"{NODES} {EDGES}" == "node node__to__node"
 

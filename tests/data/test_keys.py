@@ -90,18 +90,10 @@ def test_names_that_two_tables_have_are_told_apart() -> None:
     ("file", "content", "says"),
     [
         ("absent.csv", None, "absent.csv: no such file; give a .parquet or .csv file of keys"),
-        (
-            "a.csv",
-            "key\n1\n",
-            r"a\.csv: bank: no such column among \['key'\]; name the key",
-        ),
+        ("a.csv", "key\n1\n", r"a\.csv: bank: no such column among \['key'\]; name the key"),
         ("a.csv", "bank,number\n1,01\nx,01\n", r"a\.csv: bank as int16, number as string: cannot be read"),
         ("a.csv", "bank,number,bank\n1,01,1\n", r"a\.csv: bank: 2 columns of this name; rename all but one"),
-        (
-            "a.csv",
-            "bank,number\n1,01\n2,77\n",
-            r"row 1: no card of the data .* key bank=2, number='77';",
-        ),
+        ("a.csv", "bank,number\n1,01\n2,77\n", r"row 1: no card of the data .* key bank=2, number='77';"),
         ("a.parquet", "none", r"a\.parquet: bank as int16, number as string: cannot be read"),
     ],
 )

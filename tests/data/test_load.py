@@ -1,9 +1,6 @@
 """One way in: load_dataset, available_datasets, default_dataset."""
 
 import json
-import os
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -28,7 +25,6 @@ from pyg_batchgnn.data import (
 )
 from pyg_batchgnn.data import load as load_module
 from pyg_batchgnn.data.places import DATA_VARIABLE, data_folders
-from tests.data.conftest import NO_REAL_GRAPHS
 from tests.support.tiny_datasets import FEATURES, same, tiny_dataset, write_bundle
 
 # Load #############################################################################################
@@ -185,31 +181,6 @@ def test_where_data_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert tmp_path / "shared" / "data" not in data_folders(None)
     (tmp_path / "checkout" / "pyproject.toml").write_text("")
     assert tmp_path / "shared" / "data" in data_folders(None)
-
-
-def test_the_skip_of_real_graphs_gives_its_reason(nowhere: Path) -> None:
-    """Where the real graphs are absent, pytest must say why their tests did not run."""
-    here = Path(__file__).with_name("test_bundle.py")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-rs",
-        "-p",
-        "no:cacheprovider",
-        str(here),
-        "-k",
-        "test_cora",
-    ]
-    run = subprocess.run(
-        command,
-        env={**os.environ, DATA_VARIABLE: str(nowhere), "COLUMNS": "200"},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "1 skipped" in run.stdout and NO_REAL_GRAPHS in run.stdout
 
 
 def test_memory_mapped_features_are_not_copied_on_load(tmp_path: Path) -> None:

@@ -188,25 +188,21 @@ def test_classes_by_type_and_what_is_left_out() -> None:
         from_pyg(data, num_classes=3)
 
 
+def with_edges(source: str, name: str, target: str, index: torch.Tensor) -> Callable[[HeteroData], None]:
+    return lambda data: setattr(data[source, name, target], "edge_index", index)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         (lambda data: data["paper"].__setattr__("x", torch.zeros(4).to_sparse()), "x: is sparse float32"),
         (lambda data: data["author"].__delattr__("num_nodes"), "data['author'].num_nodes: is unknown"),
         (
-            lambda data: data["author", "writes", "paper"].__setattr__(
-                "edge_index", torch.tensor([[3], [0]])
-            ),
-            "id of a node of type 'author', 3",
+            with_edges("author", "writes", "paper", torch.tensor([[3], [0]])),
+            "of a node of type 'author', 3",
         ),
-        (
-            lambda data: data["author", "writes", "paper"].__delattr__("edge_index"),
-            "data[('author', 'writes', 'paper')].edge_index: is missing",
-        ),
-        (
-            lambda data: data["paper", "at", "venue"].__setattr__("edge_index", torch.zeros(2, 1).long()),
-            "venue",
-        ),
+        (lambda data: data["author", "writes", "paper"].__delattr__("edge_index"), "edge_index: is missing"),
+        (with_edges("paper", "at", "venue", torch.zeros(2, 1).long()), "venue"),
     ],
 )
 def test_typed_data_that_do_not_fit(change: Callable[[HeteroData], None], says: str) -> None:

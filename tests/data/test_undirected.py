@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 import torch
 from hypothesis import given
@@ -51,24 +49,6 @@ def test_merge_leaves_each_pair_once_and_sorted(edges: list[tuple[int, int]], dt
     both = make_undirected(index(edges, dtype), 10, ParallelEdges.MERGE)
     assert edges_of(both) == sorted(set(edges) | {(b, a) for a, b in edges})
     assert both.dtype == dtype
-
-
-@given(pairs, st.sampled_from(ParallelEdges))
-def test_result_is_symmetrical(edges: list[tuple[int, int]], parallel: ParallelEdges) -> None:
-    both = Counter(edges_of(make_undirected(index(edges, torch.int64), 10, parallel)))
-    assert both == Counter({(b, a): count for (a, b), count in both.items()})
-
-
-@given(pairs)
-def test_merge_of_a_merge_changes_nothing(edges: list[tuple[int, int]]) -> None:
-    once = make_undirected(index(edges, torch.int64), 10, ParallelEdges.MERGE)
-    assert torch.equal(once, make_undirected(once, 10, ParallelEdges.MERGE))
-
-
-def test_self_loops() -> None:
-    loop = torch.tensor([[3], [3]])
-    assert edges_of(make_undirected(loop, 4, ParallelEdges.KEEP)) == [(3, 3), (3, 3)]
-    assert edges_of(make_undirected(loop, 4, ParallelEdges.MERGE)) == [(3, 3)]
 
 
 def test_ids_too_large_for_one_sort_key() -> None:

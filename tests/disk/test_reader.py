@@ -25,7 +25,6 @@ RATES = DiskRates((4096, 1 << 18), (1e-5, 1e-4))
 
 
 def a_table(folder: Path, dtype: torch.dtype = torch.float32, rows: int = ROWS) -> tuple[DiskTable, Tensor]:
-    """Writes a table behind a header of 128 bytes."""
     values = torch.arange(rows * WIDTH).view(rows, WIDTH).to(dtype)
     path = folder / "x.npy"
     path.write_bytes(b"h" * 128 + values.view(torch.uint8).numpy().tobytes())
@@ -34,7 +33,6 @@ def a_table(folder: Path, dtype: torch.dtype = torch.float32, rows: int = ROWS) 
 
 @pytest.fixture(params=["direct", "plain"])
 def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiskTable:
-    """A table, on a file system with and without direct reads."""
     if request.param == "plain":
         monkeypatch.setattr(file, "_DIRECT", 0)
         warnings.simplefilter("ignore")

@@ -23,8 +23,6 @@ SIZE = 300_001  # no whole blocks
 
 @dataclass(frozen=True)
 class OpenFile:
-    """A file of random bytes."""
-
     content: np.ndarray
     direct: int
     plain: int

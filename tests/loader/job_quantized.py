@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData, TensorAttr
+from torch_geometric.data import Data, TensorAttr
 
-from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader, quantize
+from pyg_batchgnn import MacrobatchNeighborLoader, quantize
 from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
 from pyg_batchgnn.data import NODES, from_pyg
 from pyg_batchgnn.history import HistoricalCaches, HistoricalSettings
@@ -26,7 +26,8 @@ from pyg_batchgnn.partition import (
     verify_partition,
 )
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
-from tests.loader.test_quantized import decoded, narrow, timed, typed
+from tests.loader.test_quantized import decoded, timed
+from tests.support.rank_epochs import assert_same
 
 COLUMNS = 32
 
@@ -48,65 +49,6 @@ def train(data: Data) -> Tensor:
 
 def stores_of(part: Part, comm: Communicator, **options: Any) -> tuple[DistFeatureStore, DistGraphStore]:
     return DistFeatureStore(part, comm, **options), DistGraphStore(part, comm)
-
-
-def epochs() -> None:
-    """Minibatches equal those of one process, whose tables are decoded, bit for bit."""
-    settings: list[dict[str, Any]] = [
-        {"export": "native", "prefetch": 1},
-        {"export": "pyg"},
-        {"export": "native", "schedule": "global", "feature_cache": "4KiB"},
-        {"export": "pyg", "feature_cache": "4KiB", "macrobatch_size": 4, "fetch_size": 2},
-    ]
-    with Communicator.create("loader", timeout=30) as comm:
-        data = narrow(plain())
-        part = partition(data, "random", comm=comm)
-        assert isinstance(part.attributes[NODES]["x"], QuantizedTensor)
-        for number, arguments in enumerate(settings):
-            both = stores_of(part, comm, share=number % 2 == 0)
-            common = {"num_neighbors": [4, 3], "batch_size": 20, "seed": 3, "shuffle": True}
-            export = arguments["export"]
-            loader = MacrobatchNeighborLoader(both, **common, **arguments, input_nodes=train(data))
-            reference = MacrobatchNeighborLoader(
-                decoded(data), **common, export=export, input_nodes=train(data)
-            )
-            for epoch in range(2):
-                reference.set_epoch(epoch)
-                for batch in loader:
-                    _same(batch, reference(batch.input_id), export)
-                    if export == "native" and len(batch.node):
-                        assert isinstance(batch.block["x"], QuantizedTensor)
-
-
-def _same(batch: Any, wanted: Any, export: str) -> None:
-    if export == "native":
-        pairs = [(batch.x, wanted.x), (batch.node, wanted.node), (batch.edge_attr, wanted.edge_attr)]
-    else:
-        pairs = [(batch[name], wanted[name]) for name in ("x", "n_id", "edge_attr", "edge_index")]
-    for one, other in pairs:
-        assert type(one) is Tensor and one.dtype is other.dtype and torch.equal(one, other)
-
-
-def typed_links() -> None:
-    """Links of a typed graph, over ranks and in one process."""
-    with Communicator.create("loader", timeout=30) as comm:
-        data: HeteroData = narrow(typed())
-        part = partition(data, "contiguous", comm=comm)
-        relation = ("author", "writes", "paper")
-        common: dict[str, Any] = {
-            "num_neighbors": [3, 2], "batch_size": 50, "seed": 3, "neg_sampling": "binary",
-            "edge_label_index": (relation, data[relation].edge_index[:, :200]),
-        }  # fmt: skip
-        loader = MacrobatchLinkNeighborLoader(stores_of(part, comm), **common, schedule="global")
-        reference = MacrobatchLinkNeighborLoader(decoded(data), **common)
-        for number, batch in enumerate(loader):
-            place = torch.arange(200)[(number * comm.size + comm.rank) * 50 :][:50]
-            if not len(place):
-                continue
-            wanted = reference(place)
-            for name in ("author", "paper"):
-                assert torch.equal(batch[name].x, wanted[name].x)
-            assert torch.equal(batch[relation].edge_attr, wanted[relation].edge_attr)
 
 
 def counts() -> None:
@@ -174,7 +116,7 @@ def folders(folder: str) -> None:
                 both, [4, 3], train(data), batch_size=20, seed=3, export="native"
             )
             for batch in loader:
-                _same(batch, reference(batch.input_id), "native")
+                assert_same(batch, reference(batch.input_id))
 
 
 def stores() -> None:
@@ -229,21 +171,3 @@ def historical() -> None:
         assert wide.feature_bytes - narrow_stats.feature_bytes == 3 * COLUMNS * fetched
         for one, other in zip(*seen, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-
-
-def weights() -> None:
-    """Edges are drawn by weights that are codes as by the floats that these stand for."""
-    with Communicator.create("loader", timeout=30) as comm:
-        data = timed()
-        del data.time, data.y
-        data.weight = quantize(data.weight)
-        data.train_mask = torch.arange(data.num_nodes) % 2 == 0
-        common = {"num_neighbors": [3, 2], "batch_size": 20, "seed": 3, "weight_attr": "weight"}
-        loader = MacrobatchNeighborLoader(
-            stores_of(partition(data, "random", comm=comm), comm), **common, input_nodes=train(data)
-        )
-        reference = MacrobatchNeighborLoader(decoded(data), **common, input_nodes=train(data))
-        for batch in loader:
-            wanted = reference(batch.input_id)
-            assert torch.equal(batch.edge_index, wanted.edge_index)
-            assert torch.equal(batch.weight, wanted.weight)

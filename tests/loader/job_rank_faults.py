@@ -7,41 +7,21 @@ import os
 import signal
 from typing import Any
 
-import torch
-
-from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
+from pyg_batchgnn import MacrobatchNeighborLoader
 from pyg_batchgnn.comm import CommError, Communicator
 from tests.support.faults import AwakeClock, stop_for_good
-from tests.support.hetero_cases import WRITES
 from tests.support.partitioned_graphs import CASES, whole
 from tests.support.rank_epochs import stores
-from tests.support.rank_graphs import GRAPHS, arguments_of, stores_of
 
 
-def _loader(comm: Communicator, prefetch: int, kind: str) -> Any:
-    shape = {"batch_size": 2, "macrobatch_size": 2, "fetch_size": 1, "prefetch": prefetch}
-    if kind == "plain":
-        arguments: dict[str, Any] = {
-            "num_neighbors": [3, 2],
-            "input_nodes": whole(CASES[0]).train_mask,
-            "seed": 1,
-        }
-        return MacrobatchNeighborLoader(stores(comm, CASES[0]), **arguments, **shape, schedule="global")
-    both = stores_of(comm, GRAPHS["typed"], "random")
-    if kind == "typed":
-        arguments = {**arguments_of("typed", "last", "several"), **shape}
-        return MacrobatchNeighborLoader(both, **arguments, schedule="global")
-    index = GRAPHS["typed"][WRITES].edge_index
-    times = {"time_attr": "time", "edge_label_time": torch.full((index.size(1),), 9)}
-    return MacrobatchLinkNeighborLoader(
-        both, [3, 2], (WRITES, index), neg_sampling="triplet", exclude_existing=True, seed=1, **times, **shape
-    )
-
-
-def fault(how: str, victim: int, timeout: float, prefetch: int, loader: str = "plain") -> dict[str, Any]:
+def fault(how: str, victim: int, timeout: float, prefetch: int) -> dict[str, Any]:
     """Ends, stops or leaves the loop on one rank; returns what the others are told."""
     comm = Communicator.create("loader", timeout=timeout)
-    batches = _loader(comm, prefetch, loader)
+    sizes = {"batch_size": 2, "macrobatch_size": 2, "fetch_size": 1, "prefetch": prefetch}
+    nodes = whole(CASES[0]).train_mask
+    batches = MacrobatchNeighborLoader(
+        stores(comm, CASES[0]), [3, 2], nodes, seed=1, schedule="global", **sizes
+    )
     clock = AwakeClock()
     try:
         with comm if how in ("raise", "interrupt") else contextlib.nullcontext():

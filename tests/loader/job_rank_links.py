@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, Minibatch
-from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition import slice_size
 from pyg_batchgnn.sample import Subgraph, TripletLinks
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
@@ -55,7 +55,6 @@ IN_ONE_PROCESS = ("graph", "rule", "negatives", "existing", "exclude", "links", 
 
 
 def factors(ranks: int) -> dict[str, tuple[Any, ...]]:
-    """Returns the values of each factor."""
     return {
         "rule": tuple(RULES),
         "negatives": tuple(NEGATIVES),
@@ -93,7 +92,6 @@ def allowed(setting: Mapping[str, Any]) -> bool:
 
 
 def settings(full: bool, ranks: int) -> list[dict[str, Any]]:
-    """Returns the settings that are checked, those with one reference in a row."""
     every = factors(ranks)
     if not full:
         return settings_of(every, allowed, IN_ONE_PROCESS, full)
@@ -125,7 +123,6 @@ def counts_of(links: Any) -> Any:
 
 
 def each(links: Any, make: Any) -> Any:
-    """Returns something for each link, in the form that goes with the links."""
     count = counts_of(links)
     return {name: make(one) for name, one in count.items()} if isinstance(count, dict) else make(count)
 
@@ -141,7 +138,6 @@ def link_times(count: int, early: bool) -> Tensor:
 
 
 def negatives_of(graph: str, links: Any, name: str) -> Any:
-    """Returns ``neg_sampling``."""
     wanted = NEGATIVES[name]
     if wanted is None:
         return None
@@ -167,7 +163,6 @@ def given_of(graph: str, links: Any) -> Any:
 
 
 def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of both loaders."""
     graph, rule = setting["graph"], RULES[setting["rule"]]
     links = links_of(graph, setting["links"])
     exclude = setting["exclude"]
@@ -213,7 +208,6 @@ def _in_one_process(setting: Mapping[str, Any]) -> OneProcess:
 
 
 def _check(graphs: SpreadGraphs, reference: OneProcess, setting: Mapping[str, Any]) -> None:
-    """Compares an epoch with that of one process."""
     comm, (macrobatch, fetch) = graphs.comm, setting["sizes"]
     loader = MacrobatchLinkNeighborLoader(
         graphs.stores(setting["graph"], setting["policy"], setting["hybrid"]),
@@ -317,20 +311,3 @@ def refusals() -> None:
         assert len(warned) == 1
         count = sum(batch.input_id.numel() for batch in batches)
         assert loader.stats().total.late_negatives == count > 0
-
-
-def agreement() -> None:
-    """Ranks that give different links or negatives are told so."""
-    with Communicator.create("loader", timeout=30) as comm:
-        both, index = stores_of(comm, GRAPHS["plain"], "random"), links_of("plain", "one")
-        mine: dict[str, list[Any]] = {
-            "edge_label_index": [index, index.flip(1)],
-            "neg_sampling": ["binary", ("triplet", 1)],
-            "exclude_existing": [False, True],
-            "late_negatives": ["warn", "raise"],
-        }
-        for name, values in mine.items():
-            value = values[comm.rank % 2]
-            arguments = {"edge_label_index": index, "neg_sampling": "binary", name: value}
-            with pytest.raises(AgreementError, match=name):
-                MacrobatchLinkNeighborLoader(both, [2], **arguments)

@@ -44,15 +44,22 @@ from tests.support.typed_graphs import SCHEMAS
 IN_ONE_PROCESS = ("graph", "option", "seeds", "export")
 
 
+#: How epochs are made, by name. One process takes other ways.
+SIZES: dict[str, dict[str, Any]] = {
+    "one by one, ahead, in order": {"macrobatch_size": 1, "fetch_size": 1, "prefetch": 2, "shuffle": False},
+    "on a device": {"macrobatch_size": 3, "fetch_size": 2, "device": "cpu"},
+    "all together, whole ones": {"macrobatch_size": "all", "fetch_size": 1, "drop_last": True},
+    "automatic, ahead": {"macrobatch_size": "auto", "fetch_size": "auto", "prefetch": 2},
+}
+
+
 def factors(ranks: int) -> dict[str, tuple[Any, ...]]:
-    """Returns the values of each factor."""
     return {
         "option": tuple(OPTIONS),
         "graph": ("typed", "plain"),
         "policy": policies(ranks),
         "hybrid": (False, True),
-        # B, F and the macrobatches that are prepared ahead.
-        "sizes": ((1, 1, 2), (3, 2, 0), ("all", 1, 0), ("auto", "auto", 2)),
+        "sizes": tuple(SIZES),
         "seeds": ("one", "several"),
         "schedule": ("local", "balanced", "global"),
         "export": ("pyg", "native"),
@@ -60,7 +67,11 @@ def factors(ranks: int) -> dict[str, tuple[Any, ...]]:
 
 
 def allowed(setting: Mapping[str, Any]) -> bool:
-    return setting.get("export") != "native" or setting.get("option") != "bidirectional"
+    drops = SIZES[setting["sizes"]].get("drop_last") if "sizes" in setting else False
+    return not (
+        (setting.get("export") == "native" and setting.get("option") == "bidirectional")
+        or (drops and setting.get("schedule") == "balanced")
+    )
 
 
 def epochs(backend: str, patience: float, covering: Mapping[str, Any]) -> int:
@@ -91,18 +102,17 @@ def _in_one_process(setting: Mapping[str, Any]) -> OneProcess:
 
 
 def _check(graphs: SpreadGraphs, reference: OneProcess, setting: Mapping[str, Any]) -> None:
-    comm, (macrobatch, fetch, prefetch) = graphs.comm, setting["sizes"]
+    comm, sizes = graphs.comm, SIZES[setting["sizes"]]
     loader = MacrobatchNeighborLoader(
         graphs.stores(setting["graph"], setting["policy"], setting["hybrid"]),
-        **_arguments_of(setting),
+        **{**_arguments_of(setting), **sizes},
         schedule=setting["schedule"],
-        macrobatch_size=macrobatch,
-        fetch_size=fetch,
-        prefetch=prefetch,
     )
     epoch = RankEpoch.of(comm, loader, reference.positions)
     owner = _owner_of_inputs(loader, setting, comm.size)
-    epoch.check(reference, setting["schedule"], owner, some_positions(loader, comm.rank))
+    order = reference.order() if sizes.get("shuffle", True) else reference.in_order()
+    own = some_positions(loader, comm.rank)
+    epoch.check(reference, setting["schedule"], owner, own, order, drops=sizes.get("drop_last", False))
     _check_counts(epoch, setting)
 
 
@@ -307,12 +317,24 @@ def resumed() -> None:
     """A typed loader goes on at any minibatch, and refuses a state of other rules."""
     with Communicator.create("loader", timeout=30) as comm:
         both = stores_of(comm, GRAPHS["typed"], "random")
-        for schedule, option in (("balanced", "last"), ("global", "weights and times")):
+        for schedule, option, prefetch in (
+            ("local", "uniform", 0),
+            ("balanced", "last", 1),
+            ("global", "weights and times", 2),
+        ):
             arguments = {**arguments_of("typed", option, "several"), "schedule": schedule}
-            loader = MacrobatchNeighborLoader(both, **arguments, macrobatch_size=2)
-            make = functools.partial(MacrobatchNeighborLoader, both, **{**arguments, "seed": 5}, prefetch=2)
-            *_, (other, state) = resumed_at(loader, make, 3, None, assert_same)
-            for name, value in (("time_attr", "weight"), ("seed_types", []), ("temporal", "x")):
+            loader = MacrobatchNeighborLoader(both, **arguments, macrobatch_size=2, prefetch=prefetch)
+            ahead = 2 - prefetch
+            make = functools.partial(
+                MacrobatchNeighborLoader, both, **{**arguments, "seed": 5}, prefetch=ahead
+            )
+            *_, (other, state) = resumed_at(loader, make, 3, range(len(loader) + 1), assert_same)
+            for name, value in (
+                ("time_attr", "weight"),
+                ("seed_types", []),
+                ("temporal", "x"),
+                *([("ranks", 17)] if schedule != "global" else []),
+            ):
                 changed = {**state, "settings": {**state["settings"], name: value}}
                 with pytest.raises(ValueError, match=name):
                     other.load_state_dict(changed)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from pyg_batchgnn.loader.prefetch import MAX_AUTO
 from tests.support.loader_cases import make_data, make_loader
 
 MIB = 1 << 20
-GRAPHS = Path(os.environ.get("PYG_BATCHGNN_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
 def power_law(nodes: int, edges: int, width: int, hubs: str) -> Data:
@@ -114,24 +111,6 @@ def test_blocks_that_would_not_fit(prefetch: int) -> None:
         macrobatch_size=32, fetch_size=32, input_nodes=torch.arange(6000),
     )  # fmt: skip
     assert peak_of(generous, prefetch) > 96 * MIB
-
-
-def test_real_graphs() -> None:
-    """Where the folder of graphs is there; the ones above are always."""
-    for name in ("cora", "coauthor_cs", "oewn"):
-        if not (path := GRAPHS / f"{name}.npz").exists():
-            continue
-        graph = load_real(path)
-        seeds = torch.arange(min(graph.num_nodes, 4096))
-        for export, chosen in EXPORTS.items():
-            for prefetch in (0, 1):
-                loader = MacrobatchNeighborLoader(
-                    graph, [15, 10, 5], batch_size=256, shuffle=True, seed=1, threads=2, **chosen,
-                    prefetch=prefetch, memory_budget=300 * MIB, input_nodes=seeds,
-                )  # fmt: skip
-                peak = peak_of(loader, prefetch)
-                print(f"{name}, {export}, prefetch {prefetch}: {loader.sizes}, {peak / MIB:.1f} of 300 MiB")
-                assert peak <= 300 * MIB
 
 
 def test_a_generous_budget_is_used() -> None:
@@ -227,13 +206,3 @@ def test_probes_are_minibatches(seeds: int, size: int, order: Order) -> None:
     assert all(0 <= position < seeds for position in positions)
     assert all(len(batch) == min(size, seeds) for batch in batches)
     assert bool(batches) == bool(seeds) and len(batches) <= 4
-
-
-def load_real(path: Path) -> Data:
-    """Features and edges of one of the `.npz` graphs."""
-    held = np.load(path, allow_pickle=False)
-    edges = next(held[name] for name in held.files if "edge" in name)
-    edge_index = torch.from_numpy(edges.astype(np.int64))
-    edge_index = edge_index if edge_index.size(0) == 2 else edge_index.t().contiguous()
-    nodes = int(edge_index.max()) + 1
-    return Data(x=torch.randn(nodes, 128), edge_index=edge_index, num_nodes=nodes)

@@ -28,13 +28,12 @@ from tests.support.hetero_cases import (
     COUNTS,
     RELATIONS,
     as_hetero,
-    assert_same,
     check_batch,
-    contents,
     make_hetero,
     make_loader,
     make_timed,
 )
+from tests.support.loader_cases import assert_same, contents, equal
 from tests.support.tiers import examples
 
 # Hetero ###########################################################################################
@@ -68,11 +67,11 @@ def test_one_type_and_one_relation_are_the_same_data(export: str) -> None:
     typed = make_loader(hetero, input_nodes=("thing", nodes), shuffle=True, batch_size=32, export=export)
     for one, other in zip(plain, typed, strict=True):
         if export == "native":
-            loader_cases.assert_same([one], [other])
+            assert_same([one], [other])
             continue
         held = {name: value for (_, name), value in contents(other).items()}
-        for name, value in loader_cases.contents(one).items():
-            assert loader_cases.equal(value, held[name]), name
+        for name, value in contents(one).items():
+            assert equal(value, held[name]), name
 
 
 def whole_neighbourhood(data: HeteroData, papers: list[int], hops: int) -> dict[Any, set[int]]:
@@ -362,7 +361,7 @@ def test_settings_change_no_bit_of_native_minibatches(kwargs: dict[str, Any]) ->
     some, others = make_loader(make_hetero(), **common, **kwargs), make_loader(make_hetero(), **common)
     for one, other in zip(some, others, strict=True):
         pairs = zip(native_contents(one), native_contents(other), strict=True)
-        assert all(loader_cases.equal(left, right) for left, right in pairs)
+        assert all(equal(left, right) for left, right in pairs)
 
 
 @pytest.mark.parametrize("taken", [0, 1, 4])
@@ -483,13 +482,3 @@ def test_ids_have_the_dtype_of_the_edges() -> None:
         assert torch.equal(one["paper"].n_id, other["paper"].n_id.int())
         assert torch.equal(one[CITES].edge_index, other[CITES].edge_index.int())
         assert torch.equal(one["paper"].x, other["paper"].x)
-
-
-def test_transform_sampler_output() -> None:
-    def without_cites(out: Any) -> Any:
-        none = torch.empty(0, dtype=torch.int64)
-        out.row[CITES], out.col[CITES], out.edge[CITES] = none, none, none
-        return out
-
-    for batch in make_loader(make_hetero(), input_nodes="paper", transform_sampler_output=without_cites):
-        assert batch[CITES].edge_index.shape == (2, 0) and batch[CITES].edge_attr.shape == (0, 2)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
@@ -22,7 +21,6 @@ from tests.support.hetero_cases import (
     RELATIONS,
     REV_WRITES,
     WRITES,
-    assert_same,
     make_hetero,
     make_loader,
     make_timed,
@@ -76,13 +74,6 @@ def test_times_of_several_types() -> None:
     assert batch["paper"].seed_time.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"replace": True}, {"disjoint": True}, {"time_attr": "time"}])
-def test_edges_of_weight_zero_are_not_picked(kwargs: dict[str, Any]) -> None:
-    for batch in make_loader(make_timed(), (3, 3), input_nodes="paper", weight_attr="weight", **kwargs):
-        assert batch[CITES].num_edges > 0 and batch[WRITES].num_edges > 0
-        assert (batch[CITES].weight > 0).all() and (batch[WRITES].weight > 0).all()
-
-
 def pairs(batch: HeteroData, relation: tuple[str, str, str]) -> set[tuple[int, int]]:
     return set(map(tuple, batch[relation].edge_index.t().tolist()))
 
@@ -101,29 +92,6 @@ def test_bidirectional() -> None:
         assert "num_sampled_nodes" not in batch["paper"] and "num_sampled_edges" not in batch[CITES]
         likes = ("lonely", "likes", "paper")
         assert pairs(batch, likes) == pairs(one, likes) and "e_id" in batch[likes]
-
-
-@pytest.mark.parametrize("disjoint", [False, True])
-def test_induced(disjoint: bool) -> None:
-    data = make_hetero()
-    loader = make_loader(data, (2, 2), input_nodes="paper", subgraph_type="induced", disjoint=disjoint)
-    for batch in loader:
-        for relation in data.edge_types:
-            source, _, target = relation
-            sides = []
-            for name in (source, target):
-                store = batch[name]
-                example = store.batch.tolist() if disjoint else [0] * store.n_id.numel()
-                sides.append(list(zip(store.n_id.tolist(), example, strict=True)))
-            every = data[relation].edge_index.t().tolist()
-            wanted = sorted(
-                edge
-                for edge, (one, other) in enumerate(every)
-                for node, example in sides[1]
-                if node == other and (one, example) in sides[0]
-            )
-            assert sorted(batch[relation].e_id.tolist()) == wanted
-        assert "num_sampled_nodes" not in batch["paper"] and "num_sampled_edges" not in batch[CITES]
 
 
 # Hetero reference #################################################################################
@@ -247,34 +215,6 @@ def test_fanouts_of_all_relations_are_kept(wordnet: HeteroData) -> None:
         targets = batch[relation].edge_index[1]
         assert torch.bincount(targets[targets < last], minlength=1).max() <= 2
         assert torch.bincount(targets[targets >= last], minlength=1).max() <= 1
-
-
-def test_settings_and_seeds_of_all_types(wordnet: HeteroData) -> None:
-    seeds = {name: torch.arange(0, wordnet[name].num_nodes, 601) for name in wordnet.node_types}
-    common = {"input_nodes": seeds, "batch_size": 50, "shuffle": True, "seed": 3}
-    first = list(MacrobatchNeighborLoader(wordnet, [3, 2], threads=1, macrobatch_size=1, **common))
-    assert sum(check(wordnet, batch) for batch in first) > 0
-    assert_same(first, MacrobatchNeighborLoader(wordnet, [3, 2], macrobatch_size=4, prefetch=1, **common))
-
-
-def reached(data: HeteroData, seeds: Tensor) -> dict[str, Tensor]:
-    """The nodes that reach some nouns in one or two steps, with the nouns, by type as a mask."""
-    masks = {name: torch.zeros(data[name].num_nodes, dtype=torch.bool) for name in data.node_types}
-    masks["noun"][seeds] = True
-    for _ in range(2):
-        before = {name: mask.clone() for name, mask in masks.items()}
-        for relation in data.edge_types:
-            source, target = data[relation].edge_index
-            masks[relation[0]][source[before[relation[2]][target]]] = True
-    return masks
-
-
-def test_all_neighbours_are_all_that_is_reached(wordnet: HeteroData) -> None:
-    seeds = torch.arange(0, 70_000, 7_001)
-    (batch,) = MacrobatchNeighborLoader(wordnet, [-1, -1], ("noun", seeds), batch_size=20)
-    check(wordnet, batch)
-    for name, mask in reached(wordnet, seeds).items():
-        assert torch.equal(batch[name].n_id.sort().values, mask.nonzero().view(-1))
 
 
 def test_links_whose_reverse_is_the_same_relation(wordnet: HeteroData) -> None:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NeighborLoader, NodeLoader
-from torch_geometric.sampler import NumNeighbors
 
 from pyg_batchgnn import (
     MacrobatchHGTLoader,
@@ -283,13 +282,6 @@ def test_a_sampler_of_the_users() -> None:
     loader = MacrobatchNeighborLoader(data, [9], neighbor_sampler=sampler, batch_size=32)
     assert loader.seed == 5
     assert_same(loader, make_loader(data, [2, 2], seed=5))
-
-
-def test_num_neighbors_objects() -> None:
-    data = make_data()
-    assert_same(
-        MacrobatchNeighborLoader(data, NumNeighbors([4, 3]), batch_size=32, seed=7), make_loader(data)
-    )
 
 
 def test_the_seed_comes_from_torchs_generator() -> None:

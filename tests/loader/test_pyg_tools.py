@@ -7,18 +7,17 @@ import runpy
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.loader import CachedLoader, ZipLoader
-from torch_geometric.nn import GraphSAGE, HeteroConv, PNAConv, SAGEConv, to_hetero
+from torch_geometric.nn import HeteroConv, PNAConv, SAGEConv
 from torch_geometric.utils import degree, to_torch_csr_tensor, trim_to_layer
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader, MacrobatchNeighborLoader
-from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, as_hetero, assert_same, edges_of
-from tests.support.loader_cases import EDGES, NODES, make_data, make_loader
+from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, as_hetero, edges_of
+from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
 
 # Pyg tools ########################################################################################
 
@@ -39,7 +38,6 @@ def typed() -> HeteroData:
 
 
 def papers(data: HeteroData, fanouts: list[int], **kwargs: Any) -> MacrobatchNeighborLoader:
-    """A loader whose seeds are all papers."""
     return MacrobatchNeighborLoader(data, fanouts, "paper", batch_size=16, seed=3, **kwargs)
 
 
@@ -64,16 +62,6 @@ class Convolutions(torch.nn.Module):
 
 
 # Models ###########################################################################################
-
-
-def test_to_hetero_on_all_neighbours_is_the_whole_graph(typed: HeteroData) -> None:
-    torch.manual_seed(1)
-    model = to_hetero(GraphSAGE(6, 8, num_layers=2, out_channels=3), typed.metadata()).double()
-    with torch.no_grad():
-        whole = model(typed.x_dict, typed.edge_index_dict)["paper"]
-        for batch in papers(typed, [-1, -1]):
-            out = model(batch.x_dict, batch.edge_index_dict)["paper"][: batch["paper"].batch_size]
-            torch.testing.assert_close(out, whole[batch["paper"].input_id])
 
 
 def test_convolutions_by_relation_on_all_neighbours_are_the_whole_graph(typed: HeteroData) -> None:
@@ -141,22 +129,6 @@ def test_a_zip_loader_of_links(typed: HeteroData) -> None:
 # Attributes #######################################################################################
 
 
-@pytest.mark.parametrize("prefetch", [0, 1])
-def test_attributes_in_mapped_files(typed: HeteroData, tmp_path: Path, prefetch: int) -> None:
-    mapped, data = HeteroData(), typed.clone()
-    data[WRITES].edge_attr = torch.arange(NUMBERS[WRITES] * 2.0).view(-1, 2)
-    for name, values in (("x", data["paper"].x), ("edge_attr", data[WRITES].edge_attr)):
-        np.save(tmp_path / f"{name}.npy", values.numpy())
-    for name in COUNTS:
-        mapped[name].x = data[name].x
-    mapped["paper"].x = np.load(tmp_path / "x.npy", mmap_mode="r")
-    mapped["paper"].train_mask = data["paper"].train_mask
-    for relation in NUMBERS:
-        mapped[relation].edge_index = data[relation].edge_index
-    mapped[WRITES].edge_attr = np.load(tmp_path / "edge_attr.npy", mmap_mode="r")
-    assert_same(papers(mapped, [3, 2], prefetch=prefetch), papers(data, [3, 2], prefetch=prefetch))
-
-
 def test_a_typed_adj_t_instead_of_edges(typed: HeteroData) -> None:
     data = HeteroData()
     for name in COUNTS:
@@ -172,16 +144,6 @@ def test_a_typed_adj_t_instead_of_edges(typed: HeteroData) -> None:
         for batch in papers(data, [-1]):
             out = model.layers[0](batch.x_dict, batch.adj_t_dict)["paper"][: batch["paper"].batch_size]
             torch.testing.assert_close(out, whole[batch["paper"].input_id])
-
-
-def test_masks_are_seeds_and_attributes(typed: HeteroData) -> None:
-    mask = typed["paper"].train_mask
-    loader = MacrobatchNeighborLoader(typed, [2], ("paper", mask), batch_size=3)
-    seeds = torch.cat([batch["paper"].input_id for batch in loader])
-    assert torch.equal(seeds, mask.nonzero().view(-1))
-    for batch in loader:
-        assert batch["paper"].train_mask[: batch["paper"].batch_size].all()
-        assert torch.equal(batch["paper"].train_mask, mask[batch["paper"].n_id])
 
 
 def test_tensor_frames() -> None:

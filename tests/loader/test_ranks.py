@@ -25,36 +25,20 @@ from tests.support.tiers import WORLDS, all_only, own_slices
 JOBS = "tests.loader.job_ranks"
 
 
-@pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
-def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int]) -> None:
-    run_ranks(f"{JOBS}:epochs", ranks, hosts=hosts)
-
-
-@all_only
-@needs_ccl
-def test_minibatches_over_ccl_are_those_of_one_process() -> None:
-    run_ranks(f"{JOBS}:epochs", 2, {"backend": "ccl"}, hosts=[0, 1])
-
-
-@pytest.mark.parametrize(("ranks", "hosts"), WORLDS[1:], ids=str)
-def test_rounds_and_rows_are_those_of_the_formulas(ranks: int, hosts: Sequence[int]) -> None:
-    run_ranks(f"{JOBS}:counts", ranks, hosts=hosts)
-
-
-@pytest.mark.parametrize("job", ["sums_of_losses", "bfloat16", "automatic_sizes"])
+@pytest.mark.parametrize("job", ["bfloat16", "automatic_sizes"])
 def test_three_ranks(job: str) -> None:
     run_ranks(f"{JOBS}:{job}", 3, hosts=[0, 1, 1])
 
 
-def test_impossible_and_differing_arguments_are_refused() -> None:
+def test_impossible_arguments_are_refused() -> None:
     run_ranks("tests.loader.job_ranks:refusals", 3, hosts=[0, 1, 1])
 
 
 # Rank stops #######################################################################################
 
 
-@pytest.mark.parametrize("job", ["resumed", "stopping", "dropped"])
-def test_epochs_are_resumed_stopped_and_dropped(job: str) -> None:
+@pytest.mark.parametrize("job", ["stopping", "dropped"])
+def test_epochs_are_stopped_and_dropped(job: str) -> None:
     run_ranks(f"{JOBS}:{job}", 3, hosts=[0, 1, 1])
 
 
@@ -104,9 +88,8 @@ def test_rank_links_minibatches_over_ccl_are_those_of_one_process() -> None:
     run_covering(f"{LINK_JOBS}:epochs", 2, [0, 1], 9, backend="ccl")
 
 
-@pytest.mark.parametrize("job", ["refusals", "agreement"])
-def test_two_ranks(job: str) -> None:
-    run_ranks(f"{LINK_JOBS}:{job}", 2, hosts=[0, 1])
+def test_impossible_links_are_refused() -> None:
+    run_ranks(f"{LINK_JOBS}:refusals", 2, hosts=[0, 1])
 
 
 # Rank options #####################################################################################
@@ -203,14 +186,22 @@ def test_policies_do_not_differ_on_one_rank() -> None:
 
 # Rank agreement ###################################################################################
 
+MASK = GRAPHS["plain"].train_mask
 #: By name, the arguments of the first rank and of the second one.
 SAMPLING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "seed": ({"seed": 3}, {"seed": 4}),
+    "fanouts": ({"num_neighbors": [2]}, {"num_neighbors": [3]}),
+    "macrobatch_size": ({"macrobatch_size": 2}, {"macrobatch_size": "auto"}),
+    "schedule": ({"schedule": "local"}, {"schedule": "global"}),
+    "seeds_digest": ({"input_nodes": MASK}, {"input_nodes": ~MASK}),
+    "batch_size": ({"batch_size": 4}, {"batch_size": 5}),
     "is_sorted": ({"time_attr": "time", "is_sorted": True}, {"time_attr": "time"}),
     "time_attr": ({"time_attr": "time"}, {"time_attr": "stamp"}),
     "weight_attr": ({"weight_attr": "weight"}, {}),
 }
 EDGES = GRAPHS["plain"].edge_index
 LABELS = torch.arange(EDGES.size(1))
+BINARY = {"edge_label_index": EDGES, "neg_sampling": "binary"}
 TIMED = {"edge_label_index": EDGES, "edge_label_time": LABELS % 9 + 3, "time_attr": "time"}
 
 
@@ -230,6 +221,9 @@ LINKS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("edge_label", {"edge_label": LABELS}, {"edge_label": LABELS.float()}),
     ("edge_label", {"edge_label": LABELS}, {"edge_label": LABELS.view(-1, 1)}),
     ("edge_label_time", TIMED, {**TIMED, "edge_label_time": LABELS % 9 + 4}),
+    ("neg_sampling", BINARY, {**BINARY, "neg_sampling": ("triplet", 1)}),
+    ("exclude_existing", BINARY, {**BINARY, "exclude_existing": True}),
+    ("late_negatives", BINARY, {**BINARY, "late_negatives": "raise"}),
     ("src_weight", weighted(), weighted(src_weight=None)),
     ("dst_weight", weighted(), weighted(dst_weight=torch.arange(GRAPHS["plain"].num_nodes) / 7)),
 ]
@@ -239,7 +233,7 @@ def refused(comm: Communicator, name: str, kind: type, arguments: Mapping[str, A
     """Makes a loader of the plain graph, and expects that the ranks disagree about ``name``."""
     stores = stores_of(comm, GRAPHS["plain"], "random")
     with pytest.raises(AgreementError, match=name):
-        kind(stores, [2], **arguments)
+        kind(stores, **{"num_neighbors": [2], **arguments})
 
 
 @pytest.mark.parametrize("name", SAMPLING)

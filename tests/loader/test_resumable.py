@@ -14,8 +14,6 @@ from torch.utils.data import RandomSampler, WeightedRandomSampler
 from tests.support.loader_cases import NODES, assert_same, contents, equal, make_data, make_loader, seeds_of
 from tests.support.programs import run_text
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def seeded(number: int = 3) -> torch.Generator:
     return torch.Generator().manual_seed(number)
@@ -51,7 +49,12 @@ ORDERS: dict[str, Callable[[], dict[str, Any]]] = {
     "batch sampler with a generator": lambda: {"batch_sampler": OwnGenerator(), "batch_size": 1},
     "native": lambda: {"shuffle": True, "export": "native"},
 }
-KINDS: dict[str, dict[str, Any]] = {"plain": {}, "prefetch": {"prefetch": 2}, "workers": {"num_workers": 1}}
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "prefetch": {"prefetch": 2},
+    "workers": {"num_workers": 1},
+    "device": {"device": "cpu"},
+}
 
 
 def stop_after(loader: Any, number: int) -> list[Any]:
@@ -85,7 +88,7 @@ def test_after_every_number_of_minibatches(order: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("order", ["keyed", "generator", "sampler, default generator", "native"])
-def test_with_prefetching_and_workers(order: str, kind: str) -> None:
+def test_with_prefetching_workers_and_a_device(order: str, kind: str) -> None:
     for number in (0, 1, 4, 7):
         torch.manual_seed(5)
         loader = make_loader(make_data(), **ORDERS[order](), **KINDS[kind])

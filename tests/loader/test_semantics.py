@@ -6,17 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.nn import GCN, GraphSAGE, SAGEConv
-from torch_geometric.utils import k_hop_subgraph, to_torch_csr_tensor, trim_to_layer
+from torch_geometric.nn import GCN, GraphSAGE
+from torch_geometric.utils import k_hop_subgraph, to_torch_csr_tensor
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader
 from tests.support.loader_cases import NODES, contents, make_data, make_loader
-
-
-def pairs(edge_index: Tensor) -> list[tuple[int, int]]:
-    return sorted(map(tuple, edge_index.t().tolist()))
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
@@ -120,43 +115,6 @@ def test_odd_graphs(name: str, shuffle: bool, export: str) -> None:
 
 
 # Models ###########################################################################################
-
-
-class Sage(torch.nn.Module):
-    """Three layers, with PyG's `trim_to_layer` where a batch is given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.convs = torch.nn.ModuleList([SAGEConv(4, 8), SAGEConv(8, 8), SAGEConv(8, 3)])
-
-    def forward(self, x: Tensor, edge_index: Tensor, trim: tuple[list[int], list[int]] | None) -> Tensor:
-        for layer, conv in enumerate(self.convs):
-            if trim is not None:
-                x, edge_index, _ = trim_to_layer(layer, *trim, x, edge_index)
-            x = conv(x, edge_index)
-            x = x.relu() if layer < 2 else x
-        return x
-
-
-@pytest.mark.parametrize("replace", [False, True])
-def test_trim_to_layer_keeps_the_seeds_outputs(replace: bool) -> None:
-    model = Sage().double()
-    data = make_data()
-    data.x = torch.randn(NODES, 4).double()
-    for batch in make_loader(data, [4, 3, 2], replace=replace):
-        whole = model(batch.x, batch.edge_index, None)[: batch.batch_size]
-        trimmed = model(batch.x, batch.edge_index, (batch.num_sampled_nodes, batch.num_sampled_edges))
-        torch.testing.assert_close(trimmed[: batch.batch_size], whole)
-
-
-def test_all_neighbours_give_the_full_graphs_outputs() -> None:
-    model = Sage().double()
-    data = make_data()
-    data.x = torch.randn(NODES, 4).double()
-    full = model(data.x, data.edge_index, None)
-    for batch in make_loader(data, [-1, -1, -1], shuffle=True):
-        out = model(batch.x, batch.edge_index, None)[: batch.batch_size]
-        torch.testing.assert_close(out, full[batch.n_id[: batch.batch_size]])
 
 
 @pytest.mark.parametrize("cache", [False, True])

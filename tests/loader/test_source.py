@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data
 
 from pyg_batchgnn.sample import Placement
 from tests.support.loader_cases import NODES, assert_same, contents, make_data, make_loader
@@ -285,19 +285,6 @@ def test_edges_have_their_attributes(kwargs: dict[str, Any]) -> None:
         assert torch.equal(batch.edge_block["edge_attr"], wanted) and torch.equal(batch.edge_attr, wanted)
         assert torch.equal(batch.to_data().edge_attr, wanted)
         assert torch.equal(batch.attribute("edge_attr", 3), wanted[:3])
-
-
-def test_relations_have_their_attributes() -> None:
-    data = HeteroData()
-    data["a"].x, data["b"].x = torch.rand(9, 2), torch.rand(8, 2)
-    for relation in (("a", "to", "b"), ("b", "to", "a")):
-        data[relation].edge_index = torch.randint(8, (2, 40))
-        data[relation].edge_attr = torch.rand(40, 3)
-    for features in ("auto", "copy"):
-        for batch in native(data, input_nodes="a", features=features):
-            for relation, group in zip(batch.schema.relations, batch.schema.edge_groups, strict=True):
-                wanted = data[relation].edge_attr[batch.edges_of(relation).edge]
-                assert torch.equal(batch.attributes[group].gather("edge_attr"), wanted)
 
 
 def test_attributes_choose_those_of_edges_as_well() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from pyg_batchgnn.loader.stats import LoaderCounters, StatsBook
 from tests.support.limits import join_all
-from tests.support.loader_cases import contents, make_data, make_loader
+from tests.support.loader_cases import make_data, make_loader
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -118,13 +118,3 @@ def test_a_book_takes_entries_from_many_threads() -> None:
         thread.start()
     join_all(threads)
     assert book.snapshot().last == LoaderCounters(minibatches=1, nodes=8000, fetch_seconds=4000.0)
-
-
-def test_seconds_are_those_that_passed() -> None:
-    def slow(out: Any) -> Any:
-        return out
-
-    loader = make_loader(make_data(2000, 20_000), [10, 10], batch_size=500, transform_sampler_output=slow)
-    assert contents(next(iter(loader)))
-    last = loader.stats().last
-    assert all(0 < getattr(last, name) < 60 for name in SECONDS)

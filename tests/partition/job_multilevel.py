@@ -35,8 +35,8 @@ from tests.partition.job_partition import (
     communities,
     expected,
     graph,
-    owners_everywhere,
 )
+from tests.partition.job_typed import owners_everywhere
 
 
 def everywhere_valid() -> None:
@@ -45,7 +45,7 @@ def everywhere_valid() -> None:
         for seed, nodes, edges, skew in CASES:
             dataset = graph(seed, nodes, edges, skew=skew)
             part = partition(dataset, "multilevel", comm=comm, seed=seed)
-            owner = owners_everywhere(part, comm)
+            owner = owners_everywhere([part], comm)[0]
             assert_same(part, expected(dataset, owner, comm.size, comm.rank))
             again = partition(dataset, "multilevel", comm=comm, seed=seed)
             assert torch.equal(again.node, part.node)
@@ -61,12 +61,11 @@ def quality(parts: int, balance: dict[str, float]) -> dict[str, float]:
 
 
 def owners(threads: int) -> list[int]:
-    """The owners of a small graph."""
     torch.set_num_threads(threads)
     dataset = generate(GeneratorSpec(nodes=3000, features=4))
     with Communicator.create("partition", timeout=60) as comm:
         part = partition(dataset, "multilevel", comm=comm, seed=3)
-        return owners_everywhere(part, comm).tolist()
+        return owners_everywhere([part], comm)[0].tolist()
 
 
 def matrix_of(graph: RankGraph) -> Tensor:
@@ -189,7 +188,6 @@ def two_levels(hosts: int | None) -> dict[str, float]:
 
 
 def mistakes() -> list[str]:
-    """Errors that all ranks get."""
     dataset, said = communities(), []
     with Communicator.create("partition", timeout=60) as comm:
         for policy in (
@@ -205,11 +203,10 @@ def mistakes() -> list[str]:
 
 
 def given_owners(file: str) -> None:
-    """The parts of a file of owners."""
     dataset: Any = communities()
     with Communicator.create("partition", timeout=60) as comm:
         part = partition(dataset, file, comm=comm)
-        owner = owners_everywhere(part, comm)
+        owner = owners_everywhere([part], comm)[0]
         assert torch.equal(owner, torch.arange(dataset.num_nodes) * 7 % comm.size)
 
 

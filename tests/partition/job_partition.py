@@ -16,25 +16,18 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import CommError, Communicator
-from pyg_batchgnn.data import HOMOGENEOUS, NODES, Dataset, DatasetError, EdgeSet, open_folder
-from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.data import Dataset, DatasetError, EdgeSet, open_folder
 from pyg_batchgnn.partition import (
-    Neighbours,
     Part,
-    PartitionBook,
     Score,
     Streaming,
-    StreamState,
-    directory_slice,
     load_partition,
     move,
     partition,
     partition_parts,
     report_partition,
-    save_partition,
 )
 from pyg_batchgnn.partition.save import arrays_of
-from pyg_batchgnn.partition.stream import random_owner
 from tests.support.faults import stop_for_good
 from tests.support.reference_partition import split_dataset
 
@@ -90,12 +83,6 @@ def contiguous_owner(targets: Tensor, nodes: int, parts: int) -> Tensor:
     return torch.tensor([sum(bound <= at for bound in bounds) for at in middle.tolist()], dtype=torch.int64)
 
 
-def owner_of(dataset: Dataset, policy: str, parts: int, seed: int) -> Tensor:
-    if policy == "random":
-        return random_owner(torch.arange(dataset.num_nodes), parts, seed).long()
-    return contiguous_owner(dataset.edge_index[1], dataset.num_nodes, parts)
-
-
 def expected(dataset: Dataset, owner: Tensor, parts: int, number: int) -> Part:
     return split_dataset(dataset, [owner], parts, number)
 
@@ -124,71 +111,7 @@ CASES = [
 ]
 
 
-def equals_the_obvious(rounds: list[int]) -> dict[str, Any]:
-    """Every case and policy, with rounds of several sizes."""
-    with Communicator.create("partition", timeout=20) as comm:
-        for round_bytes in rounds:
-            move.ROUND_BYTES = round_bytes
-            for seed, nodes, edges, skew in CASES:
-                if edges > 1000 and round_bytes < 10_000:
-                    continue
-                dataset = graph(seed, nodes, edges, skew=skew, attributes=seed % 4 != 0)
-                for policy in ("random", "contiguous"):
-                    part = partition(dataset, policy, comm=comm, seed=seed)
-                    owner = owner_of(dataset, policy, comm.size, seed)
-                    assert_same(part, expected(dataset, owner, comm.size, comm.rank))
-        return comm.counters.snapshot().as_dict()
-
-
-def any_number_of_parts() -> None:
-    """The same parts whatever the number of ranks that read; each rank builds a run of them."""
-    with Communicator.create("partition", timeout=20) as comm:
-        for parts in (1, 3, 6):
-            for seed, nodes, edges, skew in CASES[::2]:
-                dataset = graph(seed, nodes, edges, skew=skew)
-                for policy in ("random", "contiguous"):
-                    found = partition_parts(dataset, policy, parts, comm=comm, seed=seed)
-                    run = range(comm.rank * parts // comm.size, (comm.rank + 1) * parts // comm.size)
-                    assert [part.number for part in found] == list(run)
-                    owner = owner_of(dataset, policy, parts, seed)
-                    for part in found:
-                        assert_same(part, expected(dataset, owner, parts, part.number))
-
-
 # Streaming ########################################################################################
-
-
-def owners_everywhere(part: Part, comm: Communicator) -> Tensor:
-    """[N] who owns every node, put together from all parts."""
-    found = comm.all_gather(part.node)
-    owner = torch.full((part.book.num_nodes,), -1)
-    owner[found.rows] = torch.arange(comm.size).repeat_interleave(torch.tensor(found.counts))
-    assert bool((owner >= 0).all())
-    return owner
-
-
-def by_remainder(node: Tensor, neighbours: Neighbours, state: StreamState) -> Tensor:
-    """A policy of one's own that checks what it is given."""
-    assert neighbours.indptr.numel() == node.numel() + 1
-    known = neighbours.owner >= 0
-    assert torch.equal(neighbours.owner[known].long(), neighbours.node[known].long() % state.parts)
-    assert state.load.sum(1).le(state.total).all() and len(state.train) == len(node)
-    return node % state.parts
-
-
-def streams() -> None:
-    with Communicator.create("partition", timeout=20) as comm:
-        for seed, nodes, edges, skew in CASES:
-            dataset = graph(seed, nodes, edges, skew=skew)
-            for policy in ("ldg", Streaming(score=Score.FENNEL, passes=1), by_remainder):
-                part = partition(dataset, policy, comm=comm, seed=seed)
-                owner = owners_everywhere(part, comm)
-                assert_same(part, expected(dataset, owner, comm.size, comm.rank))
-                if policy is by_remainder:
-                    assert torch.equal(owner, torch.arange(nodes) % comm.size)
-                if seed == 10:
-                    again = partition(dataset, policy, comm=comm, seed=seed)
-                    assert torch.equal(again.node, part.node)
 
 
 def communities(seed: int = 0) -> Dataset:
@@ -203,26 +126,6 @@ def communities(seed: int = 0) -> Dataset:
     both = torch.stack([torch.cat([source, target]), torch.cat([target, source])])
     whole = graph(seed, nodes, 0)
     return replace(whole, edge_sets=(EdgeSet(whole.edges.relation, name[both]),))
-
-
-def compare_policies() -> dict[str, dict[str, float]]:
-    dataset = communities()
-    found = {}
-    with Communicator.create("partition", timeout=20) as comm:
-        for policy in ("random", "contiguous", "ldg", "fennel"):
-            part = partition(dataset, policy, comm=comm)
-            report = report_partition(part, comm)
-            owner = owners_everywhere(part, comm)
-            mine = report.parts[comm.rank]
-            ends = owner[dataset.edge_index.long()]
-            cut = (ends[1] == comm.rank) & (ends[0] != comm.rank)
-            assert mine.cut == int(cut.sum())
-            assert mine.halo == dataset.edge_index[0][cut].unique().numel()
-            assert (mine.nodes, mine.edges) == (part.num_nodes, part.in_edges.indices.numel())
-            assert mine.train == int((owner[dataset.split("train")] == comm.rank).sum())
-            found[policy] = {name: report.balance(name) for name in ("nodes", "edges", "train")}
-            found[policy]["cut"] = report.edge_cut
-    return found
 
 
 def several_limits() -> list[list[Any]]:
@@ -312,7 +215,6 @@ def memory(folder: str, round_bytes: int) -> list[int]:
 
 
 def mistakes() -> list[str]:
-    """Errors that all ranks get, after which they go on together."""
     dataset = graph(1, 20, 50)
     outside = dataset.edge_index.clone()
     outside[0, 17] = 20
@@ -354,88 +256,6 @@ def fault(how: str, stage: str, victim: int, timeout: float) -> dict[str, Any]:
 
 
 # Job save #########################################################################################
-
-PARTS = (1, 2, 3)
-#: seed, nodes, edges, skewed
-SAVE_CASES = [(1, 50, 300, False), (2, 40, 200, True), (3, 0, 0, False), (6, 2, 5, False), (8, 30, 0, False)]
-
-
-def save(folder: str) -> None:
-    with Communicator.create("save", timeout=20) as comm:
-        for parts in PARTS:
-            for seed, nodes, edges, skew in SAVE_CASES:
-                dataset = graph(seed, nodes, edges, skew=skew)
-                found = partition_parts(dataset, "random", parts, comm=comm, seed=seed)
-                for part in found:
-                    part.attributes[NODES]["a/b %"] = _half(part)
-                path = Path(folder, f"{parts}-{seed}")
-                assert save_partition(found, path, comm, {"policy": "random"}) == path
-        assert not [path for path in Path(folder).iterdir() if path.name.startswith(".")]
-        try:
-            save_partition([], Path(folder, "1-1"), comm)
-            raise AssertionError("the folder was there")
-        except DatasetError as error:
-            assert "exists already" in str(error)
-        comm.barrier()
-
-
-def _half(part: Part) -> Tensor:
-    """A table of a type that NumPy lacks."""
-    return part.node.view(-1, 1).to(torch.bfloat16)
-
-
-def load(folder: str) -> None:
-    with Communicator.create("load", timeout=20) as comm:
-        for parts in PARTS:
-            for seed, nodes, edges, skew in SAVE_CASES:
-                dataset = graph(seed, nodes, edges, skew=skew)
-                owner = owner_of(dataset, "random", parts, seed)
-                found = load_partition(Path(folder, f"{parts}-{seed}"), comm)
-                assert torch.equal(found.attributes[NODES].pop("a/b %"), _half(found))
-                old = [expected(dataset, owner, parts, number) for number in range(parts)]
-                assert_same(found, cut_anew(old, found.book, comm.rank))
-                weights = [len(found.book.nodes_of(rank)) for rank in range(comm.size)]
-                assert parts == comm.size or max(weights) <= max(nodes, 1)
-
-
-def cut_anew(old: list[Part], book: PartitionBook, rank: int) -> Part:
-    """The part of a range of internal ids, by putting all parts together and cutting."""
-    own = book.nodes_of(rank)
-    rows = slice(own.start, own.stop)
-    degree = torch.cat([part.in_edges.indptr.diff() for part in old])
-    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), degree.cumsum(0)])
-    edges = slice(int(indptr[own.start]), int(indptr[own.stop]))
-    known = directory_slice(book.num_nodes, book.parts, rank)
-
-    def splits(name: str) -> Tensor:
-        internal = torch.cat([part.split(name) + part.first for part in old])
-        return internal[(internal >= own.start) & (internal < own.stop)] - own.start
-
-    return Part(
-        schema=HOMOGENEOUS,
-        book=book,
-        number=rank,
-        node=torch.cat([part.node for part in old])[rows],
-        relations=(
-            InEdges(
-                indptr[own.start : own.stop + 1] - edges.start,
-                torch.cat([part.in_edges.indices for part in old])[edges],
-                torch.cat([part.in_edges.explicit_edge_ids() for part in old])[edges],
-            ),
-        ),
-        edge_counts=old[0].edge_counts,
-        directory=torch.cat([part.directory for part in old])[known.start : known.stop],
-        attributes={
-            group: {
-                name: torch.cat([part.attributes[group][name] for part in old])[
-                    rows if group.is_node else edges
-                ]
-                for name in tables
-            }
-            for group, tables in old[0].attributes.items()
-        },
-        splits={NODES: {name: splits(name) for name in old[0].splits[NODES]}},
-    )
 
 
 def load_damaged(folder: str) -> list[Any]:

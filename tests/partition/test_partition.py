@@ -23,35 +23,10 @@ from pyg_batchgnn.partition.multilevel import owners
 from pyg_batchgnn.partition.multilevel.rank_graph import Ghosts
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
-from tests.support.tiers import in_all
 
 # Partition ########################################################################################
 
 JOBS = "tests.partition.job_partition"
-
-
-@pytest.mark.parametrize("ranks", [*in_all(1), 2, *in_all(4)])
-def test_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
-    run_ranks(f"{JOBS}:equals_the_obvious", ranks, {"rounds": [1 << 24, 3_000]})
-
-
-@pytest.mark.parametrize("ranks", [3])
-def test_the_parts_do_not_depend_on_how_many_ranks_read(ranks: int) -> None:
-    run_ranks(f"{JOBS}:any_number_of_parts", ranks)
-
-
-@pytest.mark.parametrize("ranks", [*in_all(1), 3])
-def test_streamed_parts_equal_those_of_the_obvious_partitioner(ranks: int) -> None:
-    run_ranks(f"{JOBS}:streams", ranks)
-
-
-@pytest.mark.parametrize("ranks", [2])
-def test_streaming_cuts_fewer_edges_and_balances_all_loads(ranks: int) -> None:
-    found = run_ranks(f"{JOBS}:compare_policies", ranks)[0].value
-    for policy in ("ldg", "fennel"):
-        assert found[policy]["cut"] < 0.5 * found["random"]["cut"], found
-        assert max(found[policy][load] for load in ("nodes", "edges", "train")) < 1.1, found
-    assert found["contiguous"]["edges"] < 1.02, found
 
 
 @pytest.mark.parametrize("ranks", [2])
@@ -62,19 +37,6 @@ def test_streaming_keeps_all_limits_or_says_why_not(ranks: int) -> None:
     for worst, said in found[2:4]:  # the hub
         assert [one for one in said if "in-edges, more than 1.05: one node alone" in one], said
         assert worst["nodes"] <= 1.05, worst
-
-
-def test_memory_is_bounded_by_the_share(tmp_path: Path) -> None:
-    """At most twice the share and some rounds of 1 MiB: less than the graph and the share."""
-    nodes, edges = 200_000, 8_000_000
-    draw = np.random.default_rng(1)
-    np.save(tmp_path / "edge_index.npy", draw.integers(0, nodes, (2, edges), dtype=np.int32))
-    np.save(tmp_path / "x.npy", draw.standard_normal((nodes, 32), dtype=np.float32))
-    np.save(tmp_path / "train_idx.npy", np.arange(0, nodes, 3))
-    for result in run_ranks(f"{JOBS}:memory", 2, {"folder": str(tmp_path), "round_bytes": 1 << 20}):
-        share, most = result.value
-        whole = 8 * edges + 4 * 32 * nodes
-        assert most < 2 * share + (16 << 20) < share + whole, (share, most)
 
 
 def test_mistakes_are_told_on_every_rank() -> None:
@@ -215,14 +177,6 @@ def test_no_other_ranges_are_better(weights: Weights, ranks: int) -> None:
     ways = combinations_with_replacement(range(len(weights) + 1), ranks - 1)
     best = min(fullest([0, *way, len(weights)], sums) for way in ways)
     assert fullest(offsets, sums) <= best * 1.002
-
-
-def test_training_nodes_at_the_end_are_spread() -> None:
-    """By nodes and edges alone one of four ranks would train them all."""
-    weights = [(3, int(row >= 750)) for row in range(1000)]
-    load = loads_of(weights)
-    assert fullest([0, 250, 500, 750, 1000], load) == 4
-    assert fullest(cut(weights, 4), load) < 2.6
 
 
 def test_one_heavy_node_does_not_leave_one_range_with_nearly_all_others() -> None:

@@ -31,12 +31,6 @@ from tests.support.tiny_datasets import equal
 JOBS = "tests.partition.job_partition"
 
 
-def test_saved_parts_are_loaded_by_any_number_of_ranks(tmp_path: Path) -> None:
-    run_ranks(f"{JOBS}:save", 2, {"folder": str(tmp_path)})
-    for ranks in (1, 2, 3):
-        run_ranks(f"{JOBS}:load", ranks, {"folder": str(tmp_path)})
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Communicator.create("alone") as comm:

@@ -28,7 +28,6 @@ def first_trained(dataset: Dataset, first: int) -> Dataset:
 
 
 def prepare_all(cases: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Prepares each case; see `prepare`."""
     return [prepare(**case) for case in cases]
 
 

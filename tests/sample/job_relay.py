@@ -5,163 +5,28 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from pyg_batchgnn.comm import CommError, Communicator, KindCounts, MessageKind
+from pyg_batchgnn.comm import CommError, Communicator, MessageKind
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.sample import (
-    Layout,
-    MacrobatchSampler,
     PartitionedSampler,
-    Replacement,
     SampledMinibatch,
     SamplingPlan,
 )
-from pyg_batchgnn.store import CscGraph
 from tests.support.faults import AwakeClock, stop_for_good
-from tests.support.minibatch_checks import assert_same
 from tests.support.reference_partition import internal_ids, split_graph
-
-FANOUTS = ((3, 2), (5,), (-1, 2), (4, -1), (0, 3), (300, 2), (2, 2, 2, 2), (70_000, 1), (256, 3))
-
-
-@dataclass(frozen=True)
-class Case:
-    """A graph, its owners, a plan and what each rank asks for; the same on every rank."""
-
-    edge_index: Tensor
-    owner: Tensor
-    plan: SamplingPlan
-    seeds: list[list[Tensor]]  # original ids, by rank and minibatch
-    layout: Layout
-    seeds_are_own: bool
-    wide: bool
-    seed: int
-    epoch: int
-    threads: int
-
-
-def cases(ranks: int, count: int) -> Iterator[Case]:
-    for number in range(count):
-        yield _case(np.random.default_rng(1000 * ranks + number), ranks, number)
-
-
-def _case(draw: np.random.Generator, ranks: int, number: int) -> Case:
-    """A random case: self loops, parallel edges, isolated nodes, hubs, empty parts and ranks."""
-    nodes = int(draw.choice([1, 7, 60, 400, 400]))
-    edges = int(draw.choice([0, 1, 3, 12, 12])) * nodes
-    sources = draw.integers(0, nodes, edges)
-    destinations = (draw.random(edges) ** 2 * nodes).astype(np.int64)
-    owner = {
-        0: lambda: draw.integers(0, ranks, nodes),
-        1: lambda: np.sort(draw.integers(0, ranks, nodes)),
-        2: lambda: draw.integers(0, 2, nodes) * (ranks - 1),  # parts in the middle have nothing
-        3: lambda: np.full(nodes, draw.integers(0, ranks)),  # one part has all
-    }[number % 4]()
-    seeds_are_own = bool(draw.integers(0, 2))
-    seeds = []
-    for rank in range(ranks):
-        allowed = np.flatnonzero(owner == rank) if seeds_are_own else np.arange(nodes)
-        sizes = draw.choice([0, 1, 20, 40], draw.integers(0, 6)) if len(allowed) else np.zeros(rank % 2, int)
-        seeds.append([torch.from_numpy(draw.choice(allowed, size)) if size else _none() for size in sizes])
-    return Case(
-        torch.from_numpy(np.stack([sources, destinations])),
-        torch.from_numpy(owner),
-        SamplingPlan(
-            FANOUTS[number % len(FANOUTS)],
-            Replacement.WITH if draw.integers(0, 2) and number % len(FANOUTS) != 7 else Replacement.WITHOUT,
-            bool(draw.integers(0, 2)),
-        ),
-        seeds,
-        Layout.COO if draw.integers(0, 2) else Layout.CSC,
-        seeds_are_own,
-        number % 3 == 1,
-        int(draw.integers(-(2**62), 2**62)),
-        int(draw.integers(0, 1000)),
-        int(draw.choice([1, 2, 5])),
-    )
-
-
-def _none() -> Tensor:
-    return torch.empty(0, dtype=torch.int64)
-
-
-def equal_to_one_process(count: int) -> list[int]:
-    """Returns how many minibatches and edges were compared on this rank."""
-    compared = [0, 0]
-    with Communicator.create("sampling", timeout=30) as comm:
-        for case in cases(comm.size, count):
-            part = part_of(case, comm)
-            assert part.in_edges.indices.dtype == (torch.int64 if case.wide else torch.int32)
-            sampler = PartitionedSampler(
-                *(part, comm, case.plan, case.seed, case.threads, case.layout),
-                seeds_are_own=case.seeds_are_own,
-            )
-            graph = CscGraph.from_edge_index(case.edge_index, case.owner.numel())
-            alone = MacrobatchSampler(graph, case.plan, case.seed, 1, case.layout)
-            ids = internal_ids(case.owner)
-            seeds = case.seeds[comm.rank]
-            for epoch in (case.epoch, -1):
-                before = comm.counters.snapshot()
-                got = sampler.sample([ids[those] for those in seeds], seeds, epoch, 3)
-                spent = (comm.counters.snapshot() - before)[MessageKind.TOPOLOGY]
-                want = alone.sample(seeds, epoch)
-                assert len(got) == len(want)
-                check_counts(spent, rounds(case, comm.size))
-                original = torch.argsort(ids)
-                for mine, theirs in zip(got, want, strict=True):
-                    assert_same(mine.with_ids([original[mine.node]]), theirs)
-                    compared[0] += 1
-                    compared[1] += mine.num_edges
-        assert comm.counters.snapshot().total.rounds == comm.counters.snapshot()[MessageKind.TOPOLOGY].rounds
-    return compared
-
-
-def part_of(case: Case, comm: Communicator) -> Part:
-    """Returns a rank's part; the ids of a ``wide`` case do not fit 32 bits."""
-    part = split_graph(case.edge_index, case.owner, comm.size, comm.rank)
-    if not case.wide:
-        narrow = part.in_edges.explicit_edge_ids().int()
-        return replace(part, relations=(replace(part.in_edges, edge_ids=narrow),))
-    return replace(
-        part,
-        book=WideBook(part.book.offsets),
-        relations=(replace(part.in_edges, indices=part.in_edges.indices.long()),),
-    )
-
-
-class WideBook(PartitionBook):
-    @property
-    def id_dtype(self) -> torch.dtype:
-        return torch.int64
-
-
-def rounds(case: Case, ranks: int) -> int:
-    """The design's formula (section 4)."""
-    if ranks == 1:
-        return 0
-    return 2 * (case.plan.num_hops - 1) if case.seeds_are_own else 2 * case.plan.num_hops
-
-
-def check_counts(spent: KindCounts, rounds: int) -> None:
-    assert (spent.rounds, spent.count_rounds) == (rounds, rounds)
-    if rounds == 0:
-        assert spent == KindCounts()
-
 
 # Counts
 # ############################################################################################
 
 
 def counted(edge_ids: bool, seeds_are_own: bool, minibatches: int) -> dict[str, Any]:
-    """Rows and bytes of one macrobatch, and what they should be by the minibatches themselves."""
     nodes, fanouts = 3000, (4, 3, 2)
     draw = np.random.default_rng(5)
     edge_index = torch.from_numpy(draw.integers(0, nodes, (2, 30_000)))

@@ -101,15 +101,6 @@ def test_hops(replacement: Replacement) -> None:
             assert_uniform(p_of_joint(picks[:, hop], picks[:, later], EIGHT))
 
 
-def test_duplicate_seeds_have_identical_edges() -> None:
-    """The one dependence that is wanted: a node in the same minibatch draws the same."""
-    plan = SamplingPlan((4,), Replacement.WITH)
-    batch = MacrobatchSampler(Hubs(100, HUBS).graph(), plan, seed=1).sample([torch.tensor([3, 1, 3])], 0)[0]
-    assert batch.edge is not None
-    assert torch.equal(batch.edge[:4], batch.edge[8:])
-    assert not torch.equal(batch.edge[:4] % 100, batch.edge[4:8] % 100)
-
-
 def test_one_key_for_all_nodes_is_rejected() -> None:
     """Returns the table of a minibatch's nodes for a sampler whose key leaves the node out."""
     table = one_key_for_all_nodes(10, draws=2000, nodes=HUBS)

@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.data.lightning import LightningLinkData, LightningNodeData
+from torch_geometric.data.lightning import LightningNodeData
 from torch_geometric.sampler import NodeSamplerInput
 
-from pyg_batchgnn import PygLinkSampler, PygNeighborSampler
-from tests.support.hetero_cases import WRITES, make_hetero
+from pyg_batchgnn import PygNeighborSampler
 from tests.support.loader_cases import NODES, make_data
 
 pytorch_lightning = pytest.importorskip("lightning.pytorch", reason="needs lightning")
@@ -36,16 +35,6 @@ def test_nodes_with_other_fanouts_in_validation() -> None:
         seeds = batch.n_id[: batch.batch_size]
         assert batch.num_edges == torch.isin(data.edge_index[1], seeds).sum()
     assert sampler.num_neighbors.values == [3, 2]
-
-
-def test_an_epoch_that_the_module_counts() -> None:
-    data, epochs = make_data(), iter((0, 1))
-    current = next(epochs)
-    module = node_data(PygNeighborSampler(data, [2], epoch=lambda: current), data)
-    first = [batch.e_id for batch in module.val_dataloader()]
-    current = next(epochs)
-    second = [batch.e_id for batch in module.val_dataloader()]
-    assert any(not torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
 class Recorder(pytorch_lightning.LightningModule):
@@ -78,24 +67,3 @@ def test_a_trainer_counts_the_epochs() -> None:
         alone.epoch = epoch
         seeds = NodeSamplerInput(None, batch.n_id[: batch.batch_size])
         assert torch.equal(batch.e_id, alone.sample_from_nodes(seeds).edge)
-
-
-def test_links_of_a_typed_graph() -> None:
-    data = make_hetero()
-    sampler = PygLinkSampler(data, [2], exclude_existing=True)
-    module = LightningLinkData(
-        data,
-        input_train_edges=WRITES,
-        loader="custom",
-        link_sampler=sampler,
-        batch_size=50,
-        pin_memory=False,
-        neg_sampling="binary",
-    )
-    batches = list(module.train_dataloader())
-    assert sum(batch[WRITES].input_id.numel() for batch in batches) == data[WRITES].num_edges
-    known = set(map(tuple, data[WRITES].edge_index.t().tolist()))
-    for batch in batches:
-        source, target = batch[WRITES].edge_label_index[:, batch[WRITES].edge_label == 0]
-        pairs = torch.stack([batch["author"].n_id[source], batch["paper"].n_id[target]])
-        assert pairs.numel() and not known & set(map(tuple, pairs.t().tolist()))

@@ -49,7 +49,6 @@ def digest(*names: str) -> int:
 
 
 def links_of(relation: tuple[str, str, str], count: int, *, labelled: bool, timed: bool) -> Links:
-    """Some links with repeated ends."""
     generator = torch.Generator().manual_seed(count)
     source = torch.randint(SIZES[relation[0]], (count,), generator=generator)
     target = torch.randint(SIZES[relation[2]], (count,), generator=generator)
@@ -59,7 +58,6 @@ def links_of(relation: tuple[str, str, str], count: int, *, labelled: bool, time
 
 
 def plan_of(relation: tuple[str, str, str], mode: NegativeMode, amount: float) -> NegativePlan:
-    """The plan of uniform negatives."""
     return NegativePlan(mode, amount, NodePool.of(SIZES[relation[0]]), NodePool.of(SIZES[relation[2]]))
 
 
@@ -71,7 +69,6 @@ class Given(NegativeSampling):
         self.drawn = {"src": source, "dst": target}
 
     def sample(self, num_samples: int, endpoint: str, num_nodes: int | None = None) -> Tensor:
-        """Returns the given ends."""
         assert self.drawn[endpoint].numel() == num_samples
         return self.drawn[endpoint]
 

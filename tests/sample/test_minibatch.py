@@ -269,16 +269,6 @@ def test_a_sampler_can_be_copied_after_it_has_sampled() -> None:
         assert torch.equal(other.sample([torch.arange(5)], 0)[0].edge_index, expected.edge_index)
 
 
-def test_ids_written_after_sampling_are_checked_again() -> None:
-    sampler, graph = _sampler()
-    sampler.sample([torch.arange(5)], 0)
-    graph.indices[3] = 20
-    with pytest.raises(IndexError, match="20"):
-        sampler.sample([torch.arange(5)], 0)
-    graph.indices[3] = 19
-    sampler.sample([torch.arange(5)], 0)
-
-
 def test_arrays_that_are_resized_or_replaced_after_sampling_are_refused() -> None:
     for change in (lambda one: one.resize_(10), lambda one: setattr(one, "data", one.clone()[:10])):
         sampler, graph = _sampler()

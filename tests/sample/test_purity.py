@@ -92,14 +92,6 @@ def test_the_same_minibatch_twice_in_a_macrobatch() -> None:
     assert_same(first, second)
 
 
-def test_scratch_is_as_new_after_a_large_batch() -> None:
-    """Large, small, large on one thread: old scratch memory must not be seen."""
-    small, large = [torch.tensor([1, 2])], [torch.arange(NUM_NODES)]
-    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=1)
-    for lists in (small, large, small, small, large, [torch.tensor([], dtype=torch.int64)], large, small):
-        assert_all_same(sampler.sample(lists, 2), one_by_one(lists, 2))
-
-
 def test_scratch_over_many_batches_of_random_sizes() -> None:
     sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5, threads=2)
     lists = random_lists(300, 150, seed=1)
@@ -145,15 +137,6 @@ def test_batches_that_are_kept_stay_as_they_were() -> None:
     assert_all_same(kept, expected[1::2])
     for views, copy in zip(slices, copies, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(views, copy, strict=True))
-
-
-def test_batches_outlive_sampler_and_graph() -> None:
-    seeds = torch.arange(100)
-    sampler = MacrobatchSampler(dense_graph().graph(), PLAN, seed=5)
-    batch = sampler.sample([seeds], 0)[0]
-    del sampler
-    gc.collect()
-    assert_same(batch, one_by_one([seeds], 0)[0])
 
 
 def test_writing_into_a_batch_changes_no_later_one() -> None:

@@ -30,7 +30,8 @@ from pyg_batchgnn import (
 )
 from pyg_batchgnn.store import CscGraph
 from tests.support.graph_strategies import Coo
-from tests.support.pyg_sampler_graphs import BACK, BUYS, USERS, assert_same, plain, typed
+from tests.support.loader_cases import assert_same
+from tests.support.pyg_sampler_graphs import BACK, BUYS, USERS, plain, typed
 from tests.support.reference_sampler import reference_sample
 
 # Pyg sampler ######################################################################################
@@ -83,22 +84,6 @@ def test_node_loader(data: Data, num_neighbors: list[int], replace: bool) -> Non
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_duplicate_seeds(data: Data, replace: bool) -> None:
-    """Every occurrence keeps its row and its own in-edges, and n_id and edge_index agree."""
-    nodes = torch.tensor([5, 7, 5, 110, 5, 7])
-    loader = NodeLoader(data, sampler_of(data, [3, 2], replace), input_nodes=nodes, batch_size=6)
-    (batch,) = loader
-    assert_subgraph(batch, data)
-    assert batch.batch_size == 6 and torch.equal(batch.n_id[:6], nodes)
-    others = batch.n_id[6:]
-    assert others.unique().numel() == others.numel() and not torch.isin(others, nodes).any()
-    in_edges = [batch.e_id[batch.edge_index[1] == row].tolist() for row in range(6)]
-    assert in_edges[0] == in_edges[2] == in_edges[4] and in_edges[1] == in_edges[5]
-    assert len(in_edges[0]) == 3 and in_edges[3] == []
-    assert not torch.isin(batch.edge_index[0], torch.tensor([2, 4, 5])).any()  # sources are first occurrences
-
-
-@pytest.mark.parametrize("replace", [False, True])
 def test_batches_are_the_references(data: Data, replace: bool) -> None:
     lists = Coo(data.edge_index, NUM_NODES).lists()
     loader = NodeLoader(data, sampler_of(data, [4, 3], replace, seed=9), batch_size=25)
@@ -140,18 +125,6 @@ def test_worker_processes_give_the_same_batches(data: Data) -> None:
     for a, b in zip(alone, workers, strict=True):
         assert torch.equal(a.n_id, b.n_id) and torch.equal(a.e_id, b.e_id)
         assert torch.equal(a.edge_index, b.edge_index)
-
-
-def test_epoch_changes_the_sample(data: Data) -> None:
-    sampler = sampler_of(data, [2, 2])
-    inputs = NodeSamplerInput(input_id=None, node=torch.arange(50))
-    first = sampler.sample_from_nodes(inputs)
-    again = sampler.sample_from_nodes(inputs)
-    sampler.epoch = 1
-    other = sampler.sample_from_nodes(inputs)
-    assert first.edge is not None and again.edge is not None and other.edge is not None
-    assert torch.equal(first.edge, again.edge)
-    assert first.edge.tolist() != other.edge.tolist()
 
 
 def test_it_is_a_base_sampler(data: Data) -> None:
@@ -334,19 +307,6 @@ def test_typed_links(negatives: Any) -> None:
     theirs = LinkLoader(data, sampler, filter_per_worker=True, **links)
     exclude = {"exclude_existing": negatives is not None}
     assert_same(theirs, MacrobatchLinkNeighborLoader(data, fanouts, seed=5, **links, **exclude))
-
-
-def test_a_link_sampler_leaves_out_the_links() -> None:
-    data = typed()
-    sampler = PygLinkSampler(data, [-1], exclude_seed_edges="reverse")
-    loader = LinkLoader(data, sampler, BUYS, batch_size=10, filter_per_worker=True)
-    for batch in loader:
-        taken = set(map(tuple, data[BUYS].edge_index[:, batch[BUYS].input_id].t().tolist()))
-        source, target = batch[BUYS].edge_index
-        found = torch.stack([batch["user"].n_id[source], batch["item"].n_id[target]])
-        assert not taken & set(map(tuple, found.t().tolist()))
-    named = PygLinkSampler(data, [-1], exclude_seed_edges={BUYS: BACK})
-    assert_same(LinkLoader(data, named, BUYS, batch_size=10, filter_per_worker=True), loader)
 
 
 @pytest.mark.parametrize("own", [{"exclude_seed_edges": "reverse", "exclude_existing": True}, {}])

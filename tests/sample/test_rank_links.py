@@ -59,7 +59,6 @@ class LinkCase:
     disjoint: bool
 
     def start_local(self, minibatch: Sequence[Links]) -> LinkStart:
-        """Returns what one process makes of a minibatch."""
         graph = self.case.graph()
         first = None if self.times is None else first_times(self.times, graph)
         plans = {
@@ -69,7 +68,6 @@ class LinkCase:
         return LinkSeeder(self.case.schema, plans, self.disjoint).start(minibatch, SEED, EPOCH)
 
     def start_rank(self, comm: Communicator, part: Part) -> list[LinkStart]:
-        """Returns what a rank makes of its minibatches."""
         first = None
         if self.times is not None:
             first = first_times_of_part(part, comm, own_times(part, self.times))
@@ -92,7 +90,6 @@ class LinkCase:
         return started
 
     def link_times(self, relation: Relation) -> Tensor | None:
-        """Returns the times of all links of a relation."""
         times = [
             one.time for links in self.minibatches for one in links if one.relation == relation and one.count
         ]
@@ -101,7 +98,6 @@ class LinkCase:
 
 
 def own_times(part: Part, times: Times) -> Times:
-    """Returns the times of a part's own rows."""
     schema, own = part.schema, {}
     for number, group in enumerate(schema.node_groups):
         if group in times.by_group:
@@ -179,7 +175,6 @@ def _times(random: np.random.Generator, case: TypedCase, level: TimeLevel) -> Ti
 
 
 def assert_equal(one: Any, other: Any) -> None:
-    """Both have the same type and the same bits in all fields."""
     if isinstance(one, Tensor):
         assert one.dtype is other.dtype and torch.equal(one, other)
     elif isinstance(one, (tuple, list)):

@@ -30,7 +30,7 @@ from pyg_batchgnn.ops import (
     relay_answer,
     to_signed,
 )
-from pyg_batchgnn.sample import Layout, SampledMinibatch, SamplingPlan, Subgraph
+from pyg_batchgnn.sample import Layout, Replacement, SampledMinibatch, SamplingPlan, Subgraph
 from tests.support.graph_strategies import fixed, random_seeds
 from tests.support.ranks import run_ranks
 from tests.support.relayed import EPOCH, RelayedSampler, Traffic, owners_of
@@ -41,15 +41,6 @@ from tests.support.typed_graphs import TypedCase, assert_same_typed, typed_cases
 
 
 JOBS = "tests.sample.job_relay"
-
-
-@pytest.mark.parametrize(("ranks", "cases"), [(1, 20), (2, 45), (3, 36), (4, 36)])
-def test_equal_to_one_process(ranks: int, cases: int) -> None:
-    """Graphs, owners, plans, layouts, id widths and seeds differ from case to case."""
-    results = run_ranks(f"{JOBS}:equal_to_one_process", ranks, {"count": cases})
-    minibatches = sum(result.value[0] for result in results)
-    edges = sum(result.value[1] for result in results)
-    assert minibatches > 2 * cases and edges > 100 * cases
 
 
 @pytest.mark.parametrize("edge_ids", [False, True])
@@ -117,13 +108,14 @@ PARTS = st.sampled_from([1, 2, 3, 4, 18])
 def check(
     data: st.DataObject, case: TypedCase, seed: int, *, excluding: bool = False, **rules: object
 ) -> None:
+    """Relays over drawn parts, with ids of either width, give what one process gives."""
     plan = data.draw(typed_plans(case.schema, shares=True))
     plan = dataclasses.replace(plan, **rules)  # type: ignore[arg-type]
     parts = data.draw(PARTS)
     owners = data.draw(owners_of(case, parts))
     lists = st.lists(typed_seeds(case, excluding), max_size=2)
     seeds = [[one.seeds for one in data.draw(lists)] for _ in range(parts)]
-    sampler = RelayedSampler(case, owners, parts, plan)
+    sampler = RelayedSampler(case, owners, parts, plan, wide=data.draw(st.booleans()))
     layout = data.draw(st.sampled_from(Layout))
     found = sampler.sample(seeds, seed, layout, excluding)
     alone = case.sampler(plan, seed, layout)
@@ -172,6 +164,17 @@ def test_types(data: st.DataObject, case: TypedCase, seed: int) -> None:
 @given(st.data(), typed_cases(), random_seeds)
 def test_examples_and_induced_subgraphs(data: st.DataObject, case: TypedCase, seed: int) -> None:
     check(data, case, seed)
+
+
+@pytest.mark.parametrize("fanout", [255, 256, 70_000])
+def test_numbers_of_picks_of_every_width(fanout: int) -> None:
+    @fixed(5)
+    @given(st.data(), typed_cases(), random_seeds)
+    def run(data: st.DataObject, case: TypedCase, seed: int) -> None:
+        rules = {"fanouts": (fanout, 2), "by_relation": (), "replacement": Replacement.WITHOUT}
+        check(data, case, seed, **rules)
+
+    run()
 
 
 @pytest.mark.parametrize("timed", [False, True])

@@ -9,7 +9,6 @@ import torch
 
 from pyg_batchgnn.data import Schema
 from pyg_batchgnn.sample import (
-    ExcludedPairs,
     MacrobatchSampler,
     SampledMinibatch,
     SamplingPlan,
@@ -72,18 +71,6 @@ def test_accessors_of_one_type_or_relation_say_what_to_read() -> None:
         batch.indptr  # noqa: B018
     assert batch.nodes_of("paper").node[:3].tolist() == [3, 1, 3]
     assert batch.edges_of(WRITES).indptr.numel() == sum(batch.nodes_of("paper").nodes_per_hop[:-1]) + 1
-
-
-def test_what_is_not_reached_shares_its_parts() -> None:
-    (batch,) = sampler().sample([Seeds.of(SCHEMA, {"author": torch.tensor([1])})], 0)
-    assert batch.edges[0] is batch.edges[1] and batch.edges[0].edges_per_hop == [0, 0]
-    assert batch.nodes_of("paper").nodes_per_hop == [0, 0, 0]
-
-
-def test_excluded_pairs_are_never_used() -> None:
-    pairs = {CITES: ExcludedPairs(EDGES[CITES])}
-    (batch,) = sampler().sample([Seeds.of(SCHEMA, NODES, excluded=pairs)], 0)
-    assert batch.edges_of(CITES).num_edges == 0 and batch.edges_of(WRITES).num_edges > 0
 
 
 def timed() -> MacrobatchSampler:

@@ -33,7 +33,6 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 
 
 def parts(folder: str, comm: Communicator) -> Iterator[tuple[Case, Part]]:
-    """Saves parts of every case and loads them mapped."""
     for number, case in enumerate((CASES[0], *CASES[3:6])):
         part = part_of(case, comm.size, comm.rank)
         yield case, load_partition(save_partition(part, f"{folder}/{number}", comm), comm)

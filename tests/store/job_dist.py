@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch_geometric.data import TensorAttr
 
-from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
+from pyg_batchgnn.comm import AgreementError, Communicator
 from pyg_batchgnn.data import NODES, Group, RowKind
 from pyg_batchgnn.store import (
     EDGE_TYPE,
@@ -17,7 +16,6 @@ from pyg_batchgnn.store import (
     DistFeatureStore,
     DistGraphStore,
     HybridTopology,
-    replicate_topology,
 )
 from tests.support.partitioned_graphs import CASES, part_of, whole
 
@@ -28,36 +26,6 @@ def some_ids(size: int, rank: int, how: str) -> torch.Tensor:
     if how == "none here" and rank == 0:
         return torch.empty(0, dtype=torch.int64)
     return torch.randint(size, (7 * rank + 3,), generator=draw)
-
-
-def reads() -> None:
-    """Attributes by original id are those of the whole graph."""
-    with Communicator.create("stores", timeout=20) as comm:
-        for case in CASES:
-            data = whole(case)
-            for share in (True, False):
-                part = part_of(case, comm.size, comm.rank)
-                store = DistFeatureStore(part, comm, share=share)
-                names = {attr.attr_name for attr in store.get_all_tensor_attrs()}
-                assert names == {"x", "y", "train_mask", "edge_attr", "edge_kind"}
-                for how in ("some", "none here"):
-                    index = some_ids(case.nodes, comm.rank, how)
-                    attrs = [TensorAttr(None, name, index) for name in ("y", "x", "train_mask")]
-                    y, x, mask = store.multi_get_tensor(attrs)
-                    assert torch.equal(x, data.x[index]) and torch.equal(y, data.y[index])
-                    assert torch.equal(mask, data.train_mask[index])
-                    if case.edges:
-                        index = some_ids(case.edges, comm.rank, how)
-                        found = store.get_tensor(EDGE_TYPE, "edge_attr", index=index)
-                        assert torch.equal(found, data.edge_attr[index])
-                        found = store[EDGE_TYPE, "edge_kind", index]
-                        assert torch.equal(found, data.edge_kind[index])
-                assert torch.equal(store.get_tensor(None, "x", index=slice(None)), data.x)
-                assert store.get_tensor_size(None, "x") == (case.nodes, 5)
-                assert store.get_tensor_size(EDGE_TYPE, "edge_kind") == (case.edges,)
-            half = DistFeatureStore(part_of(case, comm.size, comm.rank), comm, floats=torch.bfloat16)
-            found = half.get_tensor(None, "x", index=slice(0, case.nodes, 2))
-            assert torch.equal(found, data.x[::2].bfloat16())
 
 
 def no_columns() -> None:
@@ -116,30 +84,6 @@ def writes() -> None:
                 found = store.get_tensor(EDGE_TYPE, "edge_kind", index=slice(None))
                 assert torch.equal(found, data.edge_kind)
             assert torch.equal(store.get_tensor(None, "x", index=slice(None)), data.x)
-
-
-def graphs() -> None:
-    """All ranks together have every edge once; with the whole topology every id is known here."""
-    with Communicator.create("stores", timeout=20) as comm:
-        for case in CASES:
-            data = whole(case)
-            part = part_of(case, comm.size, comm.rank)
-            graph = DistGraphStore(part, comm)
-            (attr,) = graph.get_all_edge_attrs()
-            assert attr.size == (case.nodes, case.nodes)
-            edges = torch.stack(graph.get_edge_index(attr))
-            assert torch.equal(edges, data.edge_index[:, part.in_edges.explicit_edge_ids()])
-            every = comm.all_gather(part.in_edges.explicit_edge_ids()).rows
-            assert torch.equal(every.sort().values, torch.arange(case.edges))
-            index = some_ids(case.nodes, comm.rank, "some")
-            internal = graph.internal_ids(index)
-            hybrid = DistGraphStore(part, comm, replicate_topology(part, comm))
-            before = comm.counters.snapshot()
-            assert torch.equal(hybrid.internal_ids(index), internal)
-            assert (comm.counters.snapshot() - before)[MessageKind.LOOKUP].rounds == 0
-            owned = (internal >= part.first) & (internal < part.first + part.num_nodes)
-            assert torch.equal(part.node[internal[owned] - part.first], index[owned])
-            assert str(case.nodes) in repr(graph) and "hybrid" in repr(hybrid)
 
 
 def refusals() -> None:

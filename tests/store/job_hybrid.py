@@ -8,45 +8,32 @@ from torch import Tensor
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.partition import Part, move, share_attributes
 from pyg_batchgnn.store import DistGraphStore, HybridTopology, TypedGraph, replicate_topology
-from tests.partition.job_partition import CASES, expected, graph
-from tests.store.job_typed import TYPED, owners
+from tests.store.job_typed import data_sets, owners
 from tests.support.reference_partition import graph_of, internal_ids_by_type, split_dataset
-from tests.support.typed_datasets import typed_dataset
+from tests.support.tiny_datasets import equal
 
 
-def whole_graph_everywhere(round_bytes: int) -> None:
+def everywhere(round_bytes: int) -> None:
     move.ROUND_BYTES = round_bytes
     with Communicator.create("hybrid", timeout=20) as comm:
-        for seed, nodes, edges, skew in CASES:
-            dataset = graph(seed, nodes, edges, skew=skew)
-            owner = torch.randint(0, comm.size, (nodes,), generator=torch.Generator().manual_seed(seed))
-            part = expected(dataset, owner, comm.size, comm.rank)
-            found = replicate_topology(part, comm)
-            _check(found, graph_of(dataset), [owner], part)
-            found_attributes = share_attributes(part, comm)
-            assert sorted(found_attributes) == comm.ranks_of_host
-            for rank, shared in found_attributes.items():
-                theirs = expected(dataset, owner, comm.size, rank).attributes
-                assert shared.keys() == theirs.keys()
-                for group, tables in theirs.items():
-                    assert shared[group].keys() == tables.keys()
-                    for name, table in tables.items():
-                        got = shared[group][name]
-                        assert got.dtype == table.dtype and torch.equal(got, table)
-
-
-def typed_graphs_everywhere(round_bytes: int) -> None:
-    move.ROUND_BYTES = round_bytes
-    with Communicator.create("hybrid", timeout=20) as comm:
-        for case in TYPED:
-            dataset = typed_dataset(*case)
+        for dataset in data_sets():
             owner = owners(dataset, comm.size)
             part = split_dataset(dataset, owner, comm.size, comm.rank)
             found = replicate_topology(part, comm)
             _check(found, graph_of(dataset), owner, part)
-            store = DistGraphStore(part, comm, found)
+            own, hybrid = DistGraphStore(part, comm), DistGraphStore(part, comm, found)
+            assert "partitioned" in repr(own) and "hybrid" in repr(hybrid)
             for number, ids in enumerate(internal_ids_by_type(owner, part.book)):
-                assert torch.equal(store.internal_ids(torch.arange(len(ids)), number), ids)
+                for store in (own, hybrid):
+                    assert torch.equal(store.internal_ids(torch.arange(len(ids)), number), ids)
+            shared = share_attributes(part, comm)
+            assert sorted(shared) == comm.ranks_of_host
+            for rank, found_tables in shared.items():
+                theirs = split_dataset(dataset, owner, comm.size, rank).attributes
+                assert found_tables.keys() == theirs.keys()
+                for group, tables in theirs.items():
+                    assert found_tables[group].keys() == tables.keys()
+                    assert all(equal(found_tables[group][name], table) for name, table in tables.items())
 
 
 def _check(found: HybridTopology, want: TypedGraph, owner: list[Tensor], part: Part) -> None:

@@ -13,11 +13,18 @@ from pyg_batchgnn.data import Dataset, EdgeSet, Group, NodeSet
 from pyg_batchgnn.partition import Part
 from pyg_batchgnn.store import Columns, DistFeatureStore, DistGraphStore, RowReader, RowRequest
 from pyg_batchgnn.store.directory import edge_targets, internal_ids_by_type
+from pyg_batchgnn.store.dist_features import group_name
+from tests.partition.job_partition import CASES as PLAIN
+from tests.partition.job_partition import graph
 from tests.support.reference_partition import internal_ids_by_type as all_internal_ids
 from tests.support.reference_partition import split_dataset
 from tests.support.typed_datasets import CASES, typed_dataset
 
-TYPED = [case for case in CASES if not typed_dataset(*case).schema.is_plain]
+
+def data_sets() -> list[Dataset]:
+    """Returns graphs with types, and without."""
+    typed = [typed_dataset(*case) for case in CASES]
+    return typed + [graph(seed, nodes, edges, skew=skew) for seed, nodes, edges, skew in PLAIN]
 
 
 def owners(dataset: Dataset, ranks: int) -> list[Tensor]:
@@ -30,8 +37,7 @@ def owners(dataset: Dataset, ranks: int) -> list[Tensor]:
 
 
 def parts(comm: Communicator) -> list[tuple[Dataset, Part]]:
-    data_sets = [typed_dataset(*case) for case in TYPED]
-    return [(one, split_dataset(one, owners(one, comm.size), comm.size, comm.rank)) for one in data_sets]
+    return [(one, split_dataset(one, owners(one, comm.size), comm.size, comm.rank)) for one in data_sets()]
 
 
 def some(size: int, rank: int) -> Tensor:
@@ -49,22 +55,25 @@ def reads_and_writes() -> None:
                 store = DistFeatureStore(part, comm, share=share)
                 for one in dataset.sets:
                     masks = {f"{name}_mask" for name in getattr(one, "splits", {})}
-                    named = [a for a in store.get_all_tensor_attrs() if a.group_name == one.group.name]
+                    group = group_name(one.group, dataset.schema)
+                    named = [a for a in store.get_all_tensor_attrs() if a.group_name == group]
                     assert {a.attr_name for a in named} == {*one.tables, *masks}
                     index = some(one.num_rows, comm.rank)
                     for name, table in one.tables.items():
-                        found = store.get_tensor(one.group.name, name, index=index)
+                        found = store.get_tensor(group, name, index=index)
                         assert torch.equal(found, table[index])
-                        assert store.get_tensor_size(one.group.name, name) == tuple(table.shape)
-                        store.put_tensor(table[index] + 1, one.group.name, name, index=index)
+                        assert store.get_tensor_size(group, name) == tuple(table.shape)
+                        more = (table + 1).to(table.dtype)
+                        store.put_tensor(more[index], group, name, index=index)
                         changed = torch.cat([some(one.num_rows, rank) for rank in range(comm.size)])
                         wanted = table.clone()
-                        wanted[changed] = table[changed] + 1
-                        found = store.get_tensor(one.group.name, name, index=slice(None))
+                        wanted[changed] = more[changed]
+                        found = store.get_tensor(group, name, index=slice(None))
                         assert torch.equal(found, wanted)
-                        store.put_tensor(table[index], one.group.name, name, index=index)
-        with pytest.raises(KeyError, match="no node type 'venue'"):
-            store.get_tensor("venue", "x", index=torch.arange(1))
+                        store.put_tensor(table[index], group, name, index=index)
+            if dataset.schema.has_names:
+                with pytest.raises(KeyError, match="no node type 'venue'"):
+                    store.get_tensor("venue", "x", index=torch.arange(1))
 
 
 def rows_of_all_groups() -> None:

@@ -12,7 +12,7 @@ from tests.support.tiers import in_all
 
 
 @pytest.mark.parametrize(
-    ("ranks", "hosts"), [*in_all((1, [0]), (2, [0, 1])), (2, [0, 0]), (4, [0, 1, 0, 1])], ids=str
+    ("ranks", "hosts"), [*in_all((1, [0]), (2, [0, 1]), (4, [0, 1, 0, 1])), (3, [0, 1, 1])], ids=str
 )
 def test_equal_minibatches_and_messages(ranks: int, hosts: Sequence[int], tmp_path: Path) -> None:
     run_ranks("tests.store.job_disk:epochs", ranks, {"folder": str(tmp_path)}, hosts=hosts)

@@ -31,7 +31,7 @@ from tests.support.leftovers import nothing_is_left
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import Tables, book_of, part_in_order, typed_part
 from tests.support.thread_ranks import run_threads
-from tests.support.tiers import in_all
+from tests.support.tiers import each, in_all
 
 # Dist #############################################################################################
 
@@ -41,7 +41,7 @@ JOBS = "tests.store.job_dist"
 @pytest.mark.parametrize(
     ("ranks", "hosts"), [*in_all((1, [0])), (2, [0, 1]), (3, [0, 1, 1]), *in_all((4, [0, 1, 0, 2]))], ids=str
 )
-@pytest.mark.parametrize("job", ["reads", "writes", "graphs"])
+@pytest.mark.parametrize("job", ["writes"])
 def test_what_ranks_hold_together_is_the_whole_graph(job: str, ranks: int, hosts: Sequence[int]) -> None:
     run_ranks(f"{JOBS}:{job}", ranks, hosts=hosts)
 
@@ -57,9 +57,8 @@ def test_two_ranks(job: str) -> None:
 @pytest.mark.parametrize(
     ("hosts", "round_bytes"), [*in_all(([0], 1 << 24)), ([0, 0, 1], 3_000), *in_all(([0, 1, 0, 1], 1 << 24))]
 )
-@pytest.mark.parametrize("job", ["whole_graph_everywhere", "typed_graphs_everywhere"])
-def test_every_rank_reads_the_whole_topology(job: str, hosts: list[int], round_bytes: int) -> None:
-    run_ranks(f"tests.store.job_hybrid:{job}", len(hosts), {"round_bytes": round_bytes}, hosts=hosts)
+def test_every_rank_reads_the_whole_topology(hosts: list[int], round_bytes: int) -> None:
+    run_ranks("tests.store.job_hybrid:everywhere", len(hosts), {"round_bytes": round_bytes}, hosts=hosts)
 
 
 # Typed ############################################################################################
@@ -92,6 +91,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@each
 @pytest.mark.parametrize("stage", ["save", "load", "topology", "tables"])
 @pytest.mark.parametrize(("how", "text"), [("kill", "no longer exists"), ("stop", "is stopped")])
 def test_the_others_name_the_rank(saved: Path, how: str, text: str, stage: str) -> None:

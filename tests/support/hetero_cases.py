@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchNeighborLoader
-from tests.support.loader_cases import equal
 
 COUNTS = {"paper": 60, "author": 40, "venue": 1, "lonely": 7}
 CITES = ("paper", "cites", "paper")
@@ -88,21 +85,6 @@ def make_loader(data: Any, fanouts: Any = (4, 3), **kwargs: Any) -> MacrobatchNe
     chosen = {"batch_size": 8, "seed": 7, "macrobatch_size": 3, "fetch_size": 2, **kwargs}
     fanouts = list(fanouts) if isinstance(fanouts, tuple) else fanouts
     return MacrobatchNeighborLoader(data, fanouts, **chosen)
-
-
-def contents(batch: HeteroData) -> dict[Any, Any]:
-    """Everything that a batch holds, by (store, name)."""
-    stores = {None: batch._global_store, **batch._node_store_dict, **batch._edge_store_dict}
-    return {(name, key): value for name, store in stores.items() for key, value in store.items()}
-
-
-def assert_same(some: Iterable[Any], others: Iterable[Any], ignore: Iterable[Any] = ()) -> None:
-    """The same typed minibatches in the same order, in every attribute."""
-    for number, (one, other) in enumerate(itertools.zip_longest(some, others)):
-        left, right = contents(one), contents(other)
-        names = {name for name in left.keys() | right.keys() if name[1] not in ignore}
-        different = [name for name in names if not equal(left.get(name), right.get(name))]
-        assert not different, f"minibatch {number} differs in {different}"
 
 
 def check_batch(data: HeteroData, batch: HeteroData) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
 
@@ -34,8 +34,12 @@ def make_loader(data: Any, fanouts: Iterable[int] = (4, 3), **kwargs: Any) -> Ma
     return MacrobatchNeighborLoader(data, list(fanouts), **chosen)
 
 
-def contents(batch: Any) -> dict[str, Any]:
-    """Everything that a batch holds, by name."""
+def contents(batch: Any) -> dict[Any, Any]:
+    """Everything that a batch holds: by name, of a typed one by store and name."""
+    if isinstance(batch, Minibatch) and len(batch.nodes) > 1:
+        batch = batch.to_data()
+    if isinstance(batch, HeteroData):
+        return {(store._key, name): value for store in batch.stores for name, value in store.items()}
     if isinstance(batch, Minibatch):
         held = {name: batch.attribute(name) for name in batch.block}
         held |= {"n_id": batch.node, "edge_index": batch.edge_index, "e_id": batch.edge}
@@ -58,13 +62,14 @@ def equal(one: Any, other: Any) -> bool:
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
 
 
-def assert_same(some: Any, others: Any, ignore: Iterable[str] = ()) -> None:
+def assert_same(some: Any, others: Any, ignore: Collection[str] = ()) -> None:
     """The same minibatches in the same order, in every attribute."""
     some, others = list(some), list(others)
     assert len(some) == len(others)
     for number, (one, other) in enumerate(zip(some, others, strict=True)):
         left, right = contents(one), contents(other)
-        names = (left.keys() | right.keys()) - set(ignore)
+        names = left.keys() | right.keys()
+        names = {name for name in names if (name if isinstance(name, str) else name[1]) not in ignore}
         different = [name for name in names if not equal(left.get(name), right.get(name))]
         assert not different, f"minibatch {number} differs in {different}"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -31,19 +29,3 @@ def typed() -> HeteroData:
     data[BUYS].edge_index = random_edges(USERS, ITEMS, 120)
     data[BACK].edge_index = data[BUYS].edge_index.flip(0)
     return data
-
-
-def fields(batch: Any) -> dict[Any, Any]:
-    """The tensors and lists of a batch, by store and name."""
-    return {(store._key, name): value for store in batch.stores for name, value in store.items()}
-
-
-def assert_same(some: Any, others: Any) -> None:
-    """The same batches."""
-    some, others = list(some), list(others)
-    assert len(some) == len(others) > 0
-    for one, other in zip(some, others, strict=True):
-        left, right = fields(one), fields(other)
-        assert left.keys() == right.keys()
-        for key, value in left.items():
-            assert torch.equal(value, right[key]) if isinstance(value, Tensor) else value == right[key]

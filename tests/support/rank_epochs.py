@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader, Minibatch
 from pyg_batchgnn.comm import Communicator, Counts
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore, replicate_topology
-from tests.support import hetero_cases, loader_cases
 from tests.support.loader_cases import contents, equal
 from tests.support.partitioned_graphs import Case, part_of, whole
 from tests.support.rank_graphs import assert_shared
@@ -40,8 +38,7 @@ def contents_of(batch: Any) -> dict[Any, Any]:
             found |= {("links", number, one.name): getattr(links, one.name) for one in fields(links)}
         batch = batch.to_data()
     found["type"] = type(batch)
-    cases = hetero_cases if hasattr(batch, "node_types") else loader_cases
-    held = cases.contents(batch).items()
+    held = contents(batch).items()
     return found | {("data", name): value for name, value in held if "num_nodes" not in (name, name[-1])}
 
 
@@ -53,7 +50,7 @@ def assert_same(batch: Any, right: Any) -> None:
 def assert_equal(left: dict[Any, Any], right: dict[Any, Any]) -> None:
     """Asserts that the contents of two batches are the same."""
     names = left.keys() | right.keys()
-    different = [name for name in names if not loader_cases.equal(left.get(name), right.get(name))]
+    different = [name for name in names if not equal(left.get(name), right.get(name))]
     assert not different, (different, [(left.get(name), right.get(name)) for name in different])
 
 
@@ -84,6 +81,11 @@ class OneProcess:
             self._loader.set_epoch(EPOCH)
             self._order = [self.positions(batch).tolist() for batch in self._loader]
         return self._order
+
+    def in_order(self) -> list[list[int]]:
+        """Returns the same without shuffling."""
+        positions = torch.arange(len(self._loader.dataset))
+        return [some.tolist() for some in positions.split(self._loader.batch_size)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +119,15 @@ class RankEpoch:
         counts = comm.counters.snapshot() - before
         return cls(comm, loader, batches, [positions(batch) for batch in batches], weights, counts)
 
-    def check(self, reference: OneProcess, schedule: str, owner: Sequence[int], own: Tensor) -> None:
+    def check(
+        self,
+        reference: OneProcess,
+        schedule: str,
+        owner: Sequence[int],
+        own: Tensor,
+        order: list[list[int]] | None = None,
+        drops: bool = False,
+    ) -> None:
         """Asserts that minibatches are those of one process, and that each seed is trained once.
 
         Args:
@@ -125,6 +135,8 @@ class RankEpoch:
             schedule: the schedule.
             owner: the rank that owns each seed of the loader's input.
             own: positions of seeds whose minibatch is asked for beside the epoch. Collective.
+            order: the minibatches of a global schedule; None: those of the reference.
+            drops: whether minibatches that are not full, and the last step, are left out.
         """
         assert len(self.batches) == len(self.loader)
         for batch, place in zip(self.batches, self.places, strict=True):
@@ -136,11 +148,20 @@ class RankEpoch:
         seeds = [sum(map(len, step)) for step in by_step]
         # Every seed of a step weighs the same.
         assert self.weights == [self.comm.size / max(count, 1) for count in seeds]
+        trained = [[*itertools.chain.from_iterable(own)] for own in everyones]
         if schedule == "global":
-            wanted, dealt = reference.order(), [*itertools.chain.from_iterable(by_step)]
+            wanted, dealt = order or reference.order(), [*itertools.chain.from_iterable(by_step)]
+            if drops:
+                whole = [one for one in wanted if len(one) == self.loader.batch_size]
+                wanted = whole[: len(whole) // self.comm.size * self.comm.size]
             assert dealt[: len(wanted)] == wanted and not any(dealt[len(wanted) :])
+        elif drops:
+            assert schedule == "local" and len({*itertools.chain(*trained)}) == sum(map(len, trained))
+            assert all(owner[seed] == rank for rank, seeds in enumerate(trained) for seed in seeds)
+            whole = [owner.count(rank) // self.loader.batch_size for rank in range(self.comm.size)]
+            assert len(self.batches) == max(whole)
         else:
-            assert_shared(owner, [[*itertools.chain.from_iterable(own)] for own in everyones], schedule)
+            assert_shared(owner, trained, schedule)
 
 
 def some_positions(loader: Any, rank: int) -> Tensor:
@@ -213,21 +234,3 @@ def one_process(case: Case, **arguments: Any) -> MacrobatchNeighborLoader:
         arguments.pop(name, None)
     arguments |= {"macrobatch_size": 1, "fetch_size": 1}
     return MacrobatchNeighborLoader(arguments.pop("data", None) or whole(case), **arguments)
-
-
-def same(made: Any, wanted: Any, data: Data) -> None:
-    """Asserts that two minibatches have the same bits and the attributes of the graph."""
-    left, right = contents(made), contents(wanted)
-    for each in (left, right):
-        each.pop("num_nodes", None)
-    if isinstance(made, Minibatch):
-        assert made.key == wanted.key and (made.seed, made.epoch) == (wanted.seed, wanted.epoch)
-        for name, table in made.edge_block.items():
-            assert torch.equal(table, data[name][made.edge])
-        if made.edge is None:  # no edge attribute is wanted
-            right.pop("e_id")
-            left.pop("e_id")
-        assert made.indices.dtype == wanted.indices.dtype and made.input_id is not None
-    names = left.keys() | right.keys()
-    different = [name for name in names if not equal(left.get(name), right.get(name))]
-    assert not different, (different, [(left.get(name), right.get(name)) for name in different])

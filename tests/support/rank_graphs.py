@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from pyg_batchgnn import quantize
 from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import EDGES, NODES, Group, RowKind, Schema
 from pyg_batchgnn.partition import Part
@@ -29,11 +30,14 @@ def policies(ranks: int) -> tuple[str, ...]:
 
 
 def typed() -> HeteroData:
-    """Returns a typed graph whose attributes are tensors with one row per node or edge."""
+    """Returns a typed graph whose attributes are tensors or codes, a row per node or edge."""
     data = make_timed()
     data["lonely"].x = torch.as_tensor(data["lonely"].x)
     del data["lonely"].name, data.about
     data["paper"].even_mask = torch.arange(60) % 2 == 0  # of the split
+    data["paper"].codes = codes_of(60, 5)
+    for relation, count in RELATIONS.items():
+        data[relation].codes = codes_of(count)
     return data
 
 
@@ -44,7 +48,13 @@ def plain() -> Data:
     data.stamp = torch.arange(data.num_edges) * 3 % 10
     data.weight = torch.arange(data.num_edges) % 3 / 2
     data.even_mask = torch.arange(data.num_nodes) % 2 == 0  # of the split
+    data.codes_of_nodes, data.codes = codes_of(data.num_nodes, 5), codes_of(data.num_edges)
     return data
+
+
+def codes_of(*shape: int) -> Tensor:
+    """Returns int8 codes of numbers from 0 to 1."""
+    return quantize(torch.rand(shape, generator=torch.Generator().manual_seed(sum(shape))))
 
 
 GRAPHS: dict[str, Any] = {"typed": typed(), "plain": plain()}
@@ -164,7 +174,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "last": {"time_attr": "time", "temporal_strategy": "last"},
     "window of times of edges": {"time_attr": "stamp", "time_window": 4},
     "weights": {"weight_attr": "weight"},
-    "weights and times": {"weight_attr": "weight", "time_attr": "stamp", "replace": True},
+    "weights and times": {"weight_attr": "codes", "time_attr": "stamp", "replace": True},
     "induced": {"subgraph_type": "induced"},
     "induced by time": {"subgraph_type": "induced", "time_attr": "time"},
     "bidirectional": {"subgraph_type": "bidirectional"},

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import EDGES, HOMOGENEOUS, NODES, Dataset, Group
-from pyg_batchgnn.ops import InEdges
+from pyg_batchgnn.ops import InEdges, as_stored, rows_like
 from pyg_batchgnn.partition import Part, PartitionBook, directory_slices
 from pyg_batchgnn.store import TypedGraph
 
@@ -130,7 +130,9 @@ def part_in_order(
             [own[known.start : known.stop] for own, known in zip(ids, slices, strict=True)]
         ).to(book.id_dtype),
         attributes={
-            group: {name: table[row] for name, table in tables.get(group, {}).items()}
+            group: {
+                name: rows_like(table, as_stored(table)[row]) for name, table in tables.get(group, {}).items()
+            }
             for group, row in rows.items()
         },
         splits={

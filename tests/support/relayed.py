@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import Relay, RelayAnswers, RelayQuestions
-from pyg_batchgnn.partition import Part
+from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.sample import ExcludedPairs, Layout, RelayPart, SampledMinibatch, SamplingPlan, Seeds
 from pyg_batchgnn.store import TimeOrder, WeightSums
 from tests.support.reference_partition import internal_ids_by_type, typed_parts
@@ -44,8 +44,12 @@ class Traffic:
 class RelayedSampler:
     """Samples minibatches of a typed case over its parts."""
 
-    def __init__(self, case: TypedCase, owners: Sequence[Tensor], parts: int, plan: SamplingPlan) -> None:
+    def __init__(
+        self, case: TypedCase, owners: Sequence[Tensor], parts: int, plan: SamplingPlan, wide: bool = False
+    ) -> None:
         self.parts = typed_parts(case.graph(), owners, parts)
+        if wide:
+            self.parts = [_wide(part) for part in self.parts]
         self.ids = internal_ids_by_type(owners, self.parts[0].book)
         self.case, self.plan = case, plan
         self.traffic = Traffic()
@@ -105,6 +109,17 @@ class RelayedSampler:
         answers = side.answer(torch.cat(words), [one.numel() for one in words], hop)
         assert isinstance(answers, RelayAnswers)
         return answers
+
+
+class _WideBook(PartitionBook):
+    id_dtype = torch.int64  # type: ignore[assignment]
+
+
+def _wide(part: Part) -> Part:
+    """Returns a part whose ids are said not to fit 32 bits."""
+    relations = tuple(dataclasses.replace(one, indices=one.indices.long()) for one in part.relations)
+    book = _WideBook(part.book.offsets, part.book.num_types)
+    return dataclasses.replace(part, book=book, relations=relations)
 
 
 def _side(case: TypedCase, part: Part, plan: SamplingPlan, layout: Layout, excluding: bool) -> RelayPart:

@@ -51,6 +51,15 @@ def batchgnn(*arguments: object, plots: bool = False) -> int:
     return int(ended.value.code or 0)
 
 
+def mistake(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Runs a command line that is refused; returns the one line that it says."""
+    capsys.readouterr()
+    assert batchgnn(*arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("batchgnn: ") and said.count("\n") == 1, said
+    return said
+
+
 @contextlib.contextmanager
 def without_plots() -> Iterator[None]:
     """Leaves out the plots at the end of a run, which take as long as many of the runs here."""

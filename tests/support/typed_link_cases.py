@@ -9,7 +9,6 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader
-from tests.support.loader_cases import equal
 
 USERS, ITEMS, SHOPS = 40, 30, 5
 BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
@@ -47,19 +46,6 @@ def make_links(data: Any = DATA, index: Any = BUYS, **kwargs: Any) -> Macrobatch
     chosen = {"batch_size": 24, "seed": 7, "macrobatch_size": 3, "fetch_size": 2, **kwargs}
     fanouts = chosen.pop("num_neighbors", [4, 3])
     return MacrobatchLinkNeighborLoader(data, fanouts, index, **chosen)
-
-
-def held(batch: HeteroData) -> dict[Any, Any]:
-    """Everything in a typed batch, by store and name."""
-    return {(store._key, name): value for store in batch.stores for name, value in store.items()}
-
-
-def assert_same(some: Any, others: Any) -> None:
-    """The same typed minibatches, in every store and attribute."""
-    for one, other in zip(some, others, strict=True):
-        left, right = held(one), held(other)
-        assert left.keys() == right.keys()
-        assert all(equal(left[key], right[key]) for key in left)
 
 
 def times_of(count: int) -> Tensor:

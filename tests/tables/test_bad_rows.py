@@ -22,60 +22,47 @@ LINKS = '[edges."user,knows,user"]\nfiles = "links.parquet"\nsource = "a"\ntarge
 GOOD = {"id": ["u", "v", "w"]}
 
 
+def features(encoder: str) -> str:
+    return f"{USERS}features = {{ n = '{encoder}' }}"
+
+
+TIMED = USERS + "time = 'n'"
+DATES = [date(1969, 1, 1), date(1970, 1, 1), date(9999, 12, 31)]
+AS_CSV = USERS.replace("parquet", "csv")
+
+
+@pytest.mark.parametrize(
+    ("said", "columns", "message"),
+    [
+        (USERS, {"id": ["u", "v", None]}, "users.parquet: row group 1, row 2: id: None is a key without"),
+        (USERS, {"id": ["u", "v", "w", "v"]}, "group 1, row 3: id: 'v' is the key of an earlier row"),
+        (features("number"), {"n": ["1", "2.5", "three"]}, "row group 1, row 2: n: 'three' cannot be read"),
+        (features("number"), {"n": [1.0, float("inf"), 3.0]}, "row group 0, row 1: n: inf cannot be read"),
+        (features("boolean"), {"n": ["true", "no", "perhaps"]}, "n: 'perhaps' cannot be read"),
+        (features("list"), {"n": [[1.0, 2.0], None, [3.0]]}, r"n: \[3.0\] cannot be read"),
+        (TIMED, {"n": ["2024-01-01", None, "2024"]}, "n: '2024' cannot be read"),
+        (TIMED, {"n": [1, None, 3]}, "row 1: n: None has no value"),
+        (TIMED, {"n": pa.array([1, 2**63, 3], pa.uint64())}, f"row 1: n: {2**63} cannot be read"),
+        (TIMED + "\n[options]\ntime_unit = 'ns'", {"n": DATES}, r"row 2: n: .*9999, 12, 31"),
+        (USERS + "time = { column = 'n', timezone = 'Mars/Base' }", {}, "timezone is 'Mars/Base'; give"),
+        (USERS + "foreign_keys = { f = 'user' }", {"f": [None, "u", "z"]}, "row 2: f: 'z' is the key"),
+        (USERS.replace('"id"', '"no"'), {}, "key: there is no column 'no' in .*; it has id"),
+        (USERS.replace('"id"', '"f"'), {"f": [1.5] * 3}, "key: f has the type double; keys are texts"),
+        (USERS + "features = { id = 'number' }", {"id": [b"u"]}, "has the type binary, expected numbers"),
+        (USERS.replace("users.p", "no.p"), {}, "'no.parquet' stands for no file"),
+    ],
+)
+def test_a_bad_row_is_named(
+    converted: Converted, tmp_path: Path, said: str, columns: dict, message: str
+) -> None:
+    with pytest.raises(DatasetError, match=message):
+        converted(said, users={**GOOD, **columns})
+    assert not (tmp_path / "data").exists() and not list(tmp_path.glob(".data*"))
+
+
 @pytest.mark.parametrize(
     ("said", "tables", "message"),
     [
-        (
-            USERS,
-            {"users": {"id": ["u", "v", None]}},
-            "users.parquet: row group 1, row 2: id: None is a key without",
-        ),
-        (
-            USERS,
-            {"users": {"id": ["u", "v", "w", "v", "v"]}},
-            "group 1, row 3: id: 'v' is the key of an earlier row",
-        ),
-        (
-            USERS + "features = { n = 'number' }",
-            {"users": {**GOOD, "n": ["1", "2.5", "three"]}},
-            "row group 1, row 2: n: 'three' cannot be read",
-        ),
-        (
-            USERS + "features = { n = 'number' }",
-            {"users": {**GOOD, "n": [1.0, float("inf"), 3.0]}},
-            "row group 0, row 1: n: inf cannot be read",
-        ),
-        (
-            USERS + "features = { n = 'boolean' }",
-            {"users": {**GOOD, "n": ["true", "no", "perhaps"]}},
-            "n: 'perhaps' cannot be read",
-        ),
-        (
-            USERS + "features = { n = 'list' }",
-            {"users": {**GOOD, "n": [[1.0, 2.0], None, [3.0]]}},
-            r"n: \[3.0\] cannot be read",
-        ),
-        (
-            USERS + "time = 'n'",
-            {"users": {**GOOD, "n": ["2024-01-01", None, "2024"]}},
-            "n: '2024' cannot be read",
-        ),
-        (USERS + "time = 'n'", {"users": {**GOOD, "n": [1, None, 3]}}, "row 1: n: None has no value"),
-        (
-            USERS + "time = 'n'",
-            {"users": {**GOOD, "n": pa.array([1, 2**63, 3], pa.uint64())}},
-            "row 1: n: 9223372036854775808 cannot be read",
-        ),
-        (
-            USERS + "time = 'n'\n[options]\ntime_unit = 'ns'",
-            {"users": {**GOOD, "n": [date(1969, 1, 1), date(1970, 1, 1), date(9999, 12, 31)]}},
-            r"row 2: n: datetime.date\(9999, 12, 31\) cannot be read",
-        ),
-        (
-            USERS + "time = { column = 'n', timezone = 'Mars/Base' }",
-            {"users": GOOD},
-            r"\[nodes.user\]: timezone is 'Mars/Base'; give one such as",
-        ),
         (
             USERS + LINKS,
             {"users": {"id": [2**53, 1]}, "links": {"a": [1.0, 2.0**53 + 1], "b": [1, 1]}},
@@ -106,34 +93,17 @@ GOOD = {"id": ["u", "v", "w"]}
             "a: None is a key without",
         ),
         (
-            USERS + "foreign_keys = { f = 'user' }",
-            {"users": {**GOOD, "f": [None, "u", "z"]}},
-            "row group 1, row 2: f: 'z' is the key of no user",
-        ),
-        (
-            USERS.replace("parquet", "csv") + "features = { n = 'number' }",
+            AS_CSV + "features = { n = 'number' }",
             {"users": 'id,n\nu,1\n"two\nlines",2\nv,x\n'},
             r"users.csv: line 5: n: 'x' cannot be read",
         ),
         (
-            USERS.replace("parquet", "csv") + "features = { n = 'number' }\ndelimiter = ';'",
+            AS_CSV + "features = { n = 'number' }\ndelimiter = ';'",
             {"users": 'n;id\n\n1;"u,\n"\n2;"two\nlines"\nx;v\n'},
             r"users.csv: line 7: n: 'x' cannot be read",
         ),
-        (
-            USERS.replace("parquet", "csv"),
-            {"users": "id,n\nu,1\nv,2,3\n"},
-            "users.csv: .*not readable as CSV",
-        ),
-        (USERS.replace("parquet", "csv"), {"users": "id,id\nu,1\n"}, "starts with the names of its columns"),
-        (USERS.replace('"id"', '"no"'), {"users": GOOD}, "key: there is no column 'no' in .*; it has id"),
-        (USERS.replace('"id"', '"f"'), {"users": {"f": [1.5]}}, "key: f has the type double; keys are texts"),
-        (
-            USERS + "features = { id = 'number' }",
-            {"users": {"id": [b"u"]}},
-            "has the type binary, expected numbers",
-        ),
-        (USERS.replace("users.p", "no.p"), {"users": GOOD}, "'no.parquet' stands for no file"),
+        (AS_CSV, {"users": "id,n\nu,1\nv,2,3\n"}, "users.csv: .*not readable as CSV"),
+        (AS_CSV, {"users": "id,id\nu,1\n"}, "starts with the names of its columns"),
         (
             USERS.replace('key = "id"', "") + LINKS,
             {"users": GOOD, "links": {"a": ["u"], "b": ["v"]}},
@@ -141,12 +111,9 @@ GOOD = {"id": ["u", "v", "w"]}
         ),
     ],
 )
-def test_a_bad_row_is_named(
-    converted: Converted, tmp_path: Path, said: str, tables: dict, message: str
-) -> None:
+def test_a_bad_row_of_tables_is_named(converted: Converted, said: str, tables: dict, message: str) -> None:
     with pytest.raises(DatasetError, match=message):
         converted(said, **tables)
-    assert not (tmp_path / "data").exists() and not list(tmp_path.glob(".data*"))
 
 
 def test_bad_rows_are_set_aside(converted: Converted, tmp_path: Path) -> None:

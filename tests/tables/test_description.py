@@ -82,20 +82,11 @@ LINK = '[edges."user,knows,user"]\nfiles = "k.csv"\nsource = "a"\ntarget = "b"\n
         ("", "no tables; describe some"),
         ("nodes = 3", "nodes: is 3; give a table"),
         ("[nodes.user]\nkey = 'id'", "[nodes.user]: files: is missing"),
-        (
-            TABLE + "tiem = 'at'",
-            "[nodes.user]: tiem: is not known; is time meant?; known here: foreign_keys, files, key",
-        ),
-        (
-            TABLE + "time = {column = 'at', unit = 'minutes'}",
-            "time]: unit: is 'minutes'; choose among D, s, ms",
-        ),
+        (TABLE + "tiem = 'at'", "tiem: is not known; is time meant?; known here: foreign_keys, files, key"),
+        (TABLE + "time = {column = 'at', unit = 'minutes'}", "unit: is 'minutes'; choose among D, s, ms"),
         (TABLE + "key = 3", "[nodes.user]: key: is 3; give a text or a list of texts"),
         (TABLE + "on_bad_rows = 'ignore'", "on_bad_rows: is 'ignore'; choose among error, set aside"),
-        (
-            TABLE + "[nodes.user.features]\na = 'onehot'",
-            "features.a: encoder 'onehot' does not exist; choose among",
-        ),
+        (TABLE + "[nodes.user.features]\na = 'onehot'", "encoder 'onehot' does not exist; choose among"),
         (TABLE + "[nodes.user.features]\na = 'since_seed'", "is not known before sampling"),
         (TABLE + "[nodes.user.features]\na = 'text'", "give vectors of the texts"),
         (TABLE + "features = {a = {encoder = 'number', limit = 3}}", "features.a]: limit: is not known"),

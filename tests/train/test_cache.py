@@ -12,7 +12,7 @@ from pyg_batchgnn.data import Dataset, GeneratorSpec, generate_folder
 from pyg_batchgnn.train.config import TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from tests.support.launched_runs import assert_ended, assert_same_tensors, launch, train
-from tests.support.training_runs import batchgnn, job_alone, records
+from tests.support.training_runs import batchgnn, job_alone, mistake, records
 
 CACHED = ["--cache", "aggregation"]
 
@@ -90,11 +90,10 @@ def test_a_kept_cache_of_another_graph_is_refused(
     assert batchgnn("verify", kept) == 0
     spec = GeneratorSpec(nodes=2000, seed=3, degree=8.0, classes=4, features=16, signal=0.1)
     other = generate_folder(spec, tmp_path / "other")
-    capsys.readouterr()
-    assert batchgnn(*train(other, tmp_path / "two", *options)) == 2
-    assert f"{kept}: the aggregation cache was made of other data" in capsys.readouterr().err
-    assert batchgnn(*train(graph_folder, tmp_path / "three", *options, "--model", "gin")) == 2
-    assert "aggregates by mean, but sum is wanted" in capsys.readouterr().err
+    said = mistake(capsys, *train(other, tmp_path / "two", *options))
+    assert f"{kept}: the aggregation cache was made of other data" in said
+    said = mistake(capsys, *train(graph_folder, tmp_path / "three", *options, "--model", "gin"))
+    assert "aggregates by mean, but sum is wanted" in said
     (seen,) = launch(2, {"arguments": train(other, tmp_path / "four", *options)})
     assert_ended(seen, 2)
 

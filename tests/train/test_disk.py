@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import errno
 import json
 import os
 import re
@@ -15,13 +13,11 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import GeneratorSpec, PapersSpec, generate_folder, generate_papers_folder
-from pyg_batchgnn.disk.file import SourceFile
-from pyg_batchgnn.ops import ReadRows
 from pyg_batchgnn.train import trainer
 from pyg_batchgnn.train.checkpoint import Checkpoint
 from pyg_batchgnn.train.progress import DiskFigure
 from pyg_batchgnn.train.trainer import train_step
-from tests.support.training_runs import SMALL, batchgnn, records, run_signalled, weights
+from tests.support.training_runs import SMALL, batchgnn, mistake, records, run_signalled, weights
 
 # Evaluation has larger minibatches.
 pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves")
@@ -97,13 +93,6 @@ def test_edges_in_files_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert re.search(r"The edges, [67]\d\d\.\d kB, do not fit either", capsys.readouterr().out)
 
 
-def test_no_figures_where_all_is_in_memory(
-    graph_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert batchgnn("train", graph_folder, "--run", tmp_path / "run", *SMALL, "--epochs", 1) == 0
-    assert "from files" not in capsys.readouterr().out
-
-
 def test_killed_in_the_middle_of_an_epoch(in_memory: Path, wide_folder: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     disk = [*BUDGET, "--prefetch", 1, "--set", "run.checkpoint_seconds=0"]
@@ -137,26 +126,6 @@ def test_a_file_that_shrinks_ends_the_run(
     assert capsys.readouterr().err == (
         f"batchgnn: {file}: the file was cut or written to since it was opened: {2 * size} bytes then, "
         f"{size} now; restore it, and let nothing change it while it is read\n"
-    )
-
-
-def test_a_disk_that_fails_ends_the_run(
-    wide_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    file, calls, plain = wide_folder / "nodes" / "x.npy", iter(range(10**6)), SourceFile._try
-
-    def fail(self: SourceFile, *arguments: Any) -> ReadRows:
-        found = plain(self, *arguments)
-        return found if next(calls) < 20 else dataclasses.replace(found, error=errno.EIO, error_at=8192)
-
-    monkeypatch.setattr(SourceFile, "_try", fail)
-    assert batchgnn("train", wide_folder, "--run", tmp_path / "run", *RUN, *BUDGET, "--prefetch", 1) == 2
-    assert capsys.readouterr().err == (
-        f"batchgnn: {file}: input/output error, at byte 8192 of the file; check the disk and restore the "
-        f"file\n"
     )
 
 
@@ -198,5 +167,5 @@ def test_a_plan_says_nothing_of_features_that_fit(
 def test_a_budget_is_for_a_plan_of_one_process(
     graph_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert batchgnn("plan", graph_folder, "--ranks", 2, "--memory-budget", "1GB") == 2
-    assert "--memory-budget is for training in one process" in capsys.readouterr().err
+    said = mistake(capsys, "plan", graph_folder, "--ranks", 2, "--memory-budget", "1GB")
+    assert "--memory-budget is for training in one process" in said

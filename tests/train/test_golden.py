@@ -65,7 +65,6 @@ def shown(name: str) -> str:
 
 
 def golden_help(name: str) -> Path:
-    """Returns the file of a command's help."""
     return GOLDEN / f"help-{name}.txt"
 
 

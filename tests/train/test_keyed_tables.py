@@ -43,19 +43,16 @@ def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def predicted(runs: Path, run: str, out: Path, *options: object) -> dict[str, np.ndarray]:
-    """Predicts, and returns the arrays that were written."""
     assert batchgnn("predict", runs / run, *options, "--out", out) == 0
     return {path.stem: np.load(path) for path in out.glob("*.npy")}
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Returns the columns of a file."""
     found: dict[str, Any] = pq.read_table(path).to_pydict()
     return found
 
 
 def keys(runs: Path, run: str, node_type: str, ids: np.ndarray) -> dict[str, Any]:
-    """Returns the keys of nodes."""
     table = pq.read_table(runs / f"{run} data" / "keys" / f"{node_type}.parquet")
     found: dict[str, Any] = table.take(pa.array(ids)).to_pydict()
     return found

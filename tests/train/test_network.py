@@ -128,7 +128,6 @@ def typed_config(node_type: str, kind: ModelKind = ModelKind.SAGE, **more: objec
 
 
 def trained(job: TrainingJob, epochs: int) -> list[float]:
-    """Trains a job; returns the mean loss of each epoch."""
     found = []
     job.network.model.train()
     for epoch in range(epochs):

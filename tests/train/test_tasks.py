@@ -72,26 +72,10 @@ def test_the_task_can_be_named() -> None:
 @pytest.mark.parametrize(
     ("y", "options", "message"),
     [
-        (
-            torch.tensor([0, 1, -1, 0, -1, -1]),
-            {},
-            "six: 1 of 3 training nodes and 2 of 3 validation nodes have no",
-        ),
-        (
-            torch.tensor([[0, 1], [1, -1], *4 * [[1, 1]]]),
-            {},
-            "six: 1 of 3 training nodes have no label .'y' is -1",
-        ),
-        (
-            torch.tensor([0, 1.0, float("nan"), 1, 1, 1]),
-            {},
-            "1 of 3 training nodes have no label .'y' is NaN",
-        ),
-        (
-            torch.tensor([0, 2, 1, 0, 1, 1]),
-            {"kind": TaskKind.LABELS},
-            "hold 2, but a task that predicts labels",
-        ),
+        (torch.tensor([0, 1, -1, 0, -1, -1]), {}, "1 of 3 training nodes and 2 of 3 validation nodes"),
+        (torch.tensor([[0, 1], [1, -1], *4 * [[1, 1]]]), {}, "1 of 3 training nodes have .*'y' is -1"),
+        (torch.tensor([0, 1.0, float("nan"), 1, 1, 1]), {}, "1 of 3 training nodes .*'y' is NaN"),
+        (torch.tensor([0, 2, 1, 0, 1, 1]), {"kind": TaskKind.LABELS}, "hold 2, but a task that predicts"),
         (torch.ones(NODES, 2).long(), {"kind": TaskKind.CLASSES}, r"'y' are int64 \[6, 2\], but classes are"),
         (torch.ones(NODES, 2, 2), {}, r"'y' are float32 \[6, 2, 2\], but values are"),
         (torch.ones(NODES, 2, 2).long(), {}, r"'y' are int64 \[6, 2, 2\], but labels are"),
@@ -307,23 +291,3 @@ def test_both_ways_to_count_agree(links: list[float], negatives: list[float]) ->
     one = RankCounts.among_all(positive, shared)
     other = RankCounts.among_own(positive, shared.expand(len(links), len(negatives)))
     assert torch.equal(one.above, other.above) and torch.equal(one.at_least, other.at_least)
-
-
-@pytest.mark.parametrize(
-    ("link", "negative", "rank"),
-    [
-        *[(NAN, other, 4.0) for other in (NAN, INF, -INF, 0.0)],
-        *[(own, NAN, 4.0) for own in (INF, -INF, 0.0)],
-        (INF, INF, 4.0),
-        (-INF, -INF, 4.0),
-        (-INF, 0.0, 4.0),
-        (0.0, INF, 4.0),
-        (0.0, -INF, 1.0),
-        (INF, 0.0, 1.0),
-        (0.0, 0.0, 2.5),
-    ],
-)
-def test_scores_that_are_not_finite_never_help(link: float, negative: float, rank: float) -> None:
-    links, negatives = torch.tensor([link]), torch.full((1, 3), negative)
-    for counts in (RankCounts.among_own(links, negatives), RankCounts.among_all(links, negatives[0])):
-        assert counts.rank.item() == rank and counts.reciprocal().item() == 1.0 / rank

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -18,10 +17,10 @@ from pyg_batchgnn.train import training_data
 from pyg_batchgnn.train.config import EmbeddingConfig, Precision, RunConfig, TrainConfig, assign
 from pyg_batchgnn.train.errors import TrainError
 from pyg_batchgnn.train.training_data import TrainingData, feature_table, fingerprint_dataset
+from tests.support.mapped_data import mapped
+from tests.support.tiers import in_all
 from tests.support.tiny_datasets import changed
 from tests.support.training_runs import batchgnn
-
-# Training data ####################################################################################
 
 # Training data ####################################################################################
 
@@ -45,10 +44,7 @@ def test_any_floats_are_taken(dtype: torch.dtype) -> None:
     ("nodes", "message"),
     [
         ({"y": torch.zeros(3).long()}, "tiny has no node features 'x', and no learned rows are wanted"),
-        (
-            {"x": torch.ones(3, 2).long(), "y": torch.ones(3)},
-            r"'x' are int64 \[3, 2\], but models need floating",
-        ),
+        ({"x": torch.ones(3, 2).long(), "y": torch.ones(3)}, r"'x' are int64 \[3, 2\], but models need"),
         ({"x": torch.ones(3), "y": torch.ones(3)}, r"features 'x' are float32 \[3\], but models need"),
         ({"x": torch.ones(3, 2)}, "labels 'y' are missing, but training needs them"),
     ],
@@ -95,13 +91,6 @@ NATIVE = TrainConfig()
 HALF = TrainConfig(run=RunConfig(precision=Precision.BFLOAT16))
 
 
-def mapped(folder: Path, x: Tensor) -> Tensor:
-    """Returns the table mapped from a file, bfloat16 by way of the same bits as int16."""
-    bits = x.view(torch.int16) if x.dtype is torch.bfloat16 else x
-    np.save(folder / "x.npy", bits.numpy())
-    return torch.from_numpy(np.load(folder / "x.npy", mmap_mode="c")).view(x.dtype)
-
-
 @pytest.mark.parametrize(
     ("config", "given", "dtype"),
     [
@@ -116,7 +105,7 @@ def mapped(folder: Path, x: Tensor) -> Tensor:
 def test_type_and_place(config: TrainConfig, given: torch.dtype, dtype: torch.dtype, tmp_path: Path) -> None:
     x = torch.randn(200_000, 3).to(given)
     before = x.clone()
-    for source in (x, mapped(tmp_path, x)):
+    for source in (x, mapped(x, tmp_path / "x.npy")):
         table = feature_table(source, config)
         assert table.dtype is dtype
         assert torch.equal(table, x.to(dtype))
@@ -128,7 +117,7 @@ def test_type_and_place(config: TrainConfig, given: torch.dtype, dtype: torch.dt
 
 def test_other_work_changes_no_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a table of another type is converted depends on the host, not on what is free."""
-    x, memory = mapped(tmp_path, torch.randn(5000, 3)), machine.memory()
+    x, memory = mapped(torch.randn(5000, 3), tmp_path / "x.npy"), machine.memory()
     for free in (memory.total, 40_000):
         monkeypatch.setattr(machine, "memory", lambda free=free: replace(memory, available=free))
         assert feature_table(x, HALF).dtype is torch.bfloat16
@@ -142,7 +131,7 @@ def test_a_file_that_memory_cannot_hold_stays_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training_data, "_SHARE", 0.0)
-    x = mapped(tmp_path, torch.randn(5000, 3))
+    x = mapped(torch.randn(5000, 3), tmp_path / "x.npy")
     assert feature_table(x, NATIVE) is x
     assert feature_table(x, HALF) is x, "the layers convert what they read"
 
@@ -184,30 +173,14 @@ FOUND = "cora" in available_datasets()
     ("model", "fanout", "at_least", "others"),
     [
         ("sage", "15,10,5", 0.74, []),
-        ("gcn", "15,10", 0.74, []),
-        ("gin", "15,10", 0.62, []),
-        ("gat", "15,10", 0.74, []),
+        *in_all(("gcn", "15,10", 0.74, []), ("gin", "15,10", 0.62, []), ("gat", "15,10", 0.74, [])),
         ("sage", "15,10", 0.74, ["--precision", "bfloat16"]),
     ],
 )
 def test_cora(model: str, fanout: str, at_least: float, others: list[str], tmp_path: Path) -> None:
     """BatchGNN's settings with smaller minibatches, for cora has 140 training nodes."""
     run = tmp_path / "run"
-    options = [
-        "--model",
-        model,
-        "--fanout",
-        fanout,
-        "--batch-size",
-        64,
-        "--hidden",
-        64,
-        "--epochs",
-        12,
-        "--threads",
-        1,
-        *others,
-    ]
-    status = batchgnn("train", "cora", "--run", run, *options, "--set", "run.malloc=default")
-    assert status == 0
+    options = ["--model", model, "--fanout", fanout, "--batch-size", 64, "--hidden", 64, "--epochs", 12]
+    options += ["--threads", 1, "--set", "run.malloc=default", *others]
+    assert batchgnn("train", "cora", "--run", run, *options) == 0
     assert json.loads((run / "result.json").read_text())["test"]["accuracy"] > at_least

@@ -25,7 +25,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def predicted(run: Path, out: Path, *options: str) -> np.ndarray:
-    """Returns what a run predicts for all nodes, in one process."""
     assert batchgnn("predict", run, "--out", out, "--threads", 1, *options) == 0
     found: np.ndarray = np.load(out / "probabilities.npy", allow_pickle=False)
     return found
