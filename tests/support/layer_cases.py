@@ -21,6 +21,12 @@ def small_graph() -> CscGraph:
     return CscGraph.from_edge_index(torch.cat([edges, hub], dim=1), 60)
 
 
+def small_edges() -> Tensor:
+    """[2, E] the edges of the small graph, by target."""
+    graph = small_graph()
+    return torch.stack([graph.indices.long(), torch.arange(60).repeat_interleave(graph.indptr.diff())])
+
+
 def sampled(
     seeds: list[int], fanouts: tuple[int, ...] = (4, 3, 2), epoch: int = 0, **plan: Any
 ) -> SampledMinibatch:

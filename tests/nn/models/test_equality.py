@@ -15,13 +15,15 @@ from torch import Tensor
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import norm as norm_module
 from tests.support.accuracy import ALONE, assert_as_pygs
-from tests.support.layer_cases import FEATURES, relative_error, sampled, small_graph, table
-from tests.support.model_pairs import PAIRS, both, cases, step_gradients, with_features
+from tests.support.layer_cases import FEATURES, batch_cases, relative_error, sampled, small_edges, table
+from tests.support.layer_pairs import gradients
+from tests.support.model_pairs import CLASSES, HIDDEN, PAIRS, both, on_prefixes, with_features
+from tests.support.typed_layers import assert_near
 
 # Equality #########################################################################################
 
 
-CASES = cases()
+CASES = batch_cases()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -34,11 +36,10 @@ def test_outputs_and_gradients(kind: str, case: str, dtype: torch.dtype) -> None
         # A row or two are normalised to next to nothing, whose gradient cancels.
         native.eval()
         reference.eval()
-    counts = (batch.nodes_per_hop, batch.edges_per_hop) if batch.has_layers else ()
 
     def theirs(model: Any, x: Tensor) -> dict[str, Tensor]:
         torch.set_default_dtype(x.dtype)
-        out = model.outputs(x, batch.edge_index, *counts)
+        out = on_prefixes(model, x, batch)
         return {"logits": out.logits[: batch.batch_size], "hidden": out.hidden[: batch.batch_size]}
 
     def mine(model: Any, x: Tensor) -> dict[str, Tensor]:
@@ -50,33 +51,21 @@ def test_outputs_and_gradients(kind: str, case: str, dtype: torch.dtype) -> None
 
 @pytest.mark.parametrize("kind", PAIRS)
 def test_the_three_ways_to_call(kind: str) -> None:
-    native, reference = both(kind)
-    native.eval()
-    reference.eval()
+    native = both(kind)[0].eval()
     batch = with_features(CASES["all neighbours"])
     through_row = native(batch)
     assert torch.equal(through_row, native(batch, x=table()[batch.node]))
     assert torch.equal(through_row, native(batch, x=nn.RowView(table(), batch.node)))
     hidden = native.outputs(batch).hidden
     assert torch.equal(hidden, native.outputs(batch, x=table()[batch.node]).hidden)
-    whole = small_edges()
-    assert relative_error(native(table(), whole), reference(table(), whole)) < ALONE
     # All neighbours of all hops are sampled, so that the seeds see what they see in the whole
     # graph.
     if kind != "gcn":
-        assert relative_error(through_row, native(table(), whole)[batch.node[:3]]) < ALONE
-
-
-def small_edges() -> Tensor:
-    graph = small_graph()
-    targets = torch.repeat_interleave(torch.arange(60), graph.indptr.diff())
-    return torch.stack([graph.indices.long(), targets])
+        assert relative_error(through_row, native(table(), small_edges())[batch.node[:3]]) < ALONE
 
 
 def test_one_layer_has_the_features_for_hidden() -> None:
     model = nn.SAGE(12, 16, 1, 5)
-    from tests.support.layer_cases import sampled
-
     batch = with_features(sampled([3, 4], (5,)))
     assert torch.equal(model.outputs(batch).hidden, table()[[3, 4]])
 
@@ -84,7 +73,7 @@ def test_one_layer_has_the_features_for_hidden() -> None:
 # As pyg ###########################################################################################
 
 
-HIDDEN, CLASSES, LAYERS = 16, 5, 3
+LAYERS = 3
 MODELS: dict[str, tuple[Callable[..., nn.NativeModel], Callable[..., Any]]] = {
     "sage": (nn.SAGE, pyg.GraphSAGE),
     "gcn": (nn.GCN, pyg.GCN),
@@ -128,20 +117,12 @@ def both_kinds(
     return native.to(dtype), reference.to(dtype)
 
 
-def edges() -> Tensor:
-    graph = small_graph()
-    return torch.stack([graph.indices.long(), torch.repeat_interleave(torch.arange(60), graph.indptr.diff())])
-
-
 def assert_same(
     native: nn.NativeModel, reference: Any, found: Tensor, wanted: Tensor, tolerance: float
 ) -> None:
     """Compares outputs and the gradients of all parameters."""
     assert found.shape == wanted.shape and relative_error(found, wanted) < tolerance
-    grads = step_gradients(reference, wanted)
-    scale = max(float(grad.abs().max()) for grad in grads.values())
-    for name, grad in step_gradients(native, found).items():
-        assert float((grad - grads[name]).abs().max()) < tolerance * scale, name
+    assert_near(gradients(native, found), gradients(reference, wanted), tolerance)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -166,7 +147,7 @@ def test_a_whole_graph_in_training_and_evaluation(kind: str, options: str) -> No
     native, reference = both_kinds(kind, **OPTIONS[options])
     x = table(torch.float64)
     for _ in range(2):
-        assert_same(native, reference, native(x, edges()), reference(x, edges()), 1e-9)
+        assert_same(native, reference, native(x, small_edges()), reference(x, small_edges()), 1e-9)
         native.eval()
         reference.eval()
     for name, value in reference.named_buffers():
@@ -182,12 +163,6 @@ def test_the_seeds_of_a_minibatch(kind: str, options: str) -> None:
     minibatch = sampled([3, 1, 4, 15, 9, 3], (4, 3, 2)[:hops])
     wanted = reference(table(torch.float64)[minibatch.node], minibatch.edge_index)[: minibatch.batch_size]
     assert_same(native, reference, native(with_features(minibatch, torch.float64)), wanted, 1e-9)
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_float32(kind: str) -> None:
-    native, reference = both_kinds(kind, torch.float32, norm="batch_norm", jk="cat")
-    assert_same(native, reference, native(table(), edges()), reference(table(), edges()), 1e-5)
 
 
 def test_values_of_edges() -> None:
@@ -246,7 +221,7 @@ def test_who_watches_the_activation_sees_it() -> None:
         seen: list[Tensor] = []
         native.act.register_forward_hook(lambda *call, seen=seen: seen.append(call[-1]))
         x = table(torch.float64)
-        assert relative_error(native(x, edges()), reference(x, edges())) < 1e-9
+        assert relative_error(native(x, small_edges()), reference(x, small_edges())) < 1e-9
         assert len(seen) == (LAYERS - 1 + LAYERS if kind == "gin" else LAYERS - 1)
         assert all(isinstance(value, Tensor) and bool((value >= 0).all()) for value in seen)
 
@@ -270,7 +245,7 @@ def test_gin_normalises_products_at_once(dtype: torch.dtype, jk: str | None, pro
     native, reference = both_kinds("gin", dtype, 2 * FEATURES, norm="batch_norm", jk=jk)
     tolerance = 1e-5 if dtype is torch.float32 else 1e-9
     for _ in range(2):
-        found, wanted = native(table(dtype), edges()), reference(table(dtype), edges())
+        found, wanted = native(table(dtype), small_edges()), reference(table(dtype), small_edges())
         assert_same(native, reference, found, wanted, tolerance)
     for name, value in reference.named_buffers():
         assert relative_error(native.get_buffer(name), value) < tolerance, name
@@ -287,7 +262,7 @@ def test_who_watches_a_module_of_gin_sees_what_pygs_gives(name: str, products: l
         model.get_submodule(name).register_forward_hook(lambda *call: seen.append(call[-1].detach()))
     native, reference = models
     x = table(torch.float64)
-    assert_same(native, reference, native(x, edges()), reference(x, edges()), 1e-9)
+    assert_same(native, reference, native(x, small_edges()), reference(x, small_edges()), 1e-9)
     # The native normalisation has the ReLU inside.
     found, wanted = seen[0], seen[1].relu() if name.startswith("norms") else seen[1]
     assert len(seen) == 2 and relative_error(found, wanted) < 1e-9
