@@ -604,6 +604,10 @@ MODEL_CHANGES: dict[str, tuple[Callable[[], Module], Callable[[Any], Any]]] = {
         lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES, jk="last"),
         lambda model: model.lin.register_forward_hook(lambda *given: given[-1] - given[-1].mean(dim=0)),
     ),
+    "hook on a norm": (
+        lambda: pyg.GIN(FEATURES, HIDDEN, 2, CLASSES, norm="batch_norm"),
+        lambda model: model.norms[0].register_forward_hook(_doubled),
+    ),
     "hook on jk": (
         lambda: pyg.GCN(FEATURES, HIDDEN, 2, CLASSES, jk="max"),
         lambda model: model.jk.register_forward_hook(lambda *given: given[-1] - given[-1].mean(dim=0)),

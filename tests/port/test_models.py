@@ -195,14 +195,6 @@ def test_bfloat16_autocast() -> None:
     assert torch.allclose(out.float(), wanted.float(), atol=0.05 * float(wanted.detach().abs().max()))
 
 
-def test_inference_of_all_nodes() -> None:
-    reference = MODELS["sage, batch norm"](2).eval()
-    loader = loader_of([4, 3], torch.float64)
-    with torch.no_grad():
-        wanted = reference(loader.data.x, loader.data.edge_index)
-    assert torch.allclose(accelerated(reference).inference(loader), wanted, atol=1e-12)
-
-
 def test_wrong_batches() -> None:
     ours = accelerated(MODELS["sage"](2))
     with pytest.raises(TypeError, match="a batch with x and edge_index"):
