@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import MASK64, kernels
+from tests.support.tiers import every_level
 
 GAMMA = 0x9E3779B97F4A7C15
 DTYPES = [torch.float32, torch.float64, torch.bfloat16]
@@ -29,6 +30,7 @@ def keeps(key: int, node: int, column: int, drop: float) -> bool:
     return ((word >> (16 * (column % 4))) & 0xFFFF) < round((1.0 - drop) * 2**16)
 
 
+@every_level
 @pytest.mark.parametrize("drop", [0.1, 0.5, 0.9, 1e-6])
 @pytest.mark.parametrize("columns", [1, 3, 8, 17, 64, 130])
 def test_decisions_are_those_of_the_definition(columns: int, drop: float) -> None:
@@ -40,6 +42,7 @@ def test_decisions_are_those_of_the_definition(columns: int, drop: float) -> Non
     assert torch.equal(out, wanted.float() * ops.dropout_scale(drop))
 
 
+@every_level
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1,), (7,), (5, 1), (64, 33), (3, 4, 9), (2000, 256), ()])
 @pytest.mark.parametrize(("relu", "drop"), [(True, 0.0), (False, 0.3), (True, 0.5)])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
-from tests.support.simd_levels import WIDTHS, run_at_level
+from tests.support.tiers import every_level
 
 #: Largest error allowed, as a part of the reference's largest magnitude.
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 4e-15, torch.bfloat16: 2**-8}
@@ -58,6 +58,7 @@ def error(found: Tensor, wanted: Tensor) -> float:
     return float((found.double() - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
 
 
+@every_level
 @pytest.mark.parametrize(("relu", "drop"), ENDINGS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("rows", "columns"), SHAPES)
@@ -110,6 +111,7 @@ def test_no_further_from_the_truth_than_torch(columns: int, mean: float) -> None
         assert ours < 1.5 * torchs + 3e-7
 
 
+@every_level
 @pytest.mark.parametrize(("relu", "drop"), ENDINGS[1:])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("columns", [1, 6, 64, 130])
@@ -289,35 +291,3 @@ def test_refused(call: Callable[[], Any], error: type[Exception], words: list[st
     with pytest.raises(error) as caught:
         call()
     assert all(word in str(caught.value) for word in words), caught.value
-
-
-# Levels ###########################################################################################
-
-PROGRAM = """
-import torch
-from pyg_batchgnn import ops
-
-torch.manual_seed(0)
-for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-12), (torch.bfloat16, 2**-7)):
-    for columns in (3, 7, 64, 100):
-        x, grad = torch.randn(70, columns).to(dtype) + 2, torch.randn(70, columns).to(dtype)
-        own, wide = x.clone().requires_grad_(), x.double().requires_grad_()
-        plain = ops.layer_norm(x)
-        out = ops.layer_norm(own, relu=True, drop=0.4, key=5)
-        out.backward(grad)
-        activated = ops.activate(plain.clone(), relu=True, drop=0.4, key=5)
-        assert torch.equal(out != 0, activated != 0)
-        assert dtype is torch.bfloat16 or torch.equal(out, activated)
-        passes = ops.activate(torch.ones(70, columns).double(), drop=0.4, key=5) * (out != 0)
-        wanted = torch.nn.functional.layer_norm(wide, (columns,)) * passes
-        wanted.backward(grad.double())
-        for one, other in ((out, wanted), (own.grad, wide.grad)):
-            error = (one.double() - other).abs().max() / other.abs().max()
-            assert error < tolerance, (dtype, columns, error)
-print(ops.simd_level())
-"""
-
-
-@pytest.mark.parametrize("level", WIDTHS)
-def test_every_level_computes_the_same(level: str) -> None:
-    assert int(run_at_level(level, PROGRAM)[0]) in WIDTHS[level]

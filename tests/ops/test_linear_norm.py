@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
-from tests.support.simd_levels import WIDTHS, run_at_level
+from tests.support.tiers import every_level
 
 # Folded norm ######################################################################################
 
@@ -63,6 +63,7 @@ def error(found: Tensor, wanted: Tensor) -> float:
     return float((found.double() - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
 
 
+@every_level
 @pytest.mark.parametrize("learns", [False, True], ids=["given", "learns"])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("level", [0.0, 3.0])
@@ -98,6 +99,7 @@ def check_covariance(rows: int, columns: int, dtype: torch.dtype, level: float =
         assert not spread[2].any() and center[2] == 7.25
 
 
+@every_level
 # Whole vectors have 2 to 16 columns, tiles 6 rows; slabs have 64 rows, chunks 512.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("columns", [1, 2, 5, 6, 7, 15, 16, 17, 31, 32, 33, 48, 100])
@@ -197,35 +199,6 @@ def test_opcheck() -> None:
         torch.library.opcheck(kernels.linear_grads_normed, (grad, normed, columns, True, *rest))
 
 
-PROGRAM = """
-import torch
-from pyg_batchgnn import ops
-from tests.ops.test_linear_norm import (
-    TOLERANCE, check_covariance, error, example, reference, results
-)
-
-for columns in (1, 3, 4, 7, 8, 9, 33, 50):
-    check_covariance(600, columns, torch.float32, 1.0)
-    check_covariance(600, columns, torch.float64, 1.0)
-
-for dtype, tolerance in TOLERANCE.items():
-    x, parameters, grad = example(700, 20, 47, dtype, 1.0)
-    for learns in (False, True):
-        x.requires_grad_(learns)
-        found = results(x, parameters, grad, relu=True)
-        wanted = reference(x, parameters, grad, found[0] > 0)
-        for place in (0, 1, 2, 3, 5, 6, 7)[: 6 + learns]:
-            assert error(found[place], wanted[place]) < tolerance, (dtype, learns, place)
-print(ops.simd_level())
-"""
-
-
-@pytest.mark.parametrize("level", ["avx2", "baseline"])
-def test_every_level(level: str) -> None:
-    (bits,) = run_at_level(level, PROGRAM)
-    assert int(bits) in WIDTHS[level]
-
-
 @pytest.mark.parametrize(
     ("call", "kind", "words"),
     [
@@ -277,6 +250,7 @@ def check(x: Tensor, weight: Tensor, bias: Tensor | None, threads: int = 2) -> T
     return torch.stack((mean, variance))
 
 
+@every_level
 @pytest.mark.parametrize("dtype", MOMENTS_TOLERANCE)
 @pytest.mark.parametrize("outputs", OUTPUTS)
 @pytest.mark.parametrize("rows", ROWS)
@@ -286,6 +260,7 @@ def test_equals_the_moments_of_the_product(rows: int, outputs: int, dtype: torch
     check(x, weight, None)
 
 
+@every_level
 @pytest.mark.parametrize("rows", [9, 96, 500])
 def test_products_that_skip_zeros(rows: int) -> None:
     x, weight, bias = moments_example(rows, 70, torch.float32, columns=256)
@@ -342,21 +317,3 @@ def test_linear_moments_what_is_not_a_number_stays_visible() -> None:
 def test_linear_moments_opcheck() -> None:
     x, weight, bias = moments_example(50, 9, torch.float32)
     torch.library.opcheck(kernels.linear_moments, (x, None, weight, bias, torch.float32, 1))
-
-
-MOMENTS_PROGRAM = """
-import torch
-from tests.ops.test_linear_norm import MOMENTS_TOLERANCE, OUTPUTS, ROWS, check, moments_example
-
-for dtype in MOMENTS_TOLERANCE:
-    for rows in ROWS:
-        for outputs in OUTPUTS:
-            x, weight, bias = moments_example(rows, outputs, dtype)
-            check(x, weight, bias)
-            check(x.relu(), weight, bias + 100)
-"""
-
-
-@pytest.mark.parametrize("level", ["avx2", "baseline"])
-def test_linear_moments_every_level(level: str) -> None:
-    run_at_level(level, MOMENTS_PROGRAM)
