@@ -103,17 +103,6 @@ def test_what_is_not_a_number_passes_the_relu() -> None:
         ].isnan()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_same_bits_on_any_number_of_threads(dtype: torch.dtype) -> None:
-    start, node = torch.randn(3000, 100).to(dtype), torch.randint(10**9, (3000,))
-
-    def run(threads: int) -> Tensor:
-        with ops.thread_limit(threads):
-            return ops.activate(start.clone(), relu=True, drop=0.4, key=5, node=node)
-
-    assert all(torch.equal(run(1), run(threads)) for threads in (2, 3, 4, 8, 16))
-
-
 def test_a_node_is_treated_alike_wherever_its_row_lies() -> None:
     node = torch.randperm(500)
     whole = ops.activate(torch.ones(500, 20), drop=0.5, key=77, node=node)

@@ -154,25 +154,6 @@ def test_own_rows_beside_have_one_gradient(reduce: str) -> None:
     assert torch.equal(alone, torch.cat([b, torch.zeros(10, 17, dtype=torch.float64)]))
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
-def test_the_same_bits_on_any_number_of_threads(reduce: str) -> None:
-    indptr, indices = graph(3000, 2500, 8)
-    indptr[2000:] += 5000  # a hub
-    indices = torch.cat([indices[: indptr[1999]], torch.zeros(5000).int(), indices[indptr[1999] :]])
-    indptr, indices = indptr[:2401], indices[: indptr[2400]]  # targets are among the sources
-    x = torch.randn(2500, 100, requires_grad=True)
-    weights: dict[str, Tensor] = {}
-    if reduce != "max":
-        weights = {"edge_weight": torch.rand(indices.numel()), "self_scale": torch.rand(1)}
-        weights = {name: value.requires_grad_() for name, value in weights.items()}
-    results = []
-    for threads in (1, 2, 3, 4, 8, 16):
-        with ops.thread_limit(threads):
-            out = ops.aggregate(x, indptr, indices, reduce=reduce, **weights)
-            results.append([out, *torch.autograd.grad(out.square().sum(), [x, *weights.values()])])
-    assert all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
-
-
 @every_level
 @pytest.mark.parametrize("columns", [1, 7, 8, 9, 16, 31, 100, 105, 256, 300])
 def test_rows_of_every_width(columns: int) -> None:

@@ -191,24 +191,6 @@ def test_dropout_rate_and_independence() -> None:
 # Sameness #########################################################################################
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("by_target", [False, True])
-@pytest.mark.parametrize("by_head", [False, True])
-def test_the_same_bits_on_any_number_of_threads(dtype: torch.dtype, by_target: bool, by_head: bool) -> None:
-    options: dict[str, Any] = {"by_target": by_target, "edge_columns": 3, "by_head": by_head}
-    case = make_case(700, 900, 9000, 20, 4, 700, dtype=dtype, hub=True, **options)
-    upstream = torch.randn(700, 92, generator=torch.Generator().manual_seed(1)).to(dtype)
-
-    def bits(threads: int) -> list[torch.Tensor]:
-        with ops.thread_limit(threads):
-            found = case.run(drop=0.2, key=3)
-            return [*found, *torch.autograd.grad(found.out, case.leaves, upstream)]
-
-    once = bits(1)
-    for threads in (2, 3, 4, 8, 16):
-        assert all(torch.equal(a, b) for a, b in zip(once, bits(threads), strict=True))
-
-
 def test_not_a_number_is_not_hidden() -> None:
     case = make_case(5, 8, 30, 4, 2, 5, dtype=torch.float32)
     with torch.no_grad():

@@ -60,21 +60,6 @@ def test_half_precision_tables_hold_every_value() -> None:
 # Same bits ########################################################################################
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_same_bits_on_any_number_of_threads(dtype: torch.dtype) -> None:
-    case = make_case(5000, 65, (20, 33), dtype=dtype)
-
-    def answers(threads: int) -> list[Tensor]:
-        with ops.thread_limit(threads):
-            y = case.run(relu=True, drop=0.4, key=3)
-            return [y, *gradients(y, case.leaves())]
-
-    first = answers(1)
-    for threads in (2, 3, 4, 8, 16):
-        for one, other in zip(first, answers(threads), strict=True):
-            assert torch.equal(one, other)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_row_has_the_same_bits_wherever_it_is_computed(dtype: torch.dtype) -> None:
     case = make_case(700, 130, (40, 17), dtype=dtype)
@@ -108,17 +93,6 @@ def test_skipping_zeros_changes_no_bit(dtype: torch.dtype) -> None:
 
 
 # Autograd and torch's own checks ##################################################################
-
-
-def test_gradcheck() -> None:
-    case = make_case(5, 6, (3, 4), groups=2, dtype=torch.float64)
-
-    def run(x: Tensor, *rest: Tensor) -> Tensor:
-        return ops.linear(
-            [x, case.inputs[1]], rest[:2], rest[2], num_rows=5, groups=2, relu=True, drop=0.3, key=4
-        )
-
-    assert torch.autograd.gradcheck(run, case.leaves())
 
 
 def test_rows_beyond_the_last_get_no_gradient() -> None:

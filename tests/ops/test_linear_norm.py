@@ -122,23 +122,6 @@ def test_bfloat16_and_tables_of_other_types(dtype: torch.dtype) -> None:
     assert max(errors) < (1e-5 if compute is torch.float32 else 2e-2), errors
 
 
-@pytest.mark.parametrize("learns", [False, True], ids=["given", "learns"])
-def test_same_bits_on_any_number_of_threads(learns: bool) -> None:
-    x, parameters, grad = example(20_000, 30, 70, torch.float32)
-    x.requires_grad_(learns)
-    one = results(x, parameters, grad, relu=True, threads=1)
-    for threads in (2, 3, 4, 8, 16):
-        other = results(x, parameters, grad, relu=True, threads=threads)
-        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
-
-
-@pytest.mark.parametrize("learns", [False, True], ids=["given", "learns"])
-def test_gradcheck(learns: bool) -> None:
-    x, parameters, _ = example(30, 3, 7, torch.float64)
-    leaves = [x.requires_grad_(learns), *(one.requires_grad_() for one in parameters)]
-    assert torch.autograd.gradcheck(lambda *given: ops.linear_norm(*given)[0], leaves)
-
-
 def test_behind_a_relu_gradients_of_zeros_are_left_out() -> None:
     x, parameters, grad = example(500, 20, 30, torch.float32)
     x = x.relu().requires_grad_()
@@ -288,12 +271,6 @@ def test_linear_moments_columns_that_do_not_vary(level: float) -> None:
     mean, variance = check(x.expand(500, 20).contiguous(), weight, bias + level)
     assert not variance.any()
     assert torch.equal(mean, ops.linear([x], [weight], bias + level)[0].double())
-
-
-def test_linear_moments_same_bits_on_any_number_of_threads() -> None:
-    x, weight, bias = moments_example(20_000, 33, torch.float32)
-    one = check(x, weight, bias, 1)
-    assert all(torch.equal(one, check(x, weight, bias, threads)) for threads in (2, 3, 8, 16))
 
 
 def test_empty_and_no_columns() -> None:

@@ -120,41 +120,6 @@ def test_moments_of_any_column(rows: int, scale: float, level: float, drift: flo
     assert bool(((variance - exact).abs() <= allowed).all())
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_the_same_bits_on_any_number_of_threads(dtype: torch.dtype) -> None:
-    x, weight, bias, grad = example(9000, 70, dtype)
-
-    def run(threads: int) -> list[Tensor]:
-        leaves = [one.clone().requires_grad_() for one in (x, weight, bias)]
-        with ops.thread_limit(threads):
-            out = ops.batch_norm(*leaves, relu=True)
-            out[0].backward(grad)
-        return [*out, *(one.grad for one in leaves if one.grad is not None)]
-
-    once = run(1)
-    for threads in (2, 3, 4, 8, 16):
-        assert all(torch.equal(one, other) for one, other in zip(once, run(threads), strict=True))
-
-
-@pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize("given_statistics", [False, True])
-@pytest.mark.parametrize("affine", [False, True])
-def test_gradcheck(relu: bool, given_statistics: bool, affine: bool) -> None:
-    generator = torch.Generator().manual_seed(1)
-    x, weight, bias = (
-        torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
-        for shape in [(7, 3), (3,), (3,)]
-    )
-    fixed = (torch.randn(3, generator=generator), torch.rand(3, generator=generator) + 0.5)
-    statistics = fixed if given_statistics else (None, None)
-
-    def call(*leaves: Tensor) -> Tensor:
-        parameters = leaves[1:] if affine else (None, None)
-        return ops.batch_norm(leaves[0], *parameters, *statistics, relu=relu)[0]
-
-    assert torch.autograd.gradcheck(call, (x, weight, bias) if affine else (x,))
-
-
 @pytest.mark.parametrize("statistics", [False, True])
 def test_opcheck(statistics: bool) -> None:
     x = torch.randn(6, 5, requires_grad=True)
