@@ -8,7 +8,7 @@ import itertools
 import os
 import runpy
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +97,14 @@ class Training:
         return self.embedding.rows(torch.arange(self.case.nodes))
 
 
-def replay(case: Case, make: Any, epochs: list[list[list[list[int]]]]) -> Tensor:
+def replay(case: Case, make: Any, epochs: list[list[list[list[list[int]]]]], ahead: bool = False) -> Tensor:
     """Returns the rows of one process that replays the minibatches of all ranks.
 
-    ``epochs``: the seeds by epoch, rank and step.
+    Args:
+        case: the graph.
+        make: makes torch's optimizer.
+        epochs: the seeds by epoch, rank, step and batch of the step, whose gradients are added.
+        ahead: True if each batch is read before the update of the one before.
     """
     data = whole(case)
     table = make_table(HOMOGENEOUS, 0, torch.arange(case.nodes), F, torch.float32)
@@ -110,15 +114,28 @@ def replay(case: Case, make: Any, epochs: list[list[list[list[int]]]]) -> Tensor
     loader = MacrobatchNeighborLoader(
         data, [3, 2], data.train_mask.nonzero().view(-1), seed=11, export="native", batch_size=8
     )
+
+    def loss(step: Sequence[list[list[int]]]) -> Tensor:
+        total = torch.zeros(())
+        for each in zip(*step, strict=True):
+            count = max(sum(map(len, each)), 1)
+            for one in each:
+                batch = loader(torch.tensor(one, dtype=torch.int64))
+                total = total + loss_of(reference(batch.node), batch) / count
+        return total
+
     for epoch, by_rank in enumerate(epochs):
         loader.set_epoch(epoch)
-        for step in zip(*by_rank, strict=True):
+        steps = list(zip(*by_rank, strict=True))
+        losses = [loss(steps[0])]
+        for at, following in enumerate([*steps[1:], None]):
+            if ahead and following is not None:
+                losses.append(loss(following))
             optimizer.zero_grad()
-            total = max(sum(map(len, step)), 1)
-            for seeds in step:
-                batch = loader(torch.tensor(seeds, dtype=torch.int64))
-                (loss_of(reference(batch.node), batch) / total).backward()
+            losses[at].backward()
             optimizer.step()
+            if not ahead and following is not None:
+                losses.append(loss(following))
     return reference.weight.detach()
 
 
@@ -150,7 +167,7 @@ def equals_one_process() -> None:
         for case, arguments in settings():
             rule, make = arguments.pop("rule")
             training = Training(graph, comm, case, rule=rule, **arguments)
-            seeds = [graph.all_gather_json(training.epoch()) for _ in range(2)]
+            seeds = [graph.all_gather_json([[one] for one in training.epoch()]) for _ in range(2)]
             found, wanted = training.all_rows(), replay(case, make, seeds)
             assert torch.allclose(found, wanted, rtol=2e-4, atol=2e-5), (case, arguments)
             own = training.embedding.table_of()
@@ -189,48 +206,8 @@ def several_batches_a_step() -> None:
             if stale:
                 continue  # that runs end is what is asked of them
             everyones = graph.all_gather_json([[one.input_id.tolist() for one, _ in each] for each in groups])
-            wanted = replay_groups(case, make, everyones, ahead=how == "ahead")
+            wanted = replay(case, make, [everyones], ahead=how == "ahead")
             assert torch.allclose(training.all_rows(), wanted, rtol=2e-4, atol=2e-5), (how, rule)
-
-
-def replay_groups(case: Case, make: Any, groups: list[list[list[list[int]]]], ahead: bool) -> Tensor:
-    """Returns the rows of one process whose step adds the gradients of a group of all ranks.
-
-    Args:
-        case: the graph.
-        make: makes torch's optimizer.
-        groups: the seeds by rank, step and batch of the step.
-        ahead: True if each batch is read before the update of the one before.
-    """
-    data = whole(case)
-    table = make_table(HOMOGENEOUS, 0, torch.arange(case.nodes), F, torch.float32)
-    InitialRows(5).fill(table, HOMOGENEOUS)
-    reference = torch.nn.Embedding.from_pretrained(table.weight, freeze=False, sparse=True)
-    optimizer = make(reference.parameters())
-    loader = MacrobatchNeighborLoader(
-        data, [3, 2], data.train_mask.nonzero().view(-1), seed=11, export="native", batch_size=8
-    )
-    loader.set_epoch(0)
-
-    def loss(step: int) -> Tensor:
-        total = torch.zeros(())
-        for each in zip(*(rank[step] for rank in groups), strict=True):
-            seeds = max(sum(map(len, each)), 1)
-            for one in each:
-                batch = loader(torch.tensor(one, dtype=torch.int64))
-                total = total + loss_of(reference(batch.node), batch) / seeds
-        return total
-
-    losses = [loss(0)]
-    for step in range(len(groups[0])):
-        if ahead and step + 1 < len(groups[0]):
-            losses.append(loss(step + 1))
-        optimizer.zero_grad()
-        losses[step].backward()
-        optimizer.step()
-        if not ahead and step + 1 < len(groups[0]):
-            losses.append(loss(step + 1))
-    return reference.weight.detach()
 
 
 def counted(comm: Communicator, before: Any) -> KindCounts:

@@ -5,95 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.data import EDGES, NODES
+from pyg_batchgnn.comm import Communicator
+from pyg_batchgnn.data import NODES
 from pyg_batchgnn.fetch import FetchGroup, RemoteFetcher
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
-from pyg_batchgnn.store import CscGraph, DistFeatureStore
+from pyg_batchgnn.store import DistFeatureStore
 from tests.support.bare_minibatches import only_nodes
-from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
+from tests.support.partitioned_graphs import CASES, Case, owners, part_of
 from tests.support.reference_partition import internal_ids
-
-FANOUTS = (3, 2)
-
-
-def sampled(case: Case, rank: int, number: int, layout: Layout) -> list[SampledMinibatch]:
-    """Returns a rank's minibatches in original ids; one is empty, and one rank has only such."""
-    data = whole(case)
-    graph = CscGraph.from_edge_index(data.edge_index, case.nodes)
-    sampler = MacrobatchSampler(graph, SamplingPlan(FANOUTS, Replacement.WITH), 5, 1, layout)
-    draw = torch.Generator().manual_seed(rank)
-    sizes = [0] * number if rank == 1 else [0, *range(2, number + 1)]
-    seeds = [torch.randint(case.nodes, (size,), generator=draw) for size in sizes]
-    return sampler.sample(seeds, 0)
-
-
-def groups() -> None:
-    """Rows and ids are those of the whole graph; rounds, rows and bytes those of the formulas."""
-    with Communicator.create("fetch", timeout=20) as comm:
-        for case in CASES:
-            for share in (True, False):
-                for edges in ((), ("edge_attr", "edge_kind"), ("edge_kind",)):
-                    for hybrid in (False, True):
-                        _group(comm, case, share, edges, hybrid)
-
-
-def _group(comm: Communicator, case: Case, share: bool, edges: tuple[str, ...], hybrid: bool) -> None:
-    data, owner = whole(case), owners(case, comm.size)
-    ids = internal_ids(owner)
-    store = DistFeatureStore(part_of(case, comm.size, comm.rank), comm, share=share)
-    layout = Layout.COO if share else Layout.CSC
-    per_rank = [sampled(case, rank, 4, layout) for rank in range(comm.size)]
-    given = per_rank[comm.rank]
-    if not hybrid:
-        given = [one.with_ids([ids[one.node]]) for one in given]
-    names = {NODES: ["x", "train_mask"], EDGES: edges}
-    fetch = RemoteFetcher(store, names, [ids] if hybrid else None)
-    before = comm.counters.snapshot()
-    fetched = fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))
-    counts = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
-    for ready, sample in zip(fetched.minibatches, per_rank[comm.rank], strict=True):
-        assert torch.equal(ready.node, sample.node) and ready.key == sample.key
-        assert set(ready.block) == {"x", "train_mask"} and set(ready.edge_block) == set(edges)
-        assert ready.block["x"].is_contiguous()
-        assert torch.equal(ready.attribute("x"), data.x[sample.node])
-        assert torch.equal(ready.attribute("train_mask"), data.train_mask[sample.node])
-        for name in edges:
-            assert torch.equal(ready.edge_block[name], data[name][sample.edge])
-    first = fetched.minibatches[0].block["x"]
-    assert all(one.block["x"] is first for one in fetched.minibatches)
-    # what crosses the wire, from everyone's minibatches
-    hosts = comm.hosts if share else list(range(comm.size))  # those who read each other's memory
-    asked = torch.zeros(comm.size, comm.size, 2, dtype=torch.int64)  # nodes and edges, of whom by whom
-    for rank, minibatches in enumerate(per_rank):
-        nodes = torch.cat([one.node for one in minibatches]).unique()
-        edge = torch.cat([_edges(one) for one in minibatches]).unique()
-        for other in range(comm.size):
-            if hosts[other] != hosts[rank]:
-                asked[rank, other, 0] = int((owner[nodes] == other).sum())
-                asked[rank, other, 1] = int((owner[data.edge_index[1, edge]] == other).sum()) * bool(edges)
-    me = comm.rank
-    assert fetched.rows == int(asked[me, :, 0].sum())
-    row_bytes = 5 * 4 + 1 + 4 if not hybrid else 5 * 4 + 1
-    row_bytes += -row_bytes % 4
-    edge_bytes = {(): 0, ("edge_kind",): 2, ("edge_attr", "edge_kind"): 16}[edges]
-    per_item = torch.tensor([row_bytes, edge_bytes])
-    requests = asked @ torch.tensor([4, 8])
-    answers = asked @ per_item
-    others = [rank for rank in range(comm.size) if rank != me]
-    assert counts.rounds == 2 and counts.count_rounds == 2
-    assert counts.rows_sent == int(asked[me, others].sum() + asked[others, me].sum())
-    assert counts.rows_received == counts.rows_sent
-    assert counts.bytes_sent == int(requests[me, others].sum() + answers[others, me].sum())
-    assert counts.bytes_received == int(requests[others, me].sum() + answers[me, others].sum())
-
-
-def _edges(minibatch: SampledMinibatch) -> Tensor:
-    assert minibatch.edge is not None
-    return minibatch.edge
 
 
 def steady() -> list[int]:

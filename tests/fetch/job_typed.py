@@ -1,4 +1,4 @@
-"""The jobs of ranks in test_typed.py: fetch groups and caches of graphs of several types."""
+"""Jobs of ranks in test_remote.py: fetch groups and caches, of one type of nodes and of several."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.comm import Communicator, KindCounts, MessageKind
-from pyg_batchgnn.data import Dataset, Group
+from pyg_batchgnn.data import HOMOGENEOUS, Dataset, Group
 from pyg_batchgnn.fetch import CacheRequest, FetchGroup, RemoteFetcher, SeedShare
 from pyg_batchgnn.fetch.cache import bytes_in_cache, inclusion
 from pyg_batchgnn.sample import (
@@ -26,6 +26,8 @@ from tests.store.job_typed import TYPED, owners
 from tests.support.reference_partition import graph_of, internal_ids_by_type, split_dataset
 from tests.support.typed_datasets import typed_dataset
 
+#: Graphs of one type: an ordinary one, one of a single node, one without edges.
+PLAIN = [(7, HOMOGENEOUS, (60,), (300,)), (8, HOMOGENEOUS, (1,), (3,)), (9, HOMOGENEOUS, (30,), (0,))]
 PLAN = SamplingPlan((3, 2), Replacement.WITH)
 SCHEMA = typed_dataset(*TYPED[0]).schema
 OWN_FANOUTS = SamplingPlan((3, -1), by_relation=((SCHEMA.relations[1], (2, 0)),))
@@ -51,7 +53,7 @@ def sampled(dataset: Dataset, rank: int, layout: Layout) -> list[SampledMinibatc
 def groups() -> None:
     """Rows and ids are those of the whole graph; rounds, rows and bytes those of the formulas."""
     with Communicator.create("fetch", timeout=20) as comm:
-        for case, share, hybrid, edges in itertools.product(TYPED, *[(True, False)] * 3):
+        for case, share, hybrid, edges in itertools.product([*TYPED, *PLAIN], *[(True, False)] * 3):
             _group(comm, typed_dataset(*case), share, hybrid, edges)
 
 
@@ -67,6 +69,10 @@ def _group(comm: Communicator, dataset: Dataset, share: bool, hybrid: bool, edge
     fetched = fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))
     counts = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
     _check_contents(dataset, fetched.minibatches, per_rank[comm.rank], edges)
+    for one in dataset.node_sets:
+        shared = [{id(ready.attributes_of(one.name).tables[name]) for ready in fetched.minibatches}
+                  for name in one.tables]  # fmt: skip
+        assert all(len(tables) == 1 for tables in shared)
     hosts = comm.hosts if share else list(range(comm.size))
     asked, bytes_of = {}, dict(zip(dataset.schema.node_groups, fetch.row_bytes, strict=True))
     for number, one in enumerate(dataset.node_sets):

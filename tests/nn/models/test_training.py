@@ -16,7 +16,6 @@ from torch.utils.checkpoint import checkpoint
 from pyg_batchgnn import CscGraph, MacrobatchSampler, Minibatch, SamplingPlan, nn
 from tests.support.layer_cases import FEATURES, relative_error, sampled, table
 from tests.support.model_pairs import PAIRS, both, larger, with_features
-from tests.support.ranks import run_ranks
 
 # Training #########################################################################################
 
@@ -162,12 +161,3 @@ def test_refused(call: Callable[[Any], Any], error: type[Exception], words: list
     with pytest.raises(error) as caught:
         call(both("sage")[0])
     assert all(word in str(caught.value) for word in words), caught.value
-
-
-# Parallel #########################################################################################
-
-
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_gradients_are_the_mean_over_ranks(ranks: int) -> None:
-    run_ranks("tests.nn.models.job_parallel:train", ranks, {"kind": "sage"}, timeout=120)
