@@ -141,47 +141,6 @@ def test_rows_that_were_read_and_given_up_cost_no_memory(comm: Communicator) -> 
     assert moved.tolist() == [True] * 3 + [False] * 6
 
 
-def loss_of(rows: Tensor, batch: Any, weight: Tensor) -> Tensor:
-    """A loss of one layer: the sum over seeds, of the rows of the seeds and of their neighbours."""
-    source, target = batch.edge_index
-    sums = torch.zeros_like(rows).index_add(0, target, rows[source])
-    logits = (rows + sums)[: batch.batch_size] @ weight
-    return torch.nn.functional.cross_entropy(logits, batch.y[: batch.batch_size], reduction="sum")
-
-
-@pytest.mark.parametrize("export", ["native", "pyg"])
-@pytest.mark.parametrize("prefetch", [0, 1])
-def test_training_with_a_loader_equals_torchs(export: Any, prefetch: int) -> None:
-    data = whole(CASES[0])
-    embedding = Embedding(data, 6, seed=4)
-    reference = torchs(embedding)
-    settings: dict[str, Any] = {
-        "num_neighbors": [3, 2],
-        "batch_size": 16,
-        "shuffle": True,
-        "seed": 1,
-        "export": export,
-        "macrobatch_size": 3,
-        "fetch_size": 2,
-    }
-    loader = MacrobatchNeighborLoader(data, embedding=embedding, prefetch=prefetch, **settings)
-    optimizer = EmbeddingOptimizer(embedding, SparseAdam(lr=0.05))
-    theirs = torch.optim.SparseAdam(reference.parameters(), lr=0.05)
-    weight = torch.randn(6, 7, generator=torch.Generator().manual_seed(0))
-    for _ in range(2):
-        for batch in loader:
-            loss = loss_of(embedding(batch)["node"], batch, weight) * loader.loss_weight
-            loss.backward()
-            optimizer.step()
-            node = batch.node if export == "native" else batch.n_id
-            theirs.zero_grad()
-            wanted = loss_of(reference(node), batch, weight) * loader.loss_weight
-            wanted.backward()
-            theirs.step()
-            assert torch.allclose(loss, wanted, rtol=1e-5)
-    assert torch.allclose(embedding.table_of().weight, reference.weight, rtol=1e-4, atol=1e-5)
-
-
 def hetero() -> HeteroData:
     data, draw = HeteroData(), torch.Generator().manual_seed(0)
     data["paper"].x = torch.randn(40, 3, generator=draw)
