@@ -312,20 +312,6 @@ def test_gradcheck_with_dropout(layer: str) -> None:
 # Transformers #####################################################################################
 
 
-def test_rate_of_dropout_of_a_whole_graph() -> None:
-    nodes, drop = 4000, 0.3
-    conv = TransformerConv(FEATURES, 1, dropout=drop, root_weight=False)
-    torch.nn.init.zeros_(conv.lin_value.weight)
-    torch.nn.init.ones_(conv.lin_value.bias)
-    x, ring = torch.randn(nodes, FEATURES), torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)])
-    one, two = (conv(x, ring).flatten() for _ in range(2))  # every weight is one before dropout
-    dropped = one == 0
-    sigma = (drop * (1 - drop) / nodes) ** 0.5
-    assert abs(float(dropped.float().mean()) - drop) < 5 * sigma
-    assert torch.allclose(one[~dropped], torch.tensor(1 / (1 - drop)), atol=1e-3)
-    assert not torch.equal(one, two)
-
-
 def test_sources_are_multiplied_first_where_that_is_less_work() -> None:
     def graph(targets: int, sources: int, degree: int) -> LayerGraph:
         indptr = torch.arange(targets + 1) * degree

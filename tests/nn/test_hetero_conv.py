@@ -11,7 +11,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from pyg_batchgnn import nn, ops
+from pyg_batchgnn import nn
 from pyg_batchgnn.data import Relation
 from tests.support.accuracy import assert_as_pygs
 from tests.support.layer_cases import relative_error
@@ -287,21 +287,6 @@ def test_the_same_bits_on_any_number_of_threads(name: str) -> None:
     once = run(1)
     for threads in (2, 3, 8):
         assert all(torch.equal(one, two) for one, two in zip(once, run(threads), strict=True))
-
-
-def test_a_step_asks_the_system_for_no_memory_in_the_steady_state() -> None:
-    ours, _ = pair("mixed", dtype=torch.float32)
-    minibatch = typed_minibatch(list(range(60)) * 10, fanouts=(10, 10))
-
-    def step() -> None:
-        x = rows_of(minibatch, 1, torch.float32)
-        gradients(ours(x, minibatch, 1), ours, x)
-
-    step()
-    step()
-    before = ops.memory_stats().system_calls
-    step()
-    assert ops.memory_stats().system_calls == before
 
 
 def test_who_watches_a_layer_sees_it() -> None:

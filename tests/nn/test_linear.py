@@ -86,14 +86,6 @@ def test_models_take_their_width_from_the_first_call(kind: type[nn.NativeModel],
     assert torch.allclose(twin.eval()(table(), edges()), model(table(), edges()))
 
 
-def test_gin_is_pygs() -> None:
-    ours, pygs = nn.GIN(-1, 8, 2, 3), pyg.GIN(-1, 8, 2, 3)
-    assert list(ours.state_dict()) == list(pygs.state_dict())
-    pygs(table(), edges())
-    ours.load_state_dict(pygs.state_dict())
-    assert torch.allclose(ours(table(), edges()), pygs(table(), edges()), atol=1e-4)
-
-
 def test_a_linear_layer_becomes_an_ordinary_one() -> None:
     lazy = linear_of(-1, 4)
     assert isinstance(lazy, LazyLinear) and type(linear_of(3, 4)) is nn.Linear

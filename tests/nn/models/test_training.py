@@ -11,7 +11,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from pyg_batchgnn import CscGraph, MacrobatchSampler, Minibatch, SamplingPlan, nn
 from tests.support.layer_cases import FEATURES, relative_error, sampled, table
@@ -65,47 +64,6 @@ def test_the_same_bits_on_any_number_of_threads(kind: str, precision: str) -> No
 
 
 @pytest.mark.parametrize("kind", PAIRS)
-def test_learns(kind: str) -> None:
-    model, _ = both(kind)
-    batch = larger()
-    target = batch.node[:30] % 5
-
-    def loss() -> float:
-        return float(F.cross_entropy(model(batch), target).detach())
-
-    before = loss()
-    train(model, 25)
-    assert loss() < 0.9 * before
-
-
-@pytest.mark.parametrize("kind", PAIRS)
-def test_recomputation(kind: str) -> None:
-    model, _ = both(kind, drop=0.5)
-    batch = larger()
-    x = table()[batch.node].requires_grad_()
-    plain = copy.deepcopy(model)
-    plain(batch, x=x).square().sum().backward()
-    wanted, x.grad = x.grad, None
-    checkpoint(lambda x: model(batch, x=x), x, use_reentrant=False).square().sum().backward()
-    assert wanted is not None and x.grad is not None and torch.equal(x.grad, wanted)
-    for one, other in zip(model.parameters(), plain.parameters(), strict=True):
-        assert one.grad is not None and other.grad is not None and torch.equal(one.grad, other.grad)
-
-
-@pytest.mark.parametrize("kind", PAIRS)
-def test_without_gradients(kind: str) -> None:
-    model, _ = both(kind, drop=0.5)
-    model.eval()
-    batch = larger()
-    wanted = model(batch)
-    with torch.no_grad():
-        found = model(batch)
-    with torch.inference_mode():
-        inferred = model(batch)
-    assert not found.requires_grad and torch.equal(found, wanted) and torch.equal(inferred, wanted)
-
-
-@pytest.mark.parametrize("kind", PAIRS)
 def test_bfloat16_is_what_rounding_explains(kind: str) -> None:
     model, _ = both(kind)
     batch = larger()
@@ -121,15 +79,6 @@ def test_bfloat16_is_what_rounding_explains(kind: str) -> None:
             one.copy_(one.bfloat16())
     noise = relative_error(rounded(batch, x=table()[batch.node].bfloat16().float()), wanted)
     assert 0 < relative_error(found, wanted) < max(8 * noise, 2**-5)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("kind", PAIRS)
-def test_features_of_sixteen_bits(kind: str, dtype: torch.dtype) -> None:
-    model, _ = both(kind)
-    batch = sampled(list(range(20)), (15, 10, 5))
-    rounded = model(batch, x=table(dtype)[batch.node].float())
-    assert relative_error(model(with_features(batch, dtype)), rounded) < 1e-6
 
 
 @pytest.mark.parametrize(
