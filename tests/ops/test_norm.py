@@ -15,8 +15,6 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
 from tests.support.tiers import every_level, examples
 
-# Norm #############################################################################################
-
 #: Largest error allowed, as a part of the reference's largest magnitude.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2**-8}
 

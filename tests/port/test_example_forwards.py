@@ -41,8 +41,6 @@ from tests.support.example_models import (
 from tests.support.ported_models import GRAPH
 from tests.support.recorded_models import assert_close, batches, cut, found_in, gradients, pair
 
-# The list #########################################################################################
-
 
 @dataclass(frozen=True)
 class Example:

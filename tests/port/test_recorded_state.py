@@ -27,8 +27,6 @@ from tests.support.recorded_models import (
     pair,
 )
 
-# Arguments and attributes #########################################################################
-
 
 def test_arguments_that_are_none_or_numbers_have_graphs_of_their_own() -> None:
     ours, plain = pair(Options())

@@ -27,8 +27,6 @@ from tests.support.recorded_models import (
     pair,
 )
 
-# Refused ##########################################################################################
-
 OUTSIDE = torch.linspace(0, 1, HIDDEN, dtype=torch.float64)
 HOLDER = type("Holder", (), {"table": OUTSIDE})()
 

@@ -16,8 +16,6 @@ from pyg_batchgnn import CscGraph, MacrobatchSampler, Minibatch, SamplingPlan, n
 from tests.support.layer_cases import FEATURES, relative_error, sampled, table
 from tests.support.model_pairs import PAIRS, both, larger, with_features
 
-# Training #########################################################################################
-
 
 @functools.cache
 def wide_batches() -> list[Minibatch]:
