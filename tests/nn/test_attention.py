@@ -27,8 +27,8 @@ from pyg_batchgnn.nn import (
     layer_graph,
     transformer,
 )
-from tests.support.accuracy import assert_as_pygs
-from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, table
+from tests.support.accuracy import assert_as_pygs, distance
+from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, table
 from tests.support.layer_pairs import assert_attention_as_pygs, assert_updates, gradients
 from tests.support.tiers import examples
 from tests.support.typed_layers import assert_near
@@ -195,7 +195,7 @@ def test_reads_rows_of_a_table_in_place(layer: str, dtype: torch.dtype) -> None:
     minibatch = CASES["ordinary"]
     gathered = table(dtype)[minibatch.node].float()
     found, wanted = ours(RowView(table(dtype), minibatch.node), minibatch, 1), ours(gathered, minibatch, 1)
-    assert found.dtype is torch.float32 and relative_error(found, wanted) < 1e-6
+    assert found.dtype is torch.float32 and distance(found, wanted) < 1e-6
     assert_near(gradients(ours, found), gradients(ours, wanted), 1e-5)
 
 
@@ -211,7 +211,7 @@ def test_bfloat16(layer: str, options: dict[str, Any]) -> None:
         half = ours(x, minibatch, 1, **named)
         theirs = pygs((x, x[:targets]), edges, *[one[: edges.size(1)] for one in attr])
     assert half.dtype is torch.bfloat16
-    assert relative_error(half, plain) < max(0.02, 2 * relative_error(theirs, plain))
+    assert distance(half, plain) < max(0.02, 2 * distance(theirs, plain))
     half.float().square().sum().backward()
     skip = set() if getattr(ours, "root_weight", True) else {"lin_skip.weight", "lin_skip.bias"}
     for name, parameter in ours.named_parameters():
@@ -229,7 +229,7 @@ def test_unknown_widths_come_from_the_first_call(layer: str) -> None:
     for room in (nn, pyg):
         torch.manual_seed(2)
         results.append(getattr(room, layer)(-1, 4, heads=2)(table(), edges))
-    assert relative_error(*results) < 1e-5
+    assert distance(*results) < 1e-5
 
 
 # Attention weights and dropout ####################################################################
@@ -259,7 +259,7 @@ def test_attention_weights_of_a_minibatch_are_those_summed_with(name: str, lin: 
     found, (edges, alpha) = ours(x, minibatch, 1, return_attention_weights=True)
     messages = getattr(ours, lin)(x).view(-1, 2, 5)[edges[0]] * alpha.unsqueeze(-1)
     wanted = torch.zeros(found.size(0), 2, 5, dtype=torch.float64).index_add(0, edges[1], messages)
-    assert relative_error(found, wanted.view(-1, 10)) < 1e-10
+    assert distance(found, wanted.view(-1, 10)) < 1e-10
     assert 0.2 < float((alpha == 0).double().mean()) < 0.6
     assert not torch.equal(alpha[:, 0] == 0, alpha[:, 1] == 0)
 
@@ -345,7 +345,7 @@ def test_features_of_edges_by_relation() -> None:
 
     ours, pygs = made(TransformerConv, HeteroConv), made(pyg.TransformerConv, pyg.HeteroConv)
     found, wanted = (conv(x, edges, edge_attr_dict=attr) for conv in (ours, pygs))
-    assert all(relative_error(found[name], wanted[name]) < 1e-10 for name in "ab")
+    assert all(distance(found[name], wanted[name]) < 1e-10 for name in "ab")
 
 
 # Activated GAT ####################################################################################

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.data import Relation
-from tests.support.accuracy import assert_as_pygs
-from tests.support.layer_cases import relative_error
+from tests.support.accuracy import assert_as_pygs, distance
 from tests.support.typed_layers import (
     ABOUT,
     CITES,
@@ -157,7 +156,7 @@ def test_equals_pyg_on_a_graph_held_whole(name: str, aggr: str) -> None:
     found, wanted = ours(x, edges), pygs(other, edges)
     assert list(found) == list(wanted)
     for name in wanted:
-        assert relative_error(found[name], wanted[name]) < 1e-10
+        assert distance(found[name], wanted[name]) < 1e-10
     assert_near(gradients(found, ours, x), gradients(wanted, pygs, other), 1e-10)
 
 
@@ -179,11 +178,11 @@ def test_values_of_edges(form: str) -> None:
         wanted = pyg_layer(dict(pygs.convs.items()), "sum", x, minibatch, layer, values)
         if form == "named":
             found = ours(x, minibatch, layer, edge_attr_dict=values)
-            assert relative_error(found["paper"], wanted["paper"]) < 1e-10
+            assert distance(found["paper"], wanted["paper"]) < 1e-10
     if form == "third":
         edges = {one: minibatch.edges_of(one).edge_index for one in (CITES, WRITES)}
         x = rows_of(minibatch, 1, torch.float64)
-        assert relative_error(ours(x, edges, values)["paper"], pygs(x, edges, values)["paper"]) < 1e-10
+        assert distance(ours(x, edges, values)["paper"], pygs(x, edges, values)["paper"]) < 1e-10
 
 
 @pytest.mark.parametrize("name", ["sage", "gat", "gatv2", "mixed"])
@@ -222,7 +221,7 @@ def test_dropout_does_not_depend_on_the_order_of_relations() -> None:
     backwards = nn.HeteroConv(dict(reversed(convs.items())))
     update = nn.Update(relu=True, drop=0.5)
     one, other = ours(x, minibatch, 1, update=update), backwards(x, minibatch, 1, update=update)
-    assert all(relative_error(other[key], one[key]) < 1e-12 for key in one)
+    assert all(distance(other[key], one[key]) < 1e-12 for key in one)
 
 
 def test_dropout_differs_between_examples_of_a_node() -> None:
@@ -269,7 +268,7 @@ def test_bfloat16_is_what_rounding_explains(name: str) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         found = ours(x, minibatch, 1)
     for key in wanted:
-        assert found[key].dtype is torch.bfloat16 and relative_error(found[key], wanted[key]) < 2e-2
+        assert found[key].dtype is torch.bfloat16 and distance(found[key], wanted[key]) < 2e-2
 
 
 @pytest.mark.parametrize("name", ["sage", "gat", "mixed"])
@@ -297,7 +296,7 @@ def test_who_watches_a_layer_sees_it() -> None:
     ours.convs[WRITES].register_forward_hook(lambda *given: seen.append(given[2].shape))
     found = ours(x, minibatch, 1)
     assert seen == [wanted["paper"].shape]
-    assert all(relative_error(found[key], wanted[key]) < 1e-12 for key in wanted)
+    assert all(distance(found[key], wanted[key]) < 1e-12 for key in wanted)
 
 
 def test_layers_without_rows_of_targets() -> None:
@@ -308,7 +307,7 @@ def test_layers_without_rows_of_targets() -> None:
     found = nn.HeteroConv(kept)(x, minibatch, 1)
     every = rows_of(minibatch, 1, torch.float64)
     wanted = pyg_layer({one: pygs.convs[one] for one in kept}, "sum", every, minibatch, 1)
-    assert all(relative_error(found[key], wanted[key]) < 1e-10 for key in wanted)
+    assert all(distance(found[key], wanted[key]) < 1e-10 for key in wanted)
 
 
 def test_the_counts_of_a_layer() -> None:

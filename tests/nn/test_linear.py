@@ -13,7 +13,8 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.nn.linear import LazyLinear, linear_of, widest
-from tests.support.layer_cases import FEATURES, relative_error, sampled, table
+from tests.support.accuracy import distance
+from tests.support.layer_cases import FEATURES, sampled, table
 from tests.support.model_pairs import with_features
 from tests.support.typed_layers import WIDTHS, joined, tables, typed_minibatch, with_tables
 
@@ -119,7 +120,7 @@ def test_equals_pyg(in_channels: Any, options: dict[str, Any]) -> None:
     assert list(ours.state_dict()) == list(pygs.state_dict())
     assert all(torch.equal(one, pygs.state_dict()[key]) for key, one in ours.state_dict().items())
     for one, two in zip(found, wanted, strict=True):
-        assert relative_error(one, two) < 1e-10
+        assert distance(one, two) < 1e-10
     assert ours.in_channels == pygs.in_channels
 
 
@@ -141,6 +142,6 @@ def test_some_types_and_watched_layers() -> None:
     layer.lins["paper"].register_forward_hook(lambda *given: seen.append(len(given[2])))
     assert list(layer({"paper": x["paper"]})) == ["paper"] and seen == [60]
     found = layer(x, relu=True)
-    assert relative_error(found["paper"], wanted["paper"].relu()) < 1e-6
+    assert distance(found["paper"], wanted["paper"].relu()) < 1e-6
     with pytest.raises(ValueError, match=r"must be \[rows, 12\]"):
         nn.HeteroDictLinear(WIDTHS, 5)({"paper": x["author"]})

@@ -16,7 +16,8 @@ from torch.utils.checkpoint import checkpoint
 
 from pyg_batchgnn import CscGraph, MacrobatchSampler, SampledMinibatch, SamplingPlan, nn, ops
 from pyg_batchgnn.nn import RowView, Update
-from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error, table
+from tests.support.accuracy import distance
+from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, table
 
 UPDATE = Update(relu=True, drop=0.5)
 MAKERS: dict[str, Callable[..., Any]] = {
@@ -99,7 +100,7 @@ def test_gradients_accumulate(name: str) -> None:
         stack(minibatch, table()).square().sum().backward()
     together = parameter_grads(stack)
     for total, *parts in zip(together, *apart, strict=True):
-        assert relative_error(total, torch.stack(parts).sum(0)) < 1e-5
+        assert distance(total, torch.stack(parts).sum(0)) < 1e-5
 
 
 @each_layer
@@ -151,7 +152,7 @@ def test_autocast_computes_in_bfloat16_with_weights_in_float32(name: str) -> Non
     wanted_grads = backward(stack, wanted)
     with torch.autocast("cpu", torch.bfloat16):
         found = stack(minibatch, table(torch.bfloat16))
-    assert found.dtype is torch.bfloat16 and relative_error(found, wanted) < 0.05
+    assert found.dtype is torch.bfloat16 and distance(found, wanted) < 0.05
     grads = backward(stack, found)
     assert all(grad.dtype is torch.float32 for grad in grads)
     largest = max(float(grad.abs().max()) for grad in wanted_grads)  # that of att_dst cancels to little
@@ -166,7 +167,7 @@ def test_layers_in_bfloat16(name: str) -> None:
     wanted = stack(minibatch, table())
     stack.bfloat16()
     found = stack(minibatch, table(torch.bfloat16))
-    assert found.dtype is torch.bfloat16 and relative_error(found, wanted) < 0.05
+    assert found.dtype is torch.bfloat16 and distance(found, wanted) < 0.05
     assert all(grad.dtype is torch.bfloat16 for grad in backward(stack, found))
 
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn import ops
+from tests.support.accuracy import distance
 from tests.support.quantized_tables import drawn_table
 from tests.support.reference_attention import (
     Case,
     assert_close_gradients,
-    distance,
     gradients,
     make_case,
     reference,

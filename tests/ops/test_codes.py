@@ -12,8 +12,9 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import QuantizedTensor
+from tests.support.accuracy import distance
 from tests.support.aggregate_cases import graph, obvious
-from tests.support.linear_cases import View, distance
+from tests.support.linear_cases import View
 from tests.support.quantized_tables import drawn_table
 from tests.support.reference_attention import gradients, make_case
 from tests.support.tiers import every_level, fixed

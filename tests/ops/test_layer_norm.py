@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
+from tests.support.accuracy import distance
 from tests.support.tiers import every_level
 
 #: Largest error allowed, as a part of the reference's largest magnitude.
@@ -51,13 +52,6 @@ def reference(leaves: tuple[Tensor, ...], passes: Tensor, eps: float = 1e-5) -> 
     return torch.nn.functional.layer_norm(x, x.shape[1:], weight, bias, eps) * passes
 
 
-def error(found: Tensor, wanted: Tensor) -> float:
-    """Returns the largest error, as a part of the largest magnitude."""
-    if not wanted.numel():
-        return 0.0
-    return float((found.double() - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
-
-
 @every_level
 @pytest.mark.parametrize(("relu", "drop"), ENDINGS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -76,12 +70,12 @@ def test_values_and_gradients(rows: int, columns: int, dtype: torch.dtype, relu:
     wanted = reference(wide, passes)
     wanted.backward(grad.double())
     assert not relu or bool((out >= 0).all())
-    assert error(out.detach(), wanted.detach()) < TOLERANCE[dtype]
+    assert distance(out.detach(), wanted.detach()) < TOLERANCE[dtype]
     for found, expected in zip(ours, wide, strict=True):
         assert found.grad is not None and expected.grad is not None and found.grad.dtype is found.dtype
         # The normalised values of two columns are opposite, and gradients cancel to almost nothing.
         if columns > 2 or found is ours[2]:
-            assert error(found.grad, expected.grad) < TOLERANCE[dtype]
+            assert distance(found.grad, expected.grad) < TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("mean", [0.0, 100.0, 1e4])
@@ -92,19 +86,14 @@ def test_no_further_from_the_truth_than_torch(columns: int, mean: float) -> None
     wide = tuple(one.double().requires_grad_() for one in (x, weight, bias))
     wanted = reference(wide, torch.ones(()))
     wanted.backward(grad.double())
+    truth = (wanted.detach(), *(one.grad for one in wide))
 
     def errors(norm: Callable[..., Tensor]) -> list[float]:
         leaves = tuple(one.clone().requires_grad_() for one in (x, weight, bias))
         out = norm(*leaves)
         out.backward(grad)
-        pairs = zip(
-            (out.detach(), *(one.grad for one in leaves)),
-            (wanted.detach(), *(one.grad for one in wide)),
-            strict=True,
-        )
-        return [
-            error(found, expected) for found, expected in pairs if found is not None and expected is not None
-        ]
+        found = (out.detach(), *(one.grad for one in leaves))
+        return [distance(one, other) for one, other in zip(found, truth, strict=True)]
 
     theirs = errors(lambda x, weight, bias: torch.nn.functional.layer_norm(x, (columns,), weight, bias))
     for ours, torchs in zip(errors(ops.layer_norm), theirs, strict=True):
@@ -221,14 +210,6 @@ def test_without_deviation_and_without_eps_nothing_is_a_number() -> None:
     assert ops.layer_norm(x, eps=0.0).isnan().all()
 
 
-def test_views_and_expanded_gradients() -> None:
-    x = torch.randn(50, 8).t().requires_grad_()
-    out = ops.layer_norm(x, torch.arange(50.0))
-    out[:, :1].expand(-1, 50).sum().backward()
-    assert torch.equal(out, ops.layer_norm(x.detach().contiguous(), torch.arange(50.0)))
-    assert x.grad is not None and x.grad.isfinite().all()
-
-
 def test_the_result_may_be_overwritten() -> None:
     x, grad = torch.randn(20, 12), torch.randn(20, 12)
     leaves = [x.clone().requires_grad_() for _ in range(2)]
@@ -252,12 +233,6 @@ def test_opcheck(relu: bool, drop: float) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: ops.layer_norm([1.0]), TypeError, ["x", "list"]),
-        (lambda: ops.layer_norm(torch.ones(3)), ValueError, ["two dimensions", "[3]"]),
-        (lambda: ops.layer_norm(torch.ones(3, 2, dtype=torch.float16)), TypeError, ["float16", ".float()"]),
-        (lambda: ops.layer_norm(torch.ones(3, 2, device="meta")), ValueError, ["meta"]),
-        (lambda: ops.layer_norm(torch.ones(3, 2), torch.ones(3)), ValueError, ["weight", "[2]", "[3]"]),
-        (lambda: ops.layer_norm(torch.ones(3, 2), None, torch.ones(2).long()), TypeError, ["bias", "int64"]),
         (lambda: ops.layer_norm(torch.ones(3, 2), drop=1.0), ValueError, ["below 1", "1.0"]),
         (
             lambda: ops.layer_norm(torch.ones(3, 2), drop=0.5, node=torch.arange(2)),

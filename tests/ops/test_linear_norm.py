@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
+from tests.support.accuracy import distance
 from tests.support.tiers import every_level
 
 # Folded norm ######################################################################################
@@ -59,10 +60,6 @@ def reference(x: Tensor, parameters: list[Tensor], grad: Tensor, mask: Tensor | 
     return [y.detach(), mean.detach(), variance.detach(), *found]
 
 
-def error(found: Tensor, wanted: Tensor) -> float:
-    return float((found.double() - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
-
-
 @every_level
 @pytest.mark.parametrize("learns", [False, True], ids=["given", "learns"])
 @pytest.mark.parametrize("relu", [False, True])
@@ -78,7 +75,7 @@ def test_equals_one_after_the_other(
     wanted = reference(x, parameters, grad, found[0] > 0 if relu else None)
     d_bias = found.pop(4)
     assert float(d_bias.abs().max()) < TOLERANCE[dtype] * size[0] and float(wanted.pop(4).abs().max()) < 1e-9
-    errors = [error(a, b) for a, b in zip(found, wanted, strict=True)]
+    errors = [distance(a, b) for a, b in zip(found, wanted, strict=True)]
     assert max(errors) < TOLERANCE[dtype] * (1 + level), errors
 
 
@@ -92,8 +89,8 @@ def check_covariance(rows: int, columns: int, dtype: torch.dtype, level: float =
     wide = x.double()
     wanted = torch.cov(wide.t(), correction=0).reshape(columns, columns)
     tolerance = TOLERANCE[dtype] / 10
-    assert error(mean, wide.mean(0)) < tolerance and torch.equal(mean, center)
-    assert error(spread, wanted) < tolerance * (1 + level) or (not wanted.any() and not spread.any())
+    assert distance(mean, wide.mean(0)) < tolerance and torch.equal(mean, center)
+    assert distance(spread, wanted) < tolerance * (1 + level) or (not wanted.any() and not spread.any())
     assert torch.equal(spread, spread.t()) and torch.equal(variance, spread.diagonal())
     if columns > 2:
         assert not spread[2].any() and center[2] == 7.25
@@ -117,7 +114,7 @@ def test_bfloat16_and_tables_of_other_types(dtype: torch.dtype) -> None:
     found = results(given, parameters, grad.to(compute), relu=True, out_dtype=compute)
     wanted = reference(given, parameters, grad.to(compute), found[0] > 0)
     assert found[0].dtype is compute
-    errors = [error(a, b) for a, b in zip(found, wanted, strict=True)]
+    errors = [distance(a, b) for a, b in zip(found, wanted, strict=True)]
     errors.pop(4)  # of the bias: nothing but rounding
     assert max(errors) < (1e-5 if compute is torch.float32 else 2e-2), errors
 
@@ -128,7 +125,7 @@ def test_behind_a_relu_gradients_of_zeros_are_left_out() -> None:
     *same, d_x = results(x, parameters, grad, relu=True)
     *found, after_relu = results(x, parameters, grad, relu=True, after_relu=True)
     assert all(torch.equal(a, b) for a, b in zip(same, found, strict=True))
-    assert not after_relu[x == 0].any() and error(after_relu, (d_x * (x != 0)).double()) < 1e-6
+    assert not after_relu[x == 0].any() and distance(after_relu, (d_x * (x != 0)).double()) < 1e-6
 
 
 def test_parameters_may_be_missing_and_rows_strided() -> None:
@@ -137,9 +134,9 @@ def test_parameters_may_be_missing_and_rows_strided() -> None:
     y, mean, _ = ops.linear_norm(x[:, ::2], own[:, ::2])
     ones, zeros = torch.ones(16), torch.zeros(16)
     wanted = reference(x[:, ::2], [weight[:, ::2], zeros, ones, zeros], grad, None)
-    assert error(y.detach(), wanted[0]) < 1e-5 and error(mean, wanted[1]) < 1e-5
+    assert distance(y.detach(), wanted[0]) < 1e-5 and distance(mean, wanted[1]) < 1e-5
     (d_weight,) = torch.autograd.grad(y, own, grad)
-    assert error(d_weight[:, ::2], wanted[3]) < 1e-5 and not d_weight[:, 1::2].any()
+    assert distance(d_weight[:, ::2], wanted[3]) < 1e-5 and not d_weight[:, 1::2].any()
 
 
 def test_columns_that_do_not_vary() -> None:

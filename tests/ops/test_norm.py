@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
+from tests.support.accuracy import distance
 from tests.support.tiers import every_level, examples
 
 #: Largest error allowed, as a part of the reference's largest magnitude.
@@ -20,8 +21,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2**-8}
 
 
 def assert_near(found: Tensor, wanted: Tensor, tolerance: float) -> None:
-    scale = float(wanted.detach().abs().max()) if wanted.numel() else 0.0
-    torch.testing.assert_close(found.double(), wanted.double(), rtol=0, atol=tolerance * max(scale, 1e-30))
+    assert distance(found, wanted) <= tolerance
 
 
 def reference(x: Tensor, weight: Tensor, bias: Tensor, relu: bool, eps: float = 1e-5) -> Tensor:
@@ -146,27 +146,43 @@ def test_what_is_not_a_number_stays_visible() -> None:
     assert out[:, 1].isnan().all() and out[:, [0, 2]].isfinite().all()
 
 
-def test_views_and_expanded_gradients() -> None:
+# Both normalisations ##############################################################################
+
+NORMS: dict[str, Callable[..., Tensor]] = {
+    "batch": lambda *arguments: ops.batch_norm(*arguments)[0],
+    "layer": ops.layer_norm,
+}
+
+
+@pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
+def test_views_and_expanded_gradients(norm: Callable[..., Tensor]) -> None:
     x = torch.randn(50, 8).t().requires_grad_()
-    out, _, _ = ops.batch_norm(x, torch.arange(50.0))
+    out = norm(x, torch.arange(50.0))
     out[:, :1].expand(-1, 50).sum().backward()
-    assert torch.equal(out, ops.batch_norm(x.detach().contiguous(), torch.arange(50.0))[0])
+    assert torch.equal(out, norm(x.detach().contiguous(), torch.arange(50.0)))
     assert x.grad is not None and x.grad.isfinite().all()
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "words"),
+    ("given", "error", "words"),
     [
-        (lambda: ops.batch_norm([1.0]), TypeError, ["x", "list"]),
-        (lambda: ops.batch_norm(torch.ones(3)), ValueError, ["two dimensions", "[3]"]),
-        (lambda: ops.batch_norm(torch.ones(3, 2, dtype=torch.float16)), TypeError, ["float16", ".float()"]),
-        (lambda: ops.batch_norm(torch.ones(3, 2, device="meta")), ValueError, ["meta"]),
-        (lambda: ops.batch_norm(torch.ones(3, 2), torch.ones(3)), ValueError, ["weight", "[2]", "[3]"]),
-        (lambda: ops.batch_norm(torch.ones(3, 2), None, torch.ones(2).long()), TypeError, ["bias", "int64"]),
-        (lambda: ops.batch_norm(torch.ones(3, 2), mean=torch.ones(2)), ValueError, ["variance is None"]),
+        (([1.0],), TypeError, ["x", "list"]),
+        ((torch.ones(3),), ValueError, ["two dimensions", "[3]"]),
+        ((torch.ones(3, 2, dtype=torch.float16),), TypeError, ["float16", ".float()"]),
+        ((torch.ones(3, 2, device="meta"),), ValueError, ["meta"]),
+        ((torch.ones(3, 2), torch.ones(3)), ValueError, ["weight", "[2]", "[3]"]),
+        ((torch.ones(3, 2), None, torch.ones(2).long()), TypeError, ["bias", "int64"]),
     ],
 )
-def test_refused(call: Callable[[], Any], error: type[Exception], words: list[str]) -> None:
+@pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
+def test_refused(
+    norm: Callable[..., Tensor], given: tuple[Any, ...], error: type[Exception], words: list[str]
+) -> None:
     with pytest.raises(error) as caught:
-        call()
+        norm(*given)
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_a_mean_without_a_variance_is_refused() -> None:
+    with pytest.raises(ValueError, match="variance is None"):
+        ops.batch_norm(torch.ones(3, 2), mean=torch.ones(2))

@@ -177,15 +177,6 @@ def test_bfloat16(name: str, data: Data) -> None:
     assert close(found, expected, 1e-2)
 
 
-def test_float64(data: Data) -> None:
-    model = MODELS["gcn"]().double().eval()
-    wide = data.clone()
-    wide.x = data.x.double()
-    with torch.no_grad():
-        expected = model(wide.x, data.edge_index)
-    assert close(model.inference(MacrobatchNeighborLoader(wide, [2]), memory_budget=30_000), expected, 1e-12)
-
-
 def test_what_cannot_be_inferred_is_refused(data: Data) -> None:
     model, loader = MODELS["sage"](), MacrobatchNeighborLoader(data, [2])
     with pytest.raises(TypeError, match=r"takes a pyg_batchgnn\.MacrobatchNeighborLoader, got Data"):

@@ -64,12 +64,3 @@ def layer_edges(minibatch: SampledMinibatch, layer: int) -> tuple[Tensor, int, i
     hops = len(minibatch.edges_per_hop) - layer + 1
     edges = minibatch.edge_index[:, : sum(minibatch.edges_per_hop[:hops])]
     return edges, sum(minibatch.nodes_per_hop[: hops + 1]), sum(minibatch.nodes_per_hop[:hops])
-
-
-def relative_error(found: Tensor, wanted: Tensor) -> float:
-    """Returns the largest difference, as a part of the reference's largest magnitude."""
-    assert found.shape == wanted.shape
-    if wanted.numel() == 0:
-        return 0.0
-    scale = float(wanted.detach().double().abs().max())
-    return float((found.detach().double() - wanted.detach().double()).abs().max()) / max(scale, 1e-12)

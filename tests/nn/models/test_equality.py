@@ -14,8 +14,8 @@ from torch import Tensor
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import norm as norm_module
-from tests.support.accuracy import ALONE, assert_as_pygs
-from tests.support.layer_cases import FEATURES, batch_cases, relative_error, sampled, small_edges, table
+from tests.support.accuracy import ALONE, assert_as_pygs, distance
+from tests.support.layer_cases import FEATURES, batch_cases, sampled, small_edges, table
 from tests.support.layer_pairs import gradients
 from tests.support.model_pairs import CLASSES, HIDDEN, PAIRS, both, on_prefixes, with_features
 from tests.support.typed_layers import assert_near
@@ -61,7 +61,7 @@ def test_the_three_ways_to_call(kind: str) -> None:
     # All neighbours of all hops are sampled, so that the seeds see what they see in the whole
     # graph.
     if kind != "gcn":
-        assert relative_error(through_row, native(table(), small_edges())[batch.node[:3]]) < ALONE
+        assert distance(through_row, native(table(), small_edges())[batch.node[:3]]) < ALONE
 
 
 def test_one_layer_has_the_features_for_hidden() -> None:
@@ -121,7 +121,7 @@ def assert_same(
     native: nn.NativeModel, reference: Any, found: Tensor, wanted: Tensor, tolerance: float
 ) -> None:
     """Compares outputs and the gradients of all parameters."""
-    assert found.shape == wanted.shape and relative_error(found, wanted) < tolerance
+    assert found.shape == wanted.shape and distance(found, wanted) < tolerance
     assert_near(gradients(native, found), gradients(reference, wanted), tolerance)
 
 
@@ -151,7 +151,7 @@ def test_a_whole_graph_in_training_and_evaluation(kind: str, options: str) -> No
         native.eval()
         reference.eval()
     for name, value in reference.named_buffers():
-        assert relative_error(native.get_buffer(name), value) < 1e-10, name
+        assert distance(native.get_buffer(name), value) < 1e-10, name
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -172,7 +172,7 @@ def test_values_of_edges() -> None:
     native, reference = both_kinds("gcn")
     wanted = reference(x, minibatch.edge_index, weight)[:4]
     assert_same(native, reference, native(minibatch, edge_weight=weight, x=x), wanted, 1e-9)
-    assert relative_error(native(x, minibatch.edge_index, weight)[:4], wanted) < 1e-10
+    assert distance(native(x, minibatch.edge_index, weight)[:4], wanted) < 1e-10
     native, reference = both_kinds("gat", edge_dim=2, add_self_loops=False)
     attr = torch.rand(minibatch.num_edges, 2, dtype=torch.float64)
     wanted = reference(x, minibatch.edge_index, edge_attr=attr)[:4]
@@ -208,7 +208,7 @@ def test_dropout_follows_all_and_is_keyed(kind: str, options: str) -> None:
     found, wanted = model.outputs(minibatch).hidden, whole.outputs(minibatch).hidden
     dropped = (found == 0) & (wanted != 0)
     assert 0.4 < float(dropped.sum() / (wanted != 0).sum()) < 0.6
-    assert relative_error(found[~dropped], 2 * wanted[~dropped]) < 1e-6
+    assert distance(found[~dropped], 2 * wanted[~dropped]) < 1e-6
     assert torch.equal(model.outputs(minibatch).hidden, found)
     found.square().sum().backward()
     later = with_features(sampled(list(range(40)), (4,), 1))
@@ -221,7 +221,7 @@ def test_who_watches_the_activation_sees_it() -> None:
         seen: list[Tensor] = []
         native.act.register_forward_hook(lambda *call, seen=seen: seen.append(call[-1]))
         x = table(torch.float64)
-        assert relative_error(native(x, small_edges()), reference(x, small_edges())) < 1e-9
+        assert distance(native(x, small_edges()), reference(x, small_edges())) < 1e-9
         assert len(seen) == (LAYERS - 1 + LAYERS if kind == "gin" else LAYERS - 1)
         assert all(isinstance(value, Tensor) and bool((value >= 0).all()) for value in seen)
 
@@ -248,7 +248,7 @@ def test_gin_normalises_products_at_once(dtype: torch.dtype, jk: str | None, pro
         found, wanted = native(table(dtype), small_edges()), reference(table(dtype), small_edges())
         assert_same(native, reference, found, wanted, tolerance)
     for name, value in reference.named_buffers():
-        assert relative_error(native.get_buffer(name), value) < tolerance, name
+        assert distance(native.get_buffer(name), value) < tolerance, name
     # The inner and the outer normalisation of each layer. Without jumping knowledge, none follows
     # the last layer.
     assert products == [60] * 2 * (2 * LAYERS - (jk is None))
@@ -265,5 +265,5 @@ def test_who_watches_a_module_of_gin_sees_what_pygs_gives(name: str, products: l
     assert_same(native, reference, native(x, small_edges()), reference(x, small_edges()), 1e-9)
     # The native normalisation has the ReLU inside.
     found, wanted = seen[0], seen[1].relu() if name.startswith("norms") else seen[1]
-    assert len(seen) == 2 and relative_error(found, wanted) < 1e-9
+    assert len(seen) == 2 and distance(found, wanted) < 1e-9
     assert len(products) == 2 * LAYERS - 2  # one less than without the hook

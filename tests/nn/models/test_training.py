@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pyg_batchgnn import CscGraph, MacrobatchSampler, Minibatch, SamplingPlan, nn
-from tests.support.layer_cases import FEATURES, relative_error, sampled, table
+from tests.support.accuracy import distance
+from tests.support.layer_cases import FEATURES, sampled, table
 from tests.support.model_pairs import PAIRS, both, larger, with_features
 
 
@@ -75,8 +76,8 @@ def test_bfloat16_is_what_rounding_explains(kind: str) -> None:
     with torch.no_grad():
         for one in rounded.parameters():
             one.copy_(one.bfloat16())
-    noise = relative_error(rounded(batch, x=table()[batch.node].bfloat16().float()), wanted)
-    assert 0 < relative_error(found, wanted) < max(8 * noise, 2**-5)
+    noise = distance(rounded(batch, x=table()[batch.node].bfloat16().float()), wanted)
+    assert 0 < distance(found, wanted) < max(8 * noise, 2**-5)
 
 
 @pytest.mark.parametrize(
