@@ -27,7 +27,6 @@ from tests.support.typed_layers import (
     joined,
     pyg_layer,
     rows_of,
-    sizes,
     tables,
     typed_cases,
     typed_minibatch,
@@ -308,18 +307,6 @@ def test_layers_without_rows_of_targets() -> None:
     every = rows_of(minibatch, 1, torch.float64)
     wanted = pyg_layer({one: pygs.convs[one] for one in kept}, "sum", every, minibatch, 1)
     assert all(distance(found[key], wanted[key]) < 1e-10 for key in wanted)
-
-
-def test_the_counts_of_a_layer() -> None:
-    minibatch = CASES["two types"]
-    for layer in (1, 2):
-        sources, targets = sizes(minibatch, layer)
-        for relation in SCHEMA.relations:
-            graph = nn.layer_graph(minibatch, layer, relation)
-            assert (graph.num_sources, graph.num_targets) == (sources[relation[0]], targets[relation[2]])
-            edges = minibatch.edges_of(relation).edge_index[:, : graph.num_edges]
-            assert torch.equal(torch.stack([graph.indices.long(), graph.targets]), edges)
-            assert nn.layer_graph(minibatch, layer, relation) is graph
 
 
 # Hetero conv refusals #############################################################################

@@ -657,29 +657,3 @@ def test_statistics_that_are_no_longer_tracked_stay() -> None:
         one(x)
     assert torch.equal(norm.running_mean, plain.running_mean)
     assert torch.allclose(norm(x), plain(x), atol=1e-6)
-
-
-def test_linear_layers_of_a_perceptron() -> None:
-    plain = pyg.MLP([4, 6, 3], norm=None)
-    after, before = accelerate(copy.deepcopy(plain)), copy.deepcopy(plain)
-    for one in (plain, after, before):
-        torch.manual_seed(5)
-        one.lins[0] = OwnLinear(4, 6)
-        one.lins.append(pyg.Linear(3, 3))
-    accelerate(before)
-    x = torch.randn(9, 4)
-    assert isinstance(_type_of_error(plain, x), type)
-    for one in (after, before):
-        assert _type_of_error(one, x) is _type_of_error(plain, x)
-    for one in (plain, after, before):
-        del one.lins[2]
-    for one in (after, before):
-        assert torch.allclose(one(x), plain(x), atol=1e-6)
-
-
-def _type_of_error(module: Any, x: Tensor) -> type[Exception] | None:
-    try:
-        module(x)
-    except Exception as error:
-        return type(error)
-    return None

@@ -22,7 +22,7 @@ from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH, Plan, RandomModel, plans
 from tests.support.random_typed_models import FORMS, TYPED, TypedModel, TypedPlan, data_of, typed_plans
 from tests.support.recorded_models import assert_close, pair
-from tests.support.tiers import each, examples
+from tests.support.tiers import examples
 from tests.support.typed_graphs import TypedCase, typed_cases
 
 BUDGETS = (None, 20_000, 3_000)
@@ -76,14 +76,6 @@ class Skips(torch.nn.Module):
         z = F.dropout(self.convs[1](h, edge_index), 0.5, self.training) * torch.sigmoid(self.table) + h
         out = self.convs[2](z, edge_index) + self.far(first)
         return out, {"hidden": [h, z], "first": first * 2}, None
-
-
-@each
-@pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("conv", [pyg.SAGEConv, pyg.GCNConv, pyg.GATConv, pyg.GraphConv, pyg.TransformerConv])
-def test_skips_and_several_outputs(conv: Any, budget: int | None) -> None:
-    torch.manual_seed(0)
-    check(Skips(conv), GRAPH, budget)
 
 
 # Types ############################################################################################

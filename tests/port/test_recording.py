@@ -406,32 +406,6 @@ def test_a_part_that_writes_leaves_the_model_as_it_is(kind: type[torch.nn.Module
         assert (ours.part.calls, ours.part.log.seen) == (plain.part.calls, plain.part.log.seen)
 
 
-class Shared(torch.nn.Module):
-    """Two layers of one convolution, norm and linear layer."""
-
-    def __init__(self, conv: torch.nn.Module) -> None:
-        super().__init__()
-        self.first, self.conv = torch.nn.Linear(FEATURES, HIDDEN), conv
-        self.norm, self.lin = torch.nn.LayerNorm(HIDDEN), torch.nn.Linear(HIDDEN, HIDDEN)
-        self.again = self.lin
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        x = self.first(x)
-        for _ in range(3):
-            x = x + self.lin(self.norm(self.conv(x, edge_index)).relu()) + self.again(x)
-        return x
-
-
-@pytest.mark.parametrize("kind", [pyg.SAGEConv, pyg.GCNConv, pyg.GATConv, pyg.GraphConv])
-def test_layers_that_share_weights(kind: type[torch.nn.Module]) -> None:
-    ours, plain = pair(Shared(kind(HIDDEN, HIDDEN)))
-    compare(ours, plain)
-    assert_trimmed(ours, [2, 1, 0])
-    compare_plain_calls(ours, plain)
-    compare(ours, plain, batches(fanouts=(3, 2, 2)))
-    assert_trimmed(ours)
-
-
 class TakesData(torch.nn.Module):
     """A ``forward`` that takes the batch itself."""
 
