@@ -19,7 +19,7 @@ JOBS = "tests.fetch.job_remote"
 
 @pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
 def test_groups_hold_what_the_whole_graph_holds(ranks: int, hosts: Sequence[int]) -> None:
-    run_ranks("tests.fetch.job_typed:groups", ranks, hosts=hosts)
+    run_ranks(f"{JOBS}:groups", ranks, hosts=hosts)
 
 
 def test_attributes_of_any_type_and_shape() -> None:
@@ -91,4 +91,4 @@ def test_probability_of_an_edge_of_a_share(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("ranks", [2, *in_all(4)])
 def test_caches_hold_the_rows_that_are_worth_most(ranks: int) -> None:
-    run_ranks("tests.fetch.job_typed:caches", ranks)
+    run_ranks(f"{JOBS}:caches", ranks)
