@@ -95,7 +95,7 @@ def layer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 def both(
     layer: str, dtype: torch.dtype, in_channels: Any = FEATURES, out_channels: int = 5, **options: Any
 ) -> tuple[Any, Any]:
-    """Our layer and PyG's, initialised alike, and then with the same larger weights."""
+    """Returns our layer and PyG's, initialised alike, and then with the same larger weights."""
     made = []
     for room in (nn, pyg):
         torch.manual_seed(3)
