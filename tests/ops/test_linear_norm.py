@@ -139,6 +139,26 @@ def test_parameters_may_be_missing_and_rows_strided() -> None:
     assert distance(d_weight[:, ::2], wanted[3]) < 1e-5 and not d_weight[:, 1::2].any()
 
 
+class Stopped(torch.autograd.Function):
+    """Passes no gradient on."""
+
+    @staticmethod
+    def forward(_ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(_ctx: Any, _grad: Tensor) -> None:
+        return None
+
+
+@pytest.mark.parametrize("outputs", [8, 40])
+def test_without_a_gradient_of_the_result_there_is_none(outputs: int) -> None:
+    weight = torch.randn(outputs, 17, requires_grad=True)
+    for found in (ops.linear_norm(torch.randn(700, 17), weight), ops.batch_norm(weight)):
+        Stopped.apply(found[0]).sum().backward()
+        assert weight.grad is None
+
+
 def test_columns_that_do_not_vary() -> None:
     x = torch.full((300, 4), 3.0)
     y, mean, variance = ops.linear_norm(x, torch.ones(5, 4), shift=torch.arange(5.0))

@@ -22,7 +22,7 @@ from tests.support.ported_models import GRAPH
 from tests.support.random_models import FEATURES, WIDTH, Plan, RandomModel, plans
 from tests.support.random_typed_models import FORMS, TYPED, TypedModel, TypedPlan, data_of, typed_plans
 from tests.support.recorded_models import assert_close, pair
-from tests.support.tiers import examples
+from tests.support.tiers import each, examples
 from tests.support.typed_graphs import TypedCase, typed_cases
 
 BUDGETS = (None, 20_000, 3_000)
@@ -60,11 +60,13 @@ def test_random_models(plan: Plan, budget: int | None, seed: int) -> None:
 
 
 class Skips(torch.nn.Module):
-    """Several outputs, skips over several layers, and a value that no edge needs."""
+    """Several outputs, skips over several layers, two convolutions in one, and a value that no edge
+    needs."""
 
     def __init__(self, conv: Callable[..., torch.nn.Module]) -> None:
         super().__init__()
         self.convs = torch.nn.ModuleList([conv(FEATURES, WIDTH), conv(WIDTH, WIDTH), conv(WIDTH, 3)])
+        self.beside = pyg.SAGEConv(FEATURES, WIDTH)
         self.pre, self.skip, self.far = (torch.nn.Linear(FEATURES, n) for n in (FEATURES, WIDTH, 3))
         self.norm = torch.nn.BatchNorm1d(WIDTH)
         self.table = torch.nn.Parameter(torch.ones(WIDTH))
@@ -72,10 +74,18 @@ class Skips(torch.nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor) -> Any:
         first = x
         x = self.pre(x).relu()
-        h = F.elu(self.norm(self.convs[0](x, edge_index) + self.skip(x)))
+        h = F.elu(self.norm(self.convs[0](x, edge_index) + self.beside(x, edge_index) + self.skip(x)))
         z = F.dropout(self.convs[1](h, edge_index), 0.5, self.training) * torch.sigmoid(self.table) + h
         out = self.convs[2](z, edge_index) + self.far(first)
         return out, {"hidden": [h, z], "first": first * 2}, None
+
+
+@each
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("conv", [pyg.SAGEConv, pyg.GCNConv, pyg.GATConv, pyg.GraphConv, pyg.TransformerConv])
+def test_skips_and_several_outputs(conv: Any, budget: int | None) -> None:
+    torch.manual_seed(0)
+    check(Skips(conv), GRAPH, budget)
 
 
 # Types ############################################################################################
