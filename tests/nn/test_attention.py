@@ -119,10 +119,11 @@ def features(conv: Any, edges: int, dtype: torch.dtype = torch.float64) -> list[
 
 @with_options
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_equals_pyg_on_minibatches(dtype: torch.dtype, layer: str, options: dict[str, Any]) -> None:
-    ours, pygs = both(layer, dtype, **options)
-    for minibatch in CASES.values():
-        assert_attention_as_pygs(ours, pygs, minibatch, (1, 3))
+@pytest.mark.parametrize("case", CASES)
+def test_equals_pyg_on_minibatches(
+    case: str, dtype: torch.dtype, layer: str, options: dict[str, Any]
+) -> None:
+    assert_attention_as_pygs(*both(layer, dtype, **options), CASES[case], (1, 3))
 
 
 FORMS: dict[str, Callable[[Tensor, Tensor], Any]] = {
