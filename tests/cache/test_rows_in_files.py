@@ -23,20 +23,13 @@ from pyg_batchgnn.cache import AggregationCache, AllNodes
 from pyg_batchgnn.cache.pass_memory import PassMemory
 from pyg_batchgnn.disk import DiskReader, DiskTable, ScratchTable, is_mapped
 from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, to_hetero, use_products
+from tests.support.mapped_data import mapped
 from tests.support.programs import run_text
 from tests.support.reference_aggregates import KINDS
 
 NODES, EDGES, COLUMNS = 600, 4000, 24
 #: Far less than the features, 57,600 bytes: dozens of pieces.
 BUDGET = 20_000
-
-
-def mapped(path: Path, rows: Tensor) -> Tensor:
-    """Writes rows to a file and maps it. bfloat16 is stored as int16."""
-    stored = rows.view(torch.int16) if rows.dtype == torch.bfloat16 else rows
-    np.save(path, stored.numpy())
-    found = torch.from_numpy(np.load(path, mmap_mode="r+"))
-    return found.view(rows.dtype)
 
 
 def resident(table: Tensor) -> int:
@@ -133,7 +126,7 @@ def test_rows_from_files_have_the_bits_of_rows_in_memory(name: str, tmp_path: Pa
         expected = rows_of(model, data, memory_budget=BUDGET)
     assert not reads and not is_mapped(expected)
     torch.testing.assert_close(expected, rows_of(model, data))
-    data.x = mapped(tmp_path / "x.npy", data.x)
+    data.x = mapped(data.x, tmp_path / "x.npy")
     found = rows_of(model, data, memory_budget=BUDGET)
     assert torch.equal(found, expected)
     assert len(reads) > 15 and resident(data.x) == 0
@@ -147,7 +140,7 @@ def test_narrow_features_and_rows(dtype: torch.dtype, tmp_path: Path, reads: lis
     with torch.autocast("cpu", torch.bfloat16):
         with all_in_memory():
             expected = rows_of(model, data, memory_budget=BUDGET)
-        data.x = mapped(tmp_path / "x.npy", data.x)
+        data.x = mapped(data.x, tmp_path / "x.npy")
         found = rows_of(model, data, memory_budget=BUDGET, scratch=tmp_path)
     assert found.dtype == torch.float32 and torch.equal(found, expected) and is_mapped(found) and reads
 
@@ -182,7 +175,7 @@ def test_several_types(kind: str, tmp_path: Path, reads: list[int]) -> None:
     with all_in_memory():
         expected = rows_of(model, data, memory_budget=BUDGET, **options)
     for name in ("a", "b"):
-        data[name].x = mapped(tmp_path / f"{name}.npy", data[name].x)
+        data[name].x = mapped(data[name].x, tmp_path / f"{name}.npy")
     found = rows_of(model, data, memory_budget=BUDGET, **options)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert len(reads) > 10 and resident(data["a"].x) == 0
@@ -192,7 +185,7 @@ def test_several_types(kind: str, tmp_path: Path, reads: list[int]) -> None:
 def test_aggregates(kind: str, tmp_path: Path, reads: list[int]) -> None:
     data = graph()
     expected = AggregationCache.build(data, kind)
-    data.x = mapped(tmp_path / "x.npy", data.x)
+    data.x = mapped(data.x, tmp_path / "x.npy")
     found = AggregationCache.build(data, kind, memory_budget=BUDGET, scratch=tmp_path)
     assert torch.equal(found.rows, expected.rows) and found.fingerprint == expected.fingerprint
     assert is_mapped(found.rows) and len(reads) > 10 and resident(data.x) == 0
@@ -207,7 +200,7 @@ def test_what_fits_is_held(tmp_path: Path, reads: list[int], monkeypatch: pytest
 
     monkeypatch.setattr(ScratchTable, "__init__", fail)
     data = graph()
-    data.x = mapped(tmp_path / "x.npy", data.x)
+    data.x = mapped(data.x, tmp_path / "x.npy")
     for budget in (None, "10MB"):
         assert not is_mapped(rows_of(MODELS["sage"](), data, memory_budget=budget))
     assert not reads
@@ -300,7 +293,7 @@ def test_new_files_lie_beside_the_features(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(ScratchTable, "__init__", seen)
     data = graph()
     rows_of(MODELS["sage"](), data, memory_budget=BUDGET)
-    data.x = mapped(tmp_path / "x.npy", data.x)
+    data.x = mapped(data.x, tmp_path / "x.npy")
     rows_of(MODELS["sage"](), data, memory_budget=BUDGET)
     assert set(folders) == {Path(tempfile.gettempdir()), tmp_path}
 

@@ -40,11 +40,6 @@ def test_one_process(case: Case, kind: str, dtype: torch.dtype) -> None:
     assert torch.equal(cache.rows, small.rows) and small.fingerprint == cache.fingerprint
 
 
-def test_a_budget_of_no_bytes_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1, got 0"):
-        AggregationCache.build(whole(CASES[0]), "mean", memory_budget=0)
-
-
 def test_a_graph_and_its_features() -> None:
     data = whole(CASES[0])
     graph = CscGraph.from_edge_index(data.edge_index, data.num_nodes)

@@ -21,6 +21,7 @@ from pyg_batchgnn.comm import Communicator
 from pyg_batchgnn.data import DatasetError
 from pyg_batchgnn.embed import SGD, Adagrad, Embedding, EmbeddingOptimizer, SparseAdam, UpdateRule
 from pyg_batchgnn.store import graph_from_pyg
+from tests.support.hetero_cases import make_hetero
 from tests.support.partitioned_graphs import CASES, whole
 from tests.support.tiers import examples
 
@@ -141,69 +142,11 @@ def test_rows_that_were_read_and_given_up_cost_no_memory(comm: Communicator) -> 
     assert moved.tolist() == [True] * 3 + [False] * 6
 
 
-def loss_of(rows: Tensor, batch: Any, weight: Tensor) -> Tensor:
-    """A loss of one layer: the sum over seeds, of the rows of the seeds and of their neighbours."""
-    source, target = batch.edge_index
-    sums = torch.zeros_like(rows).index_add(0, target, rows[source])
-    logits = (rows + sums)[: batch.batch_size] @ weight
-    return torch.nn.functional.cross_entropy(logits, batch.y[: batch.batch_size], reduction="sum")
-
-
-@pytest.mark.parametrize("export", ["native", "pyg"])
-@pytest.mark.parametrize("prefetch", [0, 1])
-def test_training_with_a_loader_equals_torchs(export: Any, prefetch: int) -> None:
-    data = whole(CASES[0])
-    embedding = Embedding(data, 6, seed=4)
-    reference = torchs(embedding)
-    settings: dict[str, Any] = {
-        "num_neighbors": [3, 2],
-        "batch_size": 16,
-        "shuffle": True,
-        "seed": 1,
-        "export": export,
-        "macrobatch_size": 3,
-        "fetch_size": 2,
-    }
-    loader = MacrobatchNeighborLoader(data, embedding=embedding, prefetch=prefetch, **settings)
-    optimizer = EmbeddingOptimizer(embedding, SparseAdam(lr=0.05))
-    theirs = torch.optim.SparseAdam(reference.parameters(), lr=0.05)
-    weight = torch.randn(6, 7, generator=torch.Generator().manual_seed(0))
-    for _ in range(2):
-        for batch in loader:
-            loss = loss_of(embedding(batch)["node"], batch, weight) * loader.loss_weight
-            loss.backward()
-            optimizer.step()
-            node = batch.node if export == "native" else batch.n_id
-            theirs.zero_grad()
-            wanted = loss_of(reference(node), batch, weight) * loader.loss_weight
-            wanted.backward()
-            theirs.step()
-            assert torch.allclose(loss, wanted, rtol=1e-5)
-    assert torch.allclose(embedding.table_of().weight, reference.weight, rtol=1e-4, atol=1e-5)
-
-
-def hetero() -> HeteroData:
-    data, draw = HeteroData(), torch.Generator().manual_seed(0)
-    data["paper"].x = torch.randn(40, 3, generator=draw)
-    data["author"].num_nodes, data["place"].num_nodes = 30, 5
-    for source, name, target in (
-        ("author", "writes", "paper"),
-        ("paper", "cites", "paper"),
-        ("place", "of", "author"),
-    ):
-        ends = [
-            torch.randint(data[one].num_nodes, (150,), generator=draw)  # type: ignore[arg-type]
-            for one in (source, target)
-        ]
-        data[source, name, target].edge_index = torch.stack(ends)
-    return data
-
-
 @pytest.mark.parametrize("export", ["native", "pyg"])
 def test_types_have_tables_of_their_own(export: Any) -> None:
-    data = hetero()
-    embedding = Embedding(data, {"author": 4, "place": 2}, seed=3)
-    assert embedding.node_types == ["author", "place"] and embedding.table_of("place").columns == 2
+    data = make_hetero()
+    embedding = Embedding(data, {"author": 4, "lonely": 2}, seed=3)
+    assert embedding.node_types == ["author", "lonely"] and embedding.table_of("lonely").columns == 2
     loader = MacrobatchNeighborLoader(
         data,
         [4, 3],
@@ -247,12 +190,12 @@ def test_links_have_rows() -> None:
 
 
 def test_initial_rows_depend_on_seed_type_and_id_alone() -> None:
-    data = hetero()
+    data = make_hetero()
     one = Embedding(data, {"author": 4, "paper": 4}, seed=3)
     alone = Embedding(data, {"author": 4}, seed=3)
     assert torch.equal(one.table_of("author").weight, alone.table_of("author").weight)
     authors, papers = one.table_of("author").weight, one.table_of("paper").weight
-    assert not (authors == papers[:30]).any()
+    assert not (authors == papers[:40]).any()
     other = Embedding(data, {"author": 4}, seed=4, bound=3.0).table_of("author").weight
     assert not (other == authors).any() and float(other.abs().max()) > 2
     graph = whole(CASES[0])
@@ -293,7 +236,7 @@ def test_rows_are_features_of_all_nodes() -> None:
     rows = embedding.table_of().weight
     assert torch.equal(both.x, torch.cat([data.x, rows], dim=1)) and data.x.shape == (120, 5)
     assert torch.equal(embedding.as_features(data, "learned").learned, rows)
-    typed = hetero()
+    typed = make_hetero()
     tables = Embedding(typed, {"author": 4})
     assert torch.equal(tables.as_features(typed)["author"].x, tables.table_of().weight)
     assert "x" not in typed["author"]
@@ -315,14 +258,14 @@ def test_the_learning_rate_can_change() -> None:
     ("make", "error", "words"),
     [
         (lambda: Embedding(Data(num_nodes=3), 0), ValueError, "at least 1"),
-        (lambda: Embedding(hetero(), 3), ValueError, "give the columns by type"),
-        (lambda: Embedding(hetero(), {"artist": 3}), KeyError, "artist"),
+        (lambda: Embedding(make_hetero(), 3), ValueError, "give the columns by type"),
+        (lambda: Embedding(make_hetero(), {"artist": 3}), KeyError, "artist"),
         (lambda: Embedding(Data(), 3), ValueError, "number of nodes is unknown"),
         (lambda: Embedding(Data(num_nodes=3), 3, dtype=torch.float16), TypeError, "float32 or torch.float64"),
         (lambda: Embedding(Data(num_nodes=3), 3, stale_steps=-1), ValueError, "stale_steps"),
         (lambda: Embedding("graph", 3), TypeError, "data must be"),
         (lambda: Embedding(Data(num_nodes=3), 3)("batch"), TypeError, "n_id"),
-        (lambda: Embedding(hetero(), {"paper": 3}).table_of("author"), KeyError, "has no table"),
+        (lambda: Embedding(make_hetero(), {"paper": 3}).table_of("author"), KeyError, "has no table"),
         (lambda: SGD(lr=-1.0), ValueError, "lr"),
         (lambda: SparseAdam(betas=(0.9, 1.0)), ValueError, "betas"),
     ],

@@ -58,16 +58,9 @@ def test_what_cannot_be_is_refused() -> None:
     run_ranks(f"{JOBS}:refusals", 2)
 
 
-# Types ############################################################################################
-
-
 @pytest.mark.parametrize("ranks", [*in_all(2), 3])
-def test_types_travel_together(ranks: int) -> None:
-    run_ranks("tests.embed.job_ranks:types", ranks)
-
-
-def test_loaders_of_typed_graphs_tell_which_rows_they_need() -> None:
-    run_ranks("tests.embed.job_ranks:loaders", 2)
+def test_rows_of_all_types_travel_together(ranks: int) -> None:
+    run_ranks(f"{JOBS}:loaders", ranks)
 
 
 # Example ##########################################################################################

@@ -1,4 +1,4 @@
-"""The jobs of ranks in test_cache.py."""
+"""The jobs of ranks in test_remote.py."""
 
 from __future__ import annotations
 

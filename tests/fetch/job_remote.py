@@ -1,99 +1,252 @@
-"""The jobs of ranks in test_remote.py."""
+"""The jobs of ranks in test_remote.py: fetch groups, caches, and rows of every kind."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.comm import Communicator, MessageKind
-from pyg_batchgnn.data import EDGES, NODES
-from pyg_batchgnn.fetch import FetchGroup, RemoteFetcher
-from pyg_batchgnn.sample import Layout, MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
-from pyg_batchgnn.store import CscGraph, DistFeatureStore
+from pyg_batchgnn.comm import Communicator, KindCounts, MessageKind
+from pyg_batchgnn.data import HOMOGENEOUS, NODES, Dataset, Group
+from pyg_batchgnn.fetch import CacheRequest, FetchGroup, RemoteFetcher, SeedShare
+from pyg_batchgnn.fetch.cache import bytes_in_cache, inclusion
+from pyg_batchgnn.sample import (
+    Layout,
+    MacrobatchSampler,
+    Minibatch,
+    Replacement,
+    SampledMinibatch,
+    SamplingPlan,
+    Seeds,
+    taken_probability,
+)
+from pyg_batchgnn.store import DistFeatureStore
+from tests.store.job_typed import TYPED, owners
 from tests.support.bare_minibatches import only_nodes
-from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
-from tests.support.reference_partition import internal_ids
+from tests.support.partitioned_graphs import CASES, Case, part_of
+from tests.support.partitioned_graphs import owners as owners_of
+from tests.support.reference_partition import graph_of, internal_ids, internal_ids_by_type, split_dataset
+from tests.support.typed_datasets import typed_dataset
 
-FANOUTS = (3, 2)
+#: Graphs of one type: an ordinary one, one of a single node, one without edges.
+PLAIN = [(7, HOMOGENEOUS, (60,), (300,)), (8, HOMOGENEOUS, (1,), (3,)), (9, HOMOGENEOUS, (30,), (0,))]
+PLAN = SamplingPlan((3, 2), Replacement.WITH)
+SCHEMA = typed_dataset(*TYPED[0]).schema
+OWN_FANOUTS = SamplingPlan((3, -1), by_relation=((SCHEMA.relations[1], (2, 0)),))
 
 
-def sampled(case: Case, rank: int, number: int, layout: Layout) -> list[SampledMinibatch]:
+def sampled(dataset: Dataset, rank: int, layout: Layout) -> list[SampledMinibatch]:
     """Returns a rank's minibatches in original ids; one is empty, and one rank has only such."""
-    data = whole(case)
-    graph = CscGraph.from_edge_index(data.edge_index, case.nodes)
-    sampler = MacrobatchSampler(graph, SamplingPlan(FANOUTS, Replacement.WITH), 5, 1, layout)
+    sampler = MacrobatchSampler(graph_of(dataset), PLAN, 5, 1, layout)
     draw = torch.Generator().manual_seed(rank)
-    sizes = [0] * number if rank == 1 else [0, *range(2, number + 1)]
-    seeds = [torch.randint(case.nodes, (size,), generator=draw) for size in sizes]
+    seeds = []
+    for size in (0, 2, 5):
+        nodes = {
+            one.name: torch.randint(
+                max(one.num_nodes, 1), (size if one.num_nodes and rank != 1 else 0,), generator=draw
+            )
+            for at, one in enumerate(dataset.node_sets)
+            if (at + size) % 2 == 0
+        }
+        seeds.append(Seeds.of(dataset.schema, nodes))
     return sampler.sample(seeds, 0)
 
 
 def groups() -> None:
     """Rows and ids are those of the whole graph; rounds, rows and bytes those of the formulas."""
     with Communicator.create("fetch", timeout=20) as comm:
-        for case in CASES:
-            for share in (True, False):
-                for edges in ((), ("edge_attr", "edge_kind"), ("edge_kind",)):
-                    for hybrid in (False, True):
-                        _group(comm, case, share, edges, hybrid)
+        for case, share, hybrid, edges in itertools.product([*TYPED, *PLAIN], *[(True, False)] * 3):
+            _group(comm, typed_dataset(*case), share, hybrid, edges)
 
 
-def _group(comm: Communicator, case: Case, share: bool, edges: tuple[str, ...], hybrid: bool) -> None:
-    data, owner = whole(case), owners(case, comm.size)
-    ids = internal_ids(owner)
-    store = DistFeatureStore(part_of(case, comm.size, comm.rank), comm, share=share)
-    layout = Layout.COO if share else Layout.CSC
-    per_rank = [sampled(case, rank, 4, layout) for rank in range(comm.size)]
-    given = per_rank[comm.rank]
-    if not hybrid:
-        given = [one.with_ids([ids[one.node]]) for one in given]
-    names = {NODES: ["x", "train_mask"], EDGES: edges}
-    fetch = RemoteFetcher(store, names, [ids] if hybrid else None)
+def _group(comm: Communicator, dataset: Dataset, share: bool, hybrid: bool, edges: bool) -> None:
+    owner = owners(dataset, comm.size)
+    ids = internal_ids_by_type(owner, split_dataset(dataset, owner, comm.size, comm.rank).book)
+    store = DistFeatureStore(split_dataset(dataset, owner, comm.size, comm.rank), comm, share=share)
+    per_rank = [sampled(dataset, rank, list(Layout)[share]) for rank in range(comm.size)]
+    given = _given(per_rank[comm.rank], None if hybrid else ids)
+    names = {one.group: list(one.tables) for one in dataset.sets if one.group.is_node or edges}
+    fetch = RemoteFetcher(store, names, ids if hybrid else None)
     before = comm.counters.snapshot()
     fetched = fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))
     counts = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
-    for ready, sample in zip(fetched.minibatches, per_rank[comm.rank], strict=True):
-        assert torch.equal(ready.node, sample.node) and ready.key == sample.key
-        assert set(ready.block) == {"x", "train_mask"} and set(ready.edge_block) == set(edges)
-        assert ready.block["x"].is_contiguous()
-        assert torch.equal(ready.attribute("x"), data.x[sample.node])
-        assert torch.equal(ready.attribute("train_mask"), data.train_mask[sample.node])
-        for name in edges:
-            assert torch.equal(ready.edge_block[name], data[name][sample.edge])
-    first = fetched.minibatches[0].block["x"]
-    assert all(one.block["x"] is first for one in fetched.minibatches)
-    # what crosses the wire, from everyone's minibatches
-    hosts = comm.hosts if share else list(range(comm.size))  # those who read each other's memory
-    asked = torch.zeros(comm.size, comm.size, 2, dtype=torch.int64)  # nodes and edges, of whom by whom
-    for rank, minibatches in enumerate(per_rank):
-        nodes = torch.cat([one.node for one in minibatches]).unique()
-        edge = torch.cat([_edges(one) for one in minibatches]).unique()
-        for other in range(comm.size):
-            if hosts[other] != hosts[rank]:
-                asked[rank, other, 0] = int((owner[nodes] == other).sum())
-                asked[rank, other, 1] = int((owner[data.edge_index[1, edge]] == other).sum()) * bool(edges)
-    me = comm.rank
-    assert fetched.rows == int(asked[me, :, 0].sum())
-    row_bytes = 5 * 4 + 1 + 4 if not hybrid else 5 * 4 + 1
-    row_bytes += -row_bytes % 4
-    edge_bytes = {(): 0, ("edge_kind",): 2, ("edge_attr", "edge_kind"): 16}[edges]
-    per_item = torch.tensor([row_bytes, edge_bytes])
-    requests = asked @ torch.tensor([4, 8])
-    answers = asked @ per_item
-    others = [rank for rank in range(comm.size) if rank != me]
+    _check_contents(dataset, fetched.minibatches, per_rank[comm.rank], edges)
+    for one in dataset.node_sets:
+        shared = [{id(ready.attributes_of(one.name).tables[name]) for ready in fetched.minibatches}
+                  for name in one.tables]  # fmt: skip
+        assert all(len(tables) == 1 for tables in shared)
+    hosts = comm.hosts if share else list(range(comm.size))
+    asked, bytes_of = {}, dict(zip(dataset.schema.node_groups, fetch.row_bytes, strict=True))
+    for number, one in enumerate(dataset.node_sets):
+        width = sum(table[0:1].nbytes if len(table) else 0 for table in one.tables.values())
+        if one.num_nodes:
+            assert 0 <= bytes_of[one.group] - width - (0 if hybrid else 4) < 8
+        nodes = [[batch.nodes[number].node for batch in batches] for batches in per_rank]
+        if not hybrid or one.tables:
+            asked[one.group] = _asked(nodes, owner[number], hosts)
+    if edges:
+        for number, edge_set in enumerate(dataset.edge_sets):
+            if edge_set.tables:
+                found = [[_edges(batch, number) for batch in batches] for batches in per_rank]
+                targets = owner[dataset.schema.target_types[number]][edge_set.edge_index[1].long()]
+                asked[edge_set.group] = _asked(found, targets, hosts)
+                bytes_of[edge_set.group] = fetch._reader.format(edge_set.group).wire_bytes
+    assert fetched.rows == sum(int(rows[comm.rank].sum()) for one, rows in asked.items() if one.is_node)
+    kinds = [one.kind for one in fetch._reader._groups]
+    _check_counts(comm, counts, asked, bytes_of, len(kinds) if len(set(kinds)) < len(kinds) else 0)
+
+
+def _check_counts(
+    comm: Communicator, counts: KindCounts, asked: dict[Group, Tensor], bytes_of: dict[Group, int], says: int
+) -> None:
+    """Checks what crossed the wire. ``says``: numbers of rows before each message that asks."""
+    none = torch.zeros(comm.size, comm.size, dtype=torch.int64)
+    rows = sum(asked.values(), none)
+    requests = sum(((4 if one.is_node else 8) * count for one, count in asked.items()), none)
+    requests = requests + 4 * says * (rows > 0)
+    answers = sum((bytes_of[one] * count for one, count in asked.items()), none)
+    me, others = comm.rank, [rank for rank in range(comm.size) if rank != comm.rank]
     assert counts.rounds == 2 and counts.count_rounds == 2
-    assert counts.rows_sent == int(asked[me, others].sum() + asked[others, me].sum())
-    assert counts.rows_received == counts.rows_sent
+    assert counts.rows_sent == counts.rows_received == int(rows[me, others].sum() + rows[others, me].sum())
     assert counts.bytes_sent == int(requests[me, others].sum() + answers[others, me].sum())
     assert counts.bytes_received == int(requests[others, me].sum() + answers[me, others].sum())
 
 
-def _edges(minibatch: SampledMinibatch) -> Tensor:
-    assert minibatch.edge is not None
-    return minibatch.edge
+def _given(minibatches: list[SampledMinibatch], ids: list[Tensor] | None) -> list[SampledMinibatch]:
+    if ids is None:
+        return minibatches
+    return [
+        one.with_ids([of_type[own.node] for of_type, own in zip(ids, one.nodes, strict=True)])
+        for one in minibatches
+    ]
+
+
+def _asked(wanted: list[list[Tensor]], owner: Tensor, hosts: list[int]) -> Tensor:
+    """Returns how many distinct rows each rank asks of each other: [ranks, ranks]."""
+    asked = torch.zeros(len(hosts), len(hosts), dtype=torch.int64)
+    for rank, ids in enumerate(wanted):
+        counts = torch.bincount(owner[torch.cat(ids).unique()], minlength=len(hosts))
+        others = torch.tensor([host != hosts[rank] for host in hosts])
+        asked[rank] = counts * others
+    return asked
+
+
+def _edges(minibatch: SampledMinibatch, number: int) -> Tensor:
+    edge = minibatch.edges[number].edge
+    assert edge is not None
+    return edge
+
+
+def _check_contents(
+    dataset: Dataset, fetched: list[Minibatch], wanted: list[SampledMinibatch], edges: bool
+) -> None:
+    for ready, sample in zip(fetched, wanted, strict=True):
+        assert ready.key == sample.key
+        for number, one in enumerate(dataset.node_sets):
+            node = sample.nodes[number].node
+            assert torch.equal(ready.nodes[number].node, node)
+            rows = ready.attributes_of(one.name)
+            assert rows.tables.keys() == one.tables.keys()
+            for name, table in one.tables.items():
+                assert torch.equal(rows.gather(name), table[node])
+        for number, edge_set in enumerate(dataset.edge_sets if edges else ()):
+            for name, table in edge_set.tables.items():
+                found = ready.attributes_of(edge_set.relation).gather(name)
+                assert torch.equal(found, table[_edges(sample, number)])
+
+
+# Caches ##########################################################################################
+
+
+def caches() -> None:
+    """A cache changes no bit, and holds the rows that are worth most, which are not fetched."""
+    with Communicator.create("caches", timeout=20) as comm:
+        for case, own, plan in itertools.product(TYPED, (True, False), (PLAN, OWN_FANOUTS)):
+            dataset = typed_dataset(*case)
+            if plan is PLAN or dataset.schema == SCHEMA:
+                for budget in (0, 30, 500, 1 << 20):
+                    _cached(comm, dataset, own, plan, budget)
+
+
+def _cached(comm: Communicator, dataset: Dataset, own: bool, plan: SamplingPlan, budget: int) -> None:
+    owner = owners(dataset, comm.size)
+    part = split_dataset(dataset, owner, comm.size, comm.rank)
+    ids = internal_ids_by_type(owner, part.book)
+    store = DistFeatureStore(part, comm, share=False)
+    fetch = RemoteFetcher(store, {one.group: list(one.tables) for one in dataset.node_sets})
+    seeds = [torch.arange(nodes.num_nodes) % 3 == 0 for nodes in dataset.node_sets]
+    row = torch.cat([of_type[part.original_ids(at)] for at, of_type in enumerate(seeds)]).nonzero().view(-1)
+    trainer = torch.full_like(row, comm.rank) if own else None
+    request = CacheRequest(budget, plan, SeedShare(row, 0.3, trainer))
+    likely = _likelihood(dataset, owner, plan, seeds, comm.rank if own else None)
+    wanted = [likely[kind][part.original_ids(kind)] for kind in range(part.schema.num_types)]
+    for ranks, found in inclusion(part, comm, plan, request.seeds):
+        column = found[:, ranks.index(comm.rank) if own else 0]
+        torch.testing.assert_close(column.double(), torch.cat(wanted), atol=1e-4, rtol=1e-3)
+    given = _given(sampled(dataset, comm.rank, Layout.CSC), ids)
+    plain = fetch.fetch(FetchGroup(given))
+    fetch.make_cache(request)
+    cached = fetch.fetch(FetchGroup(given))
+    _check_contents(dataset, cached.minibatches, sampled(dataset, comm.rank, Layout.CSC), edges=False)
+    assert cached.hits + cached.misses == plain.rows and cached.rows == cached.misses
+    assert fetch.cache is not None and fetch.cache.nbytes <= budget
+    _check_choice(dataset, fetch, [of_type != comm.rank for of_type in owner], likely, budget, ids)
+
+
+def _check_choice(
+    dataset: Dataset,
+    fetch: RemoteFetcher,
+    is_remote: list[Tensor],
+    likely: list[Tensor],
+    budget: int,
+    ids: list[Tensor],
+) -> None:
+    """Checks that no row that is left out is worth clearly more than one that is held."""
+    assert fetch.cache is not None
+    least, best_left, left = float("inf"), 0.0, fetch.cache.nbytes
+    for number, group in enumerate(dataset.schema.node_groups):
+        form = fetch._nodes_only.format(group)
+        value = likely[number] * form.wire_bytes / bytes_in_cache(form)
+        held = torch.zeros(len(value), dtype=torch.bool)
+        if group in fetch.cache.rows:
+            held = torch.isin(ids[number], fetch.cache.rows[group].node)
+        assert not bool((held & ~is_remote[number]).any())
+        least = min([least, *value[held].tolist()])
+        others = value[is_remote[number] & ~held]
+        if others.numel() and float(others.max()) > best_left:
+            best_left, left = float(others.max()), fetch.cache.nbytes + bytes_in_cache(form)
+    assert best_left <= least * 1.01 + 1e-4
+    assert best_left < 1e-4 or left > budget
+
+
+def _likelihood(
+    dataset: Dataset, owner: list[Tensor], plan: SamplingPlan, seeds: list[Tensor], rank: int | None
+) -> list[Tensor]:
+    """Returns by type the probability of being in a minibatch of a rank, edge by edge."""
+    found = [
+        0.3 * (of_type & ((owns == rank) | (rank is None))).double()
+        for of_type, owns in zip(seeds, owner, strict=True)
+    ]
+    left = [1 - one for one in found]
+    schema = dataset.schema
+    for hop in range(plan.num_hops):
+        missed = [torch.zeros_like(one) for one in found]
+        for number, edges in enumerate(dataset.edge_sets):
+            source, target = edges.edge_index.long()
+            kind = schema.target_types[number]
+            degree = torch.bincount(target, minlength=len(found[kind])).double()
+            taken = taken_probability(degree, plan.fanouts_of(edges.relation)[hop], plan.replacement)
+            escape = torch.log1p(-(found[kind] * taken).clamp(max=1 - 1e-6))
+            missed[schema.source_types[number]].index_add_(0, source, escape[target])
+        found = [(1 - one.exp()) * rest for one, rest in zip(missed, left, strict=True)]
+        left = [rest - one for one, rest in zip(found, left, strict=True)]
+    return [1 - one for one in left]
+
+
+# Rows #############################################################################################
 
 
 def steady() -> list[int]:
@@ -101,7 +254,7 @@ def steady() -> list[int]:
     with Communicator.create("fetch", timeout=20) as comm:
         case = Case("larger", nodes=20_000, edges=200_000)
         store = DistFeatureStore(part_of(case, comm.size, comm.rank, edge_attributes=False), comm)
-        ids = internal_ids(owners(case, comm.size))
+        ids = internal_ids(owners_of(case, comm.size))
         fetch = RemoteFetcher(store, {NODES: ["x", "y"]})
         calls = []
         for _ in range(16):
@@ -127,7 +280,7 @@ def values() -> dict[str, Any]:
         part.attributes[NODES].clear()
         part.attributes[NODES].update({name: table[part.node] for name, table in wholes.items()})
         store = DistFeatureStore(part, comm)
-        ids = internal_ids(owners(case, comm.size))
+        ids = internal_ids(owners_of(case, comm.size))
         fetch = RemoteFetcher(store, {NODES: list(wholes)})
         (ready,) = fetch.fetch(FetchGroup([only_nodes(ids)])).minibatches
         for name, table in wholes.items():

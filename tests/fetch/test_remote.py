@@ -89,16 +89,6 @@ def test_probability_of_an_edge_of_a_share(dtype: torch.dtype) -> None:
     assert found.tolist() == pytest.approx([1, 1 / 5, 3 / 30, 4 / 31], rel=1e-6)
 
 
-# Typed ############################################################################################
-
-TYPED_JOBS = "tests.fetch.job_typed"
-
-
-@pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, [0])), (3, [0, 1, 1])], ids=str)
-def test_typed_groups_hold_what_the_whole_graph_holds(ranks: int, hosts: Sequence[int]) -> None:
-    run_ranks(f"{TYPED_JOBS}:groups", ranks, hosts=hosts)
-
-
 @pytest.mark.parametrize("ranks", [2, *in_all(4)])
 def test_caches_hold_the_rows_that_are_worth_most(ranks: int) -> None:
-    run_ranks(f"{TYPED_JOBS}:caches", ranks)
+    run_ranks(f"{JOBS}:caches", ranks)

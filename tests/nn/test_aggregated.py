@@ -12,19 +12,14 @@ from torch import Tensor
 
 from pyg_batchgnn import AggregationCache, Minibatch, SampledMinibatch, nn
 from pyg_batchgnn.nn import Aggregated, GATConv, GCNConv, GINConv, RowView, SAGEConv, Update
-from tests.support.accuracy import ALONE, assert_as_pygs
-from tests.support.layer_cases import FEATURES, batch_cases, relative_error, sampled, small_graph, table
+from tests.support.accuracy import ALONE, assert_as_pygs, distance
+from tests.support.layer_cases import FEATURES, batch_cases, sampled, small_edges, small_graph, table
 from tests.support.layer_pairs import both, gradients
 from tests.support.model_pairs import CLASSES, HIDDEN
 
 CASES = {
     name: sampled(batch.node[: batch.batch_size].tolist(), (4, 3)) for name, batch in batch_cases().items()
 }
-
-
-def whole_edges() -> Tensor:
-    graph = small_graph()
-    return torch.stack([graph.indices.long(), torch.arange(60).repeat_interleave(graph.indptr.diff())])
 
 
 def aggregates(kind: str, dtype: torch.dtype) -> Tensor:
@@ -71,14 +66,14 @@ def test_a_layer_is_pygs_on_the_whole_graph(name: str, case: str, dtype: torch.d
 
     def theirs(conv: Any) -> Tensor:
         rows = table(dtype).to(next(conv.parameters()).dtype)
-        return conv(rows, whole_edges())[minibatch.node]
+        return conv(rows, small_edges())[minibatch.node]
 
     assert_as_pygs(ours, pygs, lambda conv: conv(given, minibatch), theirs)
     update = Update(relu=True, drop=0.5)
     dropped = ours(given, minibatch, update=update)
     assert torch.equal(dropped, ours(given, minibatch, update=update))
     kept = dropped != 0
-    assert relative_error(dropped[kept], 2 * found.relu()[kept]) < ALONE
+    assert distance(dropped[kept], 2 * found.relu()[kept]) < ALONE
 
 
 def models() -> dict[str, tuple[str, nn.NativeModel]]:
@@ -98,11 +93,9 @@ def test_a_model_is_the_one_that_samples_all_neighbours(name: str) -> None:
     wanted = model(Minibatch.in_place(full, {"x": table()}))
     expected = gradients(model, wanted)
     found = model(carrying(less, kind))
-    assert relative_error(found, wanted) < ALONE
+    assert distance(found, wanted) < ALONE
     for one, two in zip(gradients(model, found), expected, strict=True):
-        assert (
-            relative_error(one, two) < 2e-4
-        )  # BatchNorm's statistics are of the same rows, near zero at times
+        assert distance(one, two) < 2e-4  # BatchNorm's statistics are of the same rows, near zero at times
     given = beginning(kind, less)
     assert torch.equal(model(less, x=given), found)
 
@@ -110,12 +103,12 @@ def test_a_model_is_the_one_that_samples_all_neighbours(name: str) -> None:
 def test_gcn_goes_on_with_the_degrees_that_were_sampled() -> None:
     kind, model = models()["gcn"]
     minibatch = sampled([3, 1, 4, 15, 9], (4, 3))
-    rows = model.convs[0](table(), whole_edges()).relu()[minibatch.node]
+    rows = model.convs[0](table(), small_edges()).relu()[minibatch.node]
     rows = model.convs[1](rows, minibatch, 1, update=Update(relu=True))
     wanted = model.convs[2](rows, minibatch, 2)
-    assert relative_error(model(carrying(minibatch, kind)), wanted) < ALONE
+    assert distance(model(carrying(minibatch, kind)), wanted) < ALONE
     alone = Minibatch.in_place(minibatch, {"x_symmetric": aggregates(kind, torch.float32)})
-    assert relative_error(model(alone), wanted) < ALONE  # needs no features of its own
+    assert distance(model(alone), wanted) < ALONE  # needs no features of its own
 
 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gin"])
@@ -125,7 +118,7 @@ def test_bfloat16(name: str) -> None:
     wanted = model(carrying(minibatch, kind))
     with torch.autocast("cpu", torch.bfloat16):
         found = model(carrying(minibatch, kind, torch.bfloat16))
-    assert found.dtype is torch.float32 and relative_error(found, wanted) < 0.1
+    assert found.dtype is torch.float32 and distance(found, wanted) < 0.1
     found.sum().backward()
 
 
@@ -156,4 +149,4 @@ def test_what_does_not_fit_is_refused() -> None:
         with pytest.raises(ValueError, match=text):
             call()
     with pytest.raises(TypeError, match="a minibatch's nodes"):
-        SAGEConv(FEATURES, 4)(mean, whole_edges())
+        SAGEConv(FEATURES, 4)(mean, small_edges())

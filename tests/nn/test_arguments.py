@@ -49,6 +49,7 @@ def test_sizes_of_other_types_of_integers() -> None:
     ("changed", "error", "words"),
     [
         ({"dropout": 1.5}, ValueError, "dropout=1.5"),
+        ({"dropout": 1.0}, ValueError, "dropout=1.0"),
         ({"dropout": -0.1}, ValueError, "dropout=-0.1"),
         ({"dropout": float("nan")}, ValueError, "dropout=nan"),
         ({"dropout": "0.5"}, TypeError, "dropout='0.5'"),

@@ -154,25 +154,53 @@ def test_refused_updates(drop: float) -> None:
         Update(drop=drop)
 
 
-@pytest.mark.parametrize("layer", [nn.SAGEConv(12, 4), nn.GCNConv(12, 4), nn.GATConv(12, 4)])
+EDGE = torch.zeros(2, 1, dtype=torch.int64)
+CONVS = {
+    "sage": nn.SAGEConv(12, 4),
+    "gcn": nn.GCNConv(12, 4),
+    "gin": nn.GINConv(torch.nn.Linear(12, 4)),
+    "gat": nn.GATConv(12, 4),
+    "gatv2": nn.GATv2Conv(12, 4),
+    "transformer": nn.TransformerConv(12, 4),
+}
+
+
+@pytest.mark.parametrize("name", CONVS)
 @pytest.mark.parametrize(
-    ("x", "error", "words"),
+    ("given", "error", "words"),
     [
-        (table(), ValueError, ["60 rows", "nodes", "RowView"]),
-        (nn.RowView(table(), torch.arange(60)), ValueError, ["60 rows", "nodes"]),
-        (None, TypeError, ["NoneType", "RowView"]),
-        (table().numpy(), TypeError, ["ndarray"]),
-        (table()[:20].to_sparse(), TypeError, ["sparse_coo", "to_dense"]),
-        (table()[0], ValueError, ["[12]"]),
+        # The first rows of a whole table would be other nodes' features.
+        ((table(), CASES["ordinary"], 1), ValueError, ["60 rows", "nodes", "RowView"]),
+        ((table()[:3], CASES["ordinary"], 1), ValueError, ["3 rows"]),
+        ((nn.RowView(table(), torch.arange(60)), CASES["ordinary"], 1), ValueError, ["60 rows", "nodes"]),
+        ((None, CASES["ordinary"], 1), TypeError, ["NoneType", "RowView"]),
+        ((table().numpy(), CASES["ordinary"], 1), TypeError, ["ndarray"]),
+        ((table()[:20].to_sparse(), CASES["ordinary"], 1), TypeError, ["sparse_coo", "to_dense"]),
+        ((table()[0], CASES["ordinary"], 1), ValueError, ["[12]"]),
+        ((table(), CASES["ordinary"]), ValueError, ["layer"]),
+        ((table(), CASES["ordinary"], 4), ValueError, ["layers 1 to 3", "layer 4"]),
+        ((table(), EDGE, 1), ValueError, ["layer=1"]),
+        ((table(), torch.eye(20).to_sparse()), TypeError, ["to_edge_index"]),
+        ((table(), torch.tensor([[0], [99]])), IndexError, ["99"]),
+        ((table(torch.float64), EDGE), TypeError, ["float64"]),
     ],
 )
-def test_what_is_no_rows_of_a_minibatchs_nodes(
-    layer: torch.nn.Module, x: object, error: type[Exception], words: list[str]
+def test_refused_by_every_layer(
+    name: str, given: tuple[object, ...], error: type[Exception], words: list[str]
 ) -> None:
-    """The first rows of a whole table would be other nodes' features."""
+    named = {"layer": given[2]} if given[2:] else {}
     with pytest.raises(error) as caught:
-        layer(x, CASES["ordinary"], 1)
+        CONVS[name](*given[:2], **named)
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize("name", [name for name in CONVS if name != "gin"])
+def test_refused_by_every_layer_with_weights(name: str) -> None:
+    kind = type(CONVS[name])
+    with pytest.raises(ValueError, match=r"flow.*flip"):
+        kind(12, 4, flow="target_to_source")
+    with pytest.raises(ValueError, match="12"):
+        CONVS[name](table()[:, :5], EDGE)
 
 
 def test_rows_of_all_nodes_serve_every_layer() -> None:

@@ -17,7 +17,8 @@ from pyg_batchgnn.nn import (
     probe_products,
     use_products,
 )
-from tests.support.linear_cases import distance, gradients, make_case
+from tests.support.accuracy import distance
+from tests.support.linear_cases import gradients, make_case
 
 
 @pytest.fixture(autouse=True)

@@ -26,9 +26,9 @@ from pyg_batchgnn.nn import (
 )
 from pyg_batchgnn.nn.gin import Perceptron
 from pyg_batchgnn.ops import QuantizedTensor
-from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, relative_error
+from tests.support.accuracy import distance
+from tests.support.layer_cases import FEATURES, batch_cases, layer_edges
 from tests.support.layer_pairs import gradients
-from tests.support.linear_cases import distance
 from tests.support.quantized_tables import decoded_rows, drawn_table
 
 CASES = batch_cases()
@@ -120,7 +120,7 @@ def test_layers_of_pairs(layer: str, table: QuantizedTensor) -> None:
     )
     other = drawn_table(20, FEATURES, seed=9, extreme=False)
     found = conv((sources, other), edges)
-    assert relative_error(found, conv((sources.dequantize(), other.dequantize()), edges)) < 1e-4
+    assert distance(found, conv((sources.dequantize(), other.dequantize()), edges)) < 1e-4
 
 
 @pytest.mark.parametrize("layer", ["SAGE, mean", "GCN", "GIN", "GAT", "Transformer"])
@@ -151,4 +151,4 @@ def test_relations_of_a_typed_graph(table: QuantizedTensor) -> None:
         found = conv({"a": table, "b": other}, edges)["b"]
     assert decoded == []
     wanted = conv({"a": table.dequantize(), "b": other.dequantize()}, edges)["b"]
-    assert relative_error(found, wanted) < 1e-5
+    assert distance(found, wanted) < 1e-5

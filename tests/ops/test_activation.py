@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -10,36 +11,33 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.ops.library import MASK64, kernels
+from pyg_batchgnn.ops.library import kernels
+from tests.support.reference_sampler import WORD, fold, words
+from tests.support.tiers import every_level
 
-GAMMA = 0x9E3779B97F4A7C15
 DTYPES = [torch.float32, torch.float64, torch.bfloat16]
 
 
-def mix(z: int) -> int:
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK64
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK64
-    return z ^ (z >> 31)
-
-
-def keeps(key: int, node: int, column: int, drop: float) -> bool:
+def kept_columns(key: int, node: int, columns: int, drop: float) -> list[bool]:
     """The definition of csrc/kernels/random.h, an element at a time."""
-    row_key = mix((((key & MASK64) ^ (node & MASK64)) + GAMMA) & MASK64)
-    word = mix((row_key + (column // 4 + 1) * GAMMA) & MASK64)
-    return ((word >> (16 * (column % 4))) & 0xFFFF) < round((1.0 - drop) * 2**16)
+    word = list(islice(words(fold(key % WORD, node)), columns // 4 + 1))
+    levels = round((1.0 - drop) * 2**16)
+    return [(word[at // 4] >> (16 * (at % 4))) % 2**16 < levels for at in range(columns)]
 
 
+@every_level
 @pytest.mark.parametrize("drop", [0.1, 0.5, 0.9, 1e-6])
 @pytest.mark.parametrize("columns", [1, 3, 8, 17, 64, 130])
 def test_decisions_are_those_of_the_definition(columns: int, drop: float) -> None:
     node = torch.tensor([0, 5, 2**40, -1, 123_456_789])
     layer = ops.dropout_key(1, 2, 3, 4)
     out = ops.activate(torch.ones(5, columns), drop=drop, key=layer, node=node)
-    wanted = torch.tensor([[keeps(layer, n, c, drop) for c in range(columns)] for n in node.tolist()])
+    wanted = torch.tensor([kept_columns(layer, number, columns, drop) for number in node.tolist()])
     assert torch.equal(out != 0, wanted)
     assert torch.equal(out, wanted.float() * ops.dropout_scale(drop))
 
 
+@every_level
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1,), (7,), (5, 1), (64, 33), (3, 4, 9), (2000, 256), ()])
 @pytest.mark.parametrize(("relu", "drop"), [(True, 0.0), (False, 0.3), (True, 0.5)])
@@ -100,17 +98,6 @@ def test_what_is_not_a_number_passes_the_relu() -> None:
         ].isnan()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_same_bits_on_any_number_of_threads(dtype: torch.dtype) -> None:
-    start, node = torch.randn(3000, 100).to(dtype), torch.randint(10**9, (3000,))
-
-    def run(threads: int) -> Tensor:
-        with ops.thread_limit(threads):
-            return ops.activate(start.clone(), relu=True, drop=0.4, key=5, node=node)
-
-    assert all(torch.equal(run(1), run(threads)) for threads in (2, 3, 4, 8, 16))
-
-
 def test_a_node_is_treated_alike_wherever_its_row_lies() -> None:
     node = torch.randperm(500)
     whole = ops.activate(torch.ones(500, 20), drop=0.5, key=77, node=node)
@@ -120,8 +107,7 @@ def test_a_node_is_treated_alike_wherever_its_row_lies() -> None:
     assert torch.equal(by_number[node], whole)
 
 
-# Statistics
-# ########################################################################################
+# Statistics #######################################################################################
 
 FAR = 4.9  # standard deviations, which one normal number in a million exceeds
 
@@ -184,8 +170,7 @@ def test_the_statistics_see_dependence() -> None:
     assert float(product.sum()) > FAR * one.numel() ** 0.5
 
 
-# Operators
-# #########################################################################################
+# Operators ########################################################################################
 
 
 def test_opcheck() -> None:

@@ -16,14 +16,14 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.ops import InEdges
 from tests.support.aggregate_cases import assert_near, graph, obvious
 from tests.support.quantized_tables import drawn_table
-from tests.support.simd_levels import WIDTHS, run_at_level
-from tests.support.tiers import fixed
+from tests.support.tiers import every_level, fixed
 
 # Aggregate ########################################################################################
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
+@every_level
 @fixed(60)
 @given(
     targets=st.integers(0, 20),
@@ -71,6 +71,7 @@ def test_equals_the_obvious(
         assert_near(one, two.double(), 5 * TOLERANCE[dtype])
 
 
+@every_level
 @pytest.mark.parametrize("columns", [5, 100, 256])
 @pytest.mark.parametrize("degree", [2048, 2049, 9000])
 def test_hubs(degree: int, columns: int) -> None:
@@ -137,57 +138,30 @@ def test_own_rows_beside_have_one_gradient(reduce: str) -> None:
     assert torch.equal(alone, torch.cat([b, torch.zeros(10, 17, dtype=torch.float64)]))
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
-def test_the_same_bits_on_any_number_of_threads(reduce: str) -> None:
-    indptr, indices = graph(3000, 2500, 8)
-    indptr[2000:] += 5000  # a hub
-    indices = torch.cat([indices[: indptr[1999]], torch.zeros(5000).int(), indices[indptr[1999] :]])
-    indptr, indices = indptr[:2401], indices[: indptr[2400]]  # targets are among the sources
-    x = torch.randn(2500, 100, requires_grad=True)
-    weights: dict[str, Tensor] = {}
-    if reduce != "max":
-        weights = {"edge_weight": torch.rand(indices.numel()), "self_scale": torch.rand(1)}
-        weights = {name: value.requires_grad_() for name, value in weights.items()}
-    results = []
-    for threads in (1, 2, 3, 4, 8, 16):
-        with ops.thread_limit(threads):
-            out = ops.aggregate(x, indptr, indices, reduce=reduce, **weights)
-            results.append([out, *torch.autograd.grad(out.square().sum(), [x, *weights.values()])])
-    assert all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
-
-
-PROGRAM = """
-import torch
-from pyg_batchgnn import ops
-torch.manual_seed(0)
-indptr = torch.arange(41) * 5
-indices = torch.randint(60, (200,)).int()
-for columns in (1, 7, 8, 9, 16, 31, 100, 105, 256, 300):
+@every_level
+@pytest.mark.parametrize("columns", [1, 7, 8, 9, 16, 31, 100, 105, 256, 300])
+def test_rows_of_every_width(columns: int) -> None:
+    indptr, indices = torch.arange(41) * 5, torch.randint(60, (200,)).int()
+    weights = {"edge_weight": torch.rand(200), "self_scale": torch.rand(40)}
+    exact = {name: one.double() for name, one in weights.items()}
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         x = torch.randn(60, columns).to(dtype)
-        w, s = torch.rand(200), torch.rand(40)
-        out = ops.aggregate(x, indptr, indices, edge_weight=w, self_scale=s, out_dtype=torch.float32)
-        message = x.double()[indices.long()] * w[:, None]
-        wanted = message.view(40, 5, columns).sum(1) + s[:, None] * x.double()[:40]
-        assert (out - wanted).abs().max() < 1e-5 * wanted.abs().max(), (columns, dtype)
-        narrow = ops.aggregate(x, indptr, indices, edge_weight=w, self_scale=s, out_dtype=torch.bfloat16)
-        assert torch.equal(narrow, out.bfloat16()), (columns, dtype)
-x = torch.tensor([[float("nan"), float("inf"), -float("inf"), 0.0]])
-one = ops.aggregate(x, torch.arange(2), torch.zeros(1).int(), out_dtype=torch.bfloat16)
-assert one[0, 0].isnan() and torch.equal(one[0, 1:].float(), x[0, 1:])
-x, indptr, indices = torch.randn(60, 256), torch.arange(40001) * 2, torch.randint(60, (80000,)).int()
-for dtype in (torch.float32, torch.bfloat16):
-    out = ops.aggregate(x, indptr, indices, out_dtype=dtype)  # large enough to be written past the caches
-    few = [ops.aggregate(x, indptr[:10001], part, out_dtype=dtype) for part in indices.split(20000)]
-    assert torch.equal(out, torch.cat(few)), dtype
-print(ops.simd_level())
-"""
+        found = ops.aggregate(x, indptr, indices, out_dtype=torch.float32, **weights)
+        assert_near(found, obvious(x.double(), indptr, indices, **exact), 1e-5)
+        narrow = ops.aggregate(x, indptr, indices, out_dtype=torch.bfloat16, **weights)
+        assert torch.equal(narrow, found.bfloat16()), dtype
 
 
-@pytest.mark.parametrize("level", WIDTHS)
-def test_every_level_of_instructions(level: str) -> None:
-    (bits,) = run_at_level(level, PROGRAM)
-    assert int(bits) in WIDTHS[level]
+@every_level
+def test_narrow_results_of_nan_and_of_many_rows() -> None:
+    x = torch.tensor([[float("nan"), float("inf"), -float("inf"), 0.0]])
+    one = ops.aggregate(x, torch.arange(2), torch.zeros(1).int(), out_dtype=torch.bfloat16)
+    assert one[0, 0].isnan() and torch.equal(one[0, 1:].float(), x[0, 1:])
+    x, indptr, indices = torch.randn(60, 256), torch.arange(40001) * 2, torch.randint(60, (80000,)).int()
+    for dtype in (torch.float32, torch.bfloat16):
+        out = ops.aggregate(x, indptr, indices, out_dtype=dtype)  # enough to be written past the caches
+        few = [ops.aggregate(x, indptr[:10001], part, out_dtype=dtype) for part in indices.split(20000)]
+        assert torch.equal(out, torch.cat(few)), dtype
 
 
 def test_opcheck() -> None:

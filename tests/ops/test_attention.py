@@ -12,18 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyg_batchgnn import ops
+from tests.support.accuracy import distance
 from tests.support.quantized_tables import drawn_table
 from tests.support.reference_attention import (
     Case,
     assert_close_gradients,
-    distance,
     gradients,
     make_case,
     reference,
     slot_edges,
 )
-from tests.support.simd_levels import WIDTHS, run_at_level
-from tests.support.tiers import examples
+from tests.support.tiers import every_level, examples
 
 # Attention ########################################################################################
 
@@ -44,6 +43,7 @@ def assert_equals_reference(case: Case, tolerance: float) -> None:
     assert_close_gradients(mine, theirs, tolerance)
 
 
+@every_level
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("heads", [1, 2, 3, 4, 5, 7, 8])
 @pytest.mark.parametrize("columns", [1, 15, 16, 100])
@@ -52,6 +52,7 @@ def test_equals_the_formula(columns: int, heads: int, dtype: torch.dtype) -> Non
     assert_equals_reference(make_case(9, 20, 40, columns, heads, loops, dtype=dtype), TOLERANCE[dtype])
 
 
+@every_level
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("heads", [1, 2, 7])
 @pytest.mark.parametrize("columns", [1, 16, 100])
@@ -110,6 +111,7 @@ def test_long_lists_and_several_blocks() -> None:
     assert_equals_reference(make_case(300, 500, 3000, 20, 4, 300, dtype=torch.float32, hub=True), 1e-5)
 
 
+@every_level
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_narrow_rows_are_computed_in_float32(dtype: torch.dtype) -> None:
     case = make_case(9, 20, 60, 37, 4, 9, dtype=dtype)
@@ -119,6 +121,7 @@ def test_narrow_rows_are_computed_in_float32(dtype: torch.dtype) -> None:
         assert distance(one, two) < (2**-8 if one.dtype is torch.bfloat16 else 1e-5)
 
 
+@every_level
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_narrow_results_are_float32_rounded(dtype: torch.dtype) -> None:
     case = make_case(9, 20, 60, 37, 4, 9, dtype=dtype)
@@ -167,43 +170,10 @@ def test_dropout_is_keyed_by_node_place_and_head() -> None:
     )
     assert distance(found.total, totals) < 1e-12
     assert_close_gradients(gradients(found.out, case.leaves), gradients(wanted, case.leaves), 1e-10)
-
-
-def test_dropout_rate_and_independence() -> None:
-    case = make_case(400, 500, 8000, 2, 4, 400, dtype=torch.float32)
-
-    def dropped(key: int) -> torch.Tensor:
-        out = case.run(drop=0.3, key=key)
-        alpha = ops.attention_weights(out.coefficient, case.indptr, loops=400, drop=0.3, key=key)
-        return (alpha == 0)[out.coefficient != 0].float()
-
-    one, two = dropped(1), dropped(2)
-    sigma = (0.3 * 0.7 / one.numel()) ** 0.5
-    assert abs(float(one.mean()) - 0.3) < 5 * sigma
-    correlation = float(((one - 0.3) * (two - 0.3)).mean()) / (0.3 * 0.7)
-    assert abs(correlation) < 5 / one.numel() ** 0.5
     assert ops.attention_key(1) not in (1, ops.attention_key(2))
 
 
 # Sameness #########################################################################################
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("by_target", [False, True])
-@pytest.mark.parametrize("by_head", [False, True])
-def test_the_same_bits_on_any_number_of_threads(dtype: torch.dtype, by_target: bool, by_head: bool) -> None:
-    options: dict[str, Any] = {"by_target": by_target, "edge_columns": 3, "by_head": by_head}
-    case = make_case(700, 900, 9000, 20, 4, 700, dtype=dtype, hub=True, **options)
-    upstream = torch.randn(700, 92, generator=torch.Generator().manual_seed(1)).to(dtype)
-
-    def bits(threads: int) -> list[torch.Tensor]:
-        with ops.thread_limit(threads):
-            found = case.run(drop=0.2, key=3)
-            return [*found, *torch.autograd.grad(found.out, case.leaves, upstream)]
-
-    once = bits(1)
-    for threads in (2, 3, 4, 8, 16):
-        assert all(torch.equal(a, b) for a, b in zip(once, bits(threads), strict=True))
 
 
 def test_not_a_number_is_not_hidden() -> None:
@@ -273,30 +243,3 @@ def test_refused(change: dict[str, Any], error: type[Exception], words: list[str
     with pytest.raises(error) as caught:
         call(*first, **arguments)
     assert all(word in str(caught.value) for word in words), caught.value
-
-
-# Attention levels #################################################################################
-
-PROGRAM = """
-import torch
-from pyg_batchgnn import ops
-from tests.support.reference_attention import assert_close_gradients, distance, gradients
-from tests.support.reference_attention import make_case, reference
-
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10, torch.bfloat16: 2**-7, torch.float16: 1e-5}
-for dtype, tolerance in TOLERANCE.items():
-    for columns, heads, loops in ((3, 1, None), (64, 4, 20), (100, 4, 20), (37, 7, 9)):
-        options = {"by_target": heads == 4, "edge_columns": columns // 9, "by_head": columns in (37, 100)}
-        case = make_case(20, 30, 120, columns, heads, loops, dtype=dtype, **options)
-        found, (wanted, _) = case.run(), reference(case)
-        assert distance(found.out, wanted) < tolerance, (dtype, columns, heads)
-        mine, theirs = gradients(found.out, case.leaves), gradients(wanted, case.leaves)
-        assert_close_gradients(mine, theirs, 2 * tolerance)
-print(ops.simd_level())
-"""
-
-
-@pytest.mark.parametrize("level", WIDTHS)
-def test_every_level_equals_the_formula(level: str) -> None:
-    (bits,) = run_at_level(level, PROGRAM)
-    assert int(bits) in WIDTHS[level]

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import QuantizedTensor
+from tests.support.accuracy import distance
 from tests.support.aggregate_cases import graph, obvious
-from tests.support.linear_cases import View, distance
+from tests.support.linear_cases import View
 from tests.support.quantized_tables import drawn_table
 from tests.support.reference_attention import gradients, make_case
-from tests.support.simd_levels import WIDTHS, run_at_level
-from tests.support.tiers import fixed
+from tests.support.tiers import every_level, fixed
 
 EPS = 2.0**-24
 
@@ -293,45 +293,32 @@ def test_keys_and_values_by_head_are_decoded_first() -> None:
     assert torch.equal(found, case.run().out)
 
 
-# Levels and threads ###############################################################################
-
-PROGRAM = """
-import torch
-from pyg_batchgnn import ops
-from tests.ops.test_codes import assert_rounded, exact, magnitudes
-from tests.support.aggregate_cases import graph, obvious
-from tests.support.quantized_tables import drawn_table
-from tests.support.reference_attention import make_case
-
-indptr, indices = graph(50, 90, 30)
-for columns in (1, 4, 7, 8, 9, 15, 16, 17, 31, 33, 100, 104, 105, 255, 257, 300):
-    table = drawn_table(90, columns, columns)
-    for reduce in ("sum", "mean", "max"):
-        own = None if reduce == "max" else torch.rand(50)
-        scales = {} if own is None else {"self_scale": own.double()}
-        answers = []
-        for threads in (1, 2, 5):
-            with ops.thread_limit(threads):
-                answers.append(ops.aggregate(table, indptr, indices, reduce=reduce, self_scale=own))
-        assert all(torch.equal(one, answers[0]) for one in answers)
-        wanted = obvious(exact(table), indptr, indices, reduce, **scales)
-        terms = obvious(magnitudes(table).expand(90, -1), indptr, indices, reduce, **scales)
-        assert_rounded(answers[0], wanted, terms, 30)
-    for dtype in (torch.float32, torch.bfloat16):
-        weight = torch.randn(9, columns)
-        answers = [ops.linear([x], [weight], out_dtype=dtype) for x in (table, table.dequantize())]
-        assert torch.equal(*answers)
-    case = make_case(6, 9, 30, columns, 3, 4, dtype=torch.float32)
-    case.x = drawn_table(9, columns, columns, extreme=False)
-    case.x.decoding[0] /= 60
-    found = case.run().out
-    case.x = case.x.dequantize()
-    assert float((found - case.run().out).abs().max()) < 1e-3
-print(ops.simd_level())
-"""
+# Widths and threads ###############################################################################
 
 
-@pytest.mark.parametrize("level", WIDTHS)
-def test_every_level(level: str) -> None:
-    (bits,) = run_at_level(level, PROGRAM)
-    assert int(bits) in WIDTHS[level]
+@every_level
+def test_rows_of_every_width() -> None:
+    indptr, indices = graph(50, 90, 30)
+    for columns in (1, 4, 7, 8, 9, 15, 16, 17, 31, 33, 100, 104, 105, 255, 257, 300):
+        table = drawn_table(90, columns, columns)
+        for reduce in ("sum", "mean", "max"):
+            own = None if reduce == "max" else torch.rand(50)
+            scales = {} if own is None else {"self_scale": own.double()}
+            answers = []
+            for threads in (1, 2, 5):
+                with ops.thread_limit(threads):
+                    answers.append(ops.aggregate(table, indptr, indices, reduce=reduce, self_scale=own))
+            assert all(torch.equal(one, answers[0]) for one in answers)
+            wanted = obvious(exact(table), indptr, indices, reduce, **scales)
+            terms = obvious(magnitudes(table).expand(90, -1), indptr, indices, reduce, **scales)
+            assert_rounded(answers[0], wanted, terms, 30)
+        for dtype in (torch.float32, torch.bfloat16):
+            weight = torch.randn(9, columns)
+            answers = [ops.linear([x], [weight], out_dtype=dtype) for x in (table, table.dequantize())]
+            assert torch.equal(*answers)
+        case = make_case(6, 9, 30, columns, 3, 4, dtype=torch.float32)
+        case.x = drawn_table(9, columns, columns, extreme=False)
+        case.x.decoding[0] /= 60
+        found = case.run().out
+        case.x = case.x.dequantize()
+        assert float((found - case.run().out).abs().max()) < 1e-3

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import RowChanges, RowGradients, RowRule, RowStep, RowTable
-from tests.support.reference_sampler import GAMMA
-
-MASK = 2**64 - 1
-
-
-def mix(z: int) -> int:
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
-    return z ^ (z >> 31)
+from tests.support.reference_sampler import fold, words
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -25,9 +19,8 @@ def test_initial_rows_are_those_of_the_definition(dtype: torch.dtype) -> None:
     rows = torch.empty(3, 5, dtype=dtype)
     ops.fill_uniform(rows, node, key, bound)
     for number, own in zip(node.tolist(), rows, strict=True):
-        row_key = mix(((key ^ number) + GAMMA) & MASK)
-        words = [mix((row_key + (column + 1) * GAMMA) & MASK) for column in range(5)]
-        wanted = [bound * ((word >> 11) * 2.0**-52 - 1) for word in words]
+        drawn = islice(words(fold(key, number)), 5)
+        wanted = [bound * ((word >> 11) * 2.0**-52 - 1) for word in drawn]
         assert torch.equal(own, torch.tensor(wanted, dtype=dtype))
 
 

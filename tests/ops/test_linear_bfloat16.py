@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 
 from pyg_batchgnn import ops
-from tests.support.linear_cases import SHAPES, TOLERANCE, distance, gradients, make_case
+from tests.support.accuracy import distance
+from tests.support.linear_cases import SHAPES, TOLERANCE, gradients, make_case
 from tests.support.programs import run_text
 from tests.support.tiers import examples
 
@@ -36,7 +37,8 @@ import sys
 
 import torch
 from pyg_batchgnn import ops
-from tests.support.linear_cases import distance, gradients, make_case
+from tests.support.accuracy import distance
+from tests.support.linear_cases import gradients, make_case
 
 print(ops.bfloat16_level(), *ops.bfloat16_levels())
 torch.manual_seed(0)

@@ -13,18 +13,15 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops.library import kernels
-from tests.support.simd_levels import WIDTHS, run_at_level
-from tests.support.tiers import examples
-
-# Norm #############################################################################################
+from tests.support.accuracy import distance
+from tests.support.tiers import every_level, examples
 
 #: Largest error allowed, as a part of the reference's largest magnitude.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2**-8}
 
 
 def assert_near(found: Tensor, wanted: Tensor, tolerance: float) -> None:
-    scale = float(wanted.detach().abs().max()) if wanted.numel() else 0.0
-    torch.testing.assert_close(found.double(), wanted.double(), rtol=0, atol=tolerance * max(scale, 1e-30))
+    assert distance(found, wanted) <= tolerance
 
 
 def reference(x: Tensor, weight: Tensor, bias: Tensor, relu: bool, eps: float = 1e-5) -> Tensor:
@@ -43,6 +40,7 @@ def example(rows: int, columns: int, dtype: torch.dtype) -> tuple[Tensor, Tensor
     return x.to(dtype), weight, bias, grad.to(dtype)
 
 
+@every_level
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(
@@ -120,41 +118,6 @@ def test_moments_of_any_column(rows: int, scale: float, level: float, drift: flo
     assert bool(((variance - exact).abs() <= allowed).all())
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_the_same_bits_on_any_number_of_threads(dtype: torch.dtype) -> None:
-    x, weight, bias, grad = example(9000, 70, dtype)
-
-    def run(threads: int) -> list[Tensor]:
-        leaves = [one.clone().requires_grad_() for one in (x, weight, bias)]
-        with ops.thread_limit(threads):
-            out = ops.batch_norm(*leaves, relu=True)
-            out[0].backward(grad)
-        return [*out, *(one.grad for one in leaves if one.grad is not None)]
-
-    once = run(1)
-    for threads in (2, 3, 4, 8, 16):
-        assert all(torch.equal(one, other) for one, other in zip(once, run(threads), strict=True))
-
-
-@pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize("given_statistics", [False, True])
-@pytest.mark.parametrize("affine", [False, True])
-def test_gradcheck(relu: bool, given_statistics: bool, affine: bool) -> None:
-    generator = torch.Generator().manual_seed(1)
-    x, weight, bias = (
-        torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
-        for shape in [(7, 3), (3,), (3,)]
-    )
-    fixed = (torch.randn(3, generator=generator), torch.rand(3, generator=generator) + 0.5)
-    statistics = fixed if given_statistics else (None, None)
-
-    def call(*leaves: Tensor) -> Tensor:
-        parameters = leaves[1:] if affine else (None, None)
-        return ops.batch_norm(leaves[0], *parameters, *statistics, relu=relu)[0]
-
-    assert torch.autograd.gradcheck(call, (x, weight, bias) if affine else (x,))
-
-
 @pytest.mark.parametrize("statistics", [False, True])
 def test_opcheck(statistics: bool) -> None:
     x = torch.randn(6, 5, requires_grad=True)
@@ -183,67 +146,43 @@ def test_what_is_not_a_number_stays_visible() -> None:
     assert out[:, 1].isnan().all() and out[:, [0, 2]].isfinite().all()
 
 
-def test_views_and_expanded_gradients() -> None:
+# Both normalisations ##############################################################################
+
+NORMS: dict[str, Callable[..., Tensor]] = {
+    "batch": lambda *arguments: ops.batch_norm(*arguments)[0],
+    "layer": ops.layer_norm,
+}
+
+
+@pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
+def test_views_and_expanded_gradients(norm: Callable[..., Tensor]) -> None:
     x = torch.randn(50, 8).t().requires_grad_()
-    out, _, _ = ops.batch_norm(x, torch.arange(50.0))
+    out = norm(x, torch.arange(50.0))
     out[:, :1].expand(-1, 50).sum().backward()
-    assert torch.equal(out, ops.batch_norm(x.detach().contiguous(), torch.arange(50.0))[0])
+    assert torch.equal(out, norm(x.detach().contiguous(), torch.arange(50.0)))
     assert x.grad is not None and x.grad.isfinite().all()
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "words"),
+    ("given", "error", "words"),
     [
-        (lambda: ops.batch_norm([1.0]), TypeError, ["x", "list"]),
-        (lambda: ops.batch_norm(torch.ones(3)), ValueError, ["two dimensions", "[3]"]),
-        (lambda: ops.batch_norm(torch.ones(3, 2, dtype=torch.float16)), TypeError, ["float16", ".float()"]),
-        (lambda: ops.batch_norm(torch.ones(3, 2, device="meta")), ValueError, ["meta"]),
-        (lambda: ops.batch_norm(torch.ones(3, 2), torch.ones(3)), ValueError, ["weight", "[2]", "[3]"]),
-        (lambda: ops.batch_norm(torch.ones(3, 2), None, torch.ones(2).long()), TypeError, ["bias", "int64"]),
-        (lambda: ops.batch_norm(torch.ones(3, 2), mean=torch.ones(2)), ValueError, ["variance is None"]),
+        (([1.0],), TypeError, ["x", "list"]),
+        ((torch.ones(3),), ValueError, ["two dimensions", "[3]"]),
+        ((torch.ones(3, 2, dtype=torch.float16),), TypeError, ["float16", ".float()"]),
+        ((torch.ones(3, 2, device="meta"),), ValueError, ["meta"]),
+        ((torch.ones(3, 2), torch.ones(3)), ValueError, ["weight", "[2]", "[3]"]),
+        ((torch.ones(3, 2), None, torch.ones(2).long()), TypeError, ["bias", "int64"]),
     ],
 )
-def test_refused(call: Callable[[], Any], error: type[Exception], words: list[str]) -> None:
+@pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
+def test_refused(
+    norm: Callable[..., Tensor], given: tuple[Any, ...], error: type[Exception], words: list[str]
+) -> None:
     with pytest.raises(error) as caught:
-        call()
+        norm(*given)
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-# Norm levels ######################################################################################
-
-PROGRAM = """
-import torch
-from pyg_batchgnn import ops
-
-torch.manual_seed(0)
-sums = []
-for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-12), (torch.bfloat16, 2**-7)):
-    for columns in (1, 7, 64, 100):
-        x, grad = torch.randn(700, columns).to(dtype) + 2, torch.randn(700, columns).to(dtype)
-        own, wide = x.clone().requires_grad_(), x.double().requires_grad_()
-        bias = torch.full((columns,), 0.0123)  # keeps results away from zero, where ReLU's gradient jumps
-        out = ops.batch_norm(own, bias=bias, relu=True)[0]
-        out.backward(grad)
-        wanted = torch.nn.functional.batch_norm(wide, None, None, None, bias.double(), True).relu()
-        wanted.backward(grad.double())
-        for one, other in ((out, wanted), (own.grad, wide.grad)):
-            error = (one.double() - other).abs().max() / other.abs().max()
-            assert error < tolerance, (dtype, columns, error)
-        start = torch.randn(50, columns).to(dtype).requires_grad_()
-        out = ops.activate(start * 1, relu=True, drop=0.4, key=5)
-        out.backward(grad[:50])
-        sums += [float(out.detach().double().sum()), float(start.grad.double().sum())]
-print(ops.simd_level(), *sums)
-"""
-
-
-@pytest.fixture(scope="module")
-def widest() -> list[str]:
-    return run_at_level("", PROGRAM)
-
-
-@pytest.mark.parametrize("level", ["avx2", "baseline"])
-def test_every_level_computes_the_same(level: str, widest: list[str]) -> None:
-    """Normalised values to a tolerance; what activations give, which rounds once, to the bit."""
-    found = run_at_level(level, PROGRAM)
-    assert int(found[0]) in WIDTHS[level] and found[1:] == widest[1:]
+def test_a_mean_without_a_variance_is_refused() -> None:
+    with pytest.raises(ValueError, match="variance is None"):
+        ops.batch_norm(torch.ones(3, 2), mean=torch.ones(2))

@@ -15,27 +15,16 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.ops import QuantizedTensor
 from pyg_batchgnn.ops.quantized import _decode_by_torch
 from tests.support.quantized_tables import drawn_table, exactly_decoded
-from tests.support.simd_levels import WIDTHS, run_at_level
-from tests.support.tiers import fixed
-
-PROGRAM = """
-import torch
-from pyg_batchgnn import ops
-from tests.support.quantized_tables import drawn_table, exactly_decoded
-
-for columns in (*range(1, 36), 64, 100, 300):
-    for dtype in (torch.float32, torch.bfloat16):
-        table = drawn_table(9, columns, seed=columns, dtype=dtype)
-        index = torch.randint(0, 9, (20,))
-        assert torch.equal(ops.gather_rows(table, index), exactly_decoded(table)[index]), columns
-print(ops.simd_level())
-"""
+from tests.support.tiers import every_level, fixed
 
 
-@pytest.mark.parametrize("level", WIDTHS)
-def test_every_level_decodes_to_the_same_bits(level: str) -> None:
-    (bits,) = run_at_level(level, PROGRAM)
-    assert int(bits) in WIDTHS[level]
+@every_level
+def test_rows_of_every_width_are_decoded_to_the_same_bits() -> None:
+    for columns in (*range(1, 36), 64, 100, 300):
+        for dtype in (torch.float32, torch.bfloat16):
+            table = drawn_table(9, columns, seed=columns, dtype=dtype)
+            index = torch.randint(0, 9, (20,))
+            assert torch.equal(ops.gather_rows(table, index), exactly_decoded(table)[index]), columns
 
 
 @fixed(60)

@@ -1,4 +1,4 @@
-"""Jobs of the ranks in test_inference_over_ranks.py."""
+"""Jobs of the ranks in test_inference.py."""
 
 from __future__ import annotations
 

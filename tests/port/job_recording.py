@@ -1,4 +1,4 @@
-"""The job of the ranks in test_recording.py."""
+"""The job of the ranks in test_recorded_calls.py."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from torch_geometric.utils import trim_to_layer
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.port import prefixes
 from pyg_batchgnn.sample import handed_out
-from tests.support.ported_models import GRAPH, MODELS, SEEDS, accelerated, batch_of, loader_of, trimming
+from tests.support.ported_models import MODELS, accelerated, batch_of, loader_of, trimming
 
 
 @pytest.fixture
@@ -148,14 +148,6 @@ def test_edges_in_inference_mode() -> None:
         assert torch.allclose(
             ours(batch.x, batch.edge_index), reference(batch.x, batch.edge_index), atol=1e-12
         )
-
-
-def test_a_whole_graph() -> None:
-    reference = MODELS["gat"](2)
-    ours = accelerated(reference)
-    assert torch.allclose(
-        ours(GRAPH.x, GRAPH.edge_index)[SEEDS], reference(GRAPH.x, GRAPH.edge_index)[SEEDS], atol=1e-12
-    )
 
 
 def _swap(edges: torch.Tensor) -> None:

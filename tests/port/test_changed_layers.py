@@ -6,11 +6,12 @@ then gives the output and the gradients of PyG's, or an error of the same type.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import pickle
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
@@ -25,8 +26,8 @@ from pyg_batchgnn.port import accelerate
 from tests.support.ported_models import CLASSES, FEATURES, HIDDEN, assert_same, batch_of, results, stirred
 
 Module = torch.nn.Module
-#: Undoes a change that is not of the layer alone; None if there is nothing to undo.
-Undo = Callable[[], None] | None
+#: What undoes changes that are not of the layer alone.
+UNDO: list[Callable[[], Any]] = []
 
 BATCH = batch_of(2)
 NODES = BATCH.num_nodes
@@ -100,6 +101,11 @@ class LowRank(Module):
         return self.base(x) + self.up(self.down(x))
 
 
+def _low_rank(conv: Any) -> LowRank:
+    _, linear = _linear(conv)
+    return LowRank(linear, linear.in_channels, linear.out_channels)
+
+
 def _linear(conv: Any) -> tuple[str, Any]:
     """The first linear layer of a convolution, or of the module of a `GINConv`, with its name."""
     for name in ("lin_l", "lin", "lin_src", "lin_value"):
@@ -160,24 +166,20 @@ def _explained_before(conv: Any) -> None:
     conv.explain, conv._edge_mask, conv._loop_mask = False, None, None
 
 
-def _everywhere(_conv: Any) -> Undo:
+def _everywhere(_conv: Any) -> None:
     def hook(module: Any, _given: Any, out: Any) -> Any:
         return out * 2 if type(module) is pyg.Linear or isinstance(module, pyg.Aggregation) else None
 
-    return torch.nn.modules.module.register_module_forward_hook(hook).remove
+    UNDO.append(torch.nn.modules.module.register_module_forward_hook(hook).remove)
 
 
-def _class_patched(conv: Any) -> Undo:
+def _class_patched(conv: Any) -> None:
     kind = getattr(conv, "stands_for", type(conv))
     old = kind.message
 
-    def doubled(self: Any, x_j: Tensor, **named: Any) -> Tensor:
-        return old(self, x_j * 2, **named)
-
-    if "edge_weight" in old.__code__.co_varnames or "alpha" in old.__code__.co_varnames:
-        return None
-    kind.message = lambda self, x_j: old(self, x_j) * 2
-    return partial(setattr, kind, "message", old)
+    if not {"edge_weight", "alpha"} & {*old.__code__.co_varnames}:
+        kind.message = lambda self, x_j: old(self, x_j) * 2
+        UNDO.append(partial(setattr, kind, "message", old))
 
 
 def _as_own_class(conv: Any) -> None:
@@ -211,7 +213,7 @@ def _set(**values: Any) -> Callable[[Any], None]:
     return change
 
 
-CHANGES: dict[str, Callable[[Any], Undo]] = {
+CHANGES: dict[str, Callable[[Any], Any]] = {
     "nothing": lambda _: None,
     "flow": _set(flow="target_to_source"),
     "flow in the dict": lambda conv: vars(conv).update(flow="target_to_source", own=1),
@@ -227,14 +229,14 @@ CHANGES: dict[str, Callable[[Any], Undo]] = {
     "aggr median": _set(aggr_module=pyg.MedianAggregation),
     "aggr learned": _set(aggr_module=lambda: pyg.SoftmaxAggregation(learn=True).double()),
     "no aggr": _set(aggr_module=None),
-    "hook on aggr": lambda conv: conv.aggr_module.register_forward_hook(_doubled) and None,
-    "hook before aggr": lambda conv: conv.aggr_module.register_forward_pre_hook(_first_doubled) and None,
-    "hook on the gradient of aggr": lambda conv: (
-        conv.aggr_module.register_full_backward_hook(_gradient_doubled) and None
+    "hook on aggr": lambda conv: conv.aggr_module.register_forward_hook(_doubled),
+    "hook before aggr": lambda conv: conv.aggr_module.register_forward_pre_hook(_first_doubled),
+    "hook on the gradient of aggr": lambda conv: conv.aggr_module.register_full_backward_hook(
+        _gradient_doubled
     ),
     "hooks of aggr replaced": lambda conv: (
         setattr(conv.aggr_module, "_forward_hooks", type(conv._forward_hooks)())
-        or (conv.aggr_module.register_forward_hook(_doubled) and None)
+        or (conv.aggr_module.register_forward_hook(_doubled))
     ),
     "forward of aggr": lambda conv: _wrapped(conv.aggr_module, "forward"),
     "reduce of aggr": lambda conv: _wrapped(conv.aggr_module, "reduce"),
@@ -249,21 +251,16 @@ CHANGES: dict[str, Callable[[Any], Undo]] = {
     "message_and_aggregate": lambda conv: _wrapped(conv, "message_and_aggregate"),
     "lift": lambda conv: _wrapped(conv, "_index_select"),
     "forward": lambda conv: _wrapped(conv, "forward"),
-    "hook": lambda conv: conv.register_forward_hook(_doubled) and None,
-    "hook before": lambda conv: (
-        conv.register_forward_pre_hook(lambda _, given: (given[0], given[1].flip(0))) and None
+    "hook": lambda conv: conv.register_forward_hook(_doubled),
+    "hook before": lambda conv: conv.register_forward_pre_hook(lambda _, given: (given[0], given[1].flip(0))),
+    "hook on the gradient": lambda conv: conv.register_full_backward_hook(_gradient_doubled),
+    "hook on messages": lambda conv: conv.register_message_forward_hook(_doubled),
+    "hook before messages": lambda conv: conv.register_message_forward_pre_hook(
+        lambda _, given: ({name: one * 2 for name, one in given[0].items() if one is not None},)
     ),
-    "hook on the gradient": lambda conv: conv.register_full_backward_hook(_gradient_doubled) and None,
-    "hook on messages": lambda conv: conv.register_message_forward_hook(_doubled) and None,
-    "hook before messages": lambda conv: (
-        conv.register_message_forward_pre_hook(
-            lambda _, given: ({name: one * 2 for name, one in given[0].items() if one is not None},)
-        )
-        and None
-    ),
-    "hook on aggregate": lambda conv: conv.register_aggregate_forward_hook(_doubled) and None,
-    "hook on propagate": lambda conv: conv.register_propagate_forward_hook(_doubled) and None,
-    "hook on edge_update": lambda conv: conv.register_edge_update_forward_hook(_doubled) and None,
+    "hook on aggregate": lambda conv: conv.register_aggregate_forward_hook(_doubled),
+    "hook on propagate": lambda conv: conv.register_propagate_forward_hook(_doubled),
+    "hook on edge_update": lambda conv: conv.register_edge_update_forward_hook(_doubled),
     "hook on all modules": _everywhere,
     "own class": _as_own_class,
     "own linear": lambda conv: _replaced(conv, OwnLinear),
@@ -271,34 +268,30 @@ CHANGES: dict[str, Callable[[Any], Undo]] = {
     "torch's linear": lambda conv: _replaced(conv, torch.nn.Linear),
     "linear with bias": lambda conv: _replaced(conv, pyg.Linear, bias=True),
     "another linear": lambda conv: _replaced(conv, pyg.Linear),
-    "low rank": lambda conv: _put_linear(
-        conv, LowRank(_linear(conv)[1], _linear(conv)[1].in_channels, _linear(conv)[1].out_channels)
-    ),
-    "low rank in the dict": lambda conv: (conv if _linear(conv)[0] != "nn" else conv.nn.lins)._modules.update(
-        {
-            _linear(conv)[0] if _linear(conv)[0] != "nn" else "0": LowRank(
-                _linear(conv)[1], _linear(conv)[1].in_channels, _linear(conv)[1].out_channels
-            )
-        }
+    "low rank": lambda conv: _put_linear(conv, _low_rank(conv)),
+    "low rank in the dict": lambda conv: (
+        conv.nn.lins._modules.update({"0": _low_rank(conv)})
+        if _linear(conv)[0] == "nn"
+        else conv._modules.update({_linear(conv)[0]: _low_rank(conv)})
     ),
     "no linear": lambda conv: setattr(conv, _linear(conv)[0], None),
-    "hook on linear": lambda conv: _linear(conv)[1].register_forward_hook(_doubled) and None,
-    "hook before linear": lambda conv: _linear(conv)[1].register_forward_pre_hook(_first_doubled) and None,
-    "hook on the gradient of linear": lambda conv: (
-        _linear(conv)[1].register_full_backward_hook(_gradient_doubled) and None
+    "hook on linear": lambda conv: _linear(conv)[1].register_forward_hook(_doubled),
+    "hook before linear": lambda conv: _linear(conv)[1].register_forward_pre_hook(_first_doubled),
+    "hook on the gradient of linear": lambda conv: _linear(conv)[1].register_full_backward_hook(
+        _gradient_doubled
     ),
     "forward of linear": lambda conv: _wrapped(_linear(conv)[1], "forward"),
-    "weight norm": lambda conv: parametrizations.weight_norm(_linear(conv)[1]) and None,
-    "spectral norm": lambda conv: parametrizations.spectral_norm(_linear(conv)[1].eval()) and None,
+    "weight norm": lambda conv: parametrizations.weight_norm(_linear(conv)[1]),
+    "spectral norm": lambda conv: parametrizations.spectral_norm(_linear(conv)[1].eval()),
     "parametrised": lambda conv: (
-        parametrize.register_parametrization(conv, "bias", torch.nn.Tanh()) and None
+        parametrize.register_parametrization(conv, "bias", torch.nn.Tanh())
         if getattr(conv, "bias", None) is not None
         else None
     ),
     "pruned itself": lambda conv: (
-        prune.l1_unstructured(conv, "bias", 0.5) and None if getattr(conv, "bias", None) is not None else None
+        prune.l1_unstructured(conv, "bias", 0.5) if getattr(conv, "bias", None) is not None else None
     ),
-    "pruned": lambda conv: prune.l1_unstructured(_linear(conv)[1], "weight", 0.5) and None,
+    "pruned": lambda conv: prune.l1_unstructured(_linear(conv)[1], "weight", 0.5),
     "bias of linear": lambda conv: setattr(_linear(conv)[1], "bias", None),
     "narrow bias of linear": lambda conv: setattr(
         _linear(conv)[1], "bias", torch.nn.Parameter(torch.full((1,), 0.5, dtype=torch.float64))
@@ -306,9 +299,9 @@ CHANGES: dict[str, Callable[[Any], Undo]] = {
     "weight of linear": lambda conv: setattr(
         _linear(conv)[1], "weight", torch.nn.Parameter(_linear(conv)[1].weight.detach() * 2)
     ),
-    "float": lambda conv: conv.float() and None,
-    "half": lambda conv: conv.half() and None,
-    "on another device": lambda conv: conv.to("meta") and None,
+    "float": lambda conv: conv.float(),
+    "half": lambda conv: conv.half(),
+    "on another device": lambda conv: conv.to("meta"),
     "bias of a number": lambda conv: _number_as_bias(conv) if hasattr(conv, "bias") else None,
     "biases alone": _biases_learn,
     "plain weight": lambda conv: (
@@ -318,7 +311,7 @@ CHANGES: dict[str, Callable[[Any], Undo]] = {
     "columns first": lambda conv: setattr(
         _linear(conv)[1].weight, "data", _linear(conv)[1].weight.data.t().contiguous().t()
     ),
-    "frozen": lambda conv: conv.requires_grad_(False) and None,
+    "frozen": lambda conv: conv.requires_grad_(False),
     "dropout of 1": _set(dropout=1.0),
     "fill_value": _set(fill_value=3.0),
     "no bias": _set(bias=None),
@@ -401,18 +394,23 @@ def _outcome(module: Any, call: Callable[..., Tensor]) -> dict[str, Tensor] | ty
         return type(error)
 
 
-def _changed(module: Any, conv: Any, change: Callable[[Any], Undo], call: Callable[..., Tensor]) -> Any:
-    torch.manual_seed(5)
-    undo: Undo = None
+@contextlib.contextmanager
+def _undone() -> Iterator[None]:
     try:
-        undo = change(conv)
-    except AttributeError as error:  # a method that the layer does not have
-        return type(error)
-    try:
-        return _outcome(module, call)
+        yield
     finally:
-        if undo is not None:
-            undo()
+        while UNDO:
+            UNDO.pop()()
+
+
+def _changed(module: Any, conv: Any, change: str, call: Callable[..., Tensor]) -> Any:
+    torch.manual_seed(5)
+    with _undone():
+        try:
+            CHANGES[change](conv)
+        except AttributeError as error:  # a method that the layer does not have
+            return type(error)
+        return _outcome(module, call)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -424,19 +422,16 @@ def test_changes_act_as_on_pygs_layer(place: str, name: str, change: str) -> Non
     plain, before, after = (_copied(_unchanged(place, name)) for _ in range(3))
     accelerate(after)
     call(after, X, OTHERS)
-    wanted = _changed(plain, conv_of(plain), CHANGES[change], call)
+    wanted = _changed(plain, conv_of(plain), change, call)
     torch.manual_seed(5)
-    undo = None
-    try:
-        undo = CHANGES[change](conv_of(before))
-        accelerate(before)
-        found = _outcome(before, call)
-    except AttributeError as error:
-        found = type(error)
-    finally:
-        if undo is not None:
-            undo()
-    outcomes = {"before": found, "after": _changed(after, conv_of(after), CHANGES[change], call)}
+    with _undone():
+        try:
+            CHANGES[change](conv_of(before))
+            accelerate(before)
+            found = _outcome(before, call)
+        except AttributeError as error:
+            found = type(error)
+    outcomes = {"before": found, "after": _changed(after, conv_of(after), change, call)}
     for when, one in outcomes.items():
         if isinstance(wanted, type) or isinstance(one, type):
             assert one is wanted, (when, one, wanted)
@@ -604,6 +599,10 @@ MODEL_CHANGES: dict[str, tuple[Callable[[], Module], Callable[[Any], Any]]] = {
         lambda: pyg.GraphSAGE(FEATURES, HIDDEN, 2, CLASSES, jk="last"),
         lambda model: model.lin.register_forward_hook(lambda *given: given[-1] - given[-1].mean(dim=0)),
     ),
+    "hook on a norm": (
+        lambda: pyg.GIN(FEATURES, HIDDEN, 2, CLASSES, norm="batch_norm"),
+        lambda model: model.norms[0].register_forward_hook(_doubled),
+    ),
     "hook on jk": (
         lambda: pyg.GCN(FEATURES, HIDDEN, 2, CLASSES, jk="max"),
         lambda model: model.jk.register_forward_hook(lambda *given: given[-1] - given[-1].mean(dim=0)),
@@ -658,29 +657,3 @@ def test_statistics_that_are_no_longer_tracked_stay() -> None:
         one(x)
     assert torch.equal(norm.running_mean, plain.running_mean)
     assert torch.allclose(norm(x), plain(x), atol=1e-6)
-
-
-def test_linear_layers_of_a_perceptron() -> None:
-    plain = pyg.MLP([4, 6, 3], norm=None)
-    after, before = accelerate(copy.deepcopy(plain)), copy.deepcopy(plain)
-    for one in (plain, after, before):
-        torch.manual_seed(5)
-        one.lins[0] = OwnLinear(4, 6)
-        one.lins.append(pyg.Linear(3, 3))
-    accelerate(before)
-    x = torch.randn(9, 4)
-    assert isinstance(_type_of_error(plain, x), type)
-    for one in (after, before):
-        assert _type_of_error(one, x) is _type_of_error(plain, x)
-    for one in (plain, after, before):
-        del one.lins[2]
-    for one in (after, before):
-        assert torch.allclose(one(x), plain(x), atol=1e-6)
-
-
-def _type_of_error(module: Any, x: Tensor) -> type[Exception] | None:
-    try:
-        module(x)
-    except Exception as error:
-        return type(error)
-    return None

@@ -1,6 +1,6 @@
 """Models of the shapes that PyG's examples with neighbour loaders have compute the seeds' rows.
 
-The list is that of the top-level ``forward`` methods in these scripts.
+Each stands for the scripts after which it is named. Loops over layers are in test_own_models.py.
 """
 
 from __future__ import annotations
@@ -22,21 +22,14 @@ from tests.support.example_models import (
     ITEM,
     OUT,
     TO,
-    Attention,
     Bipartite,
     Citations,
-    Concatenated,
     Encoder,
     Hierarchical,
-    Loop,
     Module,
     Recommender,
     Stack,
     Tabular,
-    Temporal,
-    Wrapped,
-    by_method,
-    in_place,
     infomax,
     link_batches,
     polynormer,
@@ -47,8 +40,6 @@ from tests.support.example_models import (
 )
 from tests.support.ported_models import GRAPH
 from tests.support.recorded_models import assert_close, batches, cut, found_in, gradients, pair
-
-# The list #########################################################################################
 
 
 @dataclass(frozen=True)
@@ -97,13 +88,6 @@ def item_rows(found: Any, batch: Any) -> Any:
     return found[: batch[ITEM].batch_size]
 
 
-def counted(model: Any, batch: Any) -> Any:
-    return model(
-        batch.x, batch.edge_index, num_sampled_nodes_per_hop=batch.num_sampled_nodes,
-        num_sampled_edges_per_hop=batch.num_sampled_edges,
-    )  # fmt: skip
-
-
 def self_trimming(model: Any, batch: Any) -> Any:
     return model(
         batch.x_dict, batch.edge_index_dict, batch.num_sampled_edges_dict, batch.num_sampled_nodes_dict
@@ -127,72 +111,52 @@ def disjoint(dtype: torch.dtype = torch.float64) -> list[Any]:
     return list(MacrobatchNeighborLoader(data, [4, 3], torch.arange(20), batch_size=9, seed=1, disjoint=True))
 
 
-def sage(layers: int = 2, **options: Any) -> Callable[[], Module]:
-    return lambda: pyg.GraphSAGE(IN, HIDDEN, layers, OUT, **options)
-
-
 def with_batch(model: Any, batch: Any) -> Any:
     return model(batch.x, batch.edge_index, batch.batch)
 
 
 EXAMPLES: dict[str, Example] = {
-    "reddit": Example(lambda: Loop(in_place)),
-    "ogbn_train, GAT": Example(lambda: pyg.GAT(IN, HIDDEN, 3, OUT, heads=2, dropout=0.0)),
-    "ogbn_train, GraphSAGE": Example(sage(3)),
     "ogbn_train, SGFormer": Example(
         lambda: pyg.SGFormer(IN, HIDDEN, OUT, trans_dropout=0.0, gnn_dropout=0.0), with_batch,
         given=lambda: disjoint(torch.float32), whole="makes a tensor", dtype=torch.float32,
     ),
     "ogbn_train, Polynormer, local": Example(lambda: polynormer(False), with_batch, given=disjoint),
-    "graph_sage_unsup": Example(sage(), given=homogeneous_links),
-    "graph_sage_unsup_ppi": Example(sage(), given=homogeneous_links),
-    "hierarchical_sampling": Example(sage(), counted, counted, rows=as_it_is),
+    "ogbn_train, Polynormer, global": Example(
+        lambda: polynormer(True), with_batch, given=disjoint,
+        whole="takes the length|makes a tensor|reads values",
+    ),
+    "graph_sage_unsup": Example(
+        lambda: pyg.GraphSAGE(IN, HIDDEN, 2, OUT, norm="batch_norm"), given=homogeneous_links
+    ),
     "infomax_inductive": Example(
         Encoder, lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size), rows=as_it_is
-    ),
-    "bipartite_sage_unsup": Example(
-        Bipartite,
-        lambda model, batch: model(batch.number_dict, batch.edge_index_dict, batch[TO].edge_label_index),
-        rows=as_it_is, given=link_batches,
-    ),
-    "hierarchical_sage": Example(Hierarchical, self_trimming, rows=item_rows, given=typed_batches),
-    "recommender_system": Example(Recommender, links, rows=as_it_is, given=link_batches),
-    "temporal_link_pred": Example(Temporal, links, rows=as_it_is, given=link_batches),
-    "to_hetero_mag": Example(
-        sequential, dicts, rows=of_items, picks=lambda found: found[ITEM], given=typed_batches
-    ),
-    "rdl": Example(
-        Tabular, lambda model, batch: model(batch, ITEM), lambda model, batch: model(batch, ITEM),
-        rows=as_it_is, given=with_tables,
-    ),
-    "glem": Example(sage(3, norm="batch_norm")),
-    "distributed_sampling": Example(lambda: Loop(by_method)),
-    "distributed_sampling_multinode": Example(lambda: Loop(in_place)),
-    "distributed_sampling_xpu": Example(Attention),
-    "mag240m_graphsage": Example(Citations, dicts, rows=item_rows, given=typed_batches),
-    "papers100m_gcn": Example(lambda: pyg.GCN(IN, HIDDEN, 2, OUT)),
-    "papers100m_gcn_multinode": Example(lambda: pyg.GCN(IN, HIDDEN, 3, OUT)),
-    "dist_train_sage_supervised": Example(sage(2)),
-    "taobao": Example(
-        Bipartite,
-        lambda model, batch: model(batch.number_dict, batch.edge_index_dict, batch[TO].edge_label_index),
-        rows=as_it_is, given=link_batches,
-    ),
-    "papers_100M/train": Example(Concatenated),
-    "graph_sage (Lightning)": Example(lambda: Wrapped(sage(2, norm="batch_norm")())),
-    "relational_gnn (Lightning)": Example(
-        lambda: to_hetero(Stack(last=True)), dicts, rows=of_items, picks=lambda found: found[ITEM],
-        given=typed_batches,
     ),
     "infomax_inductive, whole": Example(
         infomax, lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size),
         lambda model, batch: model(batch.x, batch.edge_index, batch.batch_size),
         rows=lambda found, _: found[0], picks=lambda found: found[0], whole="",
     ),
-    "ogbn_train, Polynormer, global": Example(
-        lambda: polynormer(True), with_batch, given=disjoint,
-        whole="takes the length|makes a tensor|reads values",
+    "bipartite_sage_unsup, taobao": Example(
+        Bipartite,
+        lambda model, batch: model(batch.number_dict, batch.edge_index_dict, batch[TO].edge_label_index),
+        rows=as_it_is, given=link_batches,
     ),
+    "hierarchical_sage": Example(Hierarchical, self_trimming, rows=item_rows, given=typed_batches),
+    "recommender_system, temporal_link_pred": Example(
+        Recommender, links, rows=as_it_is, given=link_batches
+    ),
+    "to_hetero_mag": Example(
+        sequential, dicts, rows=of_items, picks=lambda found: found[ITEM], given=typed_batches
+    ),
+    "relational_gnn": Example(
+        lambda: to_hetero(Stack(last=True)), dicts, rows=of_items, picks=lambda found: found[ITEM],
+        given=typed_batches,
+    ),
+    "rdl": Example(
+        Tabular, lambda model, batch: model(batch, ITEM), lambda model, batch: model(batch, ITEM),
+        rows=as_it_is, given=with_tables,
+    ),
+    "mag240m_graphsage": Example(Citations, dicts, rows=item_rows, given=typed_batches),
 }  # fmt: skip
 
 
@@ -226,9 +190,3 @@ def is_trimmed(model: Any) -> bool:
     """Returns whether nothing computed all rows, and some convolution those of the seeds alone."""
     found = found_in(model)
     return not found.reasons and not found.notes and any(0 in hops for hops in found.hops)
-
-
-def test_most_of_pygs_examples_compute_the_rows_of_the_seeds() -> None:
-    scripts = [one for name, one in EXAMPLES.items() if not name.endswith(("whole", "global"))]
-    assert len(scripts) == 27
-    assert sum(one.whole is None for one in scripts) >= 0.85 * len(scripts)

@@ -66,20 +66,6 @@ def cuts() -> list[Cut]:
     return found
 
 
-def test_the_batches_are_prefixes_with_all_kinds_of_edges() -> None:
-    loops = parallel = isolated = 0
-    for cut in cuts():
-        edge_index = cut.batch.edge_index
-        source, target = edge_index[:, : cut.edges]
-        assert bool((edge_index[1].diff() >= 0).all())
-        assert int((edge_index[1] < cut.targets).sum()) == cut.edges
-        assert int(source.max()) < cut.sources <= cut.batch.num_nodes
-        loops += int((source == target).sum())
-        parallel += cut.edges - torch.unique(edge_index[:, : cut.edges], dim=1).size(1)
-        isolated += cut.targets - torch.unique(target).numel()
-    assert loops and parallel and isolated
-
-
 def node_value(name: str, nodes: int) -> Tensor:
     draw = torch.Generator().manual_seed(1)
     if name == "node_type":

@@ -90,6 +90,24 @@ def test_arguments_without_names_are_reported_once() -> None:
         ours(batches()[0])
 
 
+class PassesOn(Pair):
+    def forward(self, x: Tensor, edge_index: Tensor, **values: Tensor) -> Tensor:
+        h = self.between(self.conv1(x, edge_index, **values))
+        return self.conv2(h, edge_index, **values)
+
+
+@pytest.mark.parametrize("names", [(), ("edge_weight",)])
+def test_values_that_a_forward_passes_on(names: tuple[str, ...]) -> None:
+    ours, plain = pair(PassesOn(pyg.GraphConv))
+    for batch in batches():
+        values = {name: batch[name] for name in names}
+        wanted = plain(batch.x, batch.edge_index, **values)
+        assert_close(ours(batch.x, batch.edge_index, **values), wanted)
+        if not names:
+            assert_close(ours(batch), wanted[: batch.batch_size])
+    assert names or found_in(ours).reasons == []
+
+
 def test_a_copy_keeps_the_report() -> None:
     told: list[Any] = []
     ours, _ = pair(Pair(), report=told.append)

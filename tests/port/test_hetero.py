@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.port import accelerate
-from tests.support.layer_cases import relative_error
+from tests.support.accuracy import distance
 from tests.support.typed_layers import (
     ABOUT,
     CITES,
@@ -92,7 +92,7 @@ def test_a_native_minibatch() -> None:
         x = rows_of(MINIBATCH, layer, torch.float64)
         found = ours(x, MINIBATCH, layer)
         wanted = pyg_layer(dict(theirs.convs.items()), "sum", x, MINIBATCH, layer)
-        assert all(relative_error(found[name], wanted[name]) < 1e-10 for name in wanted)
+        assert all(distance(found[name], wanted[name]) < 1e-10 for name in wanted)
 
 
 def test_what_is_left_to_pyg() -> None:
@@ -104,7 +104,7 @@ def test_what_is_left_to_pyg() -> None:
     found = ours(x, EDGES)
     torch.manual_seed(0)
     wanted = theirs(x, EDGES)
-    assert all(relative_error(found[name], wanted[name]) < 1e-10 for name in wanted)
+    assert all(distance(found[name], wanted[name]) < 1e-10 for name in wanted)
     with pytest.raises(ValueError, match="_dict"):
         ours(x, EDGES, edge_attr={})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 import torch_geometric.nn as pyg
 from torch_geometric.data import Batch, Data
 
-from pyg_batchgnn.port import accelerate
 from tests.support.accuracy import assert_as_pygs
 from tests.support.ported_models import (
     FEATURES,
@@ -20,7 +18,6 @@ from tests.support.ported_models import (
     accelerated,
     assert_same,
     batch_of,
-    loader_of,
     minibatch_of,
     model_of,
     results,
@@ -159,48 +156,6 @@ def test_dropout_of_other_rows_is_that_of_the_forward_pass() -> None:
     assert ours._batchgnn.uses_all_rows
     torch.manual_seed(1)
     assert_same(run(ours, batch_of(2), None), split, 1e-10)
-
-
-def test_dropout_has_the_law_of_pygs() -> None:
-    model = accelerated(model_of(pyg.GraphSAGE, 2, dropout=0.4, act=None, jk="last")).train()
-    model.lin = torch.nn.Identity()
-    batch = batch_of(2)
-    dropped = (model(batch.x, batch.edge_index) == 0).double().mean()
-    assert abs(float(dropped) - 0.4) < 0.05
-    assert not (model.eval()(batch.x, batch.edge_index) == 0).any()
-
-
-def test_an_optimizer_that_was_made_before_trains_the_model() -> None:
-    reference = MODELS["sage"](2)
-    twin = copy.deepcopy(reference)
-    optimizers = [torch.optim.Adam(one.parameters(), lr=0.01) for one in (reference, twin)]
-    ours = accelerate(twin)
-    for batch in loader_of([4, 3], torch.float64):
-        for model, optimizer in zip((reference, ours), optimizers, strict=True):
-            optimizer.zero_grad()
-            model(batch.x, batch.edge_index)[:8].square().sum().backward()
-            optimizer.step()
-    for one, other in zip(ours.parameters(), reference.parameters(), strict=True):
-        assert torch.allclose(one, other, atol=1e-9)
-
-
-def test_bfloat16_autocast() -> None:
-    reference, batch = MODELS["sage"](2).float(), batch_of(2, torch.float32)
-    ours = accelerated(reference, torch.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        out = ours(batch.x, batch.edge_index)
-        out.float().square().sum().backward()
-        wanted = reference(batch.x, batch.edge_index)
-    assert out.dtype is torch.bfloat16
-    assert torch.allclose(out.float(), wanted.float(), atol=0.05 * float(wanted.detach().abs().max()))
-
-
-def test_inference_of_all_nodes() -> None:
-    reference = MODELS["sage, batch norm"](2).eval()
-    loader = loader_of([4, 3], torch.float64)
-    with torch.no_grad():
-        wanted = reference(loader.data.x, loader.data.edge_index)
-    assert torch.allclose(accelerated(reference).inference(loader), wanted, atol=1e-12)
 
 
 def test_wrong_batches() -> None:

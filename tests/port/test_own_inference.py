@@ -60,11 +60,13 @@ def test_random_models(plan: Plan, budget: int | None, seed: int) -> None:
 
 
 class Skips(torch.nn.Module):
-    """Several outputs, skips over several layers, and a value that no edge needs."""
+    """Several outputs, skips over several layers, two convolutions in one, and a value that no edge
+    needs."""
 
     def __init__(self, conv: Callable[..., torch.nn.Module]) -> None:
         super().__init__()
         self.convs = torch.nn.ModuleList([conv(FEATURES, WIDTH), conv(WIDTH, WIDTH), conv(WIDTH, 3)])
+        self.beside = pyg.SAGEConv(FEATURES, WIDTH)
         self.pre, self.skip, self.far = (torch.nn.Linear(FEATURES, n) for n in (FEATURES, WIDTH, 3))
         self.norm = torch.nn.BatchNorm1d(WIDTH)
         self.table = torch.nn.Parameter(torch.ones(WIDTH))
@@ -72,7 +74,7 @@ class Skips(torch.nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor) -> Any:
         first = x
         x = self.pre(x).relu()
-        h = F.elu(self.norm(self.convs[0](x, edge_index) + self.skip(x)))
+        h = F.elu(self.norm(self.convs[0](x, edge_index) + self.beside(x, edge_index) + self.skip(x)))
         z = F.dropout(self.convs[1](h, edge_index), 0.5, self.training) * torch.sigmoid(self.table) + h
         out = self.convs[2](z, edge_index) + self.far(first)
         return out, {"hidden": [h, z], "first": first * 2}, None

@@ -16,7 +16,7 @@ from torch_geometric.data import Batch
 
 from pyg_batchgnn import MacrobatchLinkNeighborLoader
 from tests.support.ported_models import GRAPH
-from tests.support.random_models import CONVS, FEATURES, WIDTH, Plan, RandomModel, plans
+from tests.support.random_models import FEATURES, WIDTH, Plan, RandomModel, plans
 from tests.support.recorded_models import (
     assert_close,
     assert_recorded,
@@ -63,42 +63,6 @@ def test_random_models(plan: Plan, fanouts: tuple[int, ...], training: bool, see
         assert_close(gradients(ours, found), gradients(plain, every))
     assert found_in(ours).reasons == []
     assert bool(found_in(ours).notes) <= plan.looks_at_all_rows
-
-
-NATIVE = ("sage", "sage, max, projected", "gcn", "gin", "gat", "gat, features", "gatv2")
-
-
-class Skips(torch.nn.Module):
-    """Two convolutions with a skip connection, and dropout that drops."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        make, self.values = CONVS[kind]
-        self.first, self.second = make(FEATURES), make(WIDTH)
-        self.skip, self.drop = torch.nn.Linear(FEATURES, WIDTH), torch.nn.Dropout(0.3)
-
-    def forward(self, x: Tensor, edge_index: Tensor, **values: Tensor) -> Any:
-        h = self.first(x, edge_index, **values) + self.skip(x)
-        h = F.dropout(self.drop(h.relu()), 0.2, self.training)
-        return self.second(h, edge_index, **values), h
-
-
-@pytest.mark.parametrize("kind", NATIVE)
-def test_any_number_of_threads_gives_the_same_bits(kind: str) -> None:
-    torch.manual_seed(0)
-    ours, _ = pair(Skips(kind), torch.float32)
-    outcomes = []
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        torch.manual_seed(1)
-        one: list[Tensor] = []
-        for batch in batches(dtype=torch.float32):
-            for found in (ours(batch), ours(batch.x, batch.edge_index)):
-                one += [*found, *gradients(ours, found).values()]
-        outcomes.append(one)
-    assert found_in(ours).reasons == [] and found_in(ours).notes == []
-    for other in outcomes[1:]:
-        assert all(map(torch.equal, outcomes[0], other))
 
 
 # Batch norms in training ##########################################################################

@@ -88,10 +88,6 @@ def reshaped(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h.flatten(1) + h.mean(dim=1).repeat(1, 2)
 
 
-def reshaped_to_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return (h.view(-1, 2) * 2).view(-1, HIDDEN)
-
-
 def columns(model: Any, x: Tensor, h: Tensor) -> Tensor:
     left, right = h.chunk(2, dim=-1)
     a, b = h.split([3, 5], dim=1)
@@ -100,21 +96,9 @@ def columns(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h[:, [0, 2, 4, 6, 8, 10, 12, 13]] + h[:, -1, None]
 
 
-def softmaxes(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return h.softmax(-1) + F.log_softmax(h, dim=1) + F.normalize(h) + h / h.norm(dim=-1, keepdim=True)
-
-
 def parameters_and_buffers(model: Any, x: Tensor, h: Tensor) -> Tensor:
     gate = torch.sigmoid(model.table * 2).unsqueeze(0)
     return torch.where(h > 0, h * gate, -h) + torch.maximum(h, model.table)
-
-
-def products(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return h @ model.square.weight + F.linear(x, model.skip.weight, model.skip.bias)
-
-
-def stacked(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return torch.stack([h, h.relu(), model.skip(x)], dim=1).max(dim=1)[0] + torch.stack([h, h], -1).sum(-1)
 
 
 def skipped_if_unused(model: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -122,33 +106,9 @@ def skipped_if_unused(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return h
 
 
-def softmax_over_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return h.softmax(0) + h
-
-
-def mean_of_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return h - h.mean(dim=0)
-
-
-def mean_by_size(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return h - h.sum(dim=0) / h.shape[0]
-
-
-def number_of_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return h / h.size(0)
-
-
-def others(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return h + h.flip(0) + h.cumsum(0) + h.roll(1, 0) + h.sort(dim=0)[0]
-
-
 def tuples_of_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
     left, right = h[: h.size(0) - 1], h[1:]
     return torch.cat([left + right, h[-1:]])
-
-
-def transposed(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return (h.t() * model.table.unsqueeze(1)).T + torch.einsum("ij,j->ij", h, model.table)
 
 
 def einsums(model: Any, x: Tensor, h: Tensor) -> Tensor:
@@ -156,34 +116,53 @@ def einsums(model: Any, x: Tensor, h: Tensor) -> Tensor:
     return outer.sum(dim=1) + torch.einsum("ij,ij->i", h, h)[:, None]
 
 
-def einsums_over_rows(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return torch.einsum("ij,kj->ij", h, h) + torch.einsum("ij,jk", h, model.square.weight)
-
-
-def first_row(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return h + h[0] + h[:1] + h.select(0, 1)
-
-
-def broadcast_of_one_row(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    """A value of one row for each node meets a row for all."""
-    return h + h.sum(dim=1)[:HIDDEN] + h.amax(dim=0, keepdim=True)
-
-
-def summed_over_everything(model: Any, x: Tensor, h: Tensor) -> Tensor:
-    return h / (1 + h.abs().sum()) + h.max()
-
-
-#: Those that compute the rows of the seeds, and those that compute all rows.
-BY_ROW: list[Middle] = [
-    relu_in_place, relu_by_option, added_in_place, alias_of_written, modules_in_place, types_and_presence,
-    shapes_compared, reshaped, columns, softmaxes, parameters_and_buffers, products, stacked,
-    skipped_if_unused, number_of_rows, einsums,
-]  # fmt: skip
-#: With the hops of the convolutions: the second one is over the rows of the nodes or over others.
-WHOLE: dict[Middle, list[int]] = {
-    **{one: [2, 0] for one in (softmax_over_rows, mean_of_rows, mean_by_size, first_row)},
-    **{one: [2, 0] for one in (summed_over_everything, broadcast_of_one_row)},
-    **{one: [2] for one in (others, tuples_of_rows, transposed, reshaped_to_rows, einsums_over_rows)},
+#: Those that compute the rows of the seeds.
+BY_ROW: dict[str, Middle] = {
+    "relu in place": relu_in_place,
+    "relu by option": relu_by_option,
+    "added in place": added_in_place,
+    "alias of written": alias_of_written,
+    "modules in place": modules_in_place,
+    "types and presence": types_and_presence,
+    "shapes compared": shapes_compared,
+    "reshaped": reshaped,
+    "columns": columns,
+    "softmaxes": lambda _, __, h: (
+        h.softmax(-1) + F.log_softmax(h, dim=1) + F.normalize(h) + h / h.norm(dim=-1, keepdim=True)
+    ),
+    "parameters and buffers": parameters_and_buffers,
+    "products": lambda model, x, h: h @ model.square.weight + F.linear(x, model.skip.weight, model.skip.bias),
+    "stacked": lambda model, x, h: (
+        torch.stack([h, h.relu(), model.skip(x)], dim=1).max(dim=1)[0] + torch.stack([h, h], -1).sum(-1)
+    ),
+    "skipped if unused": skipped_if_unused,
+    "number of rows": lambda _, __, h: h / h.size(0),
+    "einsums": einsums,
+}
+#: Those that compute all rows, with the hops of the convolutions: the second one is over the rows
+#: of the nodes or over others.
+WHOLE: dict[str, tuple[Middle, list[int]]] = {
+    "softmax over rows": (lambda _, __, h: h.softmax(0) + h, [2, 0]),
+    "mean of rows": (lambda _, __, h: h - h.mean(dim=0), [2, 0]),
+    "mean by size": (lambda _, __, h: h - h.sum(dim=0) / h.shape[0], [2, 0]),
+    "first row": (lambda _, __, h: h + h[0] + h[:1] + h.select(0, 1), [2, 0]),
+    "summed over everything": (lambda _, __, h: h / (1 + h.abs().sum()) + h.max(), [2, 0]),
+    # A value of one row for each node meets a row for all.
+    "broadcast of one row": (
+        lambda _, __, h: h + h.sum(dim=1)[:HIDDEN] + h.amax(dim=0, keepdim=True),
+        [2, 0],
+    ),
+    "others": (lambda _, __, h: h + h.flip(0) + h.cumsum(0) + h.roll(1, 0) + h.sort(dim=0)[0], [2]),
+    "tuples of rows": (tuples_of_rows, [2]),
+    "transposed": (
+        lambda model, _, h: (h.t() * model.table.unsqueeze(1)).T + torch.einsum("ij,j->ij", h, model.table),
+        [2],
+    ),
+    "reshaped to rows": (lambda _, __, h: (h.view(-1, 2) * 2).view(-1, HIDDEN), [2]),
+    "einsums over rows": (
+        lambda model, _, h: torch.einsum("ij,kj->ij", h, h) + torch.einsum("ij,jk", h, model.square.weight),
+        [2],
+    ),
 }
 
 
@@ -196,16 +175,17 @@ class Fuller(Net):
         self.elu, self.relu = torch.nn.ELU(inplace=True), torch.nn.ReLU(inplace=True)
 
 
-@pytest.mark.parametrize("middle", [*BY_ROW, *WHOLE], ids=lambda one: one.__name__)
-def test_operations_on_rows(middle: Middle) -> None:
+@pytest.mark.parametrize("name", [*BY_ROW, *WHOLE])
+def test_operations_on_rows(name: str) -> None:
+    middle, hops = (BY_ROW[name], [1, 0]) if name in BY_ROW else WHOLE[name]
     torch.set_grad_enabled(middle is not modules_in_place)  # torch cannot differentiate it
     ours, plain = pair(Fuller(middle))
     compare(ours, plain)
-    if middle in BY_ROW:
-        assert_trimmed(ours, [1, 0])
+    if name in BY_ROW:
+        assert_trimmed(ours, hops)
     else:
         assert found_in(ours).reasons == [] and found_in(ours).notes
-        assert found_in(ours).hops == [WHOLE[middle]]
+        assert found_in(ours).hops == [hops]
     compare_plain_calls(ours, plain)
     assert found_in(ours).reasons == []
     ours, plain = pair(Fuller(middle), torch.float32)
@@ -424,32 +404,6 @@ def test_a_part_that_writes_leaves_the_model_as_it_is(kind: type[torch.nn.Module
     assert re.search(reason, found) and "(test_recording.py:" in found
     if kind is Keeps:
         assert (ours.part.calls, ours.part.log.seen) == (plain.part.calls, plain.part.log.seen)
-
-
-class Shared(torch.nn.Module):
-    """Two layers of one convolution, norm and linear layer."""
-
-    def __init__(self, conv: torch.nn.Module) -> None:
-        super().__init__()
-        self.first, self.conv = torch.nn.Linear(FEATURES, HIDDEN), conv
-        self.norm, self.lin = torch.nn.LayerNorm(HIDDEN), torch.nn.Linear(HIDDEN, HIDDEN)
-        self.again = self.lin
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        x = self.first(x)
-        for _ in range(3):
-            x = x + self.lin(self.norm(self.conv(x, edge_index)).relu()) + self.again(x)
-        return x
-
-
-@pytest.mark.parametrize("kind", [pyg.SAGEConv, pyg.GCNConv, pyg.GATConv, pyg.GraphConv])
-def test_layers_that_share_weights(kind: type[torch.nn.Module]) -> None:
-    ours, plain = pair(Shared(kind(HIDDEN, HIDDEN)))
-    compare(ours, plain)
-    assert_trimmed(ours, [2, 1, 0])
-    compare_plain_calls(ours, plain)
-    compare(ours, plain, batches(fanouts=(3, 2, 2)))
-    assert_trimmed(ours)
 
 
 class TakesData(torch.nn.Module):

@@ -17,9 +17,8 @@ from torch_geometric.data import HeteroData
 from pyg_batchgnn import MacrobatchNeighborLoader, nn
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.embed import Embedding
-from tests.support.accuracy import ALONE
+from tests.support.accuracy import ALONE, distance
 from tests.support.hetero_cases import CITES, REV_WRITES, WRITES, edges_of
-from tests.support.layer_cases import relative_error
 from tests.support.ported_models import stirred
 from tests.support.rank_graphs import stores_of
 from tests.support.thread_ranks import run_threads
@@ -84,7 +83,7 @@ def assert_close(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], tole
     assert set(found) == set(wanted)
     for name, rows in wanted.items():
         assert found[name].shape == rows.shape, name
-        assert relative_error(found[name], rows) < tolerance, name
+        assert distance(found[name], rows) < tolerance, name
 
 
 @torch.no_grad()

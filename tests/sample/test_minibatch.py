@@ -29,7 +29,8 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.store import CscGraph, TypedGraph
 from pyg_batchgnn.types import ByNumber
-from tests.support.layer_cases import batch_cases, layer_edges, relative_error, sampled, small_graph, table
+from tests.support.accuracy import distance
+from tests.support.layer_cases import batch_cases, layer_edges, sampled, small_graph, table
 from tests.support.minibatch_checks import assert_same
 from tests.support.typed_layers import CITES, SCHEMA, WRITES, tables, typed_minibatch, with_tables
 
@@ -172,7 +173,7 @@ def test_pygs_layers_compute_what_native_ones_do() -> None:
         layer = minibatch.layer(number)
         x = conv(layer.rows(x), layer.edge_index)
         x = x.relu() if number < 3 else x
-    assert relative_error(x, ours(minibatch)) < 1e-5
+    assert distance(x, ours(minibatch)) < 1e-5
 
 
 def test_a_typed_minibatch() -> None:

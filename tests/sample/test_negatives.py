@@ -242,6 +242,15 @@ def test_pairs_that_avoid_edges_are_uniform_where_few_exist() -> None:
     assert_uniform(p_of_cells(cells[free], np.full(12, 1 / 12)))
 
 
+def test_the_last_resort_passes_over_targets_of_weight_zero() -> None:
+    """Target 0 is always drawn and has an edge from every source; target 1 has no edge."""
+    sources, targets = NodePool.of(3), NodePool.of(3, weight=torch.tensor([1.0, 0.0, 1e-12]))
+    taken = {(source, 0) for source in range(3)}
+    plan = NegativePlan(BINARY, 1, sources, targets, graph_of(taken, sources, targets, BINARY))
+    found = drawn(plan, [(0, 0)] * 20, None, 5)
+    assert [target for _, target in found] == [2] * 20
+
+
 # Errors ###########################################################################################
 
 

@@ -95,3 +95,14 @@ def _largest(values: Tensor) -> float:
 
 def _error(found: Tensor, exact: Tensor) -> float:
     return _largest(found.detach().double() - exact.detach().double())
+
+
+def distance(found: Tensor, wanted: Tensor, least: float = 1e-30) -> float:
+    """Returns the largest difference, relative to the largest magnitude, or to ``least`` where all
+    are smaller: sums that cancel have the rounding errors of sums that do not."""
+    found, wanted = found.detach(), wanted.detach()
+    assert found.shape == wanted.shape
+    if wanted.numel() == 0:
+        return 0.0
+    scale = wanted.double().abs().max().clamp_min(least)
+    return float((found.double() - wanted.double()).abs().max() / scale)

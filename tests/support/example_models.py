@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import torch
-import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.data import HeteroData
@@ -29,50 +26,6 @@ IN, HIDDEN, OUT = 6, 8, 4
 
 
 # Of one type ######################################################################################
-
-
-class Loop(Module):
-    """A loop over layers with something between them, but not after the last."""
-
-    def __init__(self, between: Callable[[Any, Tensor], Tensor], layers: int = 2) -> None:
-        super().__init__()
-        widths = [IN, *[HIDDEN] * (layers - 1), OUT]
-        self.convs = torch.nn.ModuleList(pyg.SAGEConv(a, b) for a, b in pairwise(widths))
-        self.between = between
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        for number, conv in enumerate(self.convs):
-            x = conv(x, edge_index)
-            if number < len(self.convs) - 1:
-                x = self.between(self, x)
-        return x
-
-
-def in_place(model: Module, x: Tensor) -> Tensor:
-    x.relu_()
-    return F.dropout(x, p=0.0, training=model.training)
-
-
-def by_method(model: Module, x: Tensor) -> Tensor:
-    return F.dropout(x.relu(), p=0.0, training=model.training)
-
-
-class Attention(Module):
-    """The attention layers, each with a linear skip connection beside it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.convs = torch.nn.ModuleList([
-            pyg.GATConv(IN, HIDDEN, heads=2), pyg.GATConv(2 * HIDDEN, OUT, heads=3, concat=False)
-        ])  # fmt: skip
-        self.skips = torch.nn.ModuleList([torch.nn.Linear(IN, 2 * HIDDEN), torch.nn.Linear(2 * HIDDEN, OUT)])
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        for number, (conv, skip) in enumerate(zip(self.convs, self.skips, strict=True)):
-            x = conv(x, edge_index) + skip(x)
-            if number == 0:
-                x = F.dropout(F.elu(x), p=0.0, training=self.training)
-        return x
 
 
 class Encoder(Module):
@@ -96,38 +49,6 @@ def infomax() -> Module:
     return pyg.DeepGraphInfomax(
         HIDDEN, Encoder(), lambda rows, *_: torch.sigmoid(rows.mean(dim=0)), corruption
     )
-
-
-class Concatenated(Module):
-    """All layers side by side, through a perceptron with batch norms."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.convs = torch.nn.ModuleList(pyg.SAGEConv(n, HIDDEN) for n in (IN, HIDDEN, HIDDEN))
-        self.norms = torch.nn.ModuleList(pyg.BatchNorm(HIDDEN) for _ in range(3))
-        self.mlp = pyg.MLP(
-            in_channels=IN + 3 * HIDDEN, hidden_channels=HIDDEN, out_channels=OUT, num_layers=2,
-            norm="batch_norm", act="leaky_relu", dropout=0.0,
-        )  # fmt: skip
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        x = F.dropout(x, p=0.0, training=self.training)
-        every = [x]
-        for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = F.dropout(norm(conv(x, edge_index)).relu(), p=0.0, training=self.training)
-            every.append(x)
-        return self.mlp(torch.cat(every, dim=-1))
-
-
-class Wrapped(Module):
-    """A task that calls its model."""
-
-    def __init__(self, gnn: Module) -> None:
-        super().__init__()
-        self.gnn = gnn
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.gnn(x, edge_index)
 
 
 def polynormer(attends: bool) -> Module:
@@ -249,18 +170,6 @@ class Recommender(Module):
         rows = self.encoder(x_dict, edge_index_dict)
         source, target = rows[USER][edge_label_index[0]], rows[ITEM][edge_label_index[1]]
         return (source * target).sum(dim=-1)
-
-
-class Temporal(Module):
-    """An encoder of all types, and a decoder."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder, self.decoder = to_hetero(Stack()), Pair()
-
-    def forward(self, x_dict: Any, edge_index_dict: Any, edge_label_index: Tensor) -> Tensor:
-        rows = self.encoder(x_dict, edge_index_dict)
-        return self.decoder(rows[USER], rows[ITEM], edge_label_index)
 
 
 class Hierarchical(Module):

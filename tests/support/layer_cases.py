@@ -21,6 +21,12 @@ def small_graph() -> CscGraph:
     return CscGraph.from_edge_index(torch.cat([edges, hub], dim=1), 60)
 
 
+def small_edges() -> Tensor:
+    """[2, E] the edges of the small graph, by target."""
+    graph = small_graph()
+    return torch.stack([graph.indices.long(), torch.arange(60).repeat_interleave(graph.indptr.diff())])
+
+
 def sampled(
     seeds: list[int], fanouts: tuple[int, ...] = (4, 3, 2), epoch: int = 0, **plan: Any
 ) -> SampledMinibatch:
@@ -58,12 +64,3 @@ def layer_edges(minibatch: SampledMinibatch, layer: int) -> tuple[Tensor, int, i
     hops = len(minibatch.edges_per_hop) - layer + 1
     edges = minibatch.edge_index[:, : sum(minibatch.edges_per_hop[:hops])]
     return edges, sum(minibatch.nodes_per_hop[: hops + 1]), sum(minibatch.nodes_per_hop[:hops])
-
-
-def relative_error(found: Tensor, wanted: Tensor) -> float:
-    """Returns the largest difference, as a part of the reference's largest magnitude."""
-    assert found.shape == wanted.shape
-    if wanted.numel() == 0:
-        return 0.0
-    scale = float(wanted.detach().double().abs().max())
-    return float((found.detach().double() - wanted.detach().double()).abs().max()) / max(scale, 1e-12)

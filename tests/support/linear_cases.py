@@ -89,17 +89,6 @@ def make_case(
     return Case(inputs, weights, normal(outputs * groups).requires_grad_() if bias else None, rows, groups)
 
 
-def distance(found: Tensor, wanted: Tensor, least: float = 1e-30) -> float:
-    """Returns the largest difference, relative to the largest magnitude, or to ``least`` where all
-    are smaller: sums that cancel have the rounding errors of sums that do not."""
-    found, wanted = found.detach(), wanted.detach()
-    assert found.shape == wanted.shape
-    if wanted.numel() == 0:
-        return 0.0
-    scale = wanted.double().abs().max().clamp_min(least)
-    return float((found.double() - wanted.double()).abs().max() / scale)
-
-
 def gradients(y: Tensor, leaves: list[Tensor], seed: int = 1) -> list[Tensor]:
     """Returns the gradients of a weighted sum of ``y``."""
     # Not around zero: sums that cancel have no digits left to compare.

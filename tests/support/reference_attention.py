@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
+from tests.support.accuracy import distance
 
 
 @dataclass
@@ -164,16 +165,6 @@ def gradients(out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
         return [torch.zeros_like(leaf) for leaf in leaves]
     total = (out.double() * weights).sum()
     return list(torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True))
-
-
-def distance(found: Tensor, wanted: Tensor, scale: float = 0.0) -> float:
-    """Returns the largest difference by the reference's largest magnitude or ``scale``."""
-    assert found.shape == wanted.shape
-    if wanted.numel() == 0:
-        return 0.0
-    wanted = wanted.detach().double()
-    largest = max(float(wanted.abs().max()), scale, 1e-9)
-    return float((found.detach().double() - wanted).abs().max()) / largest
 
 
 def assert_close_gradients(found: list[Tensor], wanted: list[Tensor], tolerance: float) -> None:

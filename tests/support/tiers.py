@@ -45,9 +45,12 @@ each = pytest.mark.covering(1)
 product = pytest.mark.covering(9)
 #: Marks a test that takes its own slice of what it goes through: every slice has it.
 own_slices = pytest.mark.own_slices
+#: Marks a test of results that `tests/ops/test_levels.py` runs with fewer vector instructions, too.
+every_level = pytest.mark.every_level
 MARKERS = {
     "all_only": "only `make test-all` runs it",
     "covering(n)": "`make test` has every choice of values of n parameters; every pair by default",
+    "every_level": "it is run with fewer vector instructions, too",
     "own_slices": "it is in every slice of `make test-all`, and takes its own slice",
 }
 

@@ -14,14 +14,16 @@ from torch import Tensor
 
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import norm as norm_module
-from tests.support.accuracy import ALONE, assert_as_pygs
-from tests.support.layer_cases import FEATURES, relative_error, sampled, small_graph, table
-from tests.support.model_pairs import PAIRS, both, cases, step_gradients, with_features
+from tests.support.accuracy import ALONE, assert_as_pygs, distance
+from tests.support.layer_cases import FEATURES, batch_cases, sampled, small_edges, table
+from tests.support.layer_pairs import gradients
+from tests.support.model_pairs import CLASSES, HIDDEN, PAIRS, both, on_prefixes, with_features
+from tests.support.typed_layers import assert_near
 
 # Equality #########################################################################################
 
 
-CASES = cases()
+CASES = batch_cases()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -34,11 +36,10 @@ def test_outputs_and_gradients(kind: str, case: str, dtype: torch.dtype) -> None
         # A row or two are normalised to next to nothing, whose gradient cancels.
         native.eval()
         reference.eval()
-    counts = (batch.nodes_per_hop, batch.edges_per_hop) if batch.has_layers else ()
 
     def theirs(model: Any, x: Tensor) -> dict[str, Tensor]:
         torch.set_default_dtype(x.dtype)
-        out = model.outputs(x, batch.edge_index, *counts)
+        out = on_prefixes(model, x, batch)
         return {"logits": out.logits[: batch.batch_size], "hidden": out.hidden[: batch.batch_size]}
 
     def mine(model: Any, x: Tensor) -> dict[str, Tensor]:
@@ -50,33 +51,21 @@ def test_outputs_and_gradients(kind: str, case: str, dtype: torch.dtype) -> None
 
 @pytest.mark.parametrize("kind", PAIRS)
 def test_the_three_ways_to_call(kind: str) -> None:
-    native, reference = both(kind)
-    native.eval()
-    reference.eval()
+    native = both(kind)[0].eval()
     batch = with_features(CASES["all neighbours"])
     through_row = native(batch)
     assert torch.equal(through_row, native(batch, x=table()[batch.node]))
     assert torch.equal(through_row, native(batch, x=nn.RowView(table(), batch.node)))
     hidden = native.outputs(batch).hidden
     assert torch.equal(hidden, native.outputs(batch, x=table()[batch.node]).hidden)
-    whole = small_edges()
-    assert relative_error(native(table(), whole), reference(table(), whole)) < ALONE
     # All neighbours of all hops are sampled, so that the seeds see what they see in the whole
     # graph.
     if kind != "gcn":
-        assert relative_error(through_row, native(table(), whole)[batch.node[:3]]) < ALONE
-
-
-def small_edges() -> Tensor:
-    graph = small_graph()
-    targets = torch.repeat_interleave(torch.arange(60), graph.indptr.diff())
-    return torch.stack([graph.indices.long(), targets])
+        assert distance(through_row, native(table(), small_edges())[batch.node[:3]]) < ALONE
 
 
 def test_one_layer_has_the_features_for_hidden() -> None:
     model = nn.SAGE(12, 16, 1, 5)
-    from tests.support.layer_cases import sampled
-
     batch = with_features(sampled([3, 4], (5,)))
     assert torch.equal(model.outputs(batch).hidden, table()[[3, 4]])
 
@@ -84,7 +73,7 @@ def test_one_layer_has_the_features_for_hidden() -> None:
 # As pyg ###########################################################################################
 
 
-HIDDEN, CLASSES, LAYERS = 16, 5, 3
+LAYERS = 3
 MODELS: dict[str, tuple[Callable[..., nn.NativeModel], Callable[..., Any]]] = {
     "sage": (nn.SAGE, pyg.GraphSAGE),
     "gcn": (nn.GCN, pyg.GCN),
@@ -128,20 +117,12 @@ def both_kinds(
     return native.to(dtype), reference.to(dtype)
 
 
-def edges() -> Tensor:
-    graph = small_graph()
-    return torch.stack([graph.indices.long(), torch.repeat_interleave(torch.arange(60), graph.indptr.diff())])
-
-
 def assert_same(
     native: nn.NativeModel, reference: Any, found: Tensor, wanted: Tensor, tolerance: float
 ) -> None:
     """Compares outputs and the gradients of all parameters."""
-    assert found.shape == wanted.shape and relative_error(found, wanted) < tolerance
-    grads = step_gradients(reference, wanted)
-    scale = max(float(grad.abs().max()) for grad in grads.values())
-    for name, grad in step_gradients(native, found).items():
-        assert float((grad - grads[name]).abs().max()) < tolerance * scale, name
+    assert found.shape == wanted.shape and distance(found, wanted) < tolerance
+    assert_near(gradients(native, found), gradients(reference, wanted), tolerance)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -166,11 +147,11 @@ def test_a_whole_graph_in_training_and_evaluation(kind: str, options: str) -> No
     native, reference = both_kinds(kind, **OPTIONS[options])
     x = table(torch.float64)
     for _ in range(2):
-        assert_same(native, reference, native(x, edges()), reference(x, edges()), 1e-9)
+        assert_same(native, reference, native(x, small_edges()), reference(x, small_edges()), 1e-9)
         native.eval()
         reference.eval()
     for name, value in reference.named_buffers():
-        assert relative_error(native.get_buffer(name), value) < 1e-10, name
+        assert distance(native.get_buffer(name), value) < 1e-10, name
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -184,12 +165,6 @@ def test_the_seeds_of_a_minibatch(kind: str, options: str) -> None:
     assert_same(native, reference, native(with_features(minibatch, torch.float64)), wanted, 1e-9)
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_float32(kind: str) -> None:
-    native, reference = both_kinds(kind, torch.float32, norm="batch_norm", jk="cat")
-    assert_same(native, reference, native(table(), edges()), reference(table(), edges()), 1e-5)
-
-
 def test_values_of_edges() -> None:
     minibatch = sampled([3, 1, 4, 15], (4, 3, 2))
     x = table(torch.float64)[minibatch.node]
@@ -197,7 +172,7 @@ def test_values_of_edges() -> None:
     native, reference = both_kinds("gcn")
     wanted = reference(x, minibatch.edge_index, weight)[:4]
     assert_same(native, reference, native(minibatch, edge_weight=weight, x=x), wanted, 1e-9)
-    assert relative_error(native(x, minibatch.edge_index, weight)[:4], wanted) < 1e-10
+    assert distance(native(x, minibatch.edge_index, weight)[:4], wanted) < 1e-10
     native, reference = both_kinds("gat", edge_dim=2, add_self_loops=False)
     attr = torch.rand(minibatch.num_edges, 2, dtype=torch.float64)
     wanted = reference(x, minibatch.edge_index, edge_attr=attr)[:4]
@@ -233,7 +208,7 @@ def test_dropout_follows_all_and_is_keyed(kind: str, options: str) -> None:
     found, wanted = model.outputs(minibatch).hidden, whole.outputs(minibatch).hidden
     dropped = (found == 0) & (wanted != 0)
     assert 0.4 < float(dropped.sum() / (wanted != 0).sum()) < 0.6
-    assert relative_error(found[~dropped], 2 * wanted[~dropped]) < 1e-6
+    assert distance(found[~dropped], 2 * wanted[~dropped]) < 1e-6
     assert torch.equal(model.outputs(minibatch).hidden, found)
     found.square().sum().backward()
     later = with_features(sampled(list(range(40)), (4,), 1))
@@ -246,7 +221,7 @@ def test_who_watches_the_activation_sees_it() -> None:
         seen: list[Tensor] = []
         native.act.register_forward_hook(lambda *call, seen=seen: seen.append(call[-1]))
         x = table(torch.float64)
-        assert relative_error(native(x, edges()), reference(x, edges())) < 1e-9
+        assert distance(native(x, small_edges()), reference(x, small_edges())) < 1e-9
         assert len(seen) == (LAYERS - 1 + LAYERS if kind == "gin" else LAYERS - 1)
         assert all(isinstance(value, Tensor) and bool((value >= 0).all()) for value in seen)
 
@@ -270,10 +245,10 @@ def test_gin_normalises_products_at_once(dtype: torch.dtype, jk: str | None, pro
     native, reference = both_kinds("gin", dtype, 2 * FEATURES, norm="batch_norm", jk=jk)
     tolerance = 1e-5 if dtype is torch.float32 else 1e-9
     for _ in range(2):
-        found, wanted = native(table(dtype), edges()), reference(table(dtype), edges())
+        found, wanted = native(table(dtype), small_edges()), reference(table(dtype), small_edges())
         assert_same(native, reference, found, wanted, tolerance)
     for name, value in reference.named_buffers():
-        assert relative_error(native.get_buffer(name), value) < tolerance, name
+        assert distance(native.get_buffer(name), value) < tolerance, name
     # The inner and the outer normalisation of each layer. Without jumping knowledge, none follows
     # the last layer.
     assert products == [60] * 2 * (2 * LAYERS - (jk is None))
@@ -287,8 +262,8 @@ def test_who_watches_a_module_of_gin_sees_what_pygs_gives(name: str, products: l
         model.get_submodule(name).register_forward_hook(lambda *call: seen.append(call[-1].detach()))
     native, reference = models
     x = table(torch.float64)
-    assert_same(native, reference, native(x, edges()), reference(x, edges()), 1e-9)
+    assert_same(native, reference, native(x, small_edges()), reference(x, small_edges()), 1e-9)
     # The native normalisation has the ReLU inside.
     found, wanted = seen[0], seen[1].relu() if name.startswith("norms") else seen[1]
-    assert len(seen) == 2 and relative_error(found, wanted) < 1e-9
+    assert len(seen) == 2 and distance(found, wanted) < 1e-9
     assert len(products) == 2 * LAYERS - 2  # one less than without the hook

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +13,7 @@ from torch import Tensor
 
 from pyg_batchgnn import nn
 from pyg_batchgnn.data import Schema
-from tests.support.accuracy import assert_as_pygs
-from tests.support.layer_cases import relative_error
+from tests.support.accuracy import assert_as_pygs, distance
 from tests.support.ported_models import stirred
 from tests.support.typed_layers import (
     CITES,
@@ -85,7 +83,7 @@ def assert_equal(
 ) -> None:
     assert list(found) == list(wanted)
     for name in wanted:
-        assert relative_error(found[name], wanted[name]) < tolerance, name
+        assert distance(found[name], wanted[name]) < tolerance, name
     results = []
     for model, out, x in zip((ours, pygs), (found, wanted), inputs, strict=True):
         leaves = dict(model.named_parameters()) | x
@@ -158,42 +156,14 @@ def test_features_that_the_minibatch_carries() -> None:
     assert [len(found[name]) for name in SCHEMA.node_types] == [3, 2, 0]
 
 
-def test_dropout_is_keyed_and_trains() -> None:
+def test_dropout_is_keyed() -> None:
     torch.manual_seed(0)
     model = nn.to_hetero(nn.SAGE((-1, -1), 16, 2, 4, dropout=0.5), METADATA)
     minibatch = with_tables(typed_minibatch(list(range(40))), torch.float32)
     model(minibatch)
     first = model(minibatch)["paper"]
     assert torch.equal(first, model(minibatch)["paper"])
-    target = minibatch.nodes_of("paper").node[:40] % 4
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
-    losses = []
-    for _ in range(30):
-        optimiser.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(minibatch)["paper"], target)
-        loss.backward()
-        optimiser.step()
-        losses.append(float(loss.detach()))
-    assert losses[-1] < 0.7 * losses[0]
     assert not torch.equal(model.eval()(minibatch)["paper"], model.train()(minibatch)["paper"])
-
-
-def test_the_same_bits_on_any_number_of_threads() -> None:
-    torch.manual_seed(0)
-    start = nn.to_hetero(nn.SAGE((-1, -1), 16, 2, 4, dropout=0.5, norm="batch_norm"), METADATA)
-    minibatch = with_tables(typed_minibatch(list(range(60)) * 40, fanouts=(10, 10)), torch.float32)
-    start(minibatch)
-
-    def run(threads: int) -> list[Tensor]:
-        torch.set_num_threads(threads)
-        model = copy.deepcopy(start)
-        out = model(minibatch)["paper"]
-        return [out, *torch.autograd.grad(out.square().sum(), list(model.parameters()), allow_unused=True)]
-
-    once = run(1)
-    for threads in (2, 3, 8):
-        again = run(threads)
-        assert all(one is two or torch.equal(one, two) for one, two in zip(once, again, strict=True))
 
 
 BIPARTITE = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
