@@ -41,7 +41,7 @@ _MOST_BUCKETS = 128
 
 
 @dataclass(frozen=True)
-class SortPlan:
+class SortSizes:
     """The sizes of a sort.
 
     Attributes:
@@ -57,7 +57,7 @@ class SortPlan:
     bucket: int
 
     @classmethod
-    def of(cls, sources: int, targets: int, edges: int, edge_ids: bool, budget: int) -> SortPlan:
+    def of(cls, sources: int, targets: int, edges: int, edge_ids: bool, budget: int) -> SortSizes:
         """Plans a sort.
 
         Args:
@@ -130,7 +130,7 @@ class ExternalSort:
     ) -> None:
         self._journal, self._name, self._reader, self._file = journal, name, reader, file
         self._sizes, self._progress = (sources, targets), progress
-        self._plan = SortPlan.of(sources, targets, reader.num_edges, edge_ids, budget)
+        self._plan = SortSizes.of(sources, targets, reader.num_edges, edge_ids, budget)
 
     def run(self) -> SortedEdges:
         """Sorts the edges, or goes on with it.

@@ -17,7 +17,7 @@ from pyg_batchgnn import machine, ops
 from pyg_batchgnn.data.csc import INDPTR
 from pyg_batchgnn.data.edge_reader import ColumnReader, EdgeReader, ListReader, ParquetReader
 from pyg_batchgnn.data.errors import DatasetError, DatasetNotFoundError, missing
-from pyg_batchgnn.data.external_sort import ExternalSort, Progress, SortedEdges, SortPlan
+from pyg_batchgnn.data.external_sort import ExternalSort, Progress, SortedEdges, SortSizes
 from pyg_batchgnn.data.files import (
     META_FILE,
     ArrayPromise,
@@ -161,9 +161,9 @@ class _Conversion:
                 f"free some, or choose a folder on another disk"
             )
 
-    def _plan(self, group: Group, reader: EdgeReader) -> SortPlan:
+    def _plan(self, group: Group, reader: EdgeReader) -> SortSizes:
         sources, targets = self._ends(group)
-        return SortPlan.of(sources, targets, reader.num_edges, self._has_ids(group), self._budget)
+        return SortSizes.of(sources, targets, reader.num_edges, self._has_ids(group), self._budget)
 
     def _ends(self, group: Group) -> tuple[int, int]:
         at = self._schema.edge_groups.index(group)

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.disk.rates import GAPS, DiskRates, ReadPlan
+    from pyg_batchgnn.disk.mapped_tables import DiskTable, are_mapped, is_mapped, is_written
+    from pyg_batchgnn.disk.rates import GAPS, DiskRates, ReadCost
     from pyg_batchgnn.disk.reader import DiskReader, ReadCounters, read_whole
     from pyg_batchgnn.disk.scratch import ScratchTable, read_rows, read_span
-    from pyg_batchgnn.disk.tables import DiskTable, are_mapped, is_mapped, is_written
 else:
     __getattr__ = late_names(__name__)
 
@@ -17,8 +17,8 @@ __all__ = [
     "DiskRates",
     "DiskReader",
     "DiskTable",
+    "ReadCost",
     "ReadCounters",
-    "ReadPlan",
     "ScratchTable",
     "are_mapped",
     "is_mapped",

@@ -20,7 +20,7 @@ GAPS = (0, *(1 << power for power in range(12, 21)))
 
 
 @dataclass(frozen=True)
-class ReadPlan:
+class ReadCost:
     """A gap, and what reading with it takes.
 
     Attributes:
@@ -74,7 +74,7 @@ class DiskRates:
         """
         return np.interp(size, self.sizes, self.seconds) * np.maximum(1, size / self.sizes[-1])
 
-    def plans(self, rows: RowFile, row: Tensor, rule: RunRule) -> list[ReadPlan]:
+    def plans(self, rows: RowFile, row: Tensor, rule: RunRule) -> list[ReadCost]:
         """Returns what reading rows takes with each of `GAPS`.
 
         Args:
@@ -86,9 +86,9 @@ class DiskRates:
         size = np.arange(counts.shape[1]) * rule.block
         seconds = counts @ self.seconds_of(size)
         columns = (GAPS, (counts @ size).tolist(), counts.sum(1).tolist(), seconds.tolist())
-        return [ReadPlan(*one) for one in zip(*columns, strict=True)]
+        return [ReadCost(*one) for one in zip(*columns, strict=True)]
 
-    def choose_gap(self, rows: RowFile, row: Tensor, rule: RunRule) -> ReadPlan:
+    def choose_gap(self, rows: RowFile, row: Tensor, rule: RunRule) -> ReadCost:
         """Returns the plan of the least time, of several the one that reads least. Arguments as
         `plans` has them."""
         return min(self.plans(rows, row, rule), key=lambda plan: (plan.seconds, plan.bytes))

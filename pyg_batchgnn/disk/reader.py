@@ -11,8 +11,8 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.disk.file import SourceFile
-from pyg_batchgnn.disk.rates import DiskRates, ReadPlan, rates_of, sustained_rates_of
-from pyg_batchgnn.disk.tables import DiskTable
+from pyg_batchgnn.disk.mapped_tables import DiskTable
+from pyg_batchgnn.disk.rates import DiskRates, ReadCost, rates_of, sustained_rates_of
 from pyg_batchgnn.ops import ReadRows, Requests, RowFile
 
 
@@ -75,7 +75,7 @@ class DiskReader:
         given. Readers of this disk plan with them from now on."""
         return self._given or sustained_rates_of(self._file)
 
-    def plan(self, row: Tensor) -> ReadPlan:
+    def plan(self, row: Tensor) -> ReadCost:
         """Returns the gap that `read` takes by itself, and what it predicts to read.
 
         Args:

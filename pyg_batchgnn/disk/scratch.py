@@ -14,8 +14,8 @@ from typing import IO
 import torch
 from torch import Tensor
 
+from pyg_batchgnn.disk.mapped_tables import DiskTable, name_of_file
 from pyg_batchgnn.disk.reader import DiskReader
-from pyg_batchgnn.disk.tables import DiskTable, name_of_file
 from pyg_batchgnn.ops import as_stored, rows_like
 
 #: Bytes that are written together.

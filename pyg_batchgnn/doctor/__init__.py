@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyg_batchgnn.late_imports import late_names
 
 if TYPE_CHECKING:
-    from pyg_batchgnn.doctor.checks import Finding, FindingState, as_json, as_table, examine, is_healthy
+    from pyg_batchgnn.doctor.findings import Finding, FindingState, as_json, as_table, examine, is_healthy
 else:
     __getattr__ = late_names(__name__)
 

@@ -21,7 +21,7 @@ WantedRows = Sequence[Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class TablePlan:
+class TableExchange:
     """The rows of one table that a step reads and changes."""
 
     #: [N] int64, by node of this rank's minibatch: i for row i of this rank's table, ~i for row i
@@ -38,11 +38,11 @@ class TablePlan:
 
 
 @dataclass(frozen=True, eq=False)
-class StepPlan:
+class StepExchange:
     """The rows that a step reads and changes."""
 
     header: Header  # the epoch, the macrobatch and the number of the step in it
-    tables: list[TablePlan]  # by table
+    tables: list[TableExchange]  # by table
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class StepPlanner:
 
     def plan(
         self, minibatches: Sequence[WantedRows], header: Header, comm: Communicator | None
-    ) -> list[StepPlan]:
+    ) -> list[StepExchange]:
         """Returns the plan of each minibatch's step. Collective, one round.
 
         Args:
@@ -82,7 +82,7 @@ class StepPlanner:
         asked = [[self._ask(wanted[number], number) for number in self._types] for wanted in minibatches]
         served = self._exchange(asked, header, comm)
         return [
-            StepPlan(
+            StepExchange(
                 Header(header.kind, header.epoch, header.macrobatch, number),
                 [self._table(*each) for each in zip(self._types, mine, theirs, strict=True)],
             )
@@ -135,7 +135,7 @@ class StepPlanner:
 
     # The plan of one table ########################################################################
 
-    def _table(self, node_type: int, asked: _Asked, served: Sequence[Tensor]) -> TablePlan:
+    def _table(self, node_type: int, asked: _Asked, served: Sequence[Tensor]) -> TableExchange:
         rank, own = self._owners.rank, asked.of(self._owners.rank)
         source = ops.gather_rows(self._codes(asked, node_type), asked.place)
         here = (source >= 0).nonzero().view(-1)
@@ -144,7 +144,7 @@ class StepPlanner:
         order, nodes = ops.group_by_owner(~source[away], count)
         sent = away if order is None else away[order.to(torch.int64)]
         is_single = sent.numel() == count
-        return TablePlan(
+        return TableExchange(
             source=source,
             asked=[0 if at == rank else number for at, number in enumerate(asked.counts)],
             sent_ptr=None if is_single else torch.cat([torch.zeros(1, dtype=torch.int64), nodes.cumsum(0)]),
@@ -155,7 +155,7 @@ class StepPlanner:
         )
 
     def _codes(self, asked: _Asked, node_type: int) -> Tensor:
-        """Returns the place of each row of ``asked.unique``, as in `TablePlan.source`."""
+        """Returns the place of each row of ``asked.unique``, as in `TableExchange.source`."""
         rank = self._owners.rank
         own, first = asked.of(rank), self._owners.book.nodes_of(rank, node_type).start
         before, behind = own.start, len(asked.unique) - own.stop

@@ -21,7 +21,7 @@ from torch.utils.weak import TensorWeakRef
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.comm import Communicator, Handle
-from pyg_batchgnn.embed.step_plan import StepPlan, TablePlan
+from pyg_batchgnn.embed.step_plan import StepExchange, TableExchange
 from pyg_batchgnn.embed.tables import EmbeddingTable
 from pyg_batchgnn.ops import RowChanges, RowGradients, RowStep
 
@@ -48,13 +48,13 @@ class Step:
         leaves: its rows as they were handed out to be differentiated, by table.
     """
 
-    plan: StepPlan
+    plan: StepExchange
     following: Step | None = None
     read: StartedRead | None = None
     leaves: list[Tensor] | None = None
 
     @classmethod
-    def of_macrobatch(cls, plans: Sequence[StepPlan]) -> list[Step]:
+    def of_macrobatch(cls, plans: Sequence[StepExchange]) -> list[Step]:
         """Returns the steps of a macrobatch."""
         steps = [cls(plan) for plan in plans]
         for step, following in itertools.pairwise(steps):
@@ -189,7 +189,7 @@ class StepOrder:
 # of it follow.
 
 
-def read_rows(tables: Sequence[EmbeddingTable], plan: StepPlan, comm: Communicator) -> list[Tensor]:
+def read_rows(tables: Sequence[EmbeddingTable], plan: StepExchange, comm: Communicator) -> list[Tensor]:
     """Reads the rows of a step's nodes. Collective, one round.
 
     Returns:
@@ -218,7 +218,7 @@ def read_rows(tables: Sequence[EmbeddingTable], plan: StepPlan, comm: Communicat
 
 def update_rows(
     tables: Sequence[EmbeddingTable],
-    plans: Sequence[StepPlan],
+    plans: Sequence[StepExchange],
     gradients: Sequence[Sequence[Tensor | None]],
     weight: float,
     step: RowStep,
@@ -251,7 +251,7 @@ def update_rows(
 class _CameGradients:
     """The gradients of one minibatch, as they arrived."""
 
-    plan: StepPlan  # of the minibatch
+    plan: StepExchange  # of the minibatch
     near: list[Tensor | None]  # by table, [N, F] of this rank; None if there are none
     far: list[list[Tensor]]  # by table and rank, [m, F] from the others
     said: list[list[float]]  # by rank, its weight, and for each table 1 if its gradients came
@@ -261,7 +261,7 @@ class _CameGradients:
     def of(
         cls,
         tables: Sequence[EmbeddingTable],
-        plan: StepPlan,
+        plan: StepExchange,
         near: list[Tensor | None],
         weight: float,
         received: Sequence[Tensor],
@@ -328,7 +328,7 @@ def _added(
 
 def _exchange_gradients(
     tables: Sequence[EmbeddingTable],
-    plan: StepPlan,
+    plan: StepExchange,
     sends: Sequence[Tensor | None],
     weight: float,
     comm: Communicator,
@@ -360,7 +360,7 @@ def _exchange_gradients(
     return comm.exchange(out, lengths, plan.header, ops.empty, items).split()
 
 
-def _put_gradients(out: Tensor, gradient: Tensor, plan: TablePlan, which: range) -> None:
+def _put_gradients(out: Tensor, gradient: Tensor, plan: TableExchange, which: range) -> None:
     """Writes the gradients of some rows of other ranks, each the sum over its nodes in order."""
     if plan.sent_ptr is None:
         ops.put_rows(out, gradient, plan.sent[which.start : which.stop])
@@ -409,5 +409,5 @@ def _dtype(tables: Sequence[EmbeddingTable]) -> torch.dtype:
     return tables[0].weight.dtype
 
 
-def _each(tables: Sequence[EmbeddingTable], plan: StepPlan) -> list[tuple[EmbeddingTable, TablePlan]]:
+def _each(tables: Sequence[EmbeddingTable], plan: StepExchange) -> list[tuple[EmbeddingTable, TableExchange]]:
     return list(zip(tables, plan.tables, strict=True))

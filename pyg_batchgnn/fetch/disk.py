@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCounters, ReadPlan
+from pyg_batchgnn.disk import DiskReader, DiskTable, ReadCost, ReadCounters
 from pyg_batchgnn.fetch.access import AccessString, Unit
 from pyg_batchgnn.fetch.sweep import LIST_BYTES, Sweep
 from pyg_batchgnn.types import Group
@@ -280,19 +280,19 @@ class DiskRows:
     def _string_of(self, unit: Unit) -> AccessString | None:
         return next((one for one in reversed(self._strings) if one.number(unit) is not None), None)
 
-    def predict(self, group: Group, rows: float) -> ReadPlan:
+    def predict(self, group: Group, rows: float) -> ReadCost:
         """Returns what reading some rows of a group's tables takes, if they lie all over the files.
 
         A part of the file stands for all of it.
         """
-        found = ReadPlan(0, 0, 0, 0.0)
+        found = ReadCost(0, 0, 0, 0.0)
         for reader in self._readers[group].values():
             span = min(reader.table.rows, _SPAN)
             count = min(span, round(rows * span / reader.table.rows))
             drawn = torch.rand(span, generator=torch.Generator().manual_seed(0)).argsort()[:count]
             plan = reader.plan(drawn.sort().values)
             scale = rows / max(1, count)
-            found = ReadPlan(
+            found = ReadCost(
                 plan.gap,
                 found.bytes + int(plan.bytes * scale),
                 found.operations + int(plan.operations * scale),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from pyg_batchgnn.history.embedding_cache import EmbeddingCache, FoundRows
     from pyg_batchgnn.history.halo import FEATURES, Halo, HaloFeatures, HaloSampler
-    from pyg_batchgnn.history.minibatch import HistoricalMinibatch, HistoricalPass, OwnRowFetcher
+    from pyg_batchgnn.history.halo_minibatch import HistoricalMinibatch, HistoricalPass, OwnRowFetcher
 else:
     __getattr__ = late_names(__name__)
 

@@ -9,19 +9,6 @@ from pyg_batchgnn.nn.gat import ActivatedGATConv, GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
-from pyg_batchgnn.nn.graph import (
-    LayerGraph,
-    LayerRows,
-    dropout_node,
-    has_halo,
-    is_sampled,
-    is_typed,
-    layer_graph,
-    layer_rows,
-    named_key,
-    num_sampled_layers,
-    whole_graph,
-)
 from pyg_batchgnn.nn.halo import HaloPass
 from pyg_batchgnn.nn.hetero import HeteroConv, TypedEdges
 from pyg_batchgnn.nn.inference import (
@@ -37,6 +24,19 @@ from pyg_batchgnn.nn.inference import (
     nodes_of,
 )
 from pyg_batchgnn.nn.inputs import ConvInput, Rows, RowView, conv_input, features_by_type
+from pyg_batchgnn.nn.layer_edges import (
+    LayerGraph,
+    LayerRows,
+    dropout_node,
+    has_halo,
+    is_sampled,
+    is_typed,
+    layer_graph,
+    layer_rows,
+    named_key,
+    num_sampled_layers,
+    whole_graph,
+)
 from pyg_batchgnn.nn.linear import HeteroDictLinear, Linear, is_watched
 from pyg_batchgnn.nn.matmul import ProductChoice, default_products, probe_products, use_products
 from pyg_batchgnn.nn.models import (

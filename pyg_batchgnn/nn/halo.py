@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import HaloGraph, has_halo
 from pyg_batchgnn.nn.inputs import Rows, RowView
+from pyg_batchgnn.nn.layer_edges import HaloGraph, has_halo
 from pyg_batchgnn.types import SampledMinibatch
 
 

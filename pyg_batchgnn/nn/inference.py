@@ -18,9 +18,9 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 from pyg_batchgnn.nn.gat import GATConv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv
-from pyg_batchgnn.nn.graph import LayerGraph
 from pyg_batchgnn.nn.hetero import PieceEdges, TypedEdges
 from pyg_batchgnn.nn.inputs import Rows, RowView
+from pyg_batchgnn.nn.layer_edges import LayerGraph
 from pyg_batchgnn.nn.layer_loop import last_rows, wide
 from pyg_batchgnn.nn.linear import widest
 from pyg_batchgnn.nn.native_conv import layer_name

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import LayerGraph, is_sampled, is_typed, layer_graph, whole_graph
+from pyg_batchgnn.nn.layer_edges import LayerGraph, is_sampled, is_typed, layer_graph, whole_graph
 from pyg_batchgnn.types import SampledMinibatch
 
 

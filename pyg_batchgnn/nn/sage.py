@@ -11,8 +11,8 @@ from torch import Tensor
 
 from pyg_batchgnn import ops
 from pyg_batchgnn.nn.aggregated import Aggregated, refuse_aggregated
-from pyg_batchgnn.nn.graph import Targets
 from pyg_batchgnn.nn.inputs import ConvInput, Edges, Rows, check_input, conv_input
+from pyg_batchgnn.nn.layer_edges import Targets
 from pyg_batchgnn.nn.linear import set_width
 from pyg_batchgnn.nn.native_conv import NativeConv, input_columns, positive
 from pyg_batchgnn.nn.terms import RowProduct, Terms, Update, total

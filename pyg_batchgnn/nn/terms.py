@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn import ops
-from pyg_batchgnn.nn.graph import Targets
 from pyg_batchgnn.nn.inputs import Rows
+from pyg_batchgnn.nn.layer_edges import Targets
 
 
 @dataclass(frozen=True)

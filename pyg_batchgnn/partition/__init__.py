@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         TwoLevel,
         as_policy,
     )
-    from pyg_batchgnn.partition.report import PartCounts, PartitionReport, plot_partition, report_partition
+    from pyg_batchgnn.partition.quality import PartCounts, PartitionReport, plot_partition, report_partition
     from pyg_batchgnn.partition.save import (
         digest,
         refuse_existing,

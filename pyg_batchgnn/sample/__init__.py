@@ -52,14 +52,6 @@ if TYPE_CHECKING:
         fanouts_by_relation,
         taken_probability,
     )
-    from pyg_batchgnn.sample.pyg import (
-        LinkRules,
-        PygHGTSampler,
-        PygLinkSampler,
-        PygNeighborSampler,
-        PygNodeSampler,
-        PygParts,
-    )
     from pyg_batchgnn.sample.pyg_output import (
         Direction,
         LinkInfo,
@@ -69,6 +61,14 @@ if TYPE_CHECKING:
         SampleInfo,
         SeedInfo,
         put_entry,
+    )
+    from pyg_batchgnn.sample.pyg_samplers import (
+        LinkRules,
+        PygHGTSampler,
+        PygLinkSampler,
+        PygNeighborSampler,
+        PygNodeSampler,
+        PygParts,
     )
     from pyg_batchgnn.sample.rank_finder import RankFinder, RankPlan, RankPlanner
     from pyg_batchgnn.sample.seeds import ExcludedPairs, Seeds, seeds_key

@@ -21,7 +21,7 @@ _HELD = 0.5
 
 
 @dataclass(frozen=True)
-class DiskPlan:
+class DiskPrediction:
     """A prediction of what an epoch of one process reads from files.
 
     Attributes:
@@ -39,7 +39,7 @@ class DiskPlan:
     edges: int = 0
 
     @classmethod
-    def of(cls, dataset: Dataset, config: TrainConfig, samples: int) -> DiskPlan | None:
+    def of(cls, dataset: Dataset, config: TrainConfig, samples: int) -> DiskPrediction | None:
         """Makes the loader that trains, and predicts an epoch.
 
         Args:

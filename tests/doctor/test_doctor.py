@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pyg_batchgnn.doctor import Finding, FindingState, as_json, as_table, checks, is_healthy
-from pyg_batchgnn.doctor.checks import Package
+from pyg_batchgnn.doctor import Finding, FindingState, as_json, as_table, findings, is_healthy
+from pyg_batchgnn.doctor.findings import Package
 from pyg_batchgnn.train.cli import main
 
 
@@ -48,7 +48,7 @@ def test_what_is_needed_decides() -> None:
     ],
 )
 def test_packages(package: Package, state: FindingState, seen: str) -> None:
-    found = checks.check_package(package)
+    found = findings.check_package(package)
     assert found.state is state and seen in found.seen and found.needed == bool(package.least)
     assert state is FindingState.WORKS or found.remedy == "get it"
 
@@ -66,7 +66,7 @@ def test_a_package_that_cannot_be_imported_takes_nothing_down(
     (tmp_path / "of_another_torch.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = checks.check_package(Package("x", "of_another_torch", "none", "build it again"))
+    found = findings.check_package(Package("x", "of_another_torch", "none", "build it again"))
     assert found.state is FindingState.BROKEN and says in found.seen
 
 
@@ -75,15 +75,15 @@ def test_a_package_that_cannot_be_imported_takes_nothing_down(
     [(-1, -1, "no limit"), (8 << 20, -1, "8.0 MiB (ulimit -l)"), (64 << 10, 64 << 10, "(ulimit -l)")],
 )
 def test_locked_memory(soft: int, hard: int, seen: str) -> None:
-    found = checks.locked_memory(soft, hard)
+    found = findings.locked_memory(soft, hard)
     assert seen in found.seen and bool(found.remedy) == (seen != "no limit")
 
 
 def test_cores_of_a_container() -> None:
-    assert checks.cores(8, 8, {}).remedy == ""
-    found = checks.cores(8, 2, {})
+    assert findings.cores(8, 8, {}).remedy == ""
+    found = findings.cores(8, 2, {})
     assert "2 of 8 cores" in found.seen and "export OMP_NUM_THREADS=2" in found.remedy
-    assert checks.cores(8, 2, {"OMP_NUM_THREADS": "2"}).remedy == ""
+    assert findings.cores(8, 2, {"OMP_NUM_THREADS": "2"}).remedy == ""
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_host_name_that_others_cannot_reach(
     monkeypatch: pytest.MonkeyPatch, address: str, state: FindingState
 ) -> None:
     monkeypatch.setattr("socket.gethostbyname", lambda _: address)
-    found = checks.host_name()
+    found = findings.host_name()
     assert found.state is state and address in found.seen
     assert state is FindingState.WORKS or "GLOO_SOCKET_IFNAME" in found.remedy
 
@@ -105,8 +105,8 @@ def test_huge_pages(tmp_path: Path) -> None:
         ("always madvise [never]", FindingState.ABSENT),
     ):
         setting.write_text(text)
-        assert checks.huge_pages(setting).state is state
-    assert checks.huge_pages(tmp_path / "none").seen == "unknown"
+        assert findings.huge_pages(setting).state is state
+    assert findings.huge_pages(tmp_path / "none").seen == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,14 @@ def test_huge_pages(tmp_path: Path) -> None:
     ],
 )
 def test_threads_that_spin(chosen: dict[str, str], state: FindingState) -> None:
-    found = checks.waiting_threads(chosen)
+    found = findings.waiting_threads(chosen)
     assert found.state is state and all(f"{name}={value}" in found.seen for name, value in chosen.items())
     assert ("export GOMP_SPINCOUNT=3000" in found.remedy) is (state is FindingState.ABSENT)
 
 
 def test_shared_memory(tmp_path: Path) -> None:
-    assert checks.shared_memory(tmp_path / "none").state is FindingState.ABSENT
-    assert "GiB free of" in checks.shared_memory(tmp_path).seen
+    assert findings.shared_memory(tmp_path / "none").state is FindingState.ABSENT
+    assert "GiB free of" in findings.shared_memory(tmp_path).seen
 
 
 def _raise(error: Exception) -> Callable[..., str]:
@@ -151,8 +151,8 @@ def _raise(error: Exception) -> Callable[..., str]:
 def test_a_backend_that_fails_is_broken(
     monkeypatch: pytest.MonkeyPatch, exchange: Callable[..., str], seen: str
 ) -> None:
-    monkeypatch.setattr(checks, "_exchange", exchange)
-    found = checks.check_backend_works("gloo")
+    monkeypatch.setattr(findings, "_exchange", exchange)
+    found = findings.check_backend_works("gloo")
     assert found.state is FindingState.BROKEN and found.needed and seen in found.seen and found.remedy
 
 
@@ -161,9 +161,9 @@ def test_processes_that_hang_or_fail_are_ended(monkeypatch: pytest.MonkeyPatch) 
         return subprocess.Popen(["sh", "-c", command], stdout=-1, stderr=-1, text=True)
 
     with pytest.raises(RuntimeError, match="the last line"):
-        checks._end(started("echo the last line >&2; exit 3"))
-    monkeypatch.setattr(checks, "LIMIT", 0.1)
+        findings._end(started("echo the last line >&2; exit 3"))
+    monkeypatch.setattr(findings, "LIMIT", 0.1)
     hanging = started("exec sleep 60")
     with pytest.raises(RuntimeError, match="had not exchanged anything"):
-        checks._end(hanging)
+        findings._end(hanging)
     assert hanging.poll() is not None

@@ -14,7 +14,7 @@ import pytest
 
 from pyg_batchgnn.data import DatasetError, read_folder
 from pyg_batchgnn.sample import NeighborChoice
-from pyg_batchgnn.sample.pyg import PygParts
+from pyg_batchgnn.sample.pyg_samplers import PygParts
 from pyg_batchgnn.tables import GraphDescription, LabelColumn, TimeColumn, check, convert, draft, write_draft
 
 

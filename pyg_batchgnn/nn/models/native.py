@@ -21,10 +21,17 @@ from pyg_batchgnn.nn.gat import ActivatedGATConv, GATConv
 from pyg_batchgnn.nn.gatv2 import GATv2Conv
 from pyg_batchgnn.nn.gcn import GCNConv
 from pyg_batchgnn.nn.gin import GINConv, Perceptron
-from pyg_batchgnn.nn.graph import LayerGraph, all_nodes, has_halo, is_sampled, layer_graph, num_sampled_layers
 from pyg_batchgnn.nn.halo import HaloPass
 from pyg_batchgnn.nn.inference import HasNodes, check_cpu, infer_model, nodes_of
 from pyg_batchgnn.nn.inputs import Edges, Rows, features_of
+from pyg_batchgnn.nn.layer_edges import (
+    LayerGraph,
+    all_nodes,
+    has_halo,
+    is_sampled,
+    layer_graph,
+    num_sampled_layers,
+)
 from pyg_batchgnn.nn.layer_loop import (
     LayerEnd,
     ModelOutput,

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch_geometric.utils.hetero import check_add_self_loops
 
 from pyg_batchgnn.nn.gcn import GCNConv
-from pyg_batchgnn.nn.graph import is_typed, num_sampled_layers
 from pyg_batchgnn.nn.hetero import EdgeValues, TypeTerms, terms_by_type, typed_edges
 from pyg_batchgnn.nn.inference import (
     ComputeInputs,
@@ -27,6 +26,7 @@ from pyg_batchgnn.nn.inference import (
     states_kept,
 )
 from pyg_batchgnn.nn.inputs import Rows, features_by_type
+from pyg_batchgnn.nn.layer_edges import is_typed, num_sampled_layers
 from pyg_batchgnn.nn.layer_loop import LayerEnd, ModelOutput, model_output, run_layers, wrong_hops
 from pyg_batchgnn.nn.models.native import NativeModel
 from pyg_batchgnn.nn.native_conv import layer_name

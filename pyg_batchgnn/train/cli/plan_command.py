@@ -162,7 +162,7 @@ def plan_command(
     from pyg_batchgnn.planner import Choices, PlannerNetwork, plan
     from pyg_batchgnn.sample import Replacement
     from pyg_batchgnn.train.decisions import open_dataset
-    from pyg_batchgnn.train.disk_plan import DiskPlan
+    from pyg_batchgnn.train.disk_plan import DiskPrediction
 
     _check_hosts(ranks, ranks_per_host)
     if memory_budget is not None and ranks > 1:
@@ -199,7 +199,7 @@ def plan_command(
         if ranks == 1:
             if shown is not None:
                 shown.update("looking at what is read from files")
-            disk = DiskPlan.of(graph, config, max(samples, _DISK_SAMPLES))
+            disk = DiskPrediction.of(graph, config, max(samples, _DISK_SAMPLES))
         if disk is not None:
             size = disk.forecast.sizes.macrobatch
             tried = Choices([size], [1.0], [False], tried.aggregation[:1])

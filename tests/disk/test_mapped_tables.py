@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_batchgnn.disk import DiskTable, are_mapped, is_mapped, is_written, tables
+from pyg_batchgnn.disk import DiskTable, are_mapped, is_mapped, is_written, mapped_tables
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_mapped_tables_are_found(mapped: Tensor, tmp_path: Path) -> None:
 
 
 def test_tables_in_memory_are_told_without_walking_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "_SIZES", None)  # which any reading of it fails on
+    monkeypatch.setattr(mapped_tables, "_SIZES", None)  # which any reading of it fails on
     assert DiskTable.of(torch.zeros(4, 4)) is None and not is_written(torch.zeros(4, 4))
 
 
