@@ -41,7 +41,7 @@ from pyg_batchgnn.loader.prefetch import World
 from pyg_batchgnn.loader.prefetch import prefetch as prefetched
 from pyg_batchgnn.loader.schedule import NO_NUMBER, SeedStep, WorkItem, work_items
 from pyg_batchgnn.loader.stats import LoaderStats
-from pyg_batchgnn.sample import PygOutput, SampledMinibatch
+from pyg_batchgnn.sample import PygOutput, SampledMinibatch, as_integer
 
 if TYPE_CHECKING:
     from pyg_batchgnn.cache import AllNodes
@@ -135,16 +135,24 @@ class MacrobatchShell(Resumable, DataLoader[Any]):
 
     A loader derives from it and from PyG's class. Its constructor checks the arguments, lets
     PyG's constructor store them, and calls `_compose`.
-
-    Attributes:
-        epochs: the number of epochs that are going to be iterated, None if unknown. Rows in files
-            are not read for epochs beyond it. It may be set at any time.
     """
 
-    epochs: int | None = None
+    _epochs: int | None = None
     transform: Callable[[Any], Any] | None
     filter_per_worker: bool | None
     _options: LoaderOptions
+
+    @property
+    def epochs(self) -> int | None:
+        """The number of epochs that are going to be iterated, None if unknown. Rows in files are
+        not read for epochs beyond it. It may be set at any time."""
+        return self._epochs
+
+    @epochs.setter
+    def epochs(self, epochs: int | None) -> None:
+        if epochs is not None and (as_integer(epochs) is None or epochs < 1):
+            raise ValueError(f"epochs must be an integer of at least 1, or None, got {epochs!r}")
+        self._epochs = epochs
 
     def _compose(self, setup: Setup) -> None:
         # PyG hands its own method over as an attribute, a reference cycle that keeps a dropped

@@ -465,6 +465,11 @@ def test_nothing_is_read_for_an_epoch_that_does_not_come(tmp_path: Path) -> None
         read.append((total.minibatches_ahead // len(expected), total.disk_rows))
     assert read[0][0] == 3 and read[1][0] == 2
     assert read[1][1] < read[0][1]
+    for wrong in ("2", 0, 1.5):
+        with pytest.raises(
+            ValueError, match=f"epochs must be an integer of at least 1, or None, got {wrong!r}"
+        ):
+            loader.epochs = wrong
 
 
 # Faults ###########################################################################################
