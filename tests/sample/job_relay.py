@@ -14,11 +14,7 @@ import torch
 from pyg_batchgnn.comm import CommError, Communicator, MessageKind
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook
-from pyg_batchgnn.sample import (
-    PartitionedSampler,
-    SampledMinibatch,
-    SamplingPlan,
-)
+from pyg_batchgnn.sample import PartitionedSampler, SampledMinibatch, SamplingPlan
 from tests.support.faults import AwakeClock, stop_for_good
 from tests.support.reference_partition import internal_ids, split_graph
 

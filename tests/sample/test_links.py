@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.sampler import (
-    EdgeSamplerInput,
-    HeteroSamplerOutput,
-    NegativeSampling,
-    SamplerOutput,
-)
+from torch_geometric.sampler import EdgeSamplerInput, HeteroSamplerOutput, NegativeSampling, SamplerOutput
 from torch_geometric.sampler.neighbor_sampler import edge_sample
 
 from pyg_batchgnn.data import HOMOGENEOUS, Schema

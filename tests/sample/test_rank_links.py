@@ -17,14 +17,7 @@ from torch_geometric.sampler import NegativeSampling
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import HOMOGENEOUS, Group, Relation
 from pyg_batchgnn.partition import Part, move
-from pyg_batchgnn.sample import (
-    Links,
-    LinkSeeder,
-    LinkStart,
-    RankFinder,
-    RankPlanner,
-    negative_plan,
-)
+from pyg_batchgnn.sample import Links, LinkSeeder, LinkStart, RankFinder, RankPlanner, negative_plan
 from pyg_batchgnn.store import CscGraph, TimeLevel, Times, first_times, first_times_of_part
 from tests.support.reference_partition import internal_ids_by_type, typed_parts
 from tests.support.relayed import owners_of

@@ -8,13 +8,7 @@ import pytest
 import torch
 
 from pyg_batchgnn.data import Schema
-from pyg_batchgnn.sample import (
-    MacrobatchSampler,
-    SampledMinibatch,
-    SamplingPlan,
-    Seeds,
-    minibatch_key,
-)
+from pyg_batchgnn.sample import MacrobatchSampler, SampledMinibatch, SamplingPlan, Seeds, minibatch_key
 from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph
 
 CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")
