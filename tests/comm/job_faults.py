@@ -24,7 +24,7 @@ from pyg_batchgnn.comm import (
     gradient_hook,
     share_on_host,
 )
-from tests.support.faults import AwakeClock, stop_for_good
+from tests.support.faults import AwakeClock, stop_for_good, told
 
 # Faults ###########################################################################################
 
@@ -82,13 +82,7 @@ def fault(how: str, victim: int, timeout: float, backend: str = "gloo") -> dict[
                 rows = torch.zeros(comm.size, 1 << (16 if "middle" in how else 1))
                 comm.exchange(rows, [1] * comm.size, Header(MessageKind.FEATURES, 1, 5))
     except CommError as error:
-        found = {
-            "error": type(error).__name__,
-            "text": str(error),
-            "ranks": list(error.ranks),
-            "seconds": clock.seconds,
-            "again": _again(comm),
-        }
+        found = {**told(error, clock), "again": _again(comm)}
         if victim == 0:  # without a store nobody can tell a rank that was lost from one that has ended since
             time.sleep(1.0)
         return found
@@ -121,12 +115,7 @@ def absent(victim: int, timeout: float) -> dict[str, Any]:
             return {"error": None}
         Communicator.create("second", timeout=timeout)
     except CommError as error:
-        return {
-            "error": type(error).__name__,
-            "text": str(error),
-            "ranks": list(error.ranks),
-            "seconds": clock.seconds,
-        }
+        return told(error, clock)
     raise AssertionError(dist.get_rank())
 
 
@@ -255,12 +244,7 @@ def killed_in_training(timeout: float) -> dict[str, Any]:
                 os.kill(os.getpid(), signal.SIGKILL)
             loss.backward()
         except CommError as error:
-            return {
-                "error": type(error).__name__,
-                "ranks": list(error.ranks),
-                "text": str(error),
-                "seconds": clock.seconds,
-            }
+            return told(error, clock)
     raise AssertionError
 
 
