@@ -39,11 +39,10 @@ from pyg_batchgnn.train.cli.plan_command import parse_rate
 from pyg_batchgnn.train.errors import TrainError
 from tests.planner.job_planned import first_trained
 from tests.support.bare_graphs import without_features
-from tests.support.drawn_figures import figures_drawn
 from tests.support.programs import quick_programs
 from tests.support.ranks import run_ranks
 from tests.support.tiers import each, in_all
-from tests.support.training_runs import batchgnn, mistake
+from tests.support.training_runs import batchgnn, figures_drawn, mistake
 from tests.support.typed_datasets import CASES as TYPED_CASES
 from tests.support.typed_datasets import typed_dataset
 

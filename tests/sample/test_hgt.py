@@ -26,8 +26,8 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.store import CscGraph, TypedGraph
 from tests.support.chi_square import Ints, assert_uniform, p_of_cells, rejected
-from tests.support.graph_strategies import epochs, fixed, random_seeds
 from tests.support.reference_sampler import fold, fold_all, reference_picks, words
+from tests.support.sampling_cases import epochs, fixed, random_seeds
 from tests.support.typed_graphs import TypedCase, assert_equals_typed, typed_cases, typed_seeds
 from tests.support.typed_reference import (
     Allowed,

@@ -30,9 +30,9 @@ from pyg_batchgnn import (
     SamplingPlan,
 )
 from pyg_batchgnn.store import CscGraph
-from tests.support.graph_strategies import Coo
 from tests.support.loader_cases import assert_same
 from tests.support.reference_sampler import reference_sample
+from tests.support.sampling_cases import Coo
 
 # Pyg sampler ######################################################################################
 

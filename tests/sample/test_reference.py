@@ -16,10 +16,13 @@ from pyg_batchgnn.data import HOMOGENEOUS
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan, Seeds, Subgraph, minibatch_key
 from pyg_batchgnn.store import CscGraph
 from tests.support import reference_sampler as ref
-from tests.support.graph_strategies import (
+from tests.support.reference_sampler import reference_key
+from tests.support.sampling_cases import (
     Coo,
     Csc,
     big_fanouts,
+    check_graph,
+    check_sampler,
     coo_graphs,
     csc_graphs,
     epochs,
@@ -32,8 +35,6 @@ from tests.support.graph_strategies import (
     stars,
     thread_counts,
 )
-from tests.support.minibatch_checks import check_graph, check_sampler
-from tests.support.reference_sampler import reference_key
 from tests.support.typed_graphs import (
     DrawnSeeds,
     TypedCase,
