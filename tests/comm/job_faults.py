@@ -1,4 +1,4 @@
-"""The jobs of the ranks in test_faults.py, where all but one behave, and in test_host_memory.py."""
+"""The jobs of the ranks in test_faults.py, where all but one behave or memory is shared."""
 
 from __future__ import annotations
 

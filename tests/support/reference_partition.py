@@ -44,9 +44,7 @@ def _internal_ids(orders: Sequence[Tensor], book: PartitionBook) -> list[Tensor]
 
 def internal_ids(owner: Tensor) -> Tensor:
     """[N] the internal id of every original id of a homogeneous graph."""
-    ids = torch.empty_like(owner)
-    ids[torch.argsort(owner, stable=True)] = torch.arange(owner.numel())
-    return ids
+    return torch.argsort(torch.argsort(owner, stable=True))
 
 
 def typed_parts(
