@@ -39,12 +39,7 @@ from pyg_batchgnn import (
 
 
 class SparseTensor:
-    """A sparse matrix of which rows and columns are selected, as torch-sparse's.
-
-    Args:
-        row, col: [n] int64, the places of the entries.
-        value: [n], the entries.
-    """
+    """A sparse matrix of which rows and columns are selected, as torch-sparse's."""
 
     def __init__(self, row: Tensor, col: Tensor, value: Tensor) -> None:
         self._entries = row, col, value
@@ -158,11 +153,7 @@ def _lifted_markers() -> list[tuple[Any, str, Callable[..., Any]]]:
 
 
 class Recorder:
-    """Writes the outcome of each test to a JSON file: [test id, outcome, reason].
-
-    Args:
-        path: the file.
-    """
+    """Writes the outcome of each test to a JSON file: [test id, outcome, reason]."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

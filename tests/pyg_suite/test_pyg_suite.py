@@ -65,12 +65,7 @@ def test_calls_in_pygs_tests_are_those_of_accelerated_models(
 
 
 def run(checkout: Path, outcomes: Path) -> list[Outcome]:
-    """Runs PyG's tests in a process of their own.
-
-    Args:
-        checkout: the folder of the checkout; nothing is written there.
-        outcomes: a file for the outcomes.
-    """
+    """Runs PyG's tests in a process of their own. Nothing is written in the checkout."""
     absent = [name for name in FILES if not (checkout / name).exists()]
     assert not absent, f"{checkout} has no {absent[0]}; {missing()}"
     options = ["-p", "tests.pyg_suite.plugin", "-p", "no:cacheprovider", "--outcomes", str(outcomes)]

@@ -86,13 +86,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Covering:
-    """The share of all settings that a run goes through.
+    """The share of all settings that a run goes through: every n-th of slice ``piece``, from 1.
 
-    Attributes:
-        full: whether settings are all that are allowed, or some that have every pair of values.
-        every: every n-th of them is run.
-        piece, pieces: they are cut into ``pieces`` slices, and slice number ``piece``, from 1, is
-            run.
+    ``full``: settings are all that are allowed, or else some that have every pair of values.
     """
 
     full: bool = False
@@ -102,11 +98,7 @@ class Covering:
 
     @classmethod
     def parse(cls, text: str, every: int) -> Covering:
-        """Returns what a value of the environment variable asks for.
-
-        Args:
-            text: the value; empty if the variable is not set.
-            every: every n-th of the settings is run unless all of them are asked for.
+        """Returns what a value of the environment variable asks for; empty: every n-th setting.
 
         Raises:
             ValueError: the text is neither empty nor 1 nor a slice.
@@ -162,11 +154,8 @@ def run_settings(
 ) -> int:
     """Checks settings and returns their number.
 
-    Args:
-        settings: in a row where they have equal values of the ``first`` factors.
-        first: the factors that one process knows too.
-        begin: makes what settings with equal values of these factors share.
-        check: checks a setting.
+    ``begin`` makes what settings with equal values of the ``first`` factors share; these must be in
+    a row.
     """
     for _, group in itertools.groupby(settings, lambda one: [one[name] for name in first]):
         alike = list(group)
