@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from itertools import islice
 
@@ -199,28 +200,16 @@ def test_types(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> N
     check(data, case, seed, epoch, disjoint=False, subgraph=Subgraph.DIRECTIONAL)
 
 
-@fixed(60)
-@given(st.data(), typed_cases(), random_seeds, epochs)
-def test_shares_and_examples(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
-    check(data, case, seed, epoch, shares=True)
+@pytest.mark.parametrize(("timed", "weighted", "excluding"), [*itertools.product([False, True], repeat=3)])
+def test_every_rule(timed: bool, weighted: bool, excluding: bool) -> None:
+    """Shares and examples, with times, weights and excluded pairs or without."""
 
+    @fixed(80)
+    @given(st.data(), typed_cases(timed, weighted), random_seeds, epochs)
+    def run(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
+        check(data, case, seed, epoch, excluding=excluding, shares=True)
 
-@fixed(80)
-@given(st.data(), typed_cases(timed=True), random_seeds, epochs)
-def test_times(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
-    check(data, case, seed, epoch, shares=True)
-
-
-@fixed(80)
-@given(st.data(), typed_cases(weighted=True), random_seeds, epochs)
-def test_weights(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
-    check(data, case, seed, epoch, shares=True)
-
-
-@fixed(80)
-@given(st.data(), typed_cases(timed=True, weighted=True), random_seeds, epochs)
-def test_times_and_weights(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
-    check(data, case, seed, epoch, shares=True)
+    run()
 
 
 @pytest.mark.parametrize("fanout", [41, 60, 98])
@@ -237,17 +226,6 @@ def test_long_lists_of_weighted_picks(fanout: int, kind: str) -> None:
         set(),
     )
     check_typed(case, SamplingPlan((fanout,)), 1, 2, [seeds])
-
-
-@pytest.mark.parametrize("timed", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_exclusion(timed: bool, weighted: bool) -> None:
-    @fixed(40)
-    @given(st.data(), typed_cases(timed, weighted), random_seeds, epochs)
-    def run(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
-        check(data, case, seed, epoch, excluding=True, shares=True)
-
-    run()
 
 
 # Against reference ################################################################################
