@@ -4,10 +4,7 @@ ours in their places, those of layers and models with every call repeated by acc
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.pyg_scripts.measure import missing, pyg_checkout
+from tests.support.programs import run_python
 
 #: The reason that PyG's `withPackage` gives.
 _NO_PACKAGE = re.compile(r"Packages? .* not found")
@@ -97,7 +95,6 @@ def _entry(outcome: Outcome, exceptions: Mapping[str, str]) -> str | None:
 # PyG's tests ######################################################################################
 
 
-ROOT = Path(__file__).resolve().parents[2]
 EXCEPTIONS = Path(__file__).with_name("exceptions.txt")
 FILES = (
     "test/loader/test_neighbor_loader.py",
@@ -127,16 +124,8 @@ def test_calls_in_pygs_tests_are_those_of_accelerated_models(
     own = ["--counts", str(counts), "--every", str(LAYERS_AND_MODELS[name])]
     options = ["-p", "tests.pyg_suite.model_plugin", "-p", "no:cacheprovider", *own]
     options += ["--rootdir", str(pyg_checkout()), "-o", "addopts=", "--tb=short", "-q"]
-    command = [sys.executable, "-m", "pytest", *options]
-    done = subprocess.run(
-        [*command, f"{pyg_checkout()}/{name}"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    quiet = {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    done = run_python("-m", "pytest", *options, f"{pyg_checkout()}/{name}", timeout=280, **quiet)
     assert done.returncode == 0, f"pytest ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     found = json.loads(counts.read_text(encoding="utf-8"))
     assert min(found["as they are"], found["with batches"]) > 0
@@ -149,17 +138,10 @@ def run(checkout: Path, outcomes: Path) -> list[Outcome]:
     absent = [name for name in FILES if not (checkout / name).exists()]
     assert not absent, f"{checkout} has no {absent[0]}; {missing()}"
     options = ["-p", "tests.pyg_suite.plugin", "-p", "no:cacheprovider", "--outcomes", str(outcomes)]
-    done = subprocess.run(
-        # PyG's own options leave out tests that want data sets, which need no download here.
-        [sys.executable, "-m", "pytest", *options, "--rootdir", str(checkout), "-o", "addopts=", "--tb=short"]
-        + [str(checkout / name) for name in FILES],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    # PyG's own options leave out tests that want data sets, which need no download here.
+    options += ["--rootdir", str(checkout), "-o", "addopts=", "--tb=short"]
+    files = [checkout / name for name in FILES]
+    done = run_python("-m", "pytest", *options, *files, timeout=280, PYTHONDONTWRITEBYTECODE="1")
     tests_ran = 0, 1  # all passed, some failed
     assert done.returncode in tests_ran, f"pytest ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return [Outcome(*row) for row in json.loads(outcomes.read_text(encoding="utf-8"))]

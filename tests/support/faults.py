@@ -34,7 +34,7 @@ def stop_for_good() -> None:
 
 
 def told(error: CommError, clock: AwakeClock) -> dict[str, Any]:
-    """What an error says, and after how many seconds, in a form that a rank can return."""
+    """The report of an error and of the seconds until it came, for a rank to return."""
     return {
         "error": type(error).__name__,
         "text": str(error),
