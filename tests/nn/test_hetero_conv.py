@@ -101,11 +101,6 @@ def pair(name: str, aggr: str | None = "sum", dtype: torch.dtype = torch.float64
     return ours, pygs
 
 
-def gradients(out: dict[str, Tensor], module: torch.nn.Module, x: dict[str, Tensor]) -> list[Tensor]:
-    leaves = [*module.parameters(), *x.values()]
-    return list(torch.autograd.grad(joined(out).sum(), leaves, allow_unused=True, materialize_grads=True))
-
-
 def assert_equal_layers(
     ours: Any, pygs: Any, case: str, dtype: torch.dtype, aggr: str | None = "sum", layers: Any = (1, 2)
 ) -> None:
@@ -279,7 +274,9 @@ def test_the_same_bits_on_any_number_of_threads(name: str) -> None:
         ours = copy.deepcopy(start)
         x = rows_of(minibatch, 1, torch.float32)
         out = ours(x, minibatch, 1, update=nn.Update(relu=True, drop=0.5))
-        return [*out.values(), *gradients(out, ours, x)]
+        leaves = [*ours.parameters(), *x.values()]
+        grads = torch.autograd.grad(joined(out).sum(), leaves, allow_unused=True, materialize_grads=True)
+        return [*out.values(), *grads]
 
     once = run(1)
     for threads in (2, 3, 8):

@@ -109,24 +109,6 @@ def test_floyd_by_hand() -> None:
     assert ref.floyd(2, 1, scaled((1, 2))) == [1]
 
 
-@pytest.mark.parametrize(
-    ("degree", "fanout", "replacement", "picks"),
-    [
-        (0, 3, WITH, []),
-        (0, -1, WITHOUT, []),
-        (4, 0, WITH, []),
-        (4, 0, WITHOUT, []),
-        (4, -1, WITH, [0, 1, 2, 3]),
-        (4, -1, WITHOUT, [0, 1, 2, 3]),
-        (4, 4, WITHOUT, [0, 1, 2, 3]),
-        (4, 9, WITHOUT, [0, 1, 2, 3]),
-        (1, 3, WITH, [0, 0, 0]),
-    ],
-)
-def test_picks_without_choice(degree: int, fanout: int, replacement: Replacement, picks: list[int]) -> None:
-    assert ref.reference_picks(degree, fanout, replacement, ref.words(99)) == picks
-
-
 def test_picks_with_replacement_are_in_order_of_drawing() -> None:
     assert ref.reference_picks(4, 5, WITH, scaled((3, 4), (0, 4), (3, 4), (2, 4), (2, 4))) == [3, 0, 3, 2, 2]
 
@@ -165,11 +147,6 @@ def test_minibatch_without_edges_or_seeds() -> None:
 def test_fanout_zero_ends_the_traversal() -> None:
     batch = ref.reference_sample([0, 1, 2], [1, 0], None, [0], [1, 0, 5], WITH, seed=0, epoch=0)
     assert (batch.node, batch.indptr, batch.nodes_per_hop) == ([0, 1], [0, 1, 1], [1, 1, 0, 0])
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 6, 7, 12, 50, 101])
-def test_permutation_is_a_bijection(n: int) -> None:
-    assert sorted(ref.reference_permutation(n, seed=3, epoch=n)) == list(range(n))
 
 
 def test_feistel_by_hand() -> None:

@@ -362,13 +362,6 @@ WEIGHTS = np.array([4.0, 0.0, 1.0, 2.5, 0.5, 1.0])
 SKEWED = np.array([1e6, 1.0, 3.0, 2.0])  # most draws hit the first again: the second pass is needed
 
 
-def hubs(degree: int) -> CscGraph:
-    """Returns a graph of HUBS nodes with `degree` in-edges each; edge ids count up by hub."""
-    indptr = torch.arange(HUBS + 1) * degree
-    sources = (torch.arange(HUBS * degree) % degree).int()
-    return CscGraph.from_csc(indptr, sources)
-
-
 def picks(sampler: MacrobatchSampler, degree: int, rounds: int, time: int | None = None) -> Ints:
     """Positions picked by all hubs, [rounds * HUBS, k]."""
     nodes = torch.arange(HUBS)
@@ -383,7 +376,7 @@ def picks(sampler: MacrobatchSampler, degree: int, rounds: int, time: int | None
 
 
 def weighted(weights: Floats, fanout: int, replacement: Replacement, rounds: int = 4) -> Ints:
-    graph = hubs(weights.size)
+    graph = Hubs(weights.size, HUBS).graph()
     sums = WeightSums.of(graph.in_edges, torch.from_numpy(np.tile(weights, HUBS)))
     sampler = MacrobatchSampler(graph, SamplingPlan((fanout,), replacement), seed=3, weights=[sums])
     return picks(sampler, weights.size, rounds)
@@ -437,7 +430,7 @@ def test_another_law_is_rejected() -> None:
 @pytest.mark.parametrize("window", [None, 3])
 def test_times_are_uniform_among_the_allowed(window: int | None) -> None:
     """Of times 0 to 9, a seed of time 6 allows 0 to 6, or 3 to 6 in a window of 3."""
-    graph = hubs(10)
+    graph = Hubs(10, HUBS).graph()
     time = torch.arange(10).flip(0).repeat(HUBS)
     plan = SamplingPlan((2,), time_window=window)
     sampler = MacrobatchSampler(graph, plan, times=[TimeOrder.of(graph.in_edges, time)])
@@ -452,7 +445,7 @@ def test_times_are_uniform_among_the_allowed(window: int | None) -> None:
 
 
 def test_the_last_are_the_latest() -> None:
-    graph = hubs(10)
+    graph = Hubs(10, HUBS).graph()
     time = torch.arange(10).flip(0).repeat(HUBS)
     plan = SamplingPlan((3,), temporal=TemporalStrategy.LAST)
     sampler = MacrobatchSampler(graph, plan, times=[TimeOrder.of(graph.in_edges, time)])
@@ -461,7 +454,7 @@ def test_the_last_are_the_latest() -> None:
 
 def test_weights_within_a_window() -> None:
     """Weights lie before the window; they have no part in the draw."""
-    graph = hubs(WEIGHTS.size)
+    graph = Hubs(WEIGHTS.size, HUBS).graph()
     order = TimeOrder.of(graph.in_edges, torch.arange(WEIGHTS.size).repeat(HUBS))
     sums = WeightSums.of(graph.in_edges, order.by_place(torch.from_numpy(np.tile(WEIGHTS, HUBS))))
     plan = SamplingPlan((1,), Replacement.WITH, time_window=2)
