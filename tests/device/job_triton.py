@@ -1,4 +1,4 @@
-"""The process of test_triton_rows.py: the kernel, interpreted on the CPU."""
+"""The process of test_lane.py: the kernel, interpreted on the CPU."""
 
 from __future__ import annotations
 
