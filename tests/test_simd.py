@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.simd_levels import WIDTHS, run_at_level
+from tests.support.programs import WIDTHS, run_at_level
 
 PROGRAM = """
 import torch

@@ -1,4 +1,4 @@
-"""The jobs of the ranks in test_faults.py, where all but one behave, and in test_host_memory.py."""
+"""The jobs of the ranks in test_faults.py, where all but one behave or memory is shared."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch._dynamo
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from pyg_batchgnn.comm import (
@@ -24,7 +25,7 @@ from pyg_batchgnn.comm import (
     gradient_hook,
     share_on_host,
 )
-from tests.support.faults import AwakeClock, stop_for_good
+from tests.support.faults import AwakeClock, stop_for_good, told
 
 # Faults ###########################################################################################
 
@@ -82,13 +83,7 @@ def fault(how: str, victim: int, timeout: float, backend: str = "gloo") -> dict[
                 rows = torch.zeros(comm.size, 1 << (16 if "middle" in how else 1))
                 comm.exchange(rows, [1] * comm.size, Header(MessageKind.FEATURES, 1, 5))
     except CommError as error:
-        found = {
-            "error": type(error).__name__,
-            "text": str(error),
-            "ranks": list(error.ranks),
-            "seconds": clock.seconds,
-            "again": _again(comm),
-        }
+        found = {**told(error, clock), "again": _again(comm)}
         if victim == 0:  # without a store nobody can tell a rank that was lost from one that has ended since
             time.sleep(1.0)
         return found
@@ -111,8 +106,6 @@ def _again(comm: Communicator) -> list[Any]:
 
 def absent(victim: int, timeout: float) -> dict[str, Any]:
     """One rank never makes the communicator, or makes another one."""
-    import torch.distributed as dist
-
     clock = AwakeClock()
     try:
         first = Communicator.create("first", timeout=timeout)
@@ -121,18 +114,11 @@ def absent(victim: int, timeout: float) -> dict[str, Any]:
             return {"error": None}
         Communicator.create("second", timeout=timeout)
     except CommError as error:
-        return {
-            "error": type(error).__name__,
-            "text": str(error),
-            "ranks": list(error.ranks),
-            "seconds": clock.seconds,
-        }
-    raise AssertionError(dist.get_rank())
+        return told(error, clock)
+    raise AssertionError("nobody was missed")
 
 
 def other_name() -> dict[str, Any]:
-    import torch.distributed as dist
-
     dist.init_process_group("gloo")
     name = "gradients" if dist.get_rank() == 1 else "sampling"
     try:
@@ -255,12 +241,7 @@ def killed_in_training(timeout: float) -> dict[str, Any]:
                 os.kill(os.getpid(), signal.SIGKILL)
             loss.backward()
         except CommError as error:
-            return {
-                "error": type(error).__name__,
-                "ranks": list(error.ranks),
-                "text": str(error),
-                "seconds": clock.seconds,
-            }
+            return told(error, clock)
     raise AssertionError
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,8 @@ from pyg_batchgnn.comm.ccl import (
     settings,
 )
 from tests.support.backends import BACKENDS, needs_ccl
-from tests.support.ranks import ROOT, run_ranks
+from tests.support.programs import run_python
+from tests.support.ranks import run_ranks
 from tests.support.tiers import in_all
 
 # Backends #########################################################################################
@@ -75,8 +75,7 @@ works.pop().wait()
 def test_a_script_ends_well_with_collectives_under_way(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
-    ended = subprocess.run([*torchrun, str(script)], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    ended = run_python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4", script)
     assert ended.returncode == 0, ended.stderr
 
 
@@ -181,7 +180,7 @@ def test_mpi_is_taken_where_torch_has_it(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_name_is_registered_whichever_is_imported_first(first: str) -> None:
     code = f"import sys; {first}; import pyg_batchgnn, torch.distributed as d"
     code += "; assert d.is_backend_available('ccl') and 'pyg_batchgnn.comm' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python("-c", code).check_returncode()
 
 
 INTELS = """
@@ -210,12 +209,6 @@ dist.destroy_process_group()  # else torch's threads may still hold tensors when
 def test_intels_bindings_are_used_where_they_can_be_imported(first: str, tmp_path: Path) -> None:
     (tmp_path / "oneccl_bindings_for_pytorch.py").write_text(INTELS)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, "-c", f"{first}\n{GROUP_OF_ONE}"],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_python("-c", f"{first}\n{GROUP_OF_ONE}", PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["Intel's makes it", "[1.0, 1.0, 1.0]"]

@@ -20,7 +20,7 @@ from torch.distributed import HashStore, Store
 from pyg_batchgnn.comm import AgreementError, CommError, Communicator, DivergenceError
 from pyg_batchgnn.comm.diagnosis import LINE_BYTES, StatusLines, StoreReader
 from tests.support.backends import BACKENDS, needs_ccl
-from tests.support.leftovers import nothing_is_left
+from tests.support.leftovers import nothing_is_left, stays
 from tests.support.ranks import launch, run_ranks
 from tests.support.thread_ranks import run_threads
 from tests.support.tiers import all_only, in_all
@@ -376,3 +376,43 @@ def test_threads_ask_at_the_same_time(reader: StoreReader) -> None:
     finally:
         sys.setswitchinterval(interval)
     assert answers == [b"value"] * 400
+
+
+# Memory of a host #################################################################################
+
+
+def test_ranks_of_a_host_see_each_others_blocks() -> None:
+    sizes = [5000, 0, 3, 1 << 20]
+    for result in run_ranks(f"{JOBS}:shared", 4, {"sizes": sizes}, hosts=[0, 0, 1, 0]):
+        assert result.value == ([2] if result.rank == 2 else [0, 1, 3])
+
+
+def test_memory_that_cannot_be_had_is_an_error_on_every_rank() -> None:
+    for result in run_ranks(f"{JOBS}:too_much_shared", 2):
+        assert result.value.startswith("(1,) memory of a host cannot be shared: rank 1 (host 0): ")
+
+
+def test_a_write_to_a_block_for_reading_ends_the_writer() -> None:
+    results = run_ranks(f"{JOBS}:written_through_a_reader", 2, check=False)
+    assert [result.code for result in results] == [-11, 0]
+
+
+@pytest.mark.parametrize("after", [0.0, 0.05, 0.2, None])
+def test_nothing_is_left_when_all_ranks_are_killed(after: float | None, tmp_path: Path) -> None:
+    """At some moment while the memory is being shared, or (None) when it is there."""
+    before = _ours()
+    with launch(f"{JOBS}:killed_with_memory", 3, {"folder": str(tmp_path)}) as job:
+        if after is None:
+            while len(list(tmp_path.iterdir())) < 3:
+                time.sleep(0.01)
+        else:
+            time.sleep(after)
+        job.kill()
+    assert not stays(_ours, before)
+
+
+def _ours() -> set[Any]:
+    """Names of ours in shared memory and in the abstract namespace of sockets."""
+    lines = Path("/proc/net/unix").read_text().splitlines()
+    sockets = {line.split()[-1] for line in lines if "pyg_batchgnn" in line}
+    return {*Path("/dev/shm").glob("*pyg_batchgnn*"), *sockets}

@@ -1,29 +1,38 @@
-"""The parts that need no peer: headers, counters, process information, waiting, arguments."""
+"""The parts that need no peer: headers, counters, waiting, rows of bytes; and how ranks meet."""
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.distributed import HashStore, Store, TCPStore
 
 from pyg_batchgnn.comm import (
     BrokenCommunicatorError,
     CommCounters,
     Communicator,
+    Field,
     Header,
     KindCounts,
     MessageKind,
+    PeerError,
+    RowLayout,
 )
-from pyg_batchgnn.comm.communicator import connect
+from pyg_batchgnn.comm.communicator import connect, fresh_namespace
 from pyg_batchgnn.comm.diagnosis import (
     Evidence,
     Liveness,
@@ -40,6 +49,9 @@ from pyg_batchgnn.comm.mailbox import TransportError, TransportTimeout, wait_for
 from pyg_batchgnn.comm.message import Operation, Purpose, describe
 from pyg_batchgnn.comm.serial_executor import SerialExecutor
 from tests.support.limits import wait_until
+from tests.support.tiers import examples
+
+# Parts ############################################################################################
 
 
 def test_a_header_survives_the_wire() -> None:
@@ -225,3 +237,120 @@ def test_rows_that_cannot_be_exchanged_break_nothing(
         with pytest.raises(ValueError, match="weight"):
             comm.all_reduce(torch.ones(1), weight=-1.0)
         comm.barrier()
+
+
+# Layouts of rows ##################################################################################
+
+
+DTYPES = [torch.uint8, torch.bool, torch.int16, torch.bfloat16, torch.float32, torch.int64, torch.complex128]
+FIELDS = st.builds(Field, st.sampled_from(DTYPES), st.lists(st.integers(0, 3), max_size=2).map(tuple))
+
+
+def column(field: Field, rows: int) -> torch.Tensor:
+    values = torch.randint(0, 2 if field.dtype == torch.bool else 256, (rows, *field.shape))
+    return values.to(field.dtype)
+
+
+@examples(60)
+@given(st.dictionaries(st.text(max_size=3), FIELDS, min_size=1, max_size=6), st.integers(0, 4))
+def test_columns_come_back_as_they_were(fields: dict[str, Field], rows: int) -> None:
+    columns = {name: column(field, rows) for name, field in fields.items()}
+    layout = RowLayout.of(columns)
+    packed = layout.pack(columns)
+    assert packed.shape == (rows, layout.row_bytes) and packed.dtype == torch.uint8
+    used = sum(field.bytes for field in fields.values())
+    assert used <= layout.row_bytes < used + max(field.dtype.itemsize for field in fields.values())
+    received = torch.cat([torch.zeros_like(packed), packed])[rows:]  # somewhere inside a larger tensor
+    unpacked, views = layout.unpack(received), layout.views(received)
+    for name, wanted in columns.items():
+        assert unpacked[name].dtype == wanted.dtype and unpacked[name].is_contiguous()
+        assert torch.equal(unpacked[name], wanted) and torch.equal(views[name], wanted)
+
+
+def test_views_write_in_place() -> None:
+    layout = RowLayout({"id": Field(torch.int64), "x": Field(torch.float32, (3,)), "mask": Field(torch.bool)})
+    packed = layout.empty(4)
+    views = layout.views(packed)
+    views["x"].copy_(torch.arange(12.0).view(4, 3))
+    views["id"].copy_(torch.arange(4))
+    views["mask"].fill_(True)
+    assert torch.equal(layout.unpack(packed)["x"], torch.arange(12.0).view(4, 3))
+    assert packed[:, 8 + 12 + 1 :].count_nonzero() == 0  # padding is the same bytes everywhere
+
+
+def test_the_layout_does_not_depend_on_the_order_of_fields() -> None:
+    one = RowLayout({"a": Field(torch.int64), "b": Field(torch.uint8), "c": Field(torch.int64)})
+    other = RowLayout({"c": Field(torch.int64), "b": Field(torch.uint8), "a": Field(torch.int64)})
+    assert one.offsets == other.offsets == {"a": 0, "c": 8, "b": 16}
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ({"x": torch.zeros(2, 3)}, "do not match"),
+        ({"x": torch.zeros(2, 3), "y": torch.zeros(1)}, "differ in their number of rows"),
+        ({"x": torch.zeros(2, 4), "y": torch.zeros(2)}, r"\[4\] per row"),
+        ({"x": torch.zeros(2, 3).double(), "y": torch.zeros(2)}, "float64"),
+    ],
+)
+def test_columns_that_do_not_fit_are_told(columns: dict[str, torch.Tensor], text: str) -> None:
+    layout = RowLayout({"x": Field(torch.float32, (3,)), "y": Field(torch.float32)})
+    with pytest.raises(ValueError, match=text):
+        layout.pack(columns)
+
+
+def test_packed_rows_of_another_layout_are_told() -> None:
+    layout = RowLayout({"x": Field(torch.float32, (3,))})
+    for packed in (torch.zeros(2, 13, dtype=torch.uint8), torch.zeros(2, 12)):
+        with pytest.raises(ValueError, match="packed rows must be uint8"):
+            layout.views(packed)
+    with pytest.raises(ValueError, match="at least one field"):
+        RowLayout({})
+
+
+# Rendezvous #######################################################################################
+
+
+def meet(stores: Sequence[Store], order: Sequence[int], timeout: float = 20.0) -> list[str]:
+    """Returns what rank 0 wrote in the namespace, as each rank reads it.
+
+    Ranks come in ``order``.
+    """
+    size = len(stores)
+
+    def rank(number: int) -> str:
+        time.sleep(0.02 * order.index(number))
+        namespace = fresh_namespace(stores[number], number, size, timeout)
+        if number == 0:
+            assert not namespace.check(["said"]), "nobody was here before"
+            namespace.set("said", f"{random.random()}")
+        namespace.wait(["said"], timedelta(seconds=timeout))
+        return namespace.get("said").decode()
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(rank, range(size)))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_each_attempt_has_its_own_namespace(order: tuple[int, ...]) -> None:
+    host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    # One connection per rank, as processes have. While a rank waits, no other can use it.
+    stores = [TCPStore("127.0.0.1", host.port, is_master=False) for _ in range(3)]
+    said = [meet(stores, order) for _ in range(3)]
+    assert all(len(set(attempt)) == 1 for attempt in said)
+    assert len({attempt[0] for attempt in said}) == 3
+
+
+def test_an_attempt_may_have_another_number_of_ranks() -> None:
+    store = HashStore()
+    assert [len(set(meet([store] * size, range(size)))) for size in (3, 2, 4, 1)] == [1, 1, 1, 1]
+
+
+def test_ranks_that_died_before_they_met_are_not_waited_for() -> None:
+    store = HashStore()
+    with pytest.raises(PeerError, match=r"the other ranks did not come to meet rank 2 within 0.05 s"):
+        fresh_namespace(store, 2, 3, 0.05)
+    with pytest.raises(PeerError, match=r"rank 1, 2 did not come to meet rank 0") as caught:
+        fresh_namespace(store, 0, 3, 0.05)
+    assert caught.value.ranks == (1, 2)
+    assert len(set(meet([store] * 3, (0, 1, 2)))) == 1

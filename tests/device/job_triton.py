@@ -1,4 +1,4 @@
-"""The process of test_triton_rows.py: the kernel, interpreted on the CPU."""
+"""The process of test_lane.py: the kernel, interpreted on the CPU."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pyg_batchgnn.device import CpuLane, locked_bytes
 from pyg_batchgnn.device.triton_rows import read_rows
 from pyg_batchgnn.loader import device_stage
 from tests.loader.test_on_device import CASES, check, narrow, nodes, wide
+from tests.support.tiny_datasets import equal
 
 SHAPES = ((1,), (100,), (3, 7), (130,), (0,), ())
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool, torch.float64)
@@ -26,21 +27,14 @@ def kernel() -> None:
         for count in (0, 1, 70):
             index = torch.randint(50, (count,), generator=generator).to(ids)
             right = table[index.long()]
-            assert same_bits(read_rows(table, index), right), (shape, dtype, count)
+            assert equal(read_rows(table, index), right), (shape, dtype, count)
             for kept in (torch.arange(0), torch.tensor([3]), torch.arange(0, 50, 2)):
                 slot = torch.full((50,), -1, dtype=torch.int32)
                 slot[kept] = torch.arange(len(kept), dtype=torch.int32)
                 # Rows that the cache has are wrong in the table, and the other way round.
                 cache, rest = table[kept], table.clone()
                 rest[kept] = torch.zeros((), dtype=dtype)
-                assert same_bits(
-                    read_rows(rest, index, cache, slot), right if len(kept) else rest[index.long()]
-                )
-
-
-def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    assert one.dtype is other.dtype and one.shape == other.shape
-    return one.contiguous().view(-1).view(torch.uint8).equal(other.contiguous().view(-1).view(torch.uint8))
+                assert equal(read_rows(rest, index, cache, slot), right if len(kept) else rest[index.long()])
 
 
 def loaders() -> None:

@@ -1,11 +1,13 @@
 """The way to a GPU without one: streams, events and registering of pages are made up.
 
-What is asked of them is recorded. Whether CUDA does it is tested where there is a GPU.
+What is asked of them is recorded. Whether CUDA does it is tested where there is a GPU. The kernel
+that reads rows of the host is interpreted where Triton is installed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +18,7 @@ import torch
 from pyg_batchgnn.device import CudaLane, checked_device, locked_bytes
 from pyg_batchgnn.loader import device_stage
 from tests.loader.test_on_device import CASES, check
+from tests.support.programs import run_python
 
 
 @dataclass
@@ -136,3 +139,11 @@ def test_devices(given: Any, found: torch.device | None, monkeypatch: pytest.Mon
     assert checked_device(given) == found
     with pytest.raises(ValueError, match="there are 2 GPUs, from cuda:0"):
         checked_device("cuda:2")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@pytest.mark.parametrize("interpret", ["1", ""], ids=["interpreted, with loaders", "compiled"])
+def test_the_kernel(interpret: str) -> None:
+    """In a process of its own, as Triton decides once whether it interprets."""
+    done = run_python("-m", "tests.device.job_triton", timeout=250, TRITON_INTERPRET=interpret)
+    assert done.returncode == 0 and done.stdout == "right\n", done.stderr

@@ -18,7 +18,7 @@ from pyg_batchgnn.disk import DiskRates, DiskReader, DiskTable, file
 from pyg_batchgnn.disk.file import SourceFile
 from pyg_batchgnn.ops import ReadRows
 from tests.support.limits import exit_code_of_child, join_all
-from tests.support.page_cache import empty_page_cache, resident
+from tests.support.mapped_data import empty_page_cache, resident
 
 ROWS, WIDTH = 5000, 33
 RATES = DiskRates((4096, 1 << 18), (1e-5, 1e-4))

@@ -25,10 +25,10 @@ from pyg_batchgnn.sample import (
 )
 from pyg_batchgnn.store import DistFeatureStore
 from tests.store.job_typed import TYPED, owners
-from tests.support.bare_minibatches import only_nodes
 from tests.support.partitioned_graphs import CASES, Case, part_of
 from tests.support.partitioned_graphs import owners as owners_of
 from tests.support.reference_partition import graph_of, internal_ids, internal_ids_by_type, split_dataset
+from tests.support.sampling_cases import only_nodes
 from tests.support.typed_datasets import typed_dataset
 
 #: Graphs of one type: an ordinary one, one of a single node, one without edges.

@@ -16,7 +16,7 @@ from pyg_batchgnn.data import NODES as GROUP
 from pyg_batchgnn.disk import are_mapped, is_mapped
 from pyg_batchgnn.fetch import BlockFetcher, FetchGroup, InPlaceFetcher, as_table
 from pyg_batchgnn.sample import Placement, SampledMinibatch
-from tests.support.bare_minibatches import only_nodes
+from tests.support.sampling_cases import only_nodes
 
 # Block ############################################################################################
 

@@ -34,7 +34,7 @@ from tests.support.rank_graphs import (
     tables_of,
 )
 from tests.support.reference_partition import split_dataset
-from tests.support.traffic import asked_nodes, remote_edges
+from tests.support.relayed import asked_nodes, remote_edges
 from tests.support.typed_datasets import typed_dataset
 from tests.support.typed_graphs import SCHEMAS
 

@@ -18,7 +18,7 @@ from pyg_batchgnn import MacrobatchHGTLoader, PygHGTSampler, nn
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.loader.test_hetero import stores_of as typed_stores_of
 from tests.support.hetero_cases import BOTH, CITES, COUNTS, RELATIONS, as_hetero, make_hetero
-from tests.support.layer_pairs import gradients
+from tests.support.layer_cases import gradients
 from tests.support.loader_cases import assert_same, make_data
 from tests.support.memory_stores import stores_of
 

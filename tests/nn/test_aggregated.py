@@ -13,8 +13,16 @@ from torch import Tensor
 from pyg_batchgnn import AggregationCache, Minibatch, SampledMinibatch, nn
 from pyg_batchgnn.nn import Aggregated, GATConv, GCNConv, GINConv, RowView, SAGEConv, Update
 from tests.support.accuracy import ALONE, assert_as_pygs, distance
-from tests.support.layer_cases import FEATURES, batch_cases, sampled, small_edges, small_graph, table
-from tests.support.layer_pairs import both, gradients
+from tests.support.layer_cases import (
+    FEATURES,
+    batch_cases,
+    both,
+    gradients,
+    sampled,
+    small_edges,
+    small_graph,
+    table,
+)
 from tests.support.model_pairs import CLASSES, HIDDEN
 
 CASES = {

@@ -28,8 +28,15 @@ from pyg_batchgnn.nn import (
     transformer,
 )
 from tests.support.accuracy import assert_as_pygs, distance
-from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, table
-from tests.support.layer_pairs import assert_attention_as_pygs, assert_updates, gradients
+from tests.support.layer_cases import (
+    FEATURES,
+    assert_attention_as_pygs,
+    assert_updates,
+    batch_cases,
+    gradients,
+    layer_edges,
+    table,
+)
 from tests.support.tiers import examples
 from tests.support.typed_layers import assert_near
 

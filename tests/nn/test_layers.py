@@ -14,8 +14,15 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from pyg_batchgnn import SampledMinibatch, nn, ops
 from pyg_batchgnn.nn import GCNConv, GINConv, RowView, SAGEConv, Update, layer_graph
 from tests.support.accuracy import assert_as_pygs, distance
-from tests.support.layer_cases import FEATURES, batch_cases, layer_edges, table
-from tests.support.layer_pairs import assert_updates, both, gradients
+from tests.support.layer_cases import (
+    FEATURES,
+    assert_updates,
+    batch_cases,
+    both,
+    gradients,
+    layer_edges,
+    table,
+)
 
 CASES = batch_cases()
 OUT = 5

@@ -27,8 +27,7 @@ from pyg_batchgnn.nn import (
 from pyg_batchgnn.nn.gin import Perceptron
 from pyg_batchgnn.ops import QuantizedTensor
 from tests.support.accuracy import distance
-from tests.support.layer_cases import FEATURES, batch_cases, layer_edges
-from tests.support.layer_pairs import gradients
+from tests.support.layer_cases import FEATURES, batch_cases, gradients, layer_edges
 from tests.support.quantized_tables import decoded_rows, drawn_table
 
 CASES = batch_cases()

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs import run_text
-from tests.support.simd_levels import WIDTHS
+from tests.support.programs import WIDTHS, run_text
 from tests.support.tiers import VARIABLE
 
 PROGRAM = """

@@ -15,8 +15,8 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from tests.support.accuracy import distance
 from tests.support.linear_cases import SHAPES, TOLERANCE, Case, View, gradients, make_case
+from tests.support.programs import WIDTHS, run_at_level
 from tests.support.quantized_tables import drawn_table
-from tests.support.simd_levels import WIDTHS, run_at_level
 from tests.support.tiers import examples
 
 # Linear ###########################################################################################

@@ -27,6 +27,7 @@ from pyg_batchgnn.planner import (
     PlannerMachine,
     PlannerNetwork,
     PlannerSetting,
+    Prediction,
     TypeRows,
     Workload,
     predict,
@@ -39,11 +40,10 @@ from pyg_batchgnn.train.cli.plan_command import parse_rate
 from pyg_batchgnn.train.errors import TrainError
 from tests.planner.job_planned import first_trained
 from tests.support.bare_graphs import without_features
-from tests.support.drawn_figures import figures_drawn
 from tests.support.programs import quick_programs
 from tests.support.ranks import run_ranks
 from tests.support.tiers import each, in_all
-from tests.support.training_runs import batchgnn, mistake
+from tests.support.training_runs import batchgnn, figures_drawn, mistake
 from tests.support.typed_datasets import CASES as TYPED_CASES
 from tests.support.typed_datasets import typed_dataset
 
@@ -96,6 +96,10 @@ def planned(
     )
 
 
+def rounds_of(found: Prediction) -> list[int]:
+    return [found.rounds.topology, found.rounds.features, found.rounds.lookup]
+
+
 @each
 @pytest.mark.parametrize(
     ("schedule", "replacement"),
@@ -113,8 +117,7 @@ def test_ranks_count_what_was_predicted(graph: str, schedule: ScheduleName, repl
         predicted = predict(found.workload, probe, found.machine, found.network, setting)
         seen = [result.value[at] for result in results]
         assert {one["minibatches"] for one in seen} == {predicted.minibatches}
-        expected = [predicted.rounds.topology, predicted.rounds.features, predicted.rounds.lookup]
-        assert all(one["rounds"] == expected for one in seen)
+        assert all(one["rounds"] == rounds_of(predicted) for one in seen)
         assert predicted.rows == pytest.approx(sum(one["rows"] for one in seen) / 4, rel=0.1)
         received = [sum(one["bytes"][kind] for one in seen) / 4 for kind in (0, 1)]
         assert [predicted.topology_bytes, predicted.feature_bytes] == pytest.approx(received, rel=0.1)
@@ -142,11 +145,10 @@ def test_ranks_count_what_was_predicted_of_seeds_that_they_do_not_own() -> None:
         for at, setting in enumerate(tried):
             predicted = predict(found.workload, probe, found.machine, found.network, setting)
             seen = [result.value[case][at] for result in results]
-            rounds = predicted.rounds
-            relays = 0 if setting.hybrid else 6
-            assert rounds.topology == relays * -(-predicted.minibatches // (setting.macrobatch or 1000))
+            macrobatches = -(-predicted.minibatches // (setting.macrobatch or 1000))
+            assert predicted.rounds.topology == (0 if setting.hybrid else 6 * macrobatches)
             assert {one["minibatches"] for one in seen} == {predicted.minibatches}
-            assert all(one["rounds"] == [rounds.topology, rounds.features, rounds.lookup] for one in seen)
+            assert all(one["rounds"] == rounds_of(predicted) for one in seen)
             assert predicted.rows == pytest.approx(max(one["rows"] for one in seen), rel=0.1)
 
 
@@ -158,9 +160,7 @@ def test_one_rank_makes_the_rounds_that_were_predicted(schedule: ScheduleName) -
     (result,) = run_ranks("tests.planner.job_planned:prepare", 1, given)
     for setting, seen in zip(tried, result.value, strict=True):
         predicted = predict(found.workload, found.probes["random"], found.machine, found.network, setting)
-        rounds = predicted.rounds
-        assert seen["minibatches"] == predicted.minibatches
-        assert seen["rounds"] == [rounds.topology, rounds.features, rounds.lookup]
+        assert (seen["minibatches"], seen["rounds"]) == (predicted.minibatches, rounds_of(predicted))
 
 
 def test_the_type_of_the_training_nodes_must_be_said() -> None:

@@ -11,17 +11,22 @@ import contextlib
 import json
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
+import torch
 import torch_geometric.datasets
 import torch_geometric.loader
 import torch_geometric.nn  # before PyG says that its companions are there
 import torch_geometric.sampler.neighbor_sampler
 import torch_geometric.testing
 import torch_geometric.typing
+from torch import Tensor
 from torch_geometric import seed_everything
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
 from pyg_batchgnn import (
     MacrobatchHGTLoader,
@@ -29,7 +34,59 @@ from pyg_batchgnn import (
     MacrobatchNeighborLoader,
     PygNeighborSampler,
 )
-from tests.pyg_suite import stand_ins
+
+# Stand-ins ########################################################################################
+
+
+class SparseTensor:
+    """A sparse matrix of which rows and columns are selected, as torch-sparse's."""
+
+    def __init__(self, row: Tensor, col: Tensor, value: Tensor) -> None:
+        self._entries = row, col, value
+        self.storage = SimpleNamespace(row=lambda: row, col=lambda: col, value=lambda: value)
+
+    def __getitem__(self, at: tuple[Tensor, Tensor]) -> SparseTensor:
+        """Returns the matrix of some rows and some columns, in their order."""
+        *places, value = self._entries
+        found = []
+        for place, chosen in zip(places, at, strict=True):
+            number = torch.full((1 + int(torch.cat([place, chosen]).max()),), -1)
+            number[chosen] = torch.arange(chosen.numel())
+            found.append(number[place])
+        kept = (found[0] >= 0) & (found[1] >= 0)
+        return SparseTensor(found[0][kept], found[1][kept], value[kept])
+
+    def nnz(self) -> int:
+        """Returns the number of entries."""
+        return self._entries[0].numel()
+
+    def coo(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns rows, columns and values."""
+        return self._entries
+
+
+class Planetoid:
+    """A random undirected graph of Cora's size, where PyG would download Cora.
+
+    Args:
+        root, name: ignored.
+    """
+
+    num_features, num_classes = 1433, 7
+
+    def __init__(self, root: str, name: str) -> None:
+        generator = torch.Generator().manual_seed(1)
+        edges = to_undirected(torch.randint(2708, (2, 5278), generator=generator))
+        x = torch.rand(2708, self.num_features, generator=generator) < 0.01
+        self._data = Data(x=x.float(), edge_index=edges)
+
+    def __getitem__(self, number: int) -> Data:
+        """Returns the graph."""
+        return self._data
+
+
+# Plugin ###########################################################################################
+
 
 #: The companions of PyG that this package does without.
 COMPANIONS = ("pyg_lib", "torch_sparse")
@@ -65,7 +122,7 @@ REPLACED = (
     (torch_geometric.loader, "NeighborLoader", NeighborLoader),
     (torch_geometric.loader, "LinkNeighborLoader", LinkNeighborLoader),
     (torch_geometric.loader, "HGTLoader", HGTLoader),
-    (torch_geometric.typing, "SparseTensor", stand_ins.SparseTensor),
+    (torch_geometric.typing, "SparseTensor", SparseTensor),
     (torch_geometric.sampler, "NeighborSampler", PygNeighborSampler),
     (torch_geometric.sampler.neighbor_sampler, "NeighborSampler", PygNeighborSampler),
 )
@@ -96,11 +153,7 @@ def _lifted_markers() -> list[tuple[Any, str, Callable[..., Any]]]:
 
 
 class Recorder:
-    """Writes the outcome of each test to a JSON file: [test id, outcome, reason].
-
-    Args:
-        path: the file.
-    """
+    """Writes the outcome of each test to a JSON file: [test id, outcome, reason]."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -139,7 +192,7 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.fixture(scope="session", autouse=True)
 def _no_download() -> Iterator[None]:
     """Replaces the one data set that PyG would download."""
-    with mock.patch.object(torch_geometric.datasets, "Planetoid", stand_ins.Planetoid):
+    with mock.patch.object(torch_geometric.datasets, "Planetoid", Planetoid):
         yield
 
 

@@ -4,17 +4,97 @@ ours in their places, those of layers and models with every call repeated by acc
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from benchmark.pyg_scripts.measure import missing, pyg_checkout
-from tests.pyg_suite.verdict import Outcome, complaints, read_exceptions, summary
+from tests.support.programs import run_python
 
-ROOT = Path(__file__).resolve().parents[2]
+#: The reason that PyG's `withPackage` gives.
+_NO_PACKAGE = re.compile(r"Packages? .* not found")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of one test.
+
+    Attributes:
+        test: its id, a path in the checkout and a name.
+        result: "passed", "failed" or "skipped".
+        reason: says why it failed or was skipped.
+    """
+
+    test: str
+    result: str
+    reason: str = ""
+
+    @property
+    def lacks_package(self) -> bool:
+        """True if the test was skipped because an optional package is not installed."""
+        return self.result == "skipped" and _NO_PACKAGE.search(self.reason) is not None
+
+
+def read_exceptions(path: Path) -> dict[str, str]:
+    """Returns the tests that need not pass, and the reason of each.
+
+    Each line is ``test id | reason``. Empty lines and those that begin with ``#`` say nothing. An
+    id without parameters stands for all cases of the test.
+    """
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    found = {}
+    for line in lines:
+        if line and not line.startswith("#"):
+            test, bar, reason = line.partition(" | ")
+            if not bar or not reason.strip():
+                raise ValueError(f"{path} has the line {line!r}; write 'test id | reason'")
+            found[test.strip()] = reason.strip()
+    return found
+
+
+def complaints(outcomes: Sequence[Outcome], exceptions: Mapping[str, str]) -> list[str]:
+    """Returns what is not as it should be; nothing if all tests pass but for the exceptions."""
+    found = []
+    for one in outcomes:
+        listed = _entry(one, exceptions) is not None
+        if listed and one.result == "passed":
+            found.append(f"{one.test} passes: take it off the list of exceptions")
+        if not listed and one.result != "passed" and not one.lacks_package:
+            found.append(f"{one.test} {one.result}: {one.reason}")
+    met = {_entry(one, exceptions) for one in outcomes}
+    found += [f"{test} is an exception, but there is no such test" for test in exceptions if test not in met]
+    return found
+
+
+def summary(outcomes: Sequence[Outcome], exceptions: Mapping[str, str]) -> str:
+    """Returns how many tests passed, failed and were skipped, and why they were skipped."""
+    listed = [one for one in outcomes if _entry(one, exceptions) is not None]
+    others = [one for one in outcomes if _entry(one, exceptions) is None]
+    optional = [one for one in others if one.lacks_package]
+    reasons = ", ".join(sorted({one.reason for one in optional})) or "none"
+    return (
+        f"{_count(others, 'passed')} of PyG's {len(outcomes)} tests passed; exceptions: "
+        f"{_count(listed, 'failed')} failed, {_count(listed, 'skipped')} skipped; skipped for optional "
+        f"packages: {len(optional)} ({reasons}); others: {_count(others, 'failed')} failed, "
+        f"{_count(others, 'skipped') - len(optional)} skipped"
+    )
+
+
+def _count(outcomes: Iterable[Outcome], result: str) -> int:
+    return sum(one.result == result for one in outcomes)
+
+
+def _entry(outcome: Outcome, exceptions: Mapping[str, str]) -> str | None:
+    """Returns the entry of the list that a test belongs to, or None."""
+    return next((one for one in (outcome.test, outcome.test.partition("[")[0]) if one in exceptions), None)
+
+
+# PyG's tests ######################################################################################
+
+
 EXCEPTIONS = Path(__file__).with_name("exceptions.txt")
 FILES = (
     "test/loader/test_neighbor_loader.py",
@@ -44,16 +124,8 @@ def test_calls_in_pygs_tests_are_those_of_accelerated_models(
     own = ["--counts", str(counts), "--every", str(LAYERS_AND_MODELS[name])]
     options = ["-p", "tests.pyg_suite.model_plugin", "-p", "no:cacheprovider", *own]
     options += ["--rootdir", str(pyg_checkout()), "-o", "addopts=", "--tb=short", "-q"]
-    command = [sys.executable, "-m", "pytest", *options]
-    done = subprocess.run(
-        [*command, f"{pyg_checkout()}/{name}"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    quiet = {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    done = run_python("-m", "pytest", *options, f"{pyg_checkout()}/{name}", timeout=280, **quiet)
     assert done.returncode == 0, f"pytest ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     found = json.loads(counts.read_text(encoding="utf-8"))
     assert min(found["as they are"], found["with batches"]) > 0
@@ -62,26 +134,14 @@ def test_calls_in_pygs_tests_are_those_of_accelerated_models(
 
 
 def run(checkout: Path, outcomes: Path) -> list[Outcome]:
-    """Runs PyG's tests in a process of their own.
-
-    Args:
-        checkout: the folder of the checkout; nothing is written there.
-        outcomes: a file for the outcomes.
-    """
+    """Runs PyG's tests in a process of their own. Nothing is written in the checkout."""
     absent = [name for name in FILES if not (checkout / name).exists()]
     assert not absent, f"{checkout} has no {absent[0]}; {missing()}"
     options = ["-p", "tests.pyg_suite.plugin", "-p", "no:cacheprovider", "--outcomes", str(outcomes)]
-    done = subprocess.run(
-        # PyG's own options leave out tests that want data sets, which need no download here.
-        [sys.executable, "-m", "pytest", *options, "--rootdir", str(checkout), "-o", "addopts=", "--tb=short"]
-        + [str(checkout / name) for name in FILES],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    # PyG's own options leave out tests that want data sets, which need no download here.
+    options += ["--rootdir", str(checkout), "-o", "addopts=", "--tb=short"]
+    files = [checkout / name for name in FILES]
+    done = run_python("-m", "pytest", *options, *files, timeout=280, PYTHONDONTWRITEBYTECODE="1")
     tests_ran = 0, 1  # all passed, some failed
     assert done.returncode in tests_ran, f"pytest ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return [Outcome(*row) for row in json.loads(outcomes.read_text(encoding="utf-8"))]
@@ -97,3 +157,50 @@ def test_pygs_tests_pass_but_for_the_exceptions(tmp_path: Path, capsys: pytest.C
         print(f"\n{summary(outcomes, exceptions)}")
     found = complaints(outcomes, exceptions)
     assert not found, "\n".join(found)
+
+
+# Verdict ##########################################################################################
+
+
+LISTED = {"a.py::test_one": "reason", "a.py::test_two[x]": "reason"}
+RIGHT = [
+    Outcome("a.py::test_one[1]", "failed", "no such operator"),
+    Outcome("a.py::test_one[2]", "skipped", "still to do"),
+    Outcome("a.py::test_two[x]", "failed", "refused"),
+    Outcome("a.py::test_two[y]", "passed"),
+    Outcome("a.py::test_three", "skipped", "Package torch_frame not found"),
+]
+
+
+def test_nothing_to_complain_about() -> None:
+    assert complaints(RIGHT, LISTED) == []
+    assert summary(RIGHT, LISTED) == (
+        "1 of PyG's 5 tests passed; exceptions: 2 failed, 1 skipped; skipped for optional packages: 1 "
+        "(Package torch_frame not found); others: 0 failed, 0 skipped"
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "complaint"),
+    [
+        (Outcome("a.py::test_four", "failed", "boom"), "a.py::test_four failed: boom"),
+        (Outcome("a.py::test_four", "skipped", "why not"), "a.py::test_four skipped: why not"),
+        (Outcome("a.py::test_one[3]", "passed"), "a.py::test_one[3] passes: take it off the list"),
+    ],
+)
+def test_outcomes_that_are_not_as_listed(outcome: Outcome, complaint: str) -> None:
+    (found,) = complaints([*RIGHT, outcome], LISTED)
+    assert found.startswith(complaint)
+
+
+def test_an_exception_that_is_no_test() -> None:
+    (found,) = complaints(RIGHT, {**LISTED, "a.py::test_gone": "reason"})
+    assert found == "a.py::test_gone is an exception, but there is no such test"
+
+
+def test_each_exception_has_a_reason(tmp_path: Path) -> None:
+    assert all(len(reason) > 20 for reason in read_exceptions(EXCEPTIONS).values())
+    path = tmp_path / "list.txt"
+    path.write_text("# a comment\n\na.py::test_one\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"write 'test id \| reason'"):
+        read_exceptions(path)

@@ -14,16 +14,11 @@ import torch
 from pyg_batchgnn.comm import CommError, Communicator, MessageKind
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.partition import Part, PartitionBook
-from pyg_batchgnn.sample import (
-    PartitionedSampler,
-    SampledMinibatch,
-    SamplingPlan,
-)
-from tests.support.faults import AwakeClock, stop_for_good
+from pyg_batchgnn.sample import PartitionedSampler, SampledMinibatch, SamplingPlan
+from tests.support.faults import AwakeClock, stop_for_good, told
 from tests.support.reference_partition import internal_ids, split_graph
 
-# Counts
-# ############################################################################################
+# Counts ###########################################################################################
 
 
 def counted(edge_ids: bool, seeds_are_own: bool, minibatches: int) -> dict[str, Any]:
@@ -64,8 +59,7 @@ def _remote(got: list[SampledMinibatch], part: Part, seeds_are_own: bool) -> tup
     return nodes, edges, blocks
 
 
-# Faults
-# ############################################################################################
+# Faults ###########################################################################################
 
 
 def ring(comm: Communicator, **options: Any) -> tuple[Part, PartitionedSampler]:
@@ -89,12 +83,7 @@ def fault(how: str, victim: int, timeout: float) -> dict[str, Any]:
                 _misbehave(how, sampler)
             sampler.sample([seeds], [part.node[:10]], 1, macrobatch)
     except CommError as error:
-        return {
-            "error": type(error).__name__,
-            "text": str(error),
-            "ranks": list(error.ranks),
-            "seconds": clock.seconds,
-        }
+        return told(error, clock)
     raise AssertionError("nobody failed")
 
 
@@ -148,7 +137,7 @@ def wrong_book() -> dict[str, Any]:
         book = PartitionBook([0, 150, 200])
         shorter = torch.arange(part.num_nodes - 50)
         part = replace(
-            *(part,),
+            part,
             book=book,
             node=part.node[shorter],
             relations=(

@@ -19,7 +19,7 @@ from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.ops.checks import remember
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan
 from pyg_batchgnn.store import CscGraph
-from tests.support.minibatch_checks import check_sampler
+from tests.support.sampling_cases import check_sampler
 
 NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux: take no swap for the pages that nobody touches
 GIB = 2**30

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.sampler import (
-    EdgeSamplerInput,
-    HeteroSamplerOutput,
-    NegativeSampling,
-    SamplerOutput,
-)
+from torch_geometric.sampler import EdgeSamplerInput, HeteroSamplerOutput, NegativeSampling, SamplerOutput
 from torch_geometric.sampler.neighbor_sampler import edge_sample
 
 from pyg_batchgnn.data import HOMOGENEOUS, Schema
@@ -30,22 +25,12 @@ from pyg_batchgnn.sample import (
     negative_key,
 )
 from tests.support.reference_sampler import fold, reference_key
+from tests.support.typed_reference import names_key
 
 SEED, EPOCH = 11, 3
 BUYS, KNOWS = ("user", "buys", "item"), ("user", "knows", "user")
 TYPED = Schema(("item", "user"), (BUYS, KNOWS, ("item", "rev_buys", "user")))
 SIZES = {"item": 9, "user": 6, "node": 8}
-
-
-def digest(*names: str) -> int:
-    """The digest of names that keys are folded with, by the sampling contract."""
-    key = 0
-    for name in names:
-        data = name.encode()
-        key = fold(key, len(data))
-        for begin in range(0, len(data), 8):
-            key = fold(key, int.from_bytes(data[begin : begin + 8], "little"))
-    return key
 
 
 def links_of(relation: tuple[str, str, str], count: int, *, labelled: bool, timed: bool) -> Links:
@@ -89,7 +74,7 @@ def pyg_start(
 
     given = None
     if plan is not None:
-        relation = digest(*links.relation) if is_typed else None
+        relation = names_key(links.relation) if is_typed else None
         key = negative_key(SEED, EPOCH, links_key(schema, [links]), relation)
         drawn = draw_negatives(plan, links.source, links.target, links.time, key)
         target = drawn.target
@@ -176,7 +161,7 @@ def test_several_relations_share_seeds() -> None:
     everyone = torch.cat([first.index[0], second.source, second.target, second.negative.view(-1)])
     assert everyone.unique().tolist() == list(range(users.numel()))  # and no seed but these
     # Each relation's negatives are those that it would have under the same key without the other.
-    key = negative_key(SEED, EPOCH, start.seeds.key, digest(*KNOWS))
+    key = negative_key(SEED, EPOCH, start.seeds.key, names_key(KNOWS))
     alone = draw_negatives(plans[KNOWS], knows.source, knows.target, None, key)
     assert torch.equal(users[second.negative].view(-1), alone.target)
     # In disjoint sampling the examples of one relation follow those of the other.
@@ -193,7 +178,7 @@ def test_keys_of_links() -> None:
     assert links_key(HOMOGENEOUS, [plain]) == reference_key(ends)
     expected = 0
     for relation, one in ((BUYS, flat[0]), (KNOWS, flat[1])):
-        expected = fold(fold(expected, digest(*relation)), reference_key(one))
+        expected = fold(fold(expected, names_key(relation)), reference_key(one))
     assert links_key(TYPED, [knows, buys]) == links_key(TYPED, [buys, knows]) == expected
     other = Schema(TYPED.node_types[::-1], TYPED.relations[::-1])
     assert links_key(other, [buys, knows]) == expected

@@ -31,7 +31,7 @@ from pyg_batchgnn.store import CscGraph, TypedGraph
 from pyg_batchgnn.types import ByNumber
 from tests.support.accuracy import distance
 from tests.support.layer_cases import batch_cases, layer_edges, sampled, small_graph, table
-from tests.support.minibatch_checks import assert_same
+from tests.support.sampling_cases import assert_same
 from tests.support.typed_layers import CITES, SCHEMA, WRITES, tables, typed_minibatch, with_tables
 
 # Minibatch ########################################################################################

@@ -19,9 +19,8 @@ from pyg_batchgnn.disk import DiskReader
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import DiskSampler, Layout, MacrobatchSampler, SamplingPlan, Subgraph, on_disk
 from pyg_batchgnn.store import CscGraph, TypedGraph
-from tests.support.graph_strategies import fixed, random_seeds
-from tests.support.mapped_data import mapped
-from tests.support.page_cache import empty_page_cache, resident
+from tests.support.mapped_data import empty_page_cache, mapped, resident
+from tests.support.sampling_cases import fixed, random_seeds
 from tests.support.typed_graphs import TypedCase, assert_same_typed, typed_cases, typed_plans, typed_seeds
 
 EPOCH, NOTHING = 3, 1

@@ -20,7 +20,7 @@ from pyg_batchgnn.sample import (
     minibatch_key,
 )
 from pyg_batchgnn.store import CscGraph
-from tests.support.graph_strategies import star
+from tests.support.sampling_cases import star
 
 # Plan #############################################################################################
 

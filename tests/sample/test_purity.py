@@ -17,8 +17,15 @@ from hypothesis import given
 from torch import Tensor
 
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SampledMinibatch, SamplingPlan
-from tests.support.graph_strategies import Csc, fixed, star
-from tests.support.minibatch_checks import assert_equals_reference, assert_same, expected_minibatches, fields
+from tests.support.sampling_cases import (
+    Csc,
+    assert_equals_reference,
+    assert_same,
+    expected_minibatches,
+    fields,
+    fixed,
+    star,
+)
 
 NUM_NODES = 2000
 PLAN = SamplingPlan((7, 4, 3))

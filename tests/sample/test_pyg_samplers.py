@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader, NeighborLoader, NodeLoader
 from torch_geometric.sampler import (
     BaseSampler,
@@ -29,10 +30,9 @@ from pyg_batchgnn import (
     SamplingPlan,
 )
 from pyg_batchgnn.store import CscGraph
-from tests.support.graph_strategies import Coo
 from tests.support.loader_cases import assert_same
-from tests.support.pyg_sampler_graphs import BACK, BUYS, USERS, plain, typed
 from tests.support.reference_sampler import reference_sample
+from tests.support.sampling_cases import Coo
 
 # Pyg sampler ######################################################################################
 
@@ -137,6 +137,30 @@ def test_it_is_a_base_sampler(data: Data) -> None:
 
 
 # Pyg samplers backward ############################################################################
+
+USERS, ITEMS = 30, 20
+BUYS, BACK = ("user", "buys", "item"), ("item", "rev_buys", "user")
+
+
+def random_edges(sources: int, targets: int, count: int) -> Tensor:
+    """Returns edges [2, count]."""
+    generator = torch.Generator().manual_seed(count)
+    return torch.stack([torch.randint(size, (count,), generator=generator) for size in (sources, targets)])
+
+
+def plain() -> Data:
+    """Returns a graph with times and weights of edges."""
+    edges = random_edges(USERS, USERS, 200)
+    return Data(x=torch.rand(USERS, 2), edge_index=edges, stamp=torch.arange(200) % 9, weight=torch.rand(200))
+
+
+def typed() -> HeteroData:
+    """Returns users who buy items."""
+    data = HeteroData()
+    data["user"].x, data["item"].x = torch.rand(USERS, 2), torch.rand(ITEMS, 2)
+    data[BUYS].edge_index = random_edges(USERS, ITEMS, 120)
+    data[BACK].edge_index = data[BUYS].edge_index.flip(0)
+    return data
 
 
 def test_backward_follows_edges_from_source_to_target() -> None:

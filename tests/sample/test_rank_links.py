@@ -17,14 +17,7 @@ from torch_geometric.sampler import NegativeSampling
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.data import HOMOGENEOUS, Group, Relation
 from pyg_batchgnn.partition import Part, move
-from pyg_batchgnn.sample import (
-    Links,
-    LinkSeeder,
-    LinkStart,
-    RankFinder,
-    RankPlanner,
-    negative_plan,
-)
+from pyg_batchgnn.sample import Links, LinkSeeder, LinkStart, RankFinder, RankPlanner, negative_plan
 from pyg_batchgnn.store import CscGraph, TimeLevel, Times, first_times, first_times_of_part
 from tests.support.reference_partition import internal_ids_by_type, typed_parts
 from tests.support.relayed import owners_of
@@ -36,17 +29,10 @@ SEED, EPOCH = 5, 3
 
 @dataclass(frozen=True)
 class LinkCase:
-    """A graph, its owners, and links with negatives.
+    """A graph whose nodes ranks own, and links of some relations with negatives.
 
-    Attributes:
-        case: the graph.
-        owners: by node type, the rank of every node.
-        ranks: the number of ranks.
-        minibatches: the links of each minibatch, of the same relations.
-        sampling: PyG's negatives by relation.
-        avoids: True if negatives must not be edges.
-        times: the times of nodes or of edges, or None.
-        disjoint: True if every link is an example.
+    ``minibatches``: the links of each. ``avoids``: negatives must not be edges. ``disjoint``: every
+    link is an example.
     """
 
     case: TypedCase

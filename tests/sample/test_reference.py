@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from itertools import islice
 
@@ -16,10 +17,13 @@ from pyg_batchgnn.data import HOMOGENEOUS
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan, Seeds, Subgraph, minibatch_key
 from pyg_batchgnn.store import CscGraph
 from tests.support import reference_sampler as ref
-from tests.support.graph_strategies import (
+from tests.support.reference_sampler import reference_key
+from tests.support.sampling_cases import (
     Coo,
     Csc,
     big_fanouts,
+    check_graph,
+    check_sampler,
     coo_graphs,
     csc_graphs,
     epochs,
@@ -32,8 +36,6 @@ from tests.support.graph_strategies import (
     stars,
     thread_counts,
 )
-from tests.support.minibatch_checks import check_graph, check_sampler
-from tests.support.reference_sampler import reference_key
 from tests.support.typed_graphs import (
     DrawnSeeds,
     TypedCase,
@@ -107,24 +109,6 @@ def test_floyd_by_hand() -> None:
     assert ref.floyd(2, 1, scaled((1, 2))) == [1]
 
 
-@pytest.mark.parametrize(
-    ("degree", "fanout", "replacement", "picks"),
-    [
-        (0, 3, WITH, []),
-        (0, -1, WITHOUT, []),
-        (4, 0, WITH, []),
-        (4, 0, WITHOUT, []),
-        (4, -1, WITH, [0, 1, 2, 3]),
-        (4, -1, WITHOUT, [0, 1, 2, 3]),
-        (4, 4, WITHOUT, [0, 1, 2, 3]),
-        (4, 9, WITHOUT, [0, 1, 2, 3]),
-        (1, 3, WITH, [0, 0, 0]),
-    ],
-)
-def test_picks_without_choice(degree: int, fanout: int, replacement: Replacement, picks: list[int]) -> None:
-    assert ref.reference_picks(degree, fanout, replacement, ref.words(99)) == picks
-
-
 def test_picks_with_replacement_are_in_order_of_drawing() -> None:
     assert ref.reference_picks(4, 5, WITH, scaled((3, 4), (0, 4), (3, 4), (2, 4), (2, 4))) == [3, 0, 3, 2, 2]
 
@@ -165,11 +149,6 @@ def test_fanout_zero_ends_the_traversal() -> None:
     assert (batch.node, batch.indptr, batch.nodes_per_hop) == ([0, 1], [0, 1, 1], [1, 1, 0, 0])
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 6, 7, 12, 50, 101])
-def test_permutation_is_a_bijection(n: int) -> None:
-    assert sorted(ref.reference_permutation(n, seed=3, epoch=n)) == list(range(n))
-
-
 def test_feistel_by_hand() -> None:
     """The first round on Z_3 x Z_2 shifts the left half by what the right half gives."""
     key = 12345
@@ -198,28 +177,16 @@ def test_types(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> N
     check(data, case, seed, epoch, disjoint=False, subgraph=Subgraph.DIRECTIONAL)
 
 
-@fixed(60)
-@given(st.data(), typed_cases(), random_seeds, epochs)
-def test_shares_and_examples(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
-    check(data, case, seed, epoch, shares=True)
+@pytest.mark.parametrize(("timed", "weighted", "excluding"), [*itertools.product([False, True], repeat=3)])
+def test_every_rule(timed: bool, weighted: bool, excluding: bool) -> None:
+    """Shares and examples, with times, weights and excluded pairs or without."""
 
+    @fixed(80)
+    @given(st.data(), typed_cases(timed, weighted), random_seeds, epochs)
+    def run(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
+        check(data, case, seed, epoch, excluding=excluding, shares=True)
 
-@fixed(80)
-@given(st.data(), typed_cases(timed=True), random_seeds, epochs)
-def test_times(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
-    check(data, case, seed, epoch, shares=True)
-
-
-@fixed(80)
-@given(st.data(), typed_cases(weighted=True), random_seeds, epochs)
-def test_weights(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
-    check(data, case, seed, epoch, shares=True)
-
-
-@fixed(80)
-@given(st.data(), typed_cases(timed=True, weighted=True), random_seeds, epochs)
-def test_times_and_weights(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
-    check(data, case, seed, epoch, shares=True)
+    run()
 
 
 @pytest.mark.parametrize("fanout", [41, 60, 98])
@@ -236,17 +203,6 @@ def test_long_lists_of_weighted_picks(fanout: int, kind: str) -> None:
         set(),
     )
     check_typed(case, SamplingPlan((fanout,)), 1, 2, [seeds])
-
-
-@pytest.mark.parametrize("timed", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_exclusion(timed: bool, weighted: bool) -> None:
-    @fixed(40)
-    @given(st.data(), typed_cases(timed, weighted), random_seeds, epochs)
-    def run(data: st.DataObject, case: TypedCase, seed: int, epoch: int) -> None:
-        check(data, case, seed, epoch, excluding=True, shares=True)
-
-    run()
 
 
 # Against reference ################################################################################

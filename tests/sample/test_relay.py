@@ -31,10 +31,9 @@ from pyg_batchgnn.ops import (
     to_signed,
 )
 from pyg_batchgnn.sample import Layout, Replacement, SampledMinibatch, SamplingPlan, Subgraph
-from tests.support.graph_strategies import fixed, random_seeds
 from tests.support.ranks import run_ranks
-from tests.support.relayed import EPOCH, RelayedSampler, Traffic, owners_of
-from tests.support.traffic import asked_nodes, remote_edges
+from tests.support.relayed import EPOCH, RelayedSampler, Traffic, asked_nodes, owners_of, remote_edges
+from tests.support.sampling_cases import fixed, random_seeds
 from tests.support.typed_graphs import TypedCase, assert_same_typed, typed_cases, typed_plans, typed_seeds
 
 # Relay ############################################################################################

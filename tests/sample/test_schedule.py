@@ -10,7 +10,6 @@ from hypothesis import given
 
 from pyg_batchgnn.sample import keyed_permutation
 from tests.support import reference_sampler as reference
-from tests.support.biased_samplers import rotations, swap_with_an_earlier_place
 from tests.support.chi_square import (
     Ints,
     assert_uniform,
@@ -19,8 +18,8 @@ from tests.support.chi_square import (
     p_of_whole_permutations,
     rejected,
 )
-from tests.support.graph_strategies import epochs, fixed, random_seeds
 from tests.support.reference_sampler import reference_permutation
+from tests.support.sampling_cases import epochs, fixed, random_seeds
 
 
 def shuffles(n: int, seeds: range, epochs: range) -> Ints:
@@ -126,6 +125,22 @@ def test_seed_and_epoch_are_not_interchangeable() -> None:
     table = shuffles(7, range(100), range(100))
     low, high = np.triu_indices(100, k=1)
     assert_uniform(p_of_permutations(compositions(table[low, high], table[high, low]), 7))
+
+
+def swap_with_an_earlier_place(n: int, draws: int) -> Ints:
+    """Shuffles so that every element moves: only cyclic permutations (Sattolo's algorithm)."""
+    generator = np.random.default_rng(4)
+    permutations = np.tile(np.arange(n), (draws, 1))
+    rows = np.arange(draws)
+    for i in range(n - 1, 0, -1):
+        j = generator.integers(0, i, draws)
+        permutations[rows, i], permutations[rows, j] = permutations[rows, j], permutations[rows, i].copy()
+    return permutations
+
+
+def rotations(n: int, draws: int) -> Ints:
+    """A random rotation: every position uniform, almost all permutations missing."""
+    return (np.random.default_rng(5).integers(0, n, (draws, 1)) + np.arange(n)) % n
 
 
 class TestTheTestsCanFail:

@@ -1,4 +1,4 @@
-"""Seeds of typed graphs: keys that do not depend on positions, order of types, refusals."""
+"""Seeds of typed graphs and their times: keys, order of types, refusals, lists in order of time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from pyg_batchgnn.sample import (
     SampledMinibatch,
     SamplingPlan,
     Seeds,
+    Subgraph,
+    TemporalStrategy,
     minibatch_key,
 )
-from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph
+from pyg_batchgnn.store import CscGraph, TimeOrder, TypedGraph, WeightSums
+
+# Seeds ############################################################################################
+
 
 CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")
 SCHEMA = Schema(("author", "paper"), (WRITES, CITES))
@@ -102,3 +107,36 @@ def test_seeds_must_be_of_the_graph() -> None:
         sampler(times=[None])
     with pytest.raises(ValueError, match="exist in the graph"):
         sampler(plan=SamplingPlan((1,), by_relation=((("a", "b", "c"), (1,)),)))
+
+
+# Lists in the order of time #######################################################################
+
+
+NUM_NODES, NUM_EDGES = 200, 9000
+PLANS = [
+    SamplingPlan((7, 3)),
+    SamplingPlan((7, 3), temporal=TemporalStrategy.LAST),
+    SamplingPlan((7, -1), time_window=9),
+    SamplingPlan((5, 4), subgraph=Subgraph.INDUCED),
+]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_minibatches_are_those_with_positions(plan: SamplingPlan, weighted: bool) -> None:
+    generator = torch.Generator().manual_seed(3)
+    graph = CscGraph.from_edge_index(torch.randint(NUM_NODES, (2, NUM_EDGES), generator=generator), NUM_NODES)
+    time = TimeOrder.of(graph.in_edges, torch.randint(40, (NUM_EDGES,), generator=generator)).time
+    weight = torch.rand(NUM_EDGES, generator=generator)
+    weights = [WeightSums.of(graph.in_edges, weight)] if weighted else []
+    without = TimeOrder.of(graph.in_edges, time)
+    assert without.position.numel() == 0
+    node = torch.arange(60)
+    seeds = Seeds.of(graph.typed.schema, {"node": node}, time=node % 50)
+    found = []
+    for order in (without, TimeOrder(torch.arange(NUM_EDGES), time)):
+        sampler = MacrobatchSampler(graph, plan, times=[order], weights=weights)
+        (minibatch,) = sampler.sample([seeds], 0)
+        (nodes,), (edges,) = minibatch.nodes, minibatch.edges
+        found.append((nodes.node.tolist(), edges.indptr.tolist(), edges.indices.tolist()))
+    assert found[0] == found[1] and len(found[0][2]) > node.numel()

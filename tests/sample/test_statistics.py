@@ -1,8 +1,9 @@
-"""Every neighbour, and every pair of neighbours, is as likely as every other."""
+"""Every neighbour, and every pair of neighbours or picks, is as likely as every other."""
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,12 +12,6 @@ import torch
 from pyg_batchgnn.data import HOMOGENEOUS
 from pyg_batchgnn.sample import MacrobatchSampler, Replacement, SamplingPlan, Seeds, TemporalStrategy
 from pyg_batchgnn.store import CscGraph, TimeOrder, WeightSums
-from tests.support.biased_samplers import (
-    a_run_of_neighbours,
-    floyd_off_by_one,
-    modulo_of_16_bits,
-    taking_turns,
-)
 from tests.support.chi_square import (
     Floats,
     Ints,
@@ -27,10 +22,8 @@ from tests.support.chi_square import (
     p_of_unordered_pairs,
     rejected,
 )
-from tests.support.graph_strategies import star
-from tests.support.minibatch_checks import check_graph, expected_minibatches
-from tests.support.neighbour_draws import draw_picks
 from tests.support.reference_sampler import GAMMA, WORD, fold, fold_all, mix, reference_key, words
+from tests.support.sampling_cases import check_graph, expected_minibatches, star
 
 # Statistics #######################################################################################
 
@@ -44,9 +37,8 @@ def degrees(fanout: int) -> list[int]:
 
 
 WITH_CASES = [(d, k) for k in FANOUTS for d in degrees(k)]
-CHOICES = [
-    (d, k) for d, k in WITH_CASES if d > k
-]  # the cases in which sampling without replacement has a choice
+#: The cases in which sampling without replacement has a choice.
+CHOICES = [(d, k) for d, k in WITH_CASES if d > k]
 
 
 def draws_for(fanout: int) -> int:
@@ -66,6 +58,56 @@ def pair_of_each_draw(picks: Ints, seed: int) -> Ints:
     """Two different columns of every row, [draws, 2]."""
     columns = np.random.default_rng(seed).random(picks.shape).argsort(axis=1)[:, :2]
     return np.take_along_axis(picks, columns, axis=1)
+
+
+MARKS = 8192  # isolated nodes, one of which in a seed list makes it a minibatch of its own
+
+
+@dataclass(frozen=True)
+class Hubs:
+    """A graph of `count` nodes of in-degree `degree`, MARKS isolated nodes and the sources."""
+
+    degree: int
+    count: int
+
+    def graph(self) -> CscGraph:
+        num_nodes = self.count + MARKS + self.degree
+        indptr = torch.full((num_nodes + 1,), self.count * self.degree)
+        indptr[: self.count] = torch.arange(self.count) * self.degree
+        sources = torch.arange(self.count + MARKS, num_nodes, dtype=torch.int32)
+        return CscGraph.from_csc(indptr, sources.repeat(self.count))
+
+    def seeds(self, mark: int) -> torch.Tensor:
+        """All hubs, closed by one isolated node: [count + 1]."""
+        return torch.cat([torch.arange(self.count), torch.tensor([self.count + mark])])
+
+
+def picks_table(
+    hubs: Hubs, fanout: int, replacement: Replacement, seeds: range, epochs: range, marks: range
+) -> Ints:
+    """Positions picked at one hop: [seeds, epochs, marks, hubs, picks]."""
+    graph = hubs.graph()
+    plan = SamplingPlan((fanout,), replacement)
+    seed_lists = [hubs.seeds(mark) for mark in marks]
+    edges = []
+    for seed in seeds:
+        sampler = MacrobatchSampler(graph, plan, seed=seed)
+        for epoch in epochs:
+            for batch in sampler.sample(seed_lists, epoch):
+                assert batch.edge is not None
+                edges.append(batch.edge)
+    shape = (len(seeds), len(epochs), len(marks), hubs.count, -1)
+    table: Ints = torch.stack(edges).numpy().reshape(shape) - np.arange(hubs.count)[:, None] * hubs.degree
+    assert table.min() >= 0 and table.max() < hubs.degree
+    return table
+
+
+def draw_picks(degree: int, fanout: int, replacement: Replacement, draws: int) -> Ints:
+    """Returns about `draws` draws of a node's neighbours [draws, picks], over all key parts."""
+    count = 4 if degree > 100_000 else 16
+    marks = max(1, round(draws / (count * 5 * 4)))
+    table = picks_table(Hubs(degree, count), fanout, replacement, range(100, 105), range(4), range(marks))
+    return table.reshape(-1, table.shape[-1])
 
 
 @pytest.mark.parametrize(("degree", "fanout"), WITH_CASES)
@@ -155,6 +197,36 @@ def test_last_neighbours_of_a_long_list(degree: int, fanout: int) -> None:
     assert_uniform(p_of_positions(picks, degree, cell, without=True))
 
 
+# Samplers with the faults that have been published. They give positions, [draws, fanout].
+
+
+def floyd_off_by_one(degree: int, fanout: int, draws: int) -> Ints:
+    """Draws by Floyd's algorithm with bounded(j) in place of bounded(j + 1)."""
+    generator = np.random.default_rng(0)
+    picks = np.empty((draws, fanout), dtype=np.int64)
+    for column, j in enumerate(range(degree - fanout, degree)):
+        t = generator.integers(0, max(j, 1), draws)
+        taken = (picks[:, :column] == t[:, None]).any(axis=1)
+        picks[:, column] = np.where(taken, j, t)
+    return picks
+
+
+def modulo_of_16_bits(degree: int, fanout: int, draws: int) -> Ints:
+    """Draws with replacement from 16 random bits modulo the degree."""
+    return np.random.default_rng(1).integers(0, 2**16, (draws, fanout)) % degree
+
+
+def taking_turns(degree: int, fanout: int, draws: int) -> Ints:
+    """No chance at all: each neighbour in its turn."""
+    return (np.arange(draws)[:, None] + np.arange(fanout) * (degree // fanout)) % degree
+
+
+def a_run_of_neighbours(degree: int, fanout: int, draws: int) -> Ints:
+    """A random start and its successors: every neighbour equally likely, pairs not."""
+    start = np.random.default_rng(2).integers(0, degree, (draws, 1))
+    return (start + np.arange(fanout)) % degree
+
+
 class TestTheTestsCanFail:
     """The same statistics, the same number of draws, a sampler with a known fault."""
 
@@ -180,19 +252,114 @@ class TestTheTestsCanFail:
         assert rejected(p_of_unordered_pairs(pair_of_each_draw(picks, 5), 100, partitions(100, 20)[0]))
 
 
+# Independence #####################################################################################
+
+# Picks that differ in any part of the key have nothing to do with each other. Every test counts
+# pairs of picks, one under each of two keys, in a table of 8 x 8 or 10 x 10 cells, which must be
+# uniform. Pairs are disjoint: no pick is counted twice.
+
+SEEDS, EPOCHS, FEW_MARKS, FEW_HUBS = range(4, 12), range(8), range(16), 8
+EIGHT, TEN = np.ones(8, dtype=np.int64), np.ones(10, dtype=np.int64)
+
+
+def halves(table: Ints, axis: int) -> tuple[Ints, Ints]:
+    """Returns entries 0, 2, 4, ... and 1, 3, 5, ... along an axis: disjoint pairs of keys."""
+    return table.take(range(0, table.shape[axis], 2), axis), table.take(range(1, table.shape[axis], 2), axis)
+
+
+@pytest.mark.parametrize("axis", range(5), ids=["seeds", "epochs", "minibatches", "nodes", "picks"])
+@pytest.mark.parametrize("degree", [8, 5000])
+def test_parts_of_the_key(axis: int, degree: int) -> None:
+    """With replacement, all picks of 8 seeds x 8 epochs x 16 minibatches x 8 nodes."""
+    table = picks_table(Hubs(degree, FEW_HUBS), 4, Replacement.WITH, SEEDS, EPOCHS, FEW_MARKS)
+    assert_uniform(p_of_joint(*halves(table * 8 // degree, axis), EIGHT))
+    assert_uniform(p_of_joint(*halves(table % 8, axis), EIGHT))
+
+
+@pytest.mark.parametrize("axis", range(4))
+def test_parts_of_the_key_without_replacement(axis: int) -> None:
+    """One neighbour of ten."""
+    table = picks_table(Hubs(10, FEW_HUBS), 1, Replacement.WITHOUT, SEEDS, EPOCHS, FEW_MARKS)
+    assert_uniform(p_of_joint(*halves(table, axis), TEN))
+
+
+def test_seed_and_epoch_are_not_interchangeable() -> None:
+    """(seed a, epoch b) against (seed b, epoch a), for all a < b."""
+    table = picks_table(Hubs(10, FEW_HUBS), 4, Replacement.WITH, range(10), range(10), FEW_MARKS)
+    low, high = np.triu_indices(10, k=1)
+    assert_uniform(p_of_joint(table[low, high], table[high, low], TEN))
+
+
+def one_hop(plan: SamplingPlan, seed_lists: list[list[int]], node: int) -> Ints:
+    """Returns the picks of a node's first row in each minibatch, [lists, picks]."""
+    hubs = Hubs(10, FEW_HUBS)
+    sampler = MacrobatchSampler(hubs.graph(), plan, seed=21)
+    batches = sampler.sample([torch.tensor(seeds) for seeds in seed_lists], epoch=3)
+    rows = []
+    for batch, seeds in zip(batches, seed_lists, strict=True):
+        start, end = batch.indptr[seeds.index(node) :][:2].tolist()
+        assert batch.edge is not None
+        rows.append(batch.edge[start:end] - node * hubs.degree)
+    return torch.stack(rows).numpy()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([0, 1], [1, 0]),
+        ([0], [0, 0]),
+        ([0], [0, 1]),
+        ([0, 1, 1], [0, 0, 1]),
+    ],
+    ids=["order", "repetition", "prefix", "multiset"],
+)
+def test_seed_lists_that_are_nearly_the_same(one: list[int], other: list[int]) -> None:
+    """Draws a node in two minibatches with nearly the same seeds, in 4,000 such pairs."""
+    plan = SamplingPlan((2,), Replacement.WITH)
+    marks = range(FEW_HUBS, FEW_HUBS + 4000)
+    first = one_hop(plan, [[mark, *one] for mark in marks], 0)
+    second = one_hop(plan, [[mark, *other] for mark in marks], 0)
+    assert_uniform(p_of_joint(first, second, TEN))
+
+
+def layered_graph(width: int, layers: int) -> CscGraph:
+    """Every node of a layer has in-edges from all nodes of the next layer, in order."""
+    count = width * (layers - 1)
+    indptr = torch.cat([torch.arange(count + 1) * width, torch.full((width,), count * width)])
+    indices = (torch.arange(count) // width * width)[:, None] + width + torch.arange(width)
+    return CscGraph.from_csc(indptr, indices.reshape(-1))
+
+
+@pytest.mark.parametrize("replacement", list(Replacement))
+def test_hops(replacement: Replacement) -> None:
+    """A walk of 5 hops: the pick at one hop against the picks at every later one."""
+    sampler = MacrobatchSampler(layered_graph(8, 6), SamplingPlan((1,) * 5, replacement), seed=2)
+    seed_lists = [torch.tensor([node]) for node in range(8)]
+    edges = [batch.edge for epoch in range(1000) for batch in sampler.sample(seed_lists, epoch)]
+    picks = torch.stack([edge for edge in edges if edge is not None]).numpy() % 8
+    assert picks.shape == (8000, 5)
+    for hop in range(5):
+        for later in range(hop + 1, 5):
+            assert_uniform(p_of_joint(picks[:, hop], picks[:, later], EIGHT))
+
+
+def one_key_for_all_nodes(degree: int, draws: int, nodes: int) -> Ints:
+    """[draws, nodes]: the nodes of a minibatch all see the same random words."""
+    return np.random.default_rng(3).integers(0, degree, (draws, 1)).repeat(nodes, axis=1)
+
+
+def test_one_key_for_all_nodes_is_rejected() -> None:
+    """Returns the table of a minibatch's nodes for a sampler whose key leaves the node out."""
+    table = one_key_for_all_nodes(10, draws=2000, nodes=FEW_HUBS)
+    assert rejected(p_of_joint(*halves(table, 1), TEN))
+
+
 # Rule statistics ##################################################################################
 
 
 HUBS = 4000
 WEIGHTS = np.array([4.0, 0.0, 1.0, 2.5, 0.5, 1.0])
 SKEWED = np.array([1e6, 1.0, 3.0, 2.0])  # most draws hit the first again: the second pass is needed
-
-
-def hubs(degree: int) -> CscGraph:
-    """Returns a graph of HUBS nodes with `degree` in-edges each; edge ids count up by hub."""
-    indptr = torch.arange(HUBS + 1) * degree
-    sources = (torch.arange(HUBS * degree) % degree).int()
-    return CscGraph.from_csc(indptr, sources)
 
 
 def picks(sampler: MacrobatchSampler, degree: int, rounds: int, time: int | None = None) -> Ints:
@@ -209,7 +376,7 @@ def picks(sampler: MacrobatchSampler, degree: int, rounds: int, time: int | None
 
 
 def weighted(weights: Floats, fanout: int, replacement: Replacement, rounds: int = 4) -> Ints:
-    graph = hubs(weights.size)
+    graph = Hubs(weights.size, HUBS).graph()
     sums = WeightSums.of(graph.in_edges, torch.from_numpy(np.tile(weights, HUBS)))
     sampler = MacrobatchSampler(graph, SamplingPlan((fanout,), replacement), seed=3, weights=[sums])
     return picks(sampler, weights.size, rounds)
@@ -263,7 +430,7 @@ def test_another_law_is_rejected() -> None:
 @pytest.mark.parametrize("window", [None, 3])
 def test_times_are_uniform_among_the_allowed(window: int | None) -> None:
     """Of times 0 to 9, a seed of time 6 allows 0 to 6, or 3 to 6 in a window of 3."""
-    graph = hubs(10)
+    graph = Hubs(10, HUBS).graph()
     time = torch.arange(10).flip(0).repeat(HUBS)
     plan = SamplingPlan((2,), time_window=window)
     sampler = MacrobatchSampler(graph, plan, times=[TimeOrder.of(graph.in_edges, time)])
@@ -278,7 +445,7 @@ def test_times_are_uniform_among_the_allowed(window: int | None) -> None:
 
 
 def test_the_last_are_the_latest() -> None:
-    graph = hubs(10)
+    graph = Hubs(10, HUBS).graph()
     time = torch.arange(10).flip(0).repeat(HUBS)
     plan = SamplingPlan((3,), temporal=TemporalStrategy.LAST)
     sampler = MacrobatchSampler(graph, plan, times=[TimeOrder.of(graph.in_edges, time)])
@@ -287,7 +454,7 @@ def test_the_last_are_the_latest() -> None:
 
 def test_weights_within_a_window() -> None:
     """Weights lie before the window; they have no part in the draw."""
-    graph = hubs(WEIGHTS.size)
+    graph = Hubs(WEIGHTS.size, HUBS).graph()
     order = TimeOrder.of(graph.in_edges, torch.arange(WEIGHTS.size).repeat(HUBS))
     sums = WeightSums.of(graph.in_edges, order.by_place(torch.from_numpy(np.tile(WEIGHTS, HUBS))))
     plan = SamplingPlan((1,), Replacement.WITH, time_window=2)

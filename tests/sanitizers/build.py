@@ -65,11 +65,7 @@ def kernels() -> dict[str, Path]:
 
 
 def build(kind: str, folder: Path) -> dict[str, set[str]]:
-    """Makes every program in a folder.
-
-    Args:
-        kind: one of `SANITIZERS` or of `PROCESSORS`.
-        folder: receives the programs.
+    """Makes every program, of one of `SANITIZERS` or `PROCESSORS`, in a folder.
 
     Returns:
         The names of the kernels that each program was linked with: those that it calls, and what

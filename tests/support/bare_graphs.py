@@ -1,4 +1,4 @@
-"""Graphs without features."""
+"""Graphs without features, and with other labels."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from torch import Tensor
 
 from pyg_batchgnn.data import LABELS, Dataset
 
-# Bare graphs ######################################################################################
-
 
 def without_features(dataset: Dataset) -> Dataset:
     """Returns the same graph without the features of its nodes."""
@@ -19,9 +17,6 @@ def without_features(dataset: Dataset) -> Dataset:
         for nodes in dataset.node_sets
     ]
     return replace(dataset, node_sets=tuple(bare))
-
-
-# Task graphs ######################################################################################
 
 
 def with_targets(dataset: Dataset, y: Tensor) -> Dataset:

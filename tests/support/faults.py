@@ -1,4 +1,4 @@
-"""A process that stops for good, and a clock that stands still with the machine."""
+"""A process that stops for good, a clock that stops with the machine, and reports of errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import signal
 import threading
 import time
+from typing import Any
+
+from pyg_batchgnn.comm import CommError
 
 
 class AwakeClock:
@@ -28,3 +31,13 @@ def stop_for_good() -> None:
     """Stops this process again and again, also after a signal that continues it."""
     while True:
         os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def told(error: CommError, clock: AwakeClock) -> dict[str, Any]:
+    """The report of an error and of the seconds until it came, for a rank to return."""
+    return {
+        "error": type(error).__name__,
+        "text": str(error),
+        "ranks": list(error.ranks),
+        "seconds": clock.seconds,
+    }

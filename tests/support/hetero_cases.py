@@ -83,8 +83,7 @@ def as_hetero(data: Data, node_type: str = "thing", name: str = "knows") -> Hete
 def make_loader(data: Any, fanouts: Any = (4, 3), **kwargs: Any) -> MacrobatchNeighborLoader:
     """A loader with a fixed seed and sizes small enough that several macrobatches make an epoch."""
     chosen = {"batch_size": 8, "seed": 7, "macrobatch_size": 3, "fetch_size": 2, **kwargs}
-    fanouts = list(fanouts) if isinstance(fanouts, tuple) else fanouts
-    return MacrobatchNeighborLoader(data, fanouts, **chosen)
+    return MacrobatchNeighborLoader(data, list(fanouts) if isinstance(fanouts, tuple) else fanouts, **chosen)
 
 
 def check_batch(data: HeteroData, batch: HeteroData) -> None:

@@ -14,11 +14,7 @@ _PAUSE = 0.01
 
 
 def wait_until(holds: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
-    """Waits until a condition holds.
-
-    Raises:
-        AssertionError: it did not hold in time.
-    """
+    """Waits until a condition holds; fails if it does not in time."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, f"{what}: not within {seconds} s"
@@ -26,22 +22,14 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float = SECONDS) -
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float = SECONDS) -> None:
-    """Waits for threads to end.
-
-    Raises:
-        AssertionError: one of them still ran after ``seconds``.
-    """
+    """Waits for threads to end; fails if one of them still runs after ``seconds``."""
     for thread in threads:
         thread.join(seconds)
         assert not thread.is_alive(), f"the thread {thread.name} still runs after {seconds} s"
 
 
 def exit_code_of_child(pid: int, seconds: float = SECONDS) -> int:
-    """Waits for a forked child to end and returns its exit code; kills it when time is over.
-
-    Raises:
-        AssertionError: the child still ran after ``seconds``.
-    """
+    """Waits for a forked child to end and returns its exit code; kills it when time is over."""
     ended: list[int] = []
 
     def has_ended() -> bool:

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, TensorAttr
+from torch_geometric.data import Data, FeatureStore, TensorAttr
+from torch_geometric.testing import MyGraphStore
 
 #: Group of edge attributes.
 EDGES = ("node", "to", "node")
@@ -45,30 +46,9 @@ class Features(FeatureStore):
         return list(self.attrs.values())
 
 
-class Edges(GraphStore):
-    """One relation, in the layout that it was put in."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: list[tuple[EdgeAttr, Any]] = []
-
-    def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
-        self.held.append((edge_attr, edge_index))
-        return True
-
-    def _get_edge_index(self, edge_attr: EdgeAttr) -> Any:
-        return next((edges for attr, edges in self.held if attr.layout == edge_attr.layout), None)
-
-    def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
-        return False
-
-    def get_all_edge_attrs(self) -> list[EdgeAttr]:
-        return [attr for attr, _ in self.held]
-
-
-def stores_of(data: Data, layout: str) -> tuple[Features, Edges]:
+def stores_of(data: Data, layout: str) -> tuple[Features, MyGraphStore]:
     """``data`` as a pair of stores; its edges must lie in the layout's order."""
-    features, graph = Features(), Edges()
+    features, graph = Features(), MyGraphStore()
     for name in ("x", "y"):
         features.put_tensor(data[name], group_name="node", attr_name=name, index=None)
     features.put_tensor(data.edge_attr, group_name=EDGES, attr_name="edge_attr", index=None)

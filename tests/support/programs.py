@@ -44,6 +44,25 @@ def run_text(program: str, *arguments: str | Path, **variables: str) -> subproce
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
+def run_python(
+    *arguments: str | Path, timeout: float = 120, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs this interpreter in the project's folder, with variables added to its environment."""
+    command, environment = [sys.executable, *arguments], {**os.environ, **variables}
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
+
+
+#: The limits to the instructions, and the widths in bits that kernels may have with each.
+WIDTHS = {"": {0, 256, 512}, "avx2": {0, 256}, "baseline": {0}}
+
+
+def run_at_level(level: str, program: str, *arguments: str | Path) -> list[str]:
+    """Returns what words a program prints, on two threads, with kernels of a level of WIDTHS."""
+    ran = run_text(program, *arguments, OMP_NUM_THREADS="2", PYG_BATCHGNN_SIMD=level)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.split()
+
+
 @functools.cache
 def _folder_of_programs() -> Path:
     """Starts the server, and writes the programs that have it run them."""

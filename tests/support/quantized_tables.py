@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -58,10 +59,6 @@ def decoded_rows() -> Iterator[list[int]]:
     found: list[int] = []
     gather, put = library.kernels.gather_decoded, library.kernels.put_decoded
 
-    class Counted:
-        def __getattr__(self, name: str) -> Any:
-            return {"gather_decoded": gathered, "put_decoded": filled}.get(name, getattr(kernels, name))
-
     def gathered(codes: Tensor, decoding: Tensor, index: Tensor | None, *rest: Any) -> Tensor:
         found.append(len(codes) if index is None else len(index))
         return gather(codes, decoding, index, *rest)
@@ -70,8 +67,6 @@ def decoded_rows() -> Iterator[list[int]]:
         found.append(len(out))
         put(codes, decoding, index, out, threads)
 
-    kernels, quantized.kernels = quantized.kernels, Counted()
-    try:
+    counted = mock.Mock(wraps=quantized.kernels, gather_decoded=gathered, put_decoded=filled)
+    with mock.patch.object(quantized, "kernels", counted):
         yield found
-    finally:
-        quantized.kernels = kernels

@@ -20,29 +20,26 @@ from tests.support.tiers import ALL, VARIABLE, Slice, in_all
 
 # Pairwise #########################################################################################
 
-#: A value of a factor: the factor's name and the number of the value.
-_Value = tuple[str, int]
-
 
 def pairwise(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool]
 ) -> list[dict[str, Any]]:
     """Returns settings, the same for the same arguments, such that every allowed pair is in one.
 
+    Of some settings with a pair that is left, the one with the most such pairs is taken.
+
     Args:
         factors: the values of each factor.
         allowed: returns whether some factors may have these values together.
     """
+    draw, rows = random.Random(0), []
     left = dict.fromkeys(_pairs(factors, allowed))
-    rows = []
     while left:
-        row = dict(next(iter(left)))
-        for name in factors:
-            if name not in row:
-                row[name] = max(_choices(factors, allowed, row, name), key=lambda n: _new(left, row, name, n))
-        for pair in itertools.combinations([(name, row[name]) for name in factors], 2):
+        first = dict(next(iter(left)))
+        tried = [drawn(first, factors, allowed, draw) for _ in range(50)]
+        rows.append(max(tried, key=lambda row: len(left.keys() & _pairs_of(row))))
+        for pair in _pairs_of(rows[-1]):
             left.pop(pair, None)
-        rows.append(_named(factors, row))
     return rows
 
 
@@ -61,40 +58,24 @@ def drawn(
     draw: random.Random,
 ) -> dict[str, Any]:
     """Returns an allowed setting with the values of ``row``, which some setting has, and others."""
-    others = {name: values for name, values in factors.items() if name not in row}
     while True:
-        setting = {**row, **{name: draw.choice(values) for name, values in others.items()}}
+        setting = {name: row[name] if name in row else draw.choice(factors[name]) for name in factors}
         if allowed(setting):
             return setting
 
 
 def _pairs(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool]
-) -> Iterator[tuple[_Value, _Value]]:
-    for one, other in itertools.combinations(factors, 2):
-        for numbers in itertools.product(range(len(factors[one])), range(len(factors[other]))):
-            pair = ((one, numbers[0]), (other, numbers[1]))
-            if allowed(_named(factors, dict(pair))):
+) -> Iterator[tuple[Any, ...]]:
+    for names in itertools.combinations(factors, 2):
+        for values in itertools.product(*(factors[name] for name in names)):
+            pair = tuple(zip(names, values, strict=True))
+            if allowed(dict(pair)):
                 yield pair
 
 
-def _choices(
-    factors: Mapping[str, Sequence[Any]],
-    allowed: Callable[[Mapping[str, Any]], bool],
-    row: Mapping[str, int],
-    name: str,
-) -> list[int]:
-    return [n for n in range(len(factors[name])) if allowed(_named(factors, {**row, name: n}))]
-
-
-def _new(left: Mapping[Any, None], row: Mapping[str, int], name: str, number: int) -> int:
-    """Returns how many pairs that are left a value adds to a row."""
-    own = (name, number)
-    return sum((own, other) in left or (other, own) in left for other in row.items())
-
-
-def _named(factors: Mapping[str, Sequence[Any]], row: Mapping[str, int]) -> dict[str, Any]:
-    return {name: factors[name][number] for name, number in row.items()}
+def _pairs_of(row: Mapping[str, Any]) -> set[tuple[Any, ...]]:
+    return set(itertools.combinations(row.items(), 2))
 
 
 # Rank coverings ###################################################################################
@@ -105,13 +86,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Covering:
-    """The share of all settings that a run goes through.
+    """The share of all settings that a run goes through: every n-th of slice ``piece``, from 1.
 
-    Attributes:
-        full: whether settings are all that are allowed, or some that have every pair of values.
-        every: every n-th of them is run.
-        piece, pieces: they are cut into ``pieces`` slices, and slice number ``piece``, from 1, is
-            run.
+    ``full``: settings are all that are allowed, or else some that have every pair of values.
     """
 
     full: bool = False
@@ -121,11 +98,7 @@ class Covering:
 
     @classmethod
     def parse(cls, text: str, every: int) -> Covering:
-        """Returns what a value of the environment variable asks for.
-
-        Args:
-            text: the value; empty if the variable is not set.
-            every: every n-th of the settings is run unless all of them are asked for.
+        """Returns what a value of the environment variable asks for; empty: every n-th setting.
 
         Raises:
             ValueError: the text is neither empty nor 1 nor a slice.
@@ -181,11 +154,8 @@ def run_settings(
 ) -> int:
     """Checks settings and returns their number.
 
-    Args:
-        settings: in a row where they have equal values of the ``first`` factors.
-        first: the factors that one process knows too.
-        begin: makes what settings with equal values of these factors share.
-        check: checks a setting.
+    ``begin`` makes what settings with equal values of the ``first`` factors share; these must be in
+    a row.
     """
     for _, group in itertools.groupby(settings, lambda one: [one[name] for name in first]):
         alike = list(group)

@@ -57,9 +57,7 @@ def assert_equal(left: dict[Any, Any], right: dict[Any, Any]) -> None:
 class OneProcess:
     """The minibatches of a loader in one process. Each is made once, however often it is asked for.
 
-    Args:
-        loader: the loader, with macrobatches of one minibatch.
-        positions: returns the positions of a batch's seeds.
+    ``loader`` has macrobatches of one minibatch.
     """
 
     def __init__(self, loader: Any, positions: Positions) -> None:
@@ -92,13 +90,7 @@ class OneProcess:
 class RankEpoch:
     """An epoch of a loader on one rank.
 
-    Attributes:
-        comm: the communicator of the ranks.
-        loader: the loader.
-        batches: the batches that it handed out.
-        places: by batch, the positions of its seeds.
-        weights: by batch, the loader's ``loss_weight``.
-        counts: what was exchanged meanwhile.
+    By batch, ``places`` has the positions of its seeds, ``weights`` the loader's ``loss_weight``.
     """
 
     comm: Communicator
@@ -130,13 +122,9 @@ class RankEpoch:
     ) -> None:
         """Asserts that minibatches are those of one process, and that each seed is trained once.
 
-        Args:
-            reference: the loader of one process.
-            schedule: the schedule.
-            owner: the rank that owns each seed of the loader's input.
-            own: positions of seeds whose minibatch is asked for beside the epoch. Collective.
-            order: the minibatches of a global schedule; None: those of the reference.
-            drops: whether minibatches that are not full, and the last step, are left out.
+        ``owner``: the rank of each seed of the input. ``own``: positions of seeds whose minibatch
+        is asked for beside the epoch (collective). ``order``: the minibatches of a global schedule,
+        by default the reference's. ``drops``: what is not full, and the last step, are left out.
         """
         assert len(self.batches) == len(self.loader)
         for batch, place in zip(self.batches, self.places, strict=True):
@@ -184,16 +172,11 @@ class Resumed(NamedTuple):
 def resumed_at(
     loader: Any, make: Callable[[], Any], epoch: int, stops: Sequence[int] | None, check: Check
 ) -> Iterator[Resumed]:
-    """Stops an epoch at some minibatches, and goes on in another loader; collective over ranks.
+    """Stops an epoch after each of some numbers of minibatches, and goes on in another loader.
 
-    The state passes through JSON. After the last minibatch the next epoch begins.
-
-    Args:
-        loader: the loader that is stopped.
-        make: makes the one that goes on.
-        epoch: the epoch.
-        stops: the numbers of minibatches that are taken before; None: all but that of all.
-        check: called with each batch that is left and the one of an epoch that was not stopped.
+    The state passes through JSON. ``stops``: by default all numbers but that of all minibatches,
+    after which the next epoch begins. ``check``: called with each batch that is left and the one of
+    an epoch that was not stopped. Collective over ranks.
     """
     loader.set_epoch(epoch)
     whole = list(loader)

@@ -107,10 +107,7 @@ def compare(
 ) -> None:
     """Fails unless ``ours(batch)`` gives the plain model's rows of the seeds, and their gradients.
 
-    Args:
-        given: the batches.
-        call: calls the plain model with a batch.
-        named: arguments beside the batch.
+    ``call``: calls the plain model with a batch. ``named``: arguments beside the batch.
     """
     for batch in batches() if given is None else given:
         found, wanted = ours(batch, **named), cut(call(plain, batch), batch.batch_size)
@@ -133,12 +130,7 @@ def compare_plain_calls(ours: torch.nn.Module, plain: torch.nn.Module, tolerance
 
 @dataclass(frozen=True)
 class Found:
-    """The knowledge about the calls of an accelerated model.
-
-    Attributes:
-        graphs: the graphs that were recorded.
-        reasons: why there is none.
-    """
+    """The graphs that were recorded of an accelerated model's calls, or why there are none."""
 
     graphs: list[Graph]
     reasons: list[str]
@@ -166,11 +158,7 @@ def found_in(model: Any) -> Found:
 
 
 def assert_recorded(model: torch.nn.Module, graphs: int = 1) -> None:
-    """Fails unless all calls so far ran by graphs.
-
-    Args:
-        graphs: their number.
-    """
+    """Fails unless all calls so far ran by this number of graphs."""
     found = found_in(model)
     assert found.reasons == [] and len(found.graphs) == graphs, found.reasons or len(found.graphs)
 

@@ -44,9 +44,7 @@ def _internal_ids(orders: Sequence[Tensor], book: PartitionBook) -> list[Tensor]
 
 def internal_ids(owner: Tensor) -> Tensor:
     """[N] the internal id of every original id of a homogeneous graph."""
-    ids = torch.empty_like(owner)
-    ids[torch.argsort(owner, stable=True)] = torch.arange(owner.numel())
-    return ids
+    return torch.argsort(torch.argsort(owner, stable=True))
 
 
 def typed_parts(
@@ -56,15 +54,7 @@ def typed_parts(
     tables: Tables | None = None,
     splits: Tables | None = None,
 ) -> list[Part]:
-    """Returns all parts of a typed graph.
-
-    Args:
-        graph: the in-edges of every node, in ascending edge id.
-        owners: by node type, [N_t] the part of every node.
-        parts: how many there are.
-        tables: attributes.
-        splits: original ids by group of nodes and name.
-    """
+    """Returns all parts of a typed graph; see `part_in_order`."""
     return [typed_part(graph, owners, parts, number, tables, splits) for number in range(parts)]
 
 
@@ -76,7 +66,7 @@ def typed_part(
     tables: Tables | None = None,
     splits: Tables | None = None,
 ) -> Part:
-    """Returns part ``number`` of a typed graph; see `typed_parts`."""
+    """Returns part ``number`` of a typed graph. ``owners``: by node type, [N_t]."""
     return part_in_order(graph, orders_of(owners), book_of(owners, parts), number, tables, splits)
 
 
@@ -88,13 +78,10 @@ def part_in_order(
     tables: Tables | None = None,
     splits: Tables | None = None,
 ) -> Part:
-    """Returns part ``number`` of a typed graph whose nodes are in any order.
+    """Returns part ``number`` of a typed graph, whose edges are in ascending id.
 
-    Args:
-        graph: the in-edges of every node, in ascending edge id.
-        orders: by node type, [N_t] the original ids in order of their internal ids.
-        book: how many of them each part has.
-        number, tables, splits: as for `typed_part`.
+    ``orders``: by node type, [N_t] the original ids in order of their internal ids. ``book``: how
+    many of these each part has. ``splits``: original ids by group of nodes and name.
     """
     schema, tables, splits = graph.schema, tables or {}, splits or {}
     ids = _internal_ids(orders, book)
@@ -176,15 +163,9 @@ def split_graph(
     edge_tables: Mapping[str, Tensor] | None = None,
     splits: Mapping[str, Tensor] | None = None,
 ) -> Part:
-    """Returns part ``number`` of a homogeneous graph.
+    """Returns part ``number`` of a homogeneous graph; see `part_in_order`.
 
-    Args:
-        edge_index: [2, E] sources above destinations; the position is the edge's id.
-        owner: [N] the part of every node.
-        parts: how many there are.
-        number: which one to make.
-        tables, edge_tables: attributes of all nodes, of all edges.
-        splits: original ids by name.
+    ``edge_index``: [2, E] sources above destinations; positions are edge ids. ``owner``: [N].
     """
     graph = TypedGraph(HOMOGENEOUS, (owner.numel(),), (in_edges_of(edge_index, owner.numel()),))
     attributes = {NODES: tables or {}, EDGES: edge_tables or {}}

@@ -1,4 +1,4 @@
-"""Sampling over parts that are all here: relays that are stepped by hand, without processes."""
+"""Sampling over parts that are all here, without processes, and what it sends by the formulas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pyg_batchgnn import ops
 from pyg_batchgnn.ops import Relay, RelayAnswers, RelayQuestions
 from pyg_batchgnn.partition import Part, PartitionBook
 from pyg_batchgnn.sample import ExcludedPairs, Layout, RelayPart, SampledMinibatch, SamplingPlan, Seeds
-from pyg_batchgnn.store import TimeOrder, WeightSums
 from tests.support.reference_partition import internal_ids_by_type, typed_parts
 from tests.support.typed_graphs import TypedCase
 
@@ -55,16 +54,19 @@ class RelayedSampler:
         self.traffic = Traffic()
 
     def sample(
-        self, seeds: Sequence[Sequence[Seeds]], seed: int, layout: Layout, excluding: bool, threads: int = 2
+        self, seeds: Sequence[Sequence[Seeds]], seed: int, layout: Layout, excluding: bool
     ) -> list[list[SampledMinibatch]]:
         """Samples the minibatches of every part, by original id."""
         self.traffic = Traffic()
-        sides = [_side(self.case, part, self.plan, layout, excluding) for part in self.parts]
+        sides = [
+            RelayPart(part, self.plan, layout, *self.case.rules(part.relations), excluding=excluding)
+            for part in self.parts
+        ]
         relays = []
         for side, own in zip(sides, seeds, strict=True):
             relays.append(side.begin([self._internal(one) for one in own], seed, EPOCH))
         for hop in range(sides[0].relays):
-            with ops.thread_limit(threads):
+            with ops.thread_limit(2):
                 self._hop(sides, relays, hop)
         return [
             [self._original(one) for one in side.finish(relay, own, seed, EPOCH)]
@@ -122,15 +124,25 @@ def _wide(part: Part) -> Part:
     return dataclasses.replace(part, book=book, relations=relations)
 
 
-def _side(case: TypedCase, part: Part, plan: SamplingPlan, layout: Layout, excluding: bool) -> RelayPart:
-    """Returns a part with the times and weights of its own edges."""
-    times: list[TimeOrder | None] = []
-    weights: list[WeightSums | None] = []
-    for relation, edges in zip(case.schema.relations, part.relations, strict=True):
-        ids = edges.explicit_edge_ids().long()
-        time, weight = case.time.get(relation), case.weight.get(relation)
-        order = None if time is None else TimeOrder.of(edges, time[ids])
-        times.append(order)
-        by_place = ids if order is None else order.by_place(ids)
-        weights.append(None if weight is None else WeightSums.of(edges, weight[by_place]))
-    return RelayPart(part, plan, layout, times, weights, excluding=excluding)
+def asked_nodes(plan: SamplingPlan, batch: SampledMinibatch, away: Sequence[Tensor]) -> int:
+    """Returns the expanded nodes of others that a relation with a fanout leads into.
+
+    ``away``: by type, for each node of the minibatch, whether another rank owns it.
+    """
+    count, schema = 0, batch.schema
+    for number, nodes in enumerate(batch.nodes):
+        ends = [0, *torch.tensor(nodes.nodes_per_hop).cumsum(0).tolist()]
+        into = [schema.relations[one] for one in schema.relations_into[number]]
+        for hop in range(plan.num_hops):
+            if any(plan.fanouts_of(relation)[hop] for relation in into):
+                count += int(away[number][ends[hop] : ends[hop + 1]].sum())
+    return count
+
+
+def remote_edges(batch: SampledMinibatch, away: Sequence[Tensor]) -> int:
+    """Returns the edges of a minibatch whose targets others own; see `asked_nodes`."""
+    count = 0
+    for target, edges in zip(batch.schema.target_types, batch.edges, strict=True):
+        degrees = edges.indptr.diff()
+        count += int(degrees[away[target][: degrees.numel()]].sum())
+    return count

@@ -44,13 +44,8 @@ TYPES: dict[str, list[Any]] = {
 class TableGraph:
     """Users, items that only links name, and the links. All by number; -1 stands for none.
 
-    Attributes:
-        kind: of the users' keys.
-        order: the user on each row of the users' table.
-        friend: the number of each row's friend, in the column of a foreign key.
-        amount: the feature of each row; None is missing.
-        links: user and item of each link, and its time in seconds.
-        cuts: the rows at which files begin.
+    ``order``, ``friend`` and ``amount`` have the user of each row, its friend in a foreign key, and
+    its feature (None is missing). Links are (user, item, second). Files begin at the rows ``cuts``.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Starting runs from tests."""
+"""Starting runs from tests, and the figures that they draw."""
 
 from __future__ import annotations
 
@@ -24,18 +24,8 @@ from pyg_batchgnn.train.ranks import Ranks
 from tests.support.programs import quick_programs
 
 PROJECT = Path(__file__).resolve().parents[2]
-SMALL = [
-    "--num-layers",
-    "2",
-    "--fanout",
-    "4,3",
-    "--hidden",
-    "16",
-    "--threads",
-    "1",
-    "--set",
-    "run.malloc=default",
-]
+SMALL = ["--num-layers", "2", "--fanout", "4,3", "--hidden", "16", "--threads", "1"]
+SMALL += ["--set", "run.malloc=default"]
 
 
 def job_alone(config: TrainConfig, dataset: Dataset) -> TrainingJob:
@@ -66,6 +56,21 @@ def without_plots() -> Iterator[None]:
     learning, phases = (mock.create_autospec(plot) for plot in (start.plot_learning, start.plot_phases))
     with mock.patch.multiple(start, plot_learning=learning, plot_phases=phases):
         yield
+
+
+def figures_drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Returns a list that each figure is added to when it is saved."""
+    from matplotlib.figure import Figure  # late: it takes long to import
+
+    drawn: list[Any] = []
+    save = Figure.savefig
+
+    def savefig(figure: Any, *arguments: Any, **options: Any) -> None:
+        drawn.append(figure)
+        save(figure, *arguments, **options)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    return drawn
 
 
 def run_signalled(name: str, step: int, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -17,10 +17,8 @@ from tests.support.typed_graphs import SCHEMAS
 def typed_dataset(seed: int, schema: Schema, nodes: Sequence[int], edges: Sequence[int]) -> Dataset:
     """Returns a data set, the same for the same arguments.
 
-    Args:
-        schema: the node types and the relations.
-        nodes: the number of nodes of each type; fewer numbers are repeated.
-        edges: the number of edges of each relation, likewise; none where an end has no nodes.
+    ``nodes``: of each type; fewer numbers are repeated. ``edges``: of each relation, likewise; none
+    where an end has no nodes.
     """
     random = np.random.default_rng(seed)
     node_sets = [

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pyg_batchgnn.data import HOMOGENEOUS, Relation, Schema
+from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import (
     ExcludedPairs,
     Layout,
@@ -70,16 +71,21 @@ class TypedCase:
         self, plan: SamplingPlan, seed: int, layout: Layout = Layout.COO, threads: int | None = None
     ) -> MacrobatchSampler:
         graph = self.graph()
+        times, weights = self.rules(graph.relations)
+        return MacrobatchSampler(graph, plan, seed, threads, layout, times=times, weights=weights)
+
+    def rules(self, relations: Sequence[InEdges]) -> tuple[list[TimeOrder | None], list[WeightSums | None]]:
+        """Returns the times and weights of edges, of all or of a part."""
         times: list[TimeOrder | None] = []
         weights: list[WeightSums | None] = []
-        for relation, edges in zip(self.schema.relations, graph.relations, strict=True):
+        for relation, edges in zip(self.schema.relations, relations, strict=True):
             ids = edges.explicit_edge_ids().long()
             time, weight = self.time.get(relation), self.weight.get(relation)
             order = None if time is None else TimeOrder.of(edges, time[ids])
             times.append(order)
             by_place = ids if order is None else order.by_place(ids)
             weights.append(None if weight is None else WeightSums.of(edges, weight[by_place]))
-        return MacrobatchSampler(graph, plan, seed, threads, layout, times=times, weights=weights)
+        return times, weights
 
     def reference(self) -> ReferenceGraph:
         in_edges: dict[Relation, dict[int, list[Edge]]] = {}

@@ -88,7 +88,10 @@ class ReferenceSampler:
         key = seeds_key(schema, seeds) if key is None else key
         latest = {one.example: one.time for one in seeds}
         out = ReferenceMinibatch(
-            {t: [(self._example(s), s.node) for s in seeds if s.type == t] for t in schema.node_types},
+            {
+                t: [(s.example if self.disjoint else 0, s.node) for s in seeds if s.type == t]
+                for t in schema.node_types
+            },
             {t: [sum(s.type == t for s in seeds)] for t in schema.node_types},
             *({r: list[int]() for r in schema.relations} for _ in range(4)),
         )
@@ -122,9 +125,6 @@ class ReferenceSampler:
             self._induce(out, local, latest)
         return out
 
-    def _example(self, seed: ReferenceSeed) -> int:
-        return seed.example if self.disjoint else 0
-
     def _node_key(self, key: int, hop: int, relation: Relation, example: int, node: int) -> int:
         node_key = fold_all([self.seed, self.epoch, key, hop])
         if not self.graph.schema.is_plain:
@@ -137,9 +137,11 @@ class ReferenceSampler:
     ) -> Allowed:
         """The in-edges that may be picked, by (time, input edge id) if the relation has times."""
         edges = sorted(self.graph.in_edges[relation].get(node, []), key=lambda edge: edge.time or 0)
-        seed_time, window = latest.get(example), self.plan.time_window
-        early = [edge for edge in edges if self._is_early(edge, seed_time, window)]
-        fitting = [edge for edge in edges if edge not in early and not self._is_late(edge, seed_time)]
+        seed_time, window, early = latest.get(example), self.plan.time_window, list[Edge]()
+        if window is not None:
+            early = [edge for edge in edges if edge.time is not None and edge.time < seed_time - window]
+        timely = [edge for edge in edges if edge.time is None or edge.time <= seed_time]
+        fitting = [edge for edge in timely if edge not in early]
         hidden = {
             source
             for of, number, source, target in self.excluded
@@ -148,18 +150,6 @@ class ReferenceSampler:
         if hidden:
             return Allowed([edge for edge in fitting if edge.source not in hidden], None)
         return Allowed(fitting, early)
-
-    def _is_early(self, edge: Edge, seed_time: int | None, window: int | None) -> bool:
-        if edge.time is None or window is None:
-            return False
-        assert seed_time is not None
-        return edge.time < seed_time - window
-
-    def _is_late(self, edge: Edge, seed_time: int | None) -> bool:
-        if edge.time is None:
-            return False
-        assert seed_time is not None
-        return edge.time > seed_time
 
     def _picks(self, allowed: Allowed, fanout: float, word: Iterator[int]) -> list[Edge]:
         edges, before = allowed.edges, allowed.before

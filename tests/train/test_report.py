@@ -19,7 +19,7 @@ from pyg_batchgnn.train.progress import DiskFigure, Phase
 from pyg_batchgnn.train.report import TerminalReport, final_table, plot_learning, plot_phases
 from pyg_batchgnn.train.run_folder import EpochRecord, RunResult
 from pyg_batchgnn.train.tasks import NodeTask
-from tests.support.drawn_figures import figures_drawn
+from tests.support.training_runs import figures_drawn
 from tests.train.test_run_folder import record
 
 # Final table ######################################################################################

@@ -15,8 +15,7 @@ from torch import Tensor
 from pyg_batchgnn import nn, ops
 from pyg_batchgnn.nn import norm as norm_module
 from tests.support.accuracy import ALONE, assert_as_pygs, distance
-from tests.support.layer_cases import FEATURES, batch_cases, sampled, small_edges, table
-from tests.support.layer_pairs import gradients
+from tests.support.layer_cases import FEATURES, batch_cases, gradients, sampled, small_edges, table
 from tests.support.model_pairs import CLASSES, HIDDEN, PAIRS, both, on_prefixes, with_features
 from tests.support.typed_layers import assert_near
 
