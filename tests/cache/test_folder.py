@@ -17,12 +17,9 @@ from pyg_batchgnn.cache.cuts import OwnedTargets, PieceLimits, cut_pieces
 from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 from tests.support.partitioned_graphs import CASES, whole
-from tests.support.ranks import run_ranks
 from tests.support.reference_aggregates import with_loops
 
 # Folder ###########################################################################################
-
-JOBS = "tests.cache.job_values"
 
 
 @pytest.fixture
@@ -44,16 +41,6 @@ def test_what_is_loaded_is_what_was_saved(data: Data, tmp_path: Path, dtype: tor
     verify_aggregation_cache(folder)
     with pytest.raises(DatasetError, match="exists already"):
         built.save(folder)
-
-
-def test_ranks_and_partitions_may_be_others(tmp_path: Path) -> None:
-    for writers, readers in ((3, 2), (1, 3)):
-        folder = str(tmp_path / f"of {writers}")
-        run_ranks(f"{JOBS}:saved", writers, {"folder": folder})
-        run_ranks(f"{JOBS}:loaded", readers, {"folder": folder})
-    data = with_loops(whole(CASES[0]))
-    alone = AggregationCache.load(tmp_path / "of 3", data)
-    assert torch.equal(alone.rows, AggregationCache.build(data, "sum").rows)
 
 
 def _edit(key: str, value: object) -> Callable[[Path], object]:

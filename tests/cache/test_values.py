@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,135 @@ from torch_geometric.data import Data
 from pyg_batchgnn import CscGraph
 from pyg_batchgnn.cache import AggregationCache, AllNodes
 from pyg_batchgnn.cache.pieces import Renumbered
+from pyg_batchgnn.comm import AgreementError, Communicator, MessageKind
+from pyg_batchgnn.data import NODES, DatasetError
+from pyg_batchgnn.nn import SAGE
 from pyg_batchgnn.ops import number_of_bytes, parse_bytes
-from tests.support.partitioned_graphs import CASES, Case, whole
+from pyg_batchgnn.partition import Part, load_partition, save_partition
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
+from tests.support.partitioned_graphs import CASES, Case, owners, part_of, whole
 from tests.support.ranks import run_ranks
 from tests.support.reference_aggregates import KINDS, close, with_loops
+from tests.support.reference_partition import split_graph
 from tests.support.tiers import WORLDS
 
-# Values ###########################################################################################
+# Jobs of ranks ####################################################################################
 
-JOBS = "tests.cache.job_values"
+
+def part_with_loops(case: Case, comm: Communicator, seed: int = 0) -> Part:
+    data = with_loops(whole(case))
+    owner = owners(dataclasses.replace(case, seed=case.seed + seed), comm.size)
+    splits = {"train": data.train_mask.nonzero().view(-1)}
+    # An attribute with the name that a column of the builder would have is left alone.
+    tables = {"x": data.x, "y": data.y, "scale": torch.zeros(case.nodes)}
+    return split_graph(
+        data.edge_index, owner, comm.size, comm.rank, tables=tables, edge_tables={}, splits=splits
+    )
+
+
+def stores(part: Part, comm: Communicator, share: bool = True) -> tuple[DistFeatureStore, DistGraphStore]:
+    return DistFeatureStore(part, comm, share=share), DistGraphStore(part, comm)
+
+
+def values() -> None:
+    """Aggregates and fingerprint are those of one process, bit for bit, and PyG's to rounding."""
+    with Communicator.create("cache", timeout=30) as comm:
+        for number, case in enumerate(CASES):
+            data = with_loops(whole(case))
+            part = part_with_loops(case, comm)
+            share = number % 2 == 0
+            both = stores(part, comm, share)
+            for kind in KINDS:
+                alone = AggregationCache.build(data, kind)
+                for budget in (None, 6000) if number < 2 else (None,):
+                    cache = AggregationCache.build(both, kind, memory_budget=budget)
+                    assert torch.equal(cache.rows, alone.rows[part.node])
+                    assert close(cache.rows, kind, data, part.node)
+                    assert cache.fingerprint == alone.fingerprint
+                    assert cache.readable.keys() == both[0].readable.keys()
+        if comm.size > 1:
+            with pytest.raises(AgreementError, match="aggregation"):
+                AggregationCache.build(both, KINDS[comm.rank > 0])
+
+
+def rows_fetched() -> None:
+    """Each distinct remote source is fetched once for one piece, and again for small pieces."""
+    with Communicator.create("cache", timeout=30) as comm:
+        part = part_with_loops(CASES[0], comm)
+        both = stores(part, comm)
+        own = range(part.first, part.first + part.num_nodes)
+        remote = [int(node) for node in part.in_edges.indices.unique() if int(node) not in own]
+        asked = comm.all_gather_json(len(remote))
+        before = comm.counters.snapshot()
+        AggregationCache.build(both, "sum")
+        spent = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
+        assert spent.rounds == 2
+        assert spent.rows_received == len(remote) + sum(_asked_of(comm, remote, part))
+        before = comm.counters.snapshot()
+        AggregationCache.build(both, "sum", memory_budget=4000)
+        many = (comm.counters.snapshot() - before)[MessageKind.FEATURES]
+        assert many.rounds > 4 and sum(asked) > 0
+
+
+def _asked_of(comm: Communicator, remote: list[int], part: Part) -> list[int]:
+    """Returns the number of rows that each rank asks this one for."""
+    return [
+        sum(part.first <= node < part.first + part.num_nodes for node in theirs)
+        for theirs in comm.all_gather_json(remote)
+    ]
+
+
+def saved(folder: str) -> None:
+    """Writes a cache."""
+    with Communicator.create("cache", timeout=30) as comm:
+        cache = AggregationCache.build(stores(part_with_loops(CASES[0], comm), comm), "sum")
+        cache.save(folder)
+        with pytest.raises(DatasetError, match="exists already"):
+            cache.save(folder)
+
+
+def loaded(folder: str) -> None:
+    """Reads it with another partition. A cache of other data is refused on every rank."""
+    with Communicator.create("cache", timeout=30) as comm:
+        part = part_with_loops(CASES[0], comm, seed=5)
+        both = stores(part, comm)
+        built = AggregationCache.build(both, "sum")
+        cache = AggregationCache.load(folder, both, kind="sum", memory_budget=6000)
+        assert torch.equal(cache.rows, built.rows) and cache.fingerprint == built.fingerprint
+        with pytest.raises(AgreementError, match="kind"):
+            AggregationCache.load(folder, both, kind="sum" if comm.rank else None)
+        if comm.rank == comm.size - 1:
+            both[0].own.attributes[NODES]["x"][0, 0] += 1
+        comm.barrier()
+        with pytest.raises(DatasetError, match="made of other data: the graph has other features"):
+            AggregationCache.load(folder, both)
+
+
+# Job files ########################################################################################
+
+
+def files(folder: str) -> None:
+    """Parts whose features stay in files have the aggregates and outputs of parts in memory."""
+    with Communicator.create("files", timeout=30) as comm:
+        case = CASES[0]
+        saved = save_partition(part_of(case, comm.size, comm.rank), folder, comm)
+        part = load_partition(saved, comm)
+        torch.manual_seed(0)
+        model = SAGE(whole(case).x.size(1), 8, 2, 3)
+        for share in (True, False):
+            found = []
+            for budget in (None, 1):
+                features = DistFeatureStore(part, comm, share=share, memory_budget=budget)
+                data = features, DistGraphStore(part, comm)
+                cache = AggregationCache.build(data, "symmetric", memory_budget=5000)
+                outputs = model.infer(AllNodes(data, memory_budget=5000))
+                found.append((cache.rows, cache.fingerprint, outputs.logits, outputs.hidden))
+                assert bool(features.disk_reads.rows) == (budget is not None)
+            for one, other in zip(*found, strict=True):
+                assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+# Values ###########################################################################################
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -49,16 +170,26 @@ def test_a_graph_and_its_features() -> None:
 
 @pytest.mark.parametrize(("ranks", "hosts"), WORLDS, ids=str)
 def test_over_ranks(ranks: int, hosts: Sequence[int]) -> None:
-    run_ranks(f"{JOBS}:values", ranks, hosts=hosts)
+    run_ranks(values, ranks, hosts=hosts)
 
 
 @pytest.mark.parametrize("hosts", [[0, 0, 1]], ids=str)
 def test_over_ranks_with_features_in_files(hosts: Sequence[int], tmp_path: Path) -> None:
-    run_ranks(f"{JOBS}:files", len(hosts), {"folder": str(tmp_path / "parts")}, hosts=hosts)
+    run_ranks(files, len(hosts), {"folder": str(tmp_path / "parts")}, hosts=hosts)
 
 
 def test_each_remote_row_is_fetched_once_a_piece() -> None:
-    run_ranks(f"{JOBS}:rows_fetched", 3, hosts=[0, 1, 2])
+    run_ranks(rows_fetched, 3, hosts=[0, 1, 2])
+
+
+def test_ranks_and_partitions_may_be_others(tmp_path: Path) -> None:
+    for writers, readers in ((3, 2), (1, 3)):
+        folder = str(tmp_path / f"of {writers}")
+        run_ranks(saved, writers, {"folder": folder})
+        run_ranks(loaded, readers, {"folder": folder})
+    data = with_loops(whole(CASES[0]))
+    alone = AggregationCache.load(tmp_path / "of 3", data)
+    assert torch.equal(alone.rows, AggregationCache.build(data, "sum").rows)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
+import runpy
+import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
+import torch._dynamo
 import typer
 
 from benchmark import ranks
@@ -18,8 +24,23 @@ from benchmark.support.world import summary
 from build_tools.docs_hooks import command_line
 from pyg_batchgnn.train.cli import app
 from tests.docs.blocks import ROOT, blocks_of
-from tests.docs.job_distributed import SCRIPT
 from tests.support.ranks import run_ranks
+
+# Jobs of ranks ####################################################################################
+
+SCRIPT = ROOT / "examples" / "distributed.py"
+
+
+def run(commands: list[list[str]]) -> list[str]:
+    """Runs the script once for each list of arguments. Returns what each run printed."""
+    printed = []
+    for arguments in commands:
+        out = io.StringIO()
+        with mock.patch.object(sys, "argv", [str(SCRIPT), *arguments]), contextlib.redirect_stdout(out):
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+        printed.append(out.getvalue())
+    return printed
+
 
 # Command line page ################################################################################
 
@@ -55,7 +76,7 @@ def test_it_learns_and_resumes_bit_for_bit(tmp_path: Path) -> None:
         ["--folder", str(broken), *epochs, "--stop-after", "10"],  # of 15 or so in an epoch
         ["--folder", str(broken), *epochs],
     ]
-    first, other = run_ranks("tests.docs.job_distributed:run", 2, {"commands": commands}, timeout=200.0)
+    first, other = run_ranks(run, 2, {"commands": commands}, timeout=200.0)
     whole, stopped, resumed = first.value
     assert other.value == ["", "", ""], "the first rank prints"
     form = r"epoch \d: loss (\d\.\d{4}), validation ROC-AUC (\d\.\d{4})\n"

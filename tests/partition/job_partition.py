@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,21 @@ def _assert_equal(name: str, got: Tensor, want: Tensor) -> None:
         assert got.dtype == want.dtype, (name, got.dtype, want.dtype)
     assert got.shape == want.shape, (name, got.shape, want.shape)
     assert torch.equal(got.to(want.dtype), want), (name, got, want)
+
+
+def owners_everywhere(parts: Sequence[Part], comm: Communicator) -> list[Tensor]:
+    """Returns who owns every node by type, put together from all parts."""
+    found = []
+    schema, book = parts[0].schema, parts[0].book
+    for number in range(schema.num_types):
+        mine = [(part.original_ids(number), part.number) for part in parts]
+        columns = [torch.stack([ids, torch.full_like(ids, part)], dim=1) for ids, part in mine]
+        node, part = comm.all_gather(torch.cat(columns)).rows.unbind(1)
+        owner = torch.full((book.num_nodes_of(number),), -1)
+        owner[node] = part
+        assert bool((owner >= 0).all()) and node.numel() == owner.numel()
+        found.append(owner)
+    return found
 
 
 #: seed, nodes, edges, skewed

@@ -24,11 +24,10 @@ from pyg_batchgnn.partition import (
 )
 from pyg_batchgnn.partition.folder_meta import read_partition_meta
 from pyg_batchgnn.partition.load import _Folder
+from tests.partition import job_partition
 from tests.partition.job_partition import graph, with_splits
 from tests.support.ranks import run_ranks
 from tests.support.tiny_datasets import equal
-
-JOBS = "tests.partition.job_partition"
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +192,7 @@ def test_a_damaged_meta_is_named(saved: Path, tmp_path: Path, key: str, value: o
 def test_damage_that_one_rank_sees_is_told_to_all(saved: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(saved, tmp_path / "parts"))
     alter(folder / "part-00001" / "nodes" / "x.npy")
-    for result in run_ranks(f"{JOBS}:load_damaged", 2, {"folder": str(folder)}):
+    for result in run_ranks(job_partition.load_damaged, 2, {"folder": str(folder)}):
         assert "nodes/x" in result.value[0] and "(rank 1)" in result.value[0]
 
 

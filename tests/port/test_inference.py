@@ -14,11 +14,15 @@ from torch_geometric.nn import GraphNorm
 
 from pyg_batchgnn import MacrobatchNeighborLoader, accelerate, inference
 from pyg_batchgnn.cache import AllNodes
+from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.nn import GAT, GCN, GIN, SAGE, BatchNorm, NativeModel
+from pyg_batchgnn.partition import Part
+from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.support.accuracy import ALONE
-from tests.support.partitioned_graphs import Case, whole
+from tests.support.partitioned_graphs import CASES, Case, owners, whole
 from tests.support.ranks import run_ranks
 from tests.support.reference_aggregates import with_loops
+from tests.support.reference_partition import split_graph
 from tests.support.tiers import in_all
 
 # Inference ########################################################################################
@@ -242,14 +246,73 @@ def test_a_part_that_is_left_to_pyg(data: Data) -> None:
 
 # Inference over ranks #############################################################################
 
+RANK_MODELS = {**MODELS, "of PyG": lambda: accelerate(torch_geometric.nn.GCN(5, 8, 3, 3, jk="max"))}
 
-JOB = "tests.port.job_inference:"
+
+def part_of(case: Case, comm: Communicator) -> Part:
+    data = with_loops(whole(case))
+    return split_graph(
+        data.edge_index, owners(case, comm.size), comm.size, comm.rank,
+        tables={"x": data.x}, edge_tables={}, splits={},
+    )  # fmt: skip
+
+
+def model_of(name: str) -> NativeModel:
+    torch.manual_seed(4)
+    return RANK_MODELS[name]().eval()
+
+
+@torch.no_grad()
+def expected_of(name: str, case: Case) -> Tensor:
+    data = with_loops(whole(case))
+    expected: Tensor = model_of(name)(data.x, data.edge_index)
+    return expected
+
+
+def equality() -> None:
+    """A rank's rows are those of the whole graph's forward pass, shared memory or not."""
+    with Communicator.create("inference", timeout=30) as comm:
+        for number, case in enumerate(CASES):
+            part = part_of(case, comm)
+            both = (
+                DistFeatureStore(part, comm, share=number % 2 == 0),
+                DistGraphStore(part, comm),
+            )
+            loader = MacrobatchNeighborLoader(both, [2], batch_size=4)
+            for name in RANK_MODELS if number == 0 else ("gcn", "gat"):
+                expected = expected_of(name, case)
+                for budget in (None, 20_000) if number < 2 else (None,):
+                    found = model_of(name).inference(loader, memory_budget=budget)
+                    error = (found - expected[part.node]).abs().max() if len(part.node) else torch.zeros(())
+                    assert found.shape == (len(part.node), 3), found.shape
+                    assert error <= 1e-5 * expected.abs().max(), (case.name, name, budget, error)
+
+
+def rows_exchanged() -> None:
+    """Each halo row travels once per layer and each halo degree once, counted as inference."""
+    with Communicator.create("inference", timeout=30) as comm:
+        part = part_of(CASES[0], comm)
+        both = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+        loader = MacrobatchNeighborLoader(both, [2], batch_size=4)
+        own = range(part.first, part.first + part.num_nodes)
+        halo = [int(node) for node in part.in_edges.indices.unique() if int(node) not in own]
+        asked = sum(int(node) in own for other in comm.all_gather_json(halo) for node in other)
+        for name, times in (("sage", 3), ("gcn", 2 + 1)):
+            before = comm.counters.snapshot()
+            model_of(name).inference(loader)
+            spent = comm.counters.snapshot() - before
+            assert spent[MessageKind.INFERENCE].rounds == 2 * times
+            assert spent[MessageKind.INFERENCE].rows_received == times * (len(halo) + asked)
+            assert spent[MessageKind.FEATURES].rounds == spent[MessageKind.TOPOLOGY].rounds == 0
+        before = comm.counters.snapshot()
+        model_of("sage").inference(loader, memory_budget=9_000)
+        assert (comm.counters.snapshot() - before)[MessageKind.INFERENCE].rounds > 6
 
 
 @pytest.mark.parametrize("hosts", [*in_all([0], [0, 0]), [0, 1, 1, 2]], ids=str)
 def test_each_rank_has_the_rows_of_its_nodes(hosts: list[int]) -> None:
-    run_ranks(f"{JOB}equality", len(hosts), hosts=hosts)
+    run_ranks(equality, len(hosts), hosts=hosts)
 
 
 def test_halo_rows_travel_once_per_layer() -> None:
-    run_ranks(f"{JOB}rows_exchanged", 3, hosts=[0, 1, 2])
+    run_ranks(rows_exchanged, 3, hosts=[0, 1, 2])

@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # DistributedDataParallel imports it: once here, not in every rank
 import torch_geometric.nn as pyg
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.data import Data
 
 from pyg_batchgnn import MacrobatchNeighborLoader
+from pyg_batchgnn.comm import Communicator, Header, MessageKind, gradient_hook
 from pyg_batchgnn.port import accelerate
 from tests.support.ported_models import GRAPH
 from tests.support.ranks import run_ranks
@@ -34,6 +37,46 @@ from tests.support.recorded_models import (
     gradients,
     pair,
 )
+
+# Jobs of ranks ####################################################################################
+
+
+class Net(torch.nn.Module):
+    """Two convolutions with a skip connection and a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = pyg.SAGEConv(6, 8), pyg.GraphConv(8, 5)
+        self.skip, self.norm = torch.nn.Linear(6, 8), torch.nn.LayerNorm(8)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.norm(self.first(x, edge_index) + self.skip(x)).relu()
+        return self.second(x, edge_index)
+
+
+def gradients_are_means() -> None:
+    """The hook of a communicator has each seed of all ranks weigh the same."""
+    torch.manual_seed(0)
+    plain = Net().double()
+    ours = accelerate(copy.deepcopy(plain))
+    given = batches()
+    with Communicator.create("gradients", timeout=60) as comm:
+        with comm.guard(MessageKind.CONTROL):
+            parallel = DistributedDataParallel(ours, process_group=comm.group, broadcast_buffers=False)
+        state = {"weight": 0.0, "step": 0}
+        header = lambda: Header(MessageKind.GRADIENTS, 0, int(state["step"]))  # noqa: E731
+        parallel.register_comm_hook(None, gradient_hook(comm, lambda: state["weight"], header))
+        for step in range(2):
+            batch = given[step + comm.rank]
+            state.update(weight=batch.batch_size, step=step)
+            ours.zero_grad()
+            parallel(batch).square().mean().backward()
+            rows = [plain(one.x, one.edge_index)[: one.batch_size] for one in given[step : step + comm.size]]
+            wanted = torch.autograd.grad(torch.cat(rows).square().mean(), list(plain.parameters()))
+            for parameter, grad in zip(ours.parameters(), wanted, strict=True):
+                assert parameter.grad is not None and torch.allclose(parameter.grad, grad, atol=1e-12)
+    assert_trimmed(ours, [1, 0])
+
 
 # Batches ##########################################################################################
 
@@ -281,4 +324,4 @@ def test_gradients_that_are_off_have_a_graph_of_their_own() -> None:
 
 
 def test_data_parallel_ranks_with_the_hook_of_a_communicator() -> None:
-    run_ranks("tests.port.job_recording:gradients_are_means", 2, timeout=120)
+    run_ranks(gradients_are_means, 2, timeout=120)

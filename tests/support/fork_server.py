@@ -10,12 +10,14 @@ import atexit
 import ctypes
 import gc
 import importlib
+import inspect
 import json
 import os
 import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import torch
 import torch.distributed
 
 import pyg_batchgnn.loader.rank_setup  # noqa: F401  (with the rooms that ranks use)
+from pyg_batchgnn.comm import Communicator
 
 _PR_SET_PDEATHSIG = 1
 
@@ -72,7 +75,7 @@ def _rank(request: dict[str, Any], rank: int, environment: dict[str, str]) -> in
     torch.manual_seed(0)
     try:
         module, _, name = request["function"].partition(":")
-        value = getattr(importlib.import_module(module), name)(**request["arguments"])
+        value = _call(getattr(importlib.import_module(module), name), request["arguments"])
         Path("value.part").write_text(json.dumps(value))
         Path("value.part").rename("value.json")
         return 0
@@ -82,6 +85,13 @@ def _rank(request: dict[str, Any], rank: int, environment: dict[str, str]) -> in
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    if "comm" not in inspect.signature(function).parameters:
+        return function(**arguments)
+    with Communicator.create("ranks", timeout=50) as comm:
+        return function(comm, **arguments)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,16 @@ from pyg_batchgnn.partition import move
 from pyg_batchgnn.sample import Subgraph
 from pyg_batchgnn.store import DistFeatureStore, DistGraphStore
 from tests.support import loader_cases
-from tests.support.rank_coverings import Covering, run_settings, settings_of
+from tests.support.backends import needs_ccl
+from tests.support.rank_coverings import (
+    TIMEOUT,
+    Covering,
+    over_ranks,
+    product,
+    run_covering,
+    run_settings,
+    settings_of,
+)
 from tests.support.rank_epochs import OneProcess, RankEpoch, assert_same, resumed_at, some_positions
 from tests.support.rank_graphs import (
     GRAPHS,
@@ -33,7 +42,9 @@ from tests.support.rank_graphs import (
     stores_of,
     tables_of,
 )
+from tests.support.ranks import run_ranks
 from tests.support.reference_partition import split_dataset
+from tests.support.tiers import WORLDS, own_slices
 from tests.support.traffic import asked_nodes, remote_edges
 from tests.support.typed_datasets import typed_dataset
 from tests.support.typed_graphs import SCHEMAS
@@ -361,3 +372,37 @@ def times_in_pieces() -> None:
             assert pieces > 1 and counts[MessageKind.PARTITION].rounds == wanted, counts
             for batch in loader:
                 assert_same(batch, reference(batch.input_id))
+
+
+# Rank options #####################################################################################
+
+
+@own_slices
+@pytest.mark.timeout(TIMEOUT)
+@over_ranks
+def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int], every: int) -> None:
+    run_covering(epochs, ranks, hosts, every)
+
+
+@own_slices
+@needs_ccl
+@pytest.mark.timeout(TIMEOUT)
+def test_minibatches_over_ccl_are_those_of_one_process() -> None:
+    run_covering(epochs, 2, [0, 1], 5, backend="ccl")
+
+
+@pytest.mark.parametrize("job", [splits_and_refusals, attributes_that_differ, resumed, times_in_pieces])
+def test_two_ranks(job: Callable[..., Any]) -> None:
+    run_ranks(job, 2, hosts=[0, 1])
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), WORLDS[1:3], ids=str)
+def test_graphs_of_odd_shapes(ranks: int, hosts: Sequence[int]) -> None:
+    run_ranks(odd_graphs, ranks, {"first": 100 * ranks, "count": 25}, hosts=hosts)
+
+
+def test_settings_of_nodes_are_the_whole_product() -> None:
+    names = [tuple(one.items()) for one in product(factors(2), allowed)]
+    settings = settings_of(factors(2), allowed, IN_ONE_PROCESS, full=True)
+    made = [tuple(one.items()) for one in settings]
+    assert len(made) == len(names) and set(made) == set(names)

@@ -20,10 +20,22 @@ from pyg_batchgnn import MacrobatchLinkNeighborLoader, Minibatch
 from pyg_batchgnn.comm import Communicator, MessageKind
 from pyg_batchgnn.partition import slice_size
 from pyg_batchgnn.sample import Subgraph, TripletLinks
+from tests.support.backends import needs_ccl
 from tests.support.hetero_cases import CITES, COUNTS, REV_WRITES, WRITES
-from tests.support.rank_coverings import Covering, drawn, product, run_settings, settings_of
+from tests.support.rank_coverings import (
+    TIMEOUT,
+    Covering,
+    drawn,
+    over_ranks,
+    product,
+    run_covering,
+    run_settings,
+    settings_of,
+)
 from tests.support.rank_epochs import OneProcess, RankEpoch, some_positions
 from tests.support.rank_graphs import GRAPHS, SpreadGraphs, owners, owners_in, policies, stores_of
+from tests.support.ranks import run_ranks
+from tests.support.tiers import all_only, own_slices
 
 NODES = GRAPHS["plain"].num_nodes
 RULES: dict[str, dict[str, Any]] = {
@@ -311,3 +323,34 @@ def refusals() -> None:
         assert len(warned) == 1
         count = sum(batch.input_id.numel() for batch in batches)
         assert loader.stats().total.late_negatives == count > 0
+
+
+# Rank links #######################################################################################
+
+
+@own_slices
+@pytest.mark.timeout(TIMEOUT)
+@over_ranks
+def test_minibatches_are_those_of_one_process(ranks: int, hosts: Sequence[int], every: int) -> None:
+    run_covering(epochs, ranks, hosts, every)
+
+
+@all_only
+@own_slices
+@needs_ccl
+@pytest.mark.timeout(TIMEOUT)
+def test_minibatches_over_ccl_are_those_of_one_process() -> None:
+    run_covering(epochs, 2, [0, 1], 9, backend="ccl")
+
+
+def test_impossible_links_are_refused() -> None:
+    run_ranks(refusals, 2, hosts=[0, 1])
+
+
+def test_settings_of_links_have_the_whole_product_of_the_main_factors() -> None:
+    every = factors(2)
+    names = (*MAIN, "schedule")
+    wanted = product({name: every[name] for name in names}, allowed)
+    made = settings(True, 2)
+    assert all(map(allowed, made))
+    assert [{name: one[name] for name in names} for one in made] == wanted
