@@ -19,8 +19,6 @@ from pyg_batchgnn.ops import InEdges, OwnedEdges
 from tests.support.partitioned_graphs import CASES, whole
 from tests.support.reference_aggregates import with_loops
 
-# Folder ###########################################################################################
-
 
 @pytest.fixture
 def data() -> Data:

@@ -40,8 +40,6 @@ from tests.support.tiny_datasets import (
 )
 from tests.support.typed_datasets import typed_datasets
 
-# Folder ###########################################################################################
-
 EDGE_INDEX = np.random.default_rng(0).integers(0, NODES, (2, EDGES))
 
 

@@ -27,8 +27,6 @@ from pyg_batchgnn.data import load as load_module
 from pyg_batchgnn.data.places import DATA_VARIABLE, data_folders
 from tests.support.tiny_datasets import FEATURES, same, tiny_dataset, write_bundle
 
-# Load #############################################################################################
-
 
 def test_by_name_with_options_after_a_colon(tmp_path: Path) -> None:
     write_bundle(tmp_path)

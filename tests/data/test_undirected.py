@@ -22,9 +22,6 @@ from pyg_batchgnn.data import (
 from pyg_batchgnn.data.undirected import undirected_dataset
 from tests.support.tiny_datasets import changed, tiny_dataset
 
-# Undirected #######################################################################################
-
-
 pairs = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40)
 types = st.sampled_from([torch.int32, torch.int64])
 

@@ -440,9 +440,6 @@ def loaders() -> None:
             assert steps > 1 and counted(comm, before).rounds == 2 * steps
 
 
-# Job example ######################################################################################
-
-
 def run() -> str:
     """Runs the script. Returns what it printed."""
     out = io.StringIO()

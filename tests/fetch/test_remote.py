@@ -26,7 +26,6 @@ from pyg_batchgnn.sample import (
     taken_probability,
 )
 from pyg_batchgnn.store import DistFeatureStore
-from tests.store.job_typed import TYPED
 from tests.store.job_typed import owners as typed_owners
 from tests.support.bare_minibatches import only_nodes
 from tests.support.loader_cases import contents, equal
@@ -35,6 +34,7 @@ from tests.support.rank_epochs import stores
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import graph_of, internal_ids, internal_ids_by_type, split_dataset
 from tests.support.tiers import WORLDS, in_all
+from tests.support.typed_datasets import CASES as TYPED
 from tests.support.typed_datasets import typed_dataset
 
 # Jobs of ranks ####################################################################################
@@ -63,11 +63,10 @@ def sampled(dataset: Dataset, rank: int, layout: Layout) -> list[SampledMinibatc
     return sampler.sample(seeds, 0)
 
 
-def groups() -> None:
+def groups(comm: Communicator) -> None:
     """Rows and ids are those of the whole graph; rounds, rows and bytes those of the formulas."""
-    with Communicator.create("fetch", timeout=20) as comm:
-        for case, share, hybrid, edges in itertools.product([*TYPED, *PLAIN], *[(True, False)] * 3):
-            _group(comm, typed_dataset(*case), share, hybrid, edges)
+    for case, share, hybrid, edges in itertools.product([*TYPED, *PLAIN], *[(True, False)] * 3):
+        _group(comm, typed_dataset(*case), share, hybrid, edges)
 
 
 def _group(comm: Communicator, dataset: Dataset, share: bool, hybrid: bool, edges: bool) -> None:
@@ -169,14 +168,13 @@ def _check_contents(
 # Caches ##########################################################################################
 
 
-def caches() -> None:
+def caches(comm: Communicator) -> None:
     """A cache changes no bit, and holds the rows that are worth most, which are not fetched."""
-    with Communicator.create("caches", timeout=20) as comm:
-        for case, own, plan in itertools.product(TYPED, (True, False), (PLAN, OWN_FANOUTS)):
-            dataset = typed_dataset(*case)
-            if plan is PLAN or dataset.schema == SCHEMA:
-                for budget in (0, 30, 500, 1 << 20):
-                    _cached(comm, dataset, own, plan, budget)
+    for case, own, plan in itertools.product(TYPED, (True, False), (PLAN, OWN_FANOUTS)):
+        dataset = typed_dataset(*case)
+        if plan is PLAN or dataset.schema == SCHEMA:
+            for budget in (0, 30, 500, 1 << 20):
+                _cached(comm, dataset, own, plan, budget)
 
 
 def _cached(comm: Communicator, dataset: Dataset, own: bool, plan: SamplingPlan, budget: int) -> None:
@@ -257,88 +255,85 @@ def _likelihood(
 # Rows #############################################################################################
 
 
-def steady() -> list[int]:
+def steady(comm: Communicator) -> list[int]:
     """The calls to the system for memory after each of sixteen equal fetches."""
-    with Communicator.create("fetch", timeout=20) as comm:
-        case = Case("larger", nodes=20_000, edges=200_000)
-        store = DistFeatureStore(part_of(case, comm.size, comm.rank, edge_attributes=False), comm)
-        ids = internal_ids(owners(case, comm.size))
-        fetch = RemoteFetcher(store, {NODES: ["x", "y"]})
-        calls = []
-        for _ in range(16):
-            draw = torch.Generator().manual_seed(comm.rank)
-            seeds = [torch.randint(case.nodes, (500,), generator=draw) for _ in range(3)]
-            given = [only_nodes(ids[one]) for one in seeds]
-            fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))
-            calls.append(ops.memory_stats().system_calls)
-        return calls
+    case = Case("larger", nodes=20_000, edges=200_000)
+    store = DistFeatureStore(part_of(case, comm.size, comm.rank, edge_attributes=False), comm)
+    ids = internal_ids(owners(case, comm.size))
+    fetch = RemoteFetcher(store, {NODES: ["x", "y"]})
+    calls = []
+    for _ in range(16):
+        draw = torch.Generator().manual_seed(comm.rank)
+        seeds = [torch.randint(case.nodes, (500,), generator=draw) for _ in range(3)]
+        given = [only_nodes(ids[one]) for one in seeds]
+        fetch.fetch(FetchGroup(given, epoch=1, macrobatch=2))
+        calls.append(ops.memory_stats().system_calls)
+    return calls
 
 
-def values() -> dict[str, Any]:
+def values(comm: Communicator) -> dict[str, Any]:
     """Checks rows of several dimensions, of none, of no width, and of every element type."""
     dtypes = (torch.float16, torch.bfloat16, torch.float64, torch.uint8, torch.int8, torch.int32, torch.bool)
-    with Communicator.create("fetch", timeout=20) as comm:
-        case = CASES[0]
-        part = part_of(case, comm.size, comm.rank)
-        draw = torch.Generator().manual_seed(3)
-        wholes = {
-            str(dtype): torch.randint(0, 2, (case.nodes, 3, 2), generator=draw).to(dtype) for dtype in dtypes
-        }
-        wholes |= {"scalar": torch.arange(case.nodes), "nothing": torch.empty(case.nodes, 0)}
-        part.attributes[NODES].clear()
-        part.attributes[NODES].update({name: table[part.node] for name, table in wholes.items()})
-        store = DistFeatureStore(part, comm)
-        ids = internal_ids(owners(case, comm.size))
-        fetch = RemoteFetcher(store, {NODES: list(wholes)})
-        (ready,) = fetch.fetch(FetchGroup([only_nodes(ids)])).minibatches
-        for name, table in wholes.items():
-            assert torch.equal(ready.attribute(name), table), name
-        assert torch.equal(ready.node, torch.arange(case.nodes))
-        return {}
+    case = CASES[0]
+    part = part_of(case, comm.size, comm.rank)
+    draw = torch.Generator().manual_seed(3)
+    wholes = {
+        str(dtype): torch.randint(0, 2, (case.nodes, 3, 2), generator=draw).to(dtype) for dtype in dtypes
+    }
+    wholes |= {"scalar": torch.arange(case.nodes), "nothing": torch.empty(case.nodes, 0)}
+    part.attributes[NODES].clear()
+    part.attributes[NODES].update({name: table[part.node] for name, table in wholes.items()})
+    store = DistFeatureStore(part, comm)
+    ids = internal_ids(owners(case, comm.size))
+    fetch = RemoteFetcher(store, {NODES: list(wholes)})
+    (ready,) = fetch.fetch(FetchGroup([only_nodes(ids)])).minibatches
+    for name, table in wholes.items():
+        assert torch.equal(ready.attribute(name), table), name
+    assert torch.equal(ready.node, torch.arange(case.nodes))
+    return {}
 
 
 #: None is no cache; then less than a row, less than a request, and more than there is.
 BUDGETS = (0, 20, 400, "1MiB")
 
 
-def results() -> None:
+def results(comm: Communicator) -> None:
     """Checks the bits against a loader without a cache; hits and misses add up to its rows."""
-    with Communicator.create("cache", timeout=30) as comm:
-        for case, (number, budget) in itertools.product(CASES, enumerate(BUDGETS)):
-            hybrid, share = number % 2 == 0, case.nodes % 2 == 0
-            floats = torch.bfloat16 if case is CASES[1] else None
-            both = stores(comm, case, hybrid, edges=number != 1, share=share, floats=floats)
-            arguments: dict[str, Any] = {
-                "num_neighbors": [3, 2],
-                "input_nodes": whole(case).train_mask,
-                "batch_size": 8,
-                "shuffle": True,
-                "seed": 1,
-                "replace": number % 2 == 1,
-                "export": ("native", "pyg")[number // 2],
-                "macrobatch_size": 3,
-                "fetch_size": 2,
-                "schedule": ("local", "global")[number % 2],
-                "prefetch": number % 2,
-            }
-            plain = MacrobatchNeighborLoader(both, **arguments)
-            cached = MacrobatchNeighborLoader(both, **arguments, feature_cache=budget)
-            for one, other in zip(plain, cached, strict=True):
-                _same(one, other)
-            before, after = plain.stats().total, cached.stats().total
-            assert before.cache_hits == before.cache_misses == before.cache_bytes == 0
-            assert after.cache_hits + after.cache_misses == before.rows_fetched
-            assert after.rows_fetched == after.cache_misses
-            (row_bytes,) = cached._parts.pipeline.fetcher.row_bytes
-            assert after.cache_bytes == after.cache_hits * row_bytes
-            cache = cached._parts.pipeline.fetcher.cache
-            if budget == "1MiB":
-                assert after.cache_misses == 0
-            else:
-                assert cache.nbytes <= budget
-            readable = comm.ranks_of_host if share else [comm.rank]
-            for held in cache.rows.values():
-                assert not set(both[0].book.owner(held.node).tolist()) & set(readable)
+    for case, (number, budget) in itertools.product(CASES, enumerate(BUDGETS)):
+        hybrid, share = number % 2 == 0, case.nodes % 2 == 0
+        floats = torch.bfloat16 if case is CASES[1] else None
+        both = stores(comm, case, hybrid, edges=number != 1, share=share, floats=floats)
+        arguments: dict[str, Any] = {
+            "num_neighbors": [3, 2],
+            "input_nodes": whole(case).train_mask,
+            "batch_size": 8,
+            "shuffle": True,
+            "seed": 1,
+            "replace": number % 2 == 1,
+            "export": ("native", "pyg")[number // 2],
+            "macrobatch_size": 3,
+            "fetch_size": 2,
+            "schedule": ("local", "global")[number % 2],
+            "prefetch": number % 2,
+        }
+        plain = MacrobatchNeighborLoader(both, **arguments)
+        cached = MacrobatchNeighborLoader(both, **arguments, feature_cache=budget)
+        for one, other in zip(plain, cached, strict=True):
+            _same(one, other)
+        before, after = plain.stats().total, cached.stats().total
+        assert before.cache_hits == before.cache_misses == before.cache_bytes == 0
+        assert after.cache_hits + after.cache_misses == before.rows_fetched
+        assert after.rows_fetched == after.cache_misses
+        (row_bytes,) = cached._parts.pipeline.fetcher.row_bytes
+        assert after.cache_bytes == after.cache_hits * row_bytes
+        cache = cached._parts.pipeline.fetcher.cache
+        if budget == "1MiB":
+            assert after.cache_misses == 0
+        else:
+            assert cache.nbytes <= budget
+        readable = comm.ranks_of_host if share else [comm.rank]
+        for held in cache.rows.values():
+            assert not set(both[0].book.owner(held.node).tolist()) & set(readable)
 
 
 def _same(one: Any, other: Any) -> None:
@@ -347,27 +342,26 @@ def _same(one: Any, other: Any) -> None:
     assert not different, different
 
 
-def overwritten() -> None:
+def overwritten(comm: Communicator) -> None:
     """Rows that are written after the cache was filled are seen, beside aggregates too."""
-    with Communicator.create("cache", timeout=30) as comm:
-        both = stores(comm, CASES[0], edges=False)
-        nodes = whole(CASES[0]).train_mask
-        usual: dict[str, Any] = {"batch_size": 8, "seed": 1, "feature_cache": "1MiB"}
-        loader = MacrobatchNeighborLoader(both, [3, 2], nodes, **usual)
-        aggregates = AggregationCache.build(both, "mean")
-        beside = MacrobatchNeighborLoader(
-            both, [3, 2], nodes, aggregation_cache=aggregates, export="native", **usual
-        )
-        list(loader)
-        list(beside)
-        mine = torch.arange(comm.rank, CASES[0].nodes, comm.size)
-        both[0].put_tensor(mine[:, None] + torch.arange(5.0), None, "x", index=mine)
-        for batch in loader:
-            assert torch.equal(batch.x, batch.n_id[:, None] + torch.arange(5.0))
-        assert loader.stats().total.cache_misses == 0
-        for minibatch in beside:
-            rows = minibatch.attributes[NODES].gather("x")
-            assert torch.equal(rows, minibatch.node[:, None] + torch.arange(5.0))
+    both = stores(comm, CASES[0], edges=False)
+    nodes = whole(CASES[0]).train_mask
+    usual: dict[str, Any] = {"batch_size": 8, "seed": 1, "feature_cache": "1MiB"}
+    loader = MacrobatchNeighborLoader(both, [3, 2], nodes, **usual)
+    aggregates = AggregationCache.build(both, "mean")
+    beside = MacrobatchNeighborLoader(
+        both, [3, 2], nodes, aggregation_cache=aggregates, export="native", **usual
+    )
+    list(loader)
+    list(beside)
+    mine = torch.arange(comm.rank, CASES[0].nodes, comm.size)
+    both[0].put_tensor(mine[:, None] + torch.arange(5.0), None, "x", index=mine)
+    for batch in loader:
+        assert torch.equal(batch.x, batch.n_id[:, None] + torch.arange(5.0))
+    assert loader.stats().total.cache_misses == 0
+    for minibatch in beside:
+        rows = minibatch.attributes[NODES].gather("x")
+        assert torch.equal(rows, minibatch.node[:, None] + torch.arange(5.0))
 
 
 def likely() -> list[list[float]]:

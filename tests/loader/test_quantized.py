@@ -63,99 +63,93 @@ def stores_of(part: Part, comm: Communicator, **options: Any) -> tuple[DistFeatu
     return DistFeatureStore(part, comm, **options), DistGraphStore(part, comm)
 
 
-def counts() -> None:
+def counts(comm: Communicator) -> None:
     """The bytes of a fetch are those of the row layout, with 1 byte for a float of 4."""
-    with Communicator.create("loader", timeout=30) as comm:
-        data, seen = plain(), {}
-        for name, graph in {"wide": data, "narrow": quantize(data)}.items():
-            part = partition(graph, "random", comm=comm)
-            loader = MacrobatchNeighborLoader(
-                stores_of(part, comm, share=False), [4, 3], train(data),
-                batch_size=20, seed=3, export="native", attributes=["x"], macrobatch_size=2,
-            )  # fmt: skip
-            before = comm.counters.snapshot()
-            list(loader)
-            seen[name] = (
-                loader.stats().total.rows_fetched,
-                (comm.counters.snapshot() - before)[MessageKind.FEATURES],
-            )
-        (rows, wide), (again, codes) = seen["wide"], seen["narrow"]
-        assert rows == again and wide.rounds == codes.rounds and wide.rows_sent == codes.rows_sent
-        assert (rows > 0) == (comm.size > 1)
-        # An id of 4 bytes travels with the features, and an id asks for a row.
-        given = (codes.rows_sent - rows) * (COLUMNS + 4)
-        assert codes.bytes_received == rows * (COLUMNS + 4) + (codes.rows_received - rows) * 4
-        assert codes.bytes_sent == rows * 4 + given
-        assert wide.bytes_received - codes.bytes_received == rows * 3 * COLUMNS
+    data, seen = plain(), {}
+    for name, graph in {"wide": data, "narrow": quantize(data)}.items():
+        part = partition(graph, "random", comm=comm)
+        loader = MacrobatchNeighborLoader(
+            stores_of(part, comm, share=False), [4, 3], train(data),
+            batch_size=20, seed=3, export="native", attributes=["x"], macrobatch_size=2,
+        )  # fmt: skip
+        before = comm.counters.snapshot()
+        list(loader)
+        seen[name] = (
+            loader.stats().total.rows_fetched,
+            (comm.counters.snapshot() - before)[MessageKind.FEATURES],
+        )
+    (rows, wide), (again, codes) = seen["wide"], seen["narrow"]
+    assert rows == again and wide.rounds == codes.rounds and wide.rows_sent == codes.rows_sent
+    assert (rows > 0) == (comm.size > 1)
+    # An id of 4 bytes travels with the features, and an id asks for a row.
+    given = (codes.rows_sent - rows) * (COLUMNS + 4)
+    assert codes.bytes_received == rows * (COLUMNS + 4) + (codes.rows_received - rows) * 4
+    assert codes.bytes_sent == rows * 4 + given
+    assert wide.bytes_received - codes.bytes_received == rows * 3 * COLUMNS
 
 
-def caches() -> None:
+def caches(comm: Communicator) -> None:
     """A cache of a number of bytes holds four times as many rows, less ids."""
     budget = 20 * (8 + 4 + 4 * COLUMNS)
-    with Communicator.create("loader", timeout=30) as comm:
-        data, held = plain(), {}
-        for name, graph in {"wide": data, "narrow": quantize(data)}.items():
-            part = partition(graph, "random", comm=comm)
-            loader = MacrobatchNeighborLoader(
-                stores_of(part, comm, share=False), [4, 3], train(data),
-                batch_size=20, seed=3, export="native", attributes=["x"], feature_cache=budget,
-            )  # fmt: skip
-            cache = loader._parts.pipeline.fetcher.cache
-            held[name] = sum(len(rows.node) for rows in cache.rows.values())
-            assert cache.nbytes <= budget
-        assert held["wide"] == 20 and held["narrow"] == budget // (8 + 4 + COLUMNS)
+    data, held = plain(), {}
+    for name, graph in {"wide": data, "narrow": quantize(data)}.items():
+        part = partition(graph, "random", comm=comm)
+        loader = MacrobatchNeighborLoader(
+            stores_of(part, comm, share=False), [4, 3], train(data),
+            batch_size=20, seed=3, export="native", attributes=["x"], feature_cache=budget,
+        )  # fmt: skip
+        cache = loader._parts.pipeline.fetcher.cache
+        held[name] = sum(len(rows.node) for rows in cache.rows.values())
+        assert cache.nbytes <= budget
+    assert held["wide"] == 20 and held["narrow"] == budget // (8 + 4 + COLUMNS)
 
 
-def folders(folder: str) -> None:
+def folders(comm: Communicator, folder: str) -> None:
     """A partition that is quantised decodes alike on every rank, in memory and from its files."""
-    with Communicator.create("loader", timeout=30) as comm:
-        data = plain()
-        path = Path(folder)
-        save_partition(partition_parts(data, "random", 3, comm=comm), path / "wide", comm)
-        if comm.rank == 0:
-            quantize_partition(path / "wide", path / "narrow", attributes=["x", "edge_attr"])
-            verify_partition(path / "narrow")
-        comm.barrier()
-        wanted = quantize(data, attributes=["x", "edge_attr"])
-        reference = MacrobatchNeighborLoader(
-            decoded(wanted), [4, 3], train(data), batch_size=20, seed=3, export="native"
-        )
-        for options in ({}, {"memory_budget": 1}, {"memory_budget": 1, "share": False}):
-            both = stores_of(load_partition(path / "narrow", comm), comm, **options)
-            table = both[0].own.attributes[NODES]["x"]
-            assert isinstance(table, QuantizedTensor) and torch.equal(table.decoding, wanted.x.decoding)
-            loader = MacrobatchNeighborLoader(
-                both, [4, 3], train(data), batch_size=20, seed=3, export="native"
-            )
-            for batch in loader:
-                assert_same_batch(batch, reference(batch.input_id))
+    data = plain()
+    path = Path(folder)
+    save_partition(partition_parts(data, "random", 3, comm=comm), path / "wide", comm)
+    if comm.rank == 0:
+        quantize_partition(path / "wide", path / "narrow", attributes=["x", "edge_attr"])
+        verify_partition(path / "narrow")
+    comm.barrier()
+    wanted = quantize(data, attributes=["x", "edge_attr"])
+    reference = MacrobatchNeighborLoader(
+        decoded(wanted), [4, 3], train(data), batch_size=20, seed=3, export="native"
+    )
+    for options in ({}, {"memory_budget": 1}, {"memory_budget": 1, "share": False}):
+        both = stores_of(load_partition(path / "narrow", comm), comm, **options)
+        table = both[0].own.attributes[NODES]["x"]
+        assert isinstance(table, QuantizedTensor) and torch.equal(table.decoding, wanted.x.decoding)
+        loader = MacrobatchNeighborLoader(both, [4, 3], train(data), batch_size=20, seed=3, export="native")
+        for batch in loader:
+            assert_same_batch(batch, reference(batch.input_id))
 
 
-def stores() -> None:
+def stores(comm: Communicator) -> None:
     """Rows of a store, and writes that it refuses."""
-    with Communicator.create("loader", timeout=30) as comm:
-        data = quantize(plain())
-        part = partition(data, "random", comm=comm)
-        store, _ = stores_of(part, comm)
-        ids = torch.tensor([5, 5, 0, data.num_nodes - 1])
-        rows = store.get_tensor(TensorAttr(None, attr_name="x", index=ids))
-        assert type(rows) is Tensor and torch.equal(rows, data.x.dequantize()[ids])
-        assert store.fields[NODES]["x"].dtype is torch.float32
-        assert store.get_tensor_size(TensorAttr(None, attr_name="x")) == tuple(data.x.shape)
-        with pytest.raises(ValueError, match="'x' is int8 codes, which are constant"):
-            store.put_tensor(rows, TensorAttr(None, attr_name="x", index=ids))
-        narrow_store, _ = stores_of(part, comm, floats=torch.bfloat16)
-        found = narrow_store.get_tensor(TensorAttr(None, attr_name="x", index=ids))
-        assert torch.equal(found, data.x.dequantize()[ids].to(torch.bfloat16))
-        with pytest.raises(TypeError, match="codes are decoded into"):
-            stores_of(part, comm, floats=torch.float16)
-        if comm.size > 1:
-            other = quantize(data.x.dequantize() * (comm.rank + 1))
-            own = {NODES: {**part.attributes[NODES], "x": other[: part.num_nodes]}}
-            wrong = Part(**{**vars(part), "attributes": {**part.attributes, **own}})
-            with pytest.raises(AgreementError, match="scales and offsets"):
-                stores_of(wrong, comm)
-            assert from_pyg(data).nodes.tables["x"] is data.x
+    data = quantize(plain())
+    part = partition(data, "random", comm=comm)
+    store, _ = stores_of(part, comm)
+    ids = torch.tensor([5, 5, 0, data.num_nodes - 1])
+    rows = store.get_tensor(TensorAttr(None, attr_name="x", index=ids))
+    assert type(rows) is Tensor and torch.equal(rows, data.x.dequantize()[ids])
+    assert store.fields[NODES]["x"].dtype is torch.float32
+    assert store.get_tensor_size(TensorAttr(None, attr_name="x")) == tuple(data.x.shape)
+    with pytest.raises(ValueError, match="'x' is int8 codes, which are constant"):
+        store.put_tensor(rows, TensorAttr(None, attr_name="x", index=ids))
+    narrow_store, _ = stores_of(part, comm, floats=torch.bfloat16)
+    found = narrow_store.get_tensor(TensorAttr(None, attr_name="x", index=ids))
+    assert torch.equal(found, data.x.dequantize()[ids].to(torch.bfloat16))
+    with pytest.raises(TypeError, match="codes are decoded into"):
+        stores_of(part, comm, floats=torch.float16)
+    if comm.size > 1:
+        other = quantize(data.x.dequantize() * (comm.rank + 1))
+        own = {NODES: {**part.attributes[NODES], "x": other[: part.num_nodes]}}
+        wrong = Part(**{**vars(part), "attributes": {**part.attributes, **own}})
+        with pytest.raises(AgreementError, match="scales and offsets"):
+            stores_of(wrong, comm)
+        assert from_pyg(data).nodes.tables["x"] is data.x
 
 
 def historical() -> None:

@@ -1,6 +1,5 @@
 """The jobs of ranks in test_rank_links.py: links with every option, typed or not, against one
-process.
-"""
+process."""
 
 from __future__ import annotations
 
@@ -297,32 +296,31 @@ def _asked(comm: Communicator, own: Sequence[Tensor], schema: Any, batch: Miniba
     return asked
 
 
-def refusals() -> None:
+def refusals(comm: Communicator) -> None:
     """Arguments that cannot be are refused on every rank, and so are others' links."""
-    with Communicator.create("loader", timeout=30) as comm:
-        both, index = stores_of(comm, GRAPHS["plain"], "random"), links_of("plain", "one")
-        timed = {"time_attr": "time", "edge_label_time": torch.full((index.size(1),), 9)}
-        for text, arguments in (
-            ("use schedule='local'", {"edge_label_index": None, "schedule": "global"}),
-            ("exclude_existing=True is about negatives", {"exclude_existing": True}),
-            ("use transform", {"transform_sampler_output": lambda out: out}),
-            ("'edge_label_time' is not set", {"time_attr": "time"}),
-        ):
-            with pytest.raises(ValueError, match=text):
-                MacrobatchLinkNeighborLoader(both, [2], **{"edge_label_index": index, **arguments})
-        every = MacrobatchLinkNeighborLoader(both, [2], batch_size=60, seed=1)
-        others = owners((NODES,), "random", comm.size)[0][GRAPHS["plain"].edge_index[1]] != comm.rank
-        with pytest.raises(IndexError, match="is an edge of another rank"):
-            every(others.nonzero().view(-1)[:1])
-        early = {**timed, "edge_label_time": torch.full((index.size(1),), -1), "neg_sampling": "binary"}
-        with pytest.raises(ValueError, match=r"link 0 of .*, at time -1\), and late_negatives='raise'"):
-            MacrobatchLinkNeighborLoader(both, [2], index, **early, late_negatives="raise")
-        with pytest.warns(UserWarning, match="links are earlier than every node") as warned:
-            loader = MacrobatchLinkNeighborLoader(both, [2], index, macrobatch_size=1, fetch_size=1, **early)
-            batches = list(loader)
-        assert len(warned) == 1
-        count = sum(batch.input_id.numel() for batch in batches)
-        assert loader.stats().total.late_negatives == count > 0
+    both, index = stores_of(comm, GRAPHS["plain"], "random"), links_of("plain", "one")
+    timed = {"time_attr": "time", "edge_label_time": torch.full((index.size(1),), 9)}
+    for text, arguments in (
+        ("use schedule='local'", {"edge_label_index": None, "schedule": "global"}),
+        ("exclude_existing=True is about negatives", {"exclude_existing": True}),
+        ("use transform", {"transform_sampler_output": lambda out: out}),
+        ("'edge_label_time' is not set", {"time_attr": "time"}),
+    ):
+        with pytest.raises(ValueError, match=text):
+            MacrobatchLinkNeighborLoader(both, [2], **{"edge_label_index": index, **arguments})
+    every = MacrobatchLinkNeighborLoader(both, [2], batch_size=60, seed=1)
+    others = owners((NODES,), "random", comm.size)[0][GRAPHS["plain"].edge_index[1]] != comm.rank
+    with pytest.raises(IndexError, match="is an edge of another rank"):
+        every(others.nonzero().view(-1)[:1])
+    early = {**timed, "edge_label_time": torch.full((index.size(1),), -1), "neg_sampling": "binary"}
+    with pytest.raises(ValueError, match=r"link 0 of .*, at time -1\), and late_negatives='raise'"):
+        MacrobatchLinkNeighborLoader(both, [2], index, **early, late_negatives="raise")
+    with pytest.warns(UserWarning, match="links are earlier than every node") as warned:
+        loader = MacrobatchLinkNeighborLoader(both, [2], index, macrobatch_size=1, fetch_size=1, **early)
+        batches = list(loader)
+    assert len(warned) == 1
+    count = sum(batch.input_id.numel() for batch in batches)
+    assert loader.stats().total.late_negatives == count > 0
 
 
 # Rank links #######################################################################################

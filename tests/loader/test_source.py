@@ -15,8 +15,6 @@ from tests.support.loader_cases import NODES, assert_same, contents, make_data, 
 from tests.support.memory_stores import EDGES as EDGE_GROUP
 from tests.support.memory_stores import stores_of
 
-# Source ###########################################################################################
-
 
 def sorted_data(layout: str) -> Data:
     data = make_data()

@@ -18,8 +18,6 @@ from pyg_batchgnn import accelerate, nn, ops
 from pyg_batchgnn.ops import InEdges
 from tests.support.damaged_arrays import Calls, E, N, assert_all_refused, indices, indptr, print_accepted
 
-# Core #############################################################################################
-
 DTYPES = [
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128),
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),

@@ -18,9 +18,6 @@ from torch import Tensor
 from pyg_batchgnn import ops
 from pyg_batchgnn.ops import Turns
 
-# Thread pool ######################################################################################
-
-
 torch.manual_seed(0)
 X, WEIGHT = torch.randn(3000, 40), torch.randn(24, 40)
 

@@ -32,13 +32,10 @@ from pyg_batchgnn.partition.save import arrays_of
 from tests.support.faults import stop_for_good
 from tests.support.reference_partition import split_dataset
 
-# Job partition ####################################################################################
-
 
 def graph(seed: int, nodes: int, edges: int, *, skew: bool = False, attributes: bool = True) -> Dataset:
     """A random multigraph with self loops, the same on every rank; skewed ones have hubs at low
-    ids, every third seed gives strided edges.
-    """
+    ids, every third seed gives strided edges."""
     draw = torch.Generator().manual_seed(seed)
     edge_index = torch.randint(0, max(nodes, 1), (2, edges), generator=draw)
     if skew:
@@ -216,15 +213,14 @@ class Peak(threading.Thread):
         return 1024 * sum(found)
 
 
-def memory(folder: str, round_bytes: int) -> list[int]:
+def memory(comm: Communicator, folder: str, round_bytes: int) -> list[int]:
     """Bytes of this rank's share, and the most that partitioning took on top of what there was."""
-    with Communicator.create("partition", timeout=60) as comm:
-        move.ROUND_BYTES = round_bytes
-        peak = Peak()
-        peak.start()
-        part = partition(open_folder(folder), "ldg", comm=comm)
-        most = peak.bytes - peak.first
-        return [sum(array.numel() * array.element_size() for array in arrays_of(part).values()), most]
+    move.ROUND_BYTES = round_bytes
+    peak = Peak()
+    peak.start()
+    part = partition(open_folder(folder), "ldg", comm=comm)
+    most = peak.bytes - peak.first
+    return [sum(array.numel() * array.element_size() for array in arrays_of(part).values()), most]
 
 
 # Mistakes and faults ##############################################################################
@@ -269,9 +265,6 @@ def fault(how: str, stage: str, victim: int, timeout: float) -> dict[str, Any]:
     except CommError as error:
         return {"error": type(error).__name__, "ranks": list(error.ranks), "text": str(error)}
     return {"error": None}
-
-
-# Job save #########################################################################################
 
 
 def load_damaged(folder: str) -> list[Any]:

@@ -48,33 +48,30 @@ from tests.support.tiers import in_all
 # Jobs of ranks ####################################################################################
 
 
-def everywhere_valid() -> None:
+def everywhere_valid(comm: Communicator) -> None:
     """Every node has an owner, parts are those of the owners, and a second run is the same."""
-    with Communicator.create("partition", timeout=60) as comm:
-        for seed, nodes, edges, skew in CASES:
-            dataset = graph(seed, nodes, edges, skew=skew)
-            part = partition(dataset, "multilevel", comm=comm, seed=seed)
-            owner = owners_everywhere([part], comm)[0]
-            assert_same(part, expected(dataset, owner, comm.size, comm.rank))
-            again = partition(dataset, "multilevel", comm=comm, seed=seed)
-            assert torch.equal(again.node, part.node)
+    for seed, nodes, edges, skew in CASES:
+        dataset = graph(seed, nodes, edges, skew=skew)
+        part = partition(dataset, "multilevel", comm=comm, seed=seed)
+        owner = owners_everywhere([part], comm)[0]
+        assert_same(part, expected(dataset, owner, comm.size, comm.rank))
+        again = partition(dataset, "multilevel", comm=comm, seed=seed)
+        assert torch.equal(again.node, part.node)
 
 
-def quality(parts: int, balance: dict[str, float]) -> dict[str, float]:
+def quality(comm: Communicator, parts: int, balance: dict[str, float]) -> dict[str, float]:
     """The cut and the balance on a graph of 24 communities, and a digest of the owners."""
     dataset = communities()
-    with Communicator.create("partition", timeout=60) as comm:
-        found = partition_parts(dataset, Multilevel(balance), parts, comm=comm)
-        report = report_partition(found, comm)
-        return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
+    found = partition_parts(dataset, Multilevel(balance), parts, comm=comm)
+    report = report_partition(found, comm)
+    return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
 
 
-def owners(threads: int) -> list[int]:
+def owners(comm: Communicator, threads: int) -> list[int]:
     torch.set_num_threads(threads)
     dataset = generate(GeneratorSpec(nodes=3000, features=4))
-    with Communicator.create("partition", timeout=60) as comm:
-        part = partition(dataset, "multilevel", comm=comm, seed=3)
-        return owners_everywhere([part], comm)[0].tolist()
+    part = partition(dataset, "multilevel", comm=comm, seed=3)
+    return owners_everywhere([part], comm)[0].tolist()
 
 
 def matrix_of(graph: RankGraph) -> Tensor:
@@ -94,13 +91,12 @@ def symmetric_matrix(dataset: Dataset) -> Tensor:
     return table.fill_diagonal_(0)
 
 
-def levels() -> None:
+def levels(comm: Communicator) -> None:
     """The undirected graph and the graph of its clusters are the obvious ones."""
-    with Communicator.create("partition", timeout=60) as comm:
-        for round_bytes in (1 << 24, 3000):
-            move.ROUND_BYTES = round_bytes
-            for seed, nodes, edges, skew in CASES[:-2]:
-                _check_levels(comm, graph(seed, nodes, edges, skew=skew), seed)
+    for round_bytes in (1 << 24, 3000):
+        move.ROUND_BYTES = round_bytes
+        for seed, nodes, edges, skew in CASES[:-2]:
+            _check_levels(comm, graph(seed, nodes, edges, skew=skew), seed)
 
 
 def _check_levels(comm: Communicator, dataset: Dataset, seed: int) -> None:
@@ -127,23 +123,22 @@ def _check_levels(comm: Communicator, dataset: Dataset, seed: int) -> None:
     assert bool(((member.t() @ weights)[several] <= 6).all())
 
 
-def memory(folder: str) -> list[int]:
+def memory(comm: Communicator, folder: str) -> list[int]:
     """The share in bytes, the symmetric graph included, and the most that a rank took beside what
     there was. Rounds and the least sizes of graphs are small, so that the share tells."""
     move.ROUND_BYTES = 1 << 20
     coarse.EDGES = coarse.FEWEST = scheme.FEW = release.MUCH = 1 << 16
     dataset = open_folder(folder)
-    with Communicator.create("partition", timeout=60) as comm:
-        release_memory()
-        peak = Peak()
-        peak.start()
-        part = partition(dataset, "multilevel", comm=comm)
-        most = peak.bytes - peak.first
-        share = sum(array.numel() * array.element_size() for array in arrays_of(part).values())
-        return [share + (8 * dataset.num_edges + 8 * dataset.num_nodes) // comm.size, most]
+    release_memory()
+    peak = Peak()
+    peak.start()
+    part = partition(dataset, "multilevel", comm=comm)
+    most = peak.bytes - peak.first
+    share = sum(array.numel() * array.element_size() for array in arrays_of(part).values())
+    return [share + (8 * dataset.num_edges + 8 * dataset.num_nodes) // comm.size, most]
 
 
-def heaviest() -> None:
+def heaviest(comm: Communicator) -> None:
     """The edges that are left are the heaviest, the same for both ends, and few enough."""
     torch.set_num_threads(1)  # pieces are small, and threads of two ranks would wait for each other
     draw, nodes = torch.Generator().manual_seed(2), 300
@@ -153,10 +148,9 @@ def heaviest() -> None:
     for few in (range(140, 150), range(290, 300)):
         lighter_end[few] = lighter_end[few].clamp(max=1)
         lighter_end[:, few] = lighter_end[:, few].clamp(max=1)
-    with Communicator.create("partition", timeout=60) as comm:
-        for rows in (7, 75, 150):  # the last piece and the only one drop edges, too
-            _check_heaviest(comm, table, 4000, rows)
-        _check_heaviest(comm, lighter_end, 4000, 35)  # the last piece has what others lost
+    for rows in (7, 75, 150):  # the last piece and the only one drop edges, too
+        _check_heaviest(comm, table, 4000, rows)
+    _check_heaviest(comm, lighter_end, 4000, 35)  # the last piece has what others lost
 
 
 def _check_heaviest(comm: Communicator, table: Tensor, limit: int, rows: int) -> None:
@@ -179,7 +173,7 @@ def _check_heaviest(comm: Communicator, table: Tensor, limit: int, rows: int) ->
     assert int(table[(whole == 0) & (table > 0)].max()) <= int(whole[whole > 0].min())
 
 
-def two_levels(hosts: int | None) -> dict[str, float]:
+def two_levels(comm: Communicator, hosts: int | None) -> dict[str, float]:
     """The cut, also between hosts, and the balance, where communities lie in two halves."""
     draw, nodes, edges = torch.Generator().manual_seed(5), 2400, 24_000
     here, kind = torch.randint(0, nodes, (2, edges), generator=draw)
@@ -188,12 +182,11 @@ def two_levels(hosts: int | None) -> dict[str, float]:
     anywhere = torch.randint(0, nodes, (edges,), generator=draw)
     there = torch.where(kind % 20 == 0, anywhere, torch.where(kind % 20 < 5, half, same))
     dataset = Dataset.homogeneous("halves", nodes, torch.stack([here, there]))
-    with Communicator.create("partition", timeout=60) as comm:
-        part = partition_parts(dataset, Multilevel(hosts=hosts), 4, comm=comm)
-        report = report_partition(part, comm, hosts)
-        assert report.cut_pairs[1][1] == 0 and sum(report.cut_pairs[1]) == report.parts[1].cut
-        loads = {of: report.balance(of) for of in ("nodes", "edges")}
-        return {"cut": report.edge_cut, "between": report.host_cut, **loads}
+    part = partition_parts(dataset, Multilevel(hosts=hosts), 4, comm=comm)
+    report = report_partition(part, comm, hosts)
+    assert report.cut_pairs[1][1] == 0 and sum(report.cut_pairs[1]) == report.parts[1].cut
+    loads = {of: report.balance(of) for of in ("nodes", "edges")}
+    return {"cut": report.edge_cut, "between": report.host_cut, **loads}
 
 
 def mistakes() -> list[str]:
@@ -211,19 +204,17 @@ def mistakes() -> list[str]:
     return said
 
 
-def given_owners(file: str) -> None:
+def given_owners(comm: Communicator, file: str) -> None:
     dataset: Any = communities()
-    with Communicator.create("partition", timeout=60) as comm:
-        part = partition(dataset, file, comm=comm)
-        owner = owners_everywhere([part], comm)[0]
-        assert torch.equal(owner, torch.arange(dataset.num_nodes) * 7 % comm.size)
+    part = partition(dataset, file, comm=comm)
+    owner = owners_everywhere([part], comm)[0]
+    assert torch.equal(owner, torch.arange(dataset.num_nodes) * 7 % comm.size)
 
 
-def metis() -> dict[str, float]:
+def metis(comm: Communicator) -> dict[str, float]:
     """The cut and the balance by METIS."""
-    with Communicator.create("partition", timeout=60) as comm:
-        report = report_partition(partition(communities(), "metis", comm=comm), comm)
-        return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
+    report = report_partition(partition(communities(), "metis", comm=comm), comm)
+    return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
 
 
 def unmet() -> list[list[str]]:
@@ -239,20 +230,17 @@ def unmet() -> list[list[str]]:
     return said
 
 
-def typed(file: str) -> dict[str, float]:
+def typed(comm: Communicator, file: str) -> dict[str, float]:
     """Every type is balanced apart, and the report counts the halo by pair of parts."""
     dataset = typed_communities()
-    with Communicator.create("partition", timeout=60) as comm:
-        part = partition(dataset, "multilevel", comm=comm)
-        report = report_partition(part, comm)
-        for number, halo in enumerate(report.halo_pairs):
-            assert halo[number] == 0 and sum(halo) == report.parts[number].halo
-        if comm.rank == 0:
-            plot_partition(report, Path(file))
-        worst = {
-            f"{of} {name}": report.balance(of, name) for name in report.types for of in ("nodes", "edges")
-        }
-        return {"cut": report.edge_cut, **worst}
+    part = partition(dataset, "multilevel", comm=comm)
+    report = report_partition(part, comm)
+    for number, halo in enumerate(report.halo_pairs):
+        assert halo[number] == 0 and sum(halo) == report.parts[number].halo
+    if comm.rank == 0:
+        plot_partition(report, Path(file))
+    worst = {f"{of} {name}": report.balance(of, name) for name in report.types for of in ("nodes", "edges")}
+    return {"cut": report.edge_cut, **worst}
 
 
 def typed_communities() -> Dataset:

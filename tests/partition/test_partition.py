@@ -19,8 +19,6 @@ from tests.partition import job_partition
 from tests.support.ranks import run_ranks
 from tests.support.thread_ranks import run_threads
 
-# Partition ########################################################################################
-
 
 @pytest.mark.parametrize("ranks", [2])
 def test_streaming_keeps_all_limits_or_says_why_not(ranks: int) -> None:

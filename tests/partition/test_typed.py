@@ -81,62 +81,58 @@ def by_remainder(node: Tensor, found: Neighbours, state: StreamState) -> Tensor:
     return (node + number) % state.parts
 
 
-def equals_the_obvious(rounds: list[int]) -> None:
+def equals_the_obvious(comm: Communicator, rounds: list[int]) -> None:
     """Every case and policy, with rounds of several sizes."""
-    with Communicator.create("partition", timeout=20) as comm:
-        for round_bytes in rounds:
-            move.ROUND_BYTES = round_bytes
-            for dataset in data_sets():
-                if dataset.num_edges > 1000 and round_bytes < 10_000:
-                    continue
-                for policy in ("random", "contiguous"):
-                    part = partition(dataset, policy, comm=comm, seed=7)
-                    owners = owners_of(dataset, policy, comm.size, 7)
-                    assert_same(part, split_dataset(dataset, owners, comm.size, comm.rank))
-
-
-def streams() -> None:
-    stream._EDGES = 64  # several pieces even here
-    with Communicator.create("partition", timeout=20) as comm:
-        for number, dataset in enumerate(data_sets()):
-            for policy in ("ldg", Streaming(score=Score.FENNEL, passes=1), by_remainder):
+    for round_bytes in rounds:
+        move.ROUND_BYTES = round_bytes
+        for dataset in data_sets():
+            if dataset.num_edges > 1000 and round_bytes < 10_000:
+                continue
+            for policy in ("random", "contiguous"):
                 part = partition(dataset, policy, comm=comm, seed=7)
-                if number == 0:
-                    assert torch.equal(partition(dataset, policy, comm=comm, seed=7).node, part.node)
-                owners = owners_everywhere([part], comm)
+                owners = owners_of(dataset, policy, comm.size, 7)
                 assert_same(part, split_dataset(dataset, owners, comm.size, comm.rank))
-                if policy is by_remainder:
-                    for at, owner in enumerate(owners):
-                        assert torch.equal(owner, (torch.arange(owner.numel()) + at) % comm.size)
 
 
-def any_number_of_parts() -> None:
+def streams(comm: Communicator) -> None:
+    stream._EDGES = 64  # several pieces even here
+    for number, dataset in enumerate(data_sets()):
+        for policy in ("ldg", Streaming(score=Score.FENNEL, passes=1), by_remainder):
+            part = partition(dataset, policy, comm=comm, seed=7)
+            if number == 0:
+                assert torch.equal(partition(dataset, policy, comm=comm, seed=7).node, part.node)
+            owners = owners_everywhere([part], comm)
+            assert_same(part, split_dataset(dataset, owners, comm.size, comm.rank))
+            if policy is by_remainder:
+                for at, owner in enumerate(owners):
+                    assert torch.equal(owner, (torch.arange(owner.numel()) + at) % comm.size)
+
+
+def any_number_of_parts(comm: Communicator) -> None:
     """The same parts whatever the number of ranks that read; each rank builds a run of them."""
-    with Communicator.create("partition", timeout=20) as comm:
-        for parts in (1, 3, 6):
-            for dataset in data_sets()[::2]:
-                for policy in ("random", "contiguous"):
-                    found = partition_parts(dataset, policy, parts, comm=comm, seed=7)
-                    run = range(comm.rank * parts // comm.size, (comm.rank + 1) * parts // comm.size)
-                    assert [part.number for part in found] == list(run)
-                    owners = owners_of(dataset, policy, parts, 7)
-                    for part in found:
-                        assert_same(part, split_dataset(dataset, owners, parts, part.number))
+    for parts in (1, 3, 6):
+        for dataset in data_sets()[::2]:
+            for policy in ("random", "contiguous"):
+                found = partition_parts(dataset, policy, parts, comm=comm, seed=7)
+                run = range(comm.rank * parts // comm.size, (comm.rank + 1) * parts // comm.size)
+                assert [part.number for part in found] == list(run)
+                owners = owners_of(dataset, policy, parts, 7)
+                for part in found:
+                    assert_same(part, split_dataset(dataset, owners, parts, part.number))
 
 
-def many_relations() -> None:
+def many_relations(comm: Communicator) -> None:
     """The same edges in more relations give the same owners in as many rounds."""
-    with Communicator.create("partition", timeout=60) as comm:
-        whole = communities()
-        owners, rounds = list[list[Tensor]](), list[int]()
-        for dataset in (whole, in_relations(whole, 24)):
-            comm.counters.reset()
-            part = partition(dataset, "multilevel", comm=comm)
-            rounds.append(comm.counters.snapshot().total.count_rounds)
-            owners.append(owners_everywhere([part], comm))
-            assert_same(part, split_dataset(dataset, owners[-1], comm.size, comm.rank))
-        assert all(map(torch.equal, *owners))
-        assert rounds[0] == rounds[1]
+    whole = communities()
+    owners, rounds = list[list[Tensor]](), list[int]()
+    for dataset in (whole, in_relations(whole, 24)):
+        comm.counters.reset()
+        part = partition(dataset, "multilevel", comm=comm)
+        rounds.append(comm.counters.snapshot().total.count_rounds)
+        owners.append(owners_everywhere([part], comm))
+        assert_same(part, split_dataset(dataset, owners[-1], comm.size, comm.rank))
+    assert all(map(torch.equal, *owners))
+    assert rounds[0] == rounds[1]
 
 
 def in_relations(dataset: Dataset, count: int) -> Dataset:
@@ -154,34 +150,32 @@ def in_relations(dataset: Dataset, count: int) -> Dataset:
 PARTS = (1, 2, 3)
 
 
-def save(folder: str) -> None:
-    with Communicator.create("save", timeout=20) as comm:
-        for parts in PARTS:
-            for dataset in data_sets()[::2]:
-                found = partition_parts(dataset, "random", parts, comm=comm, seed=7)
-                path = Path(folder, f"{parts} {dataset.name}")
-                assert save_partition(found, path, comm, {"policy": "random"}) == path
-        assert not [path for path in Path(folder).iterdir() if path.name.startswith(".")]
-        with pytest.raises(DatasetError, match="exists already"):
-            save_partition([], path, comm)
+def save(comm: Communicator, folder: str) -> None:
+    for parts in PARTS:
+        for dataset in data_sets()[::2]:
+            found = partition_parts(dataset, "random", parts, comm=comm, seed=7)
+            path = Path(folder, f"{parts} {dataset.name}")
+            assert save_partition(found, path, comm, {"policy": "random"}) == path
+    assert not [path for path in Path(folder).iterdir() if path.name.startswith(".")]
+    with pytest.raises(DatasetError, match="exists already"):
+        save_partition([], path, comm)
 
 
-def load(folder: str) -> None:
+def load(comm: Communicator, folder: str) -> None:
     """Loads saved parts as they were, and cut anew for another number of ranks."""
-    with Communicator.create("load", timeout=20) as comm:
-        for parts in PARTS:
-            for dataset in data_sets()[::2]:
-                path = Path(folder, f"{parts} {dataset.name}")
-                found = load_partition(path, comm)
-                found.check()
-                orders = orders_of(owners_of(dataset, "random", parts, 7))
-                tables = {one.group: one.tables for one in dataset.sets}
-                splits = {nodes.group: nodes.splits for nodes in dataset.node_sets}
-                graph = graph_of(dataset)
-                assert_same(found, part_in_order(graph, orders, found.book, comm.rank, tables, splits))
-                if parts == comm.size:
-                    saved = PartitionBook(read_partition_meta(path).book.offsets, dataset.schema.num_types)
-                    assert found.book == saved
+    for parts in PARTS:
+        for dataset in data_sets()[::2]:
+            path = Path(folder, f"{parts} {dataset.name}")
+            found = load_partition(path, comm)
+            found.check()
+            orders = orders_of(owners_of(dataset, "random", parts, 7))
+            tables = {one.group: one.tables for one in dataset.sets}
+            splits = {nodes.group: nodes.splits for nodes in dataset.node_sets}
+            graph = graph_of(dataset)
+            assert_same(found, part_in_order(graph, orders, found.book, comm.rank, tables, splits))
+            if parts == comm.size:
+                saved = PartitionBook(read_partition_meta(path).book.offsets, dataset.schema.num_types)
+                assert found.book == saved
 
 
 # Reports ##########################################################################################

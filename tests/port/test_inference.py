@@ -25,9 +25,6 @@ from tests.support.reference_aggregates import with_loops
 from tests.support.reference_partition import split_graph
 from tests.support.tiers import in_all
 
-# Inference ########################################################################################
-
-
 BUDGETS = (None, 20_000, 1)
 
 
@@ -269,44 +266,42 @@ def expected_of(name: str, case: Case) -> Tensor:
     return expected
 
 
-def equality() -> None:
+def equality(comm: Communicator) -> None:
     """A rank's rows are those of the whole graph's forward pass, shared memory or not."""
-    with Communicator.create("inference", timeout=30) as comm:
-        for number, case in enumerate(CASES):
-            part = part_of(case, comm)
-            both = (
-                DistFeatureStore(part, comm, share=number % 2 == 0),
-                DistGraphStore(part, comm),
-            )
-            loader = MacrobatchNeighborLoader(both, [2], batch_size=4)
-            for name in RANK_MODELS if number == 0 else ("gcn", "gat"):
-                expected = expected_of(name, case)
-                for budget in (None, 20_000) if number < 2 else (None,):
-                    found = model_of(name).inference(loader, memory_budget=budget)
-                    error = (found - expected[part.node]).abs().max() if len(part.node) else torch.zeros(())
-                    assert found.shape == (len(part.node), 3), found.shape
-                    assert error <= 1e-5 * expected.abs().max(), (case.name, name, budget, error)
-
-
-def rows_exchanged() -> None:
-    """Each halo row travels once per layer and each halo degree once, counted as inference."""
-    with Communicator.create("inference", timeout=30) as comm:
-        part = part_of(CASES[0], comm)
-        both = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+    for number, case in enumerate(CASES):
+        part = part_of(case, comm)
+        both = (
+            DistFeatureStore(part, comm, share=number % 2 == 0),
+            DistGraphStore(part, comm),
+        )
         loader = MacrobatchNeighborLoader(both, [2], batch_size=4)
-        own = range(part.first, part.first + part.num_nodes)
-        halo = [int(node) for node in part.in_edges.indices.unique() if int(node) not in own]
-        asked = sum(int(node) in own for other in comm.all_gather_json(halo) for node in other)
-        for name, times in (("sage", 3), ("gcn", 2 + 1)):
-            before = comm.counters.snapshot()
-            model_of(name).inference(loader)
-            spent = comm.counters.snapshot() - before
-            assert spent[MessageKind.INFERENCE].rounds == 2 * times
-            assert spent[MessageKind.INFERENCE].rows_received == times * (len(halo) + asked)
-            assert spent[MessageKind.FEATURES].rounds == spent[MessageKind.TOPOLOGY].rounds == 0
+        for name in RANK_MODELS if number == 0 else ("gcn", "gat"):
+            expected = expected_of(name, case)
+            for budget in (None, 20_000) if number < 2 else (None,):
+                found = model_of(name).inference(loader, memory_budget=budget)
+                error = (found - expected[part.node]).abs().max() if len(part.node) else torch.zeros(())
+                assert found.shape == (len(part.node), 3), found.shape
+                assert error <= 1e-5 * expected.abs().max(), (case.name, name, budget, error)
+
+
+def rows_exchanged(comm: Communicator) -> None:
+    """Each halo row travels once per layer and each halo degree once, counted as inference."""
+    part = part_of(CASES[0], comm)
+    both = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+    loader = MacrobatchNeighborLoader(both, [2], batch_size=4)
+    own = range(part.first, part.first + part.num_nodes)
+    halo = [int(node) for node in part.in_edges.indices.unique() if int(node) not in own]
+    asked = sum(int(node) in own for other in comm.all_gather_json(halo) for node in other)
+    for name, times in (("sage", 3), ("gcn", 2 + 1)):
         before = comm.counters.snapshot()
-        model_of("sage").inference(loader, memory_budget=9_000)
-        assert (comm.counters.snapshot() - before)[MessageKind.INFERENCE].rounds > 6
+        model_of(name).inference(loader)
+        spent = comm.counters.snapshot() - before
+        assert spent[MessageKind.INFERENCE].rounds == 2 * times
+        assert spent[MessageKind.INFERENCE].rows_received == times * (len(halo) + asked)
+        assert spent[MessageKind.FEATURES].rounds == spent[MessageKind.TOPOLOGY].rounds == 0
+    before = comm.counters.snapshot()
+    model_of("sage").inference(loader, memory_budget=9_000)
+    assert (comm.counters.snapshot() - before)[MessageKind.INFERENCE].rounds > 6
 
 
 @pytest.mark.parametrize("hosts", [*in_all([0], [0, 0]), [0, 1, 1, 2]], ids=str)

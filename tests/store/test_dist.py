@@ -1,11 +1,11 @@
-"""Stores over ranks hold what the whole graph holds."""
+"""Stores over ranks hold what the whole graph holds, in memory and in files."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,10 +15,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch_geometric.data import TensorAttr
 
-from pyg_batchgnn import ops
-from pyg_batchgnn.comm import AgreementError, CommError, Communicator, host_memory
+from pyg_batchgnn import MacrobatchNeighborLoader, ops
+from pyg_batchgnn.comm import AgreementError, CommError, Communicator, Counts, host_memory
 from pyg_batchgnn.data import EDGES, NODES, Group, RowKind
+from pyg_batchgnn.nn import SAGE
 from pyg_batchgnn.partition import (
     Part,
     is_partition,
@@ -51,7 +53,8 @@ from tests.store import job_typed
 from tests.store.job_typed import data_sets, owners
 from tests.support.faults import AwakeClock, stop_for_good
 from tests.support.leftovers import nothing_is_left
-from tests.support.partitioned_graphs import CASES, part_of, whole
+from tests.support.partitioned_graphs import CASES, Case, part_of, whole
+from tests.support.rank_epochs import BATCH, RankEpoch, assert_same
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import (
     Tables,
@@ -77,16 +80,15 @@ def some_ids(size: int, rank: int, how: str) -> torch.Tensor:
     return torch.randint(size, (7 * rank + 3,), generator=draw)
 
 
-def no_columns() -> None:
+def no_columns(comm: Communicator) -> None:
     """An attribute without columns has no bytes to send."""
-    with Communicator.create("stores", timeout=20) as comm:
-        part = part_of(CASES[0], comm.size, comm.rank)
-        part.attributes[NODES]["none"] = torch.empty(part.num_nodes, 0)
-        store = DistFeatureStore(part, comm, share=False)
-        assert store.get_tensor(None, "none", index=torch.arange(7)).shape == (7, 0)
+    part = part_of(CASES[0], comm.size, comm.rank)
+    part.attributes[NODES]["none"] = torch.empty(part.num_nodes, 0)
+    store = DistFeatureStore(part, comm, share=False)
+    assert store.get_tensor(None, "none", index=torch.arange(7)).shape == (7, 0)
 
 
-def dtypes() -> None:
+def dtypes(comm: Communicator) -> None:
     """Attributes of all types and shapes are read and written, shared or not."""
     draw = torch.Generator().manual_seed(5)
     wholes = {
@@ -96,82 +98,79 @@ def dtypes() -> None:
             *((torch.complex64, ()), (torch.float16, (1, 1, 2)), (torch.uint8, (5,))),
         )
     }
-    with Communicator.create("stores", timeout=20) as comm:
-        for share in (True, False):
-            part = part_of(CASES[0], comm.size, comm.rank)
-            tables = {name: table[part.node] for name, table in wholes.items()}
-            part.attributes[NODES].update(tables)
-            store = DistFeatureStore(part, comm, share=share)
-            index = some_ids(CASES[0].nodes, comm.rank, "some")
-            for name, table in wholes.items():
-                assert torch.equal(store.get_tensor(None, name, index=index), table[index])
-                store.put_tensor(table[index], None, name, index=index)
-                found = store.get_tensor(None, name, index=slice(None))
-                assert torch.equal(found, table) and found.dtype == table.dtype
-
-
-def writes() -> None:
-    """The last row of the highest rank stays if ranks write the same row."""
-    with Communicator.create("stores", timeout=20) as comm:
-        for case in CASES:
-            data = whole(case)
-            store = DistFeatureStore(part_of(case, comm.size, comm.rank), comm)
-            for rank in range(comm.size):  # in one process, in the order of ranks
-                index = some_ids(case.nodes, rank, "write")
-                for at, node in enumerate(index.tolist()):
-                    data.x[node] = 1000 * rank + at
-                index = some_ids(case.edges, rank, "write") if case.edges else index[:0]
-                for at, edge in enumerate(index.tolist()):
-                    data.edge_kind[edge] = 100 * rank + at
-            index = some_ids(case.nodes, comm.rank, "write")
-            rows = 1000.0 * comm.rank + torch.arange(len(index)).view(-1, 1).expand(-1, 5)
-            assert store.put_tensor(rows, None, "x", index=index)
-            if case.edges:
-                index = some_ids(case.edges, comm.rank, "write")
-                rows = 100 * comm.rank + torch.arange(len(index), dtype=torch.int16)
-                store.put_tensor(rows, EDGE_TYPE, "edge_kind", index=index)
-                found = store.get_tensor(EDGE_TYPE, "edge_kind", index=slice(None))
-                assert torch.equal(found, data.edge_kind)
-            assert torch.equal(store.get_tensor(None, "x", index=slice(None)), data.x)
-
-
-def refusals() -> None:
-    """The stores refuse wrong arguments, with a remedy, before anything is exchanged."""
-    with Communicator.create("stores", timeout=20) as comm:
+    for share in (True, False):
         part = part_of(CASES[0], comm.size, comm.rank)
-        features, graph = DistFeatureStore(part, comm), DistGraphStore(part, comm)
-        refused: list[tuple[type[Exception], str, Any]] = [
-            (ValueError, "no rank holds all of 'x'", lambda: features.get_tensor(None, "x", index=None)),
-            (KeyError, "no node attribute 'z'", lambda: features.get_tensor(None, "z", index=[1])),
-            (KeyError, "no edge attribute 'x'", lambda: features.get_tensor(EDGE_TYPE, "x", index=[1])),
-            (IndexError, "holds 120", lambda: features.get_tensor(None, "x", index=[120])),
-            (TypeError, "integer ids", lambda: features.get_tensor(None, "x", index=torch.ones(2))),
-            (NotImplementedError, "leave it out", lambda: features.remove_tensor(None, "x", index=None)),
-            (ValueError, r"shape \[2, 5\]", lambda: features.put_tensor(torch.ones(2), None, "x", [1, 2])),
-            (TypeError, "convert", lambda: features.put_tensor(torch.ones(1), None, "y", [1])),
-            (ValueError, "'coo'", lambda: graph.get_edge_index(EDGE_TYPE, "csc")),
-            (
-                NotImplementedError,
-                "cannot be changed",
-                lambda: graph.put_edge_index((1, 2), EDGE_TYPE, "coo"),
-            ),
-            (
-                ValueError,
-                "cannot be on rank",
-                lambda: DistGraphStore(part_of(CASES[0], comm.size + 1, 0), comm),
-            ),
-            (TypeError, "floating-point type", lambda: DistFeatureStore(part, comm, floats=torch.int8)),
-            (ValueError, "topology has 3 nodes", lambda: DistGraphStore(part, comm, _small())),
-        ]
-        for error, text, call in refused:
-            with pytest.raises(error, match=text):
-                call()
-        with pytest.raises(ValueError, match="node attribute 'x' already"):
-            features.with_attribute(NODES, "x", {})
-        with pytest.raises(KeyError, match="no node type 'other'"):
-            features.reader({NODES: Columns(), Group(RowKind.NODE, "other"): Columns()})
-        with pytest.raises(AgreementError, match="edge attributes"):
-            DistFeatureStore(part_of(CASES[0], comm.size, comm.rank, edge_attributes=comm.rank == 0), comm)
+        tables = {name: table[part.node] for name, table in wholes.items()}
+        part.attributes[NODES].update(tables)
+        store = DistFeatureStore(part, comm, share=share)
+        index = some_ids(CASES[0].nodes, comm.rank, "some")
+        for name, table in wholes.items():
+            assert torch.equal(store.get_tensor(None, name, index=index), table[index])
+            store.put_tensor(table[index], None, name, index=index)
+            found = store.get_tensor(None, name, index=slice(None))
+            assert torch.equal(found, table) and found.dtype == table.dtype
+
+
+def writes(comm: Communicator) -> None:
+    """The last row of the highest rank stays if ranks write the same row."""
+    for case in CASES:
+        data = whole(case)
+        store = DistFeatureStore(part_of(case, comm.size, comm.rank), comm)
+        for rank in range(comm.size):  # in one process, in the order of ranks
+            index = some_ids(case.nodes, rank, "write")
+            for at, node in enumerate(index.tolist()):
+                data.x[node] = 1000 * rank + at
+            index = some_ids(case.edges, rank, "write") if case.edges else index[:0]
+            for at, edge in enumerate(index.tolist()):
+                data.edge_kind[edge] = 100 * rank + at
+        index = some_ids(case.nodes, comm.rank, "write")
+        rows = 1000.0 * comm.rank + torch.arange(len(index)).view(-1, 1).expand(-1, 5)
+        assert store.put_tensor(rows, None, "x", index=index)
+        if case.edges:
+            index = some_ids(case.edges, comm.rank, "write")
+            rows = 100 * comm.rank + torch.arange(len(index), dtype=torch.int16)
+            store.put_tensor(rows, EDGE_TYPE, "edge_kind", index=index)
+            found = store.get_tensor(EDGE_TYPE, "edge_kind", index=slice(None))
+            assert torch.equal(found, data.edge_kind)
+        assert torch.equal(store.get_tensor(None, "x", index=slice(None)), data.x)
+
+
+def refusals(comm: Communicator) -> None:
+    """The stores refuse wrong arguments, with a remedy, before anything is exchanged."""
+    part = part_of(CASES[0], comm.size, comm.rank)
+    features, graph = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+    refused: list[tuple[type[Exception], str, Any]] = [
+        (ValueError, "no rank holds all of 'x'", lambda: features.get_tensor(None, "x", index=None)),
+        (KeyError, "no node attribute 'z'", lambda: features.get_tensor(None, "z", index=[1])),
+        (KeyError, "no edge attribute 'x'", lambda: features.get_tensor(EDGE_TYPE, "x", index=[1])),
+        (IndexError, "holds 120", lambda: features.get_tensor(None, "x", index=[120])),
+        (TypeError, "integer ids", lambda: features.get_tensor(None, "x", index=torch.ones(2))),
+        (NotImplementedError, "leave it out", lambda: features.remove_tensor(None, "x", index=None)),
+        (ValueError, r"shape \[2, 5\]", lambda: features.put_tensor(torch.ones(2), None, "x", [1, 2])),
+        (TypeError, "convert", lambda: features.put_tensor(torch.ones(1), None, "y", [1])),
+        (ValueError, "'coo'", lambda: graph.get_edge_index(EDGE_TYPE, "csc")),
+        (
+            NotImplementedError,
+            "cannot be changed",
+            lambda: graph.put_edge_index((1, 2), EDGE_TYPE, "coo"),
+        ),
+        (
+            ValueError,
+            "cannot be on rank",
+            lambda: DistGraphStore(part_of(CASES[0], comm.size + 1, 0), comm),
+        ),
+        (TypeError, "floating-point type", lambda: DistFeatureStore(part, comm, floats=torch.int8)),
+        (ValueError, "topology has 3 nodes", lambda: DistGraphStore(part, comm, _small())),
+    ]
+    for error, text, call in refused:
+        with pytest.raises(error, match=text):
+            call()
+    with pytest.raises(ValueError, match="node attribute 'x' already"):
+        features.with_attribute(NODES, "x", {})
+    with pytest.raises(KeyError, match="no node type 'other'"):
+        features.reader({NODES: Columns(), Group(RowKind.NODE, "other"): Columns()})
+    with pytest.raises(AgreementError, match="edge attributes"):
+        DistFeatureStore(part_of(CASES[0], comm.size, comm.rank, edge_attributes=comm.rank == 0), comm)
 
 
 def _small() -> HybridTopology:
@@ -179,27 +178,26 @@ def _small() -> HybridTopology:
     return HybridTopology(graph.typed, (torch.arange(3),))
 
 
-def everywhere(round_bytes: int) -> None:
+def everywhere(comm: Communicator, round_bytes: int) -> None:
     move.ROUND_BYTES = round_bytes
-    with Communicator.create("hybrid", timeout=20) as comm:
-        for dataset in data_sets():
-            owner = owners(dataset, comm.size)
-            part = split_dataset(dataset, owner, comm.size, comm.rank)
-            found = replicate_topology(part, comm)
-            _check(found, graph_of(dataset), owner, part)
-            own, hybrid = DistGraphStore(part, comm), DistGraphStore(part, comm, found)
-            assert "partitioned" in repr(own) and "hybrid" in repr(hybrid)
-            for number, ids in enumerate(internal_ids_by_type(owner, part.book)):
-                for store in (own, hybrid):
-                    assert torch.equal(store.internal_ids(torch.arange(len(ids)), number), ids)
-            shared = share_attributes(part, comm)
-            assert sorted(shared) == comm.ranks_of_host
-            for rank, found_tables in shared.items():
-                theirs = split_dataset(dataset, owner, comm.size, rank).attributes
-                assert found_tables.keys() == theirs.keys()
-                for group, tables in theirs.items():
-                    assert found_tables[group].keys() == tables.keys()
-                    assert all(equal(found_tables[group][name], table) for name, table in tables.items())
+    for dataset in data_sets():
+        owner = owners(dataset, comm.size)
+        part = split_dataset(dataset, owner, comm.size, comm.rank)
+        found = replicate_topology(part, comm)
+        _check(found, graph_of(dataset), owner, part)
+        own, hybrid = DistGraphStore(part, comm), DistGraphStore(part, comm, found)
+        assert "partitioned" in repr(own) and "hybrid" in repr(hybrid)
+        for number, ids in enumerate(internal_ids_by_type(owner, part.book)):
+            for store in (own, hybrid):
+                assert torch.equal(store.internal_ids(torch.arange(len(ids)), number), ids)
+        shared = share_attributes(part, comm)
+        assert sorted(shared) == comm.ranks_of_host
+        for rank, found_tables in shared.items():
+            theirs = split_dataset(dataset, owner, comm.size, rank).attributes
+            assert found_tables.keys() == theirs.keys()
+            for group, tables in theirs.items():
+                assert found_tables[group].keys() == tables.keys()
+                assert all(equal(found_tables[group][name], table) for name, table in tables.items())
 
 
 def _check(found: HybridTopology, want: TypedGraph, owner: list[Tensor], part: Part) -> None:
@@ -266,9 +264,7 @@ def _lost(how: str, function: Callable[..., Any], after: int) -> Callable[..., A
 @pytest.mark.parametrize(
     ("ranks", "hosts"), [*in_all((1, [0])), (2, [0, 1]), (3, [0, 1, 1]), *in_all((4, [0, 1, 0, 2]))], ids=str
 )
-def test_what_ranks_hold_together_is_the_whole_graph(
-    job: Callable[..., Any], ranks: int, hosts: Sequence[int]
-) -> None:
+def test_what_ranks_hold_together_is_the_whole_graph(ranks: int, hosts: Sequence[int]) -> None:
     run_ranks(writes, ranks, hosts=hosts)
 
 
@@ -421,3 +417,132 @@ def test_a_part_is_looked_through_once() -> None:
         for node in range(LOOKED_UP):
             assert nodes.find(0, torch.tensor([node])).row.tolist() == [LOOKED_UP - 1 - node]
     assert look.call_count == 1
+
+
+# Jobs of ranks ####################################################################################
+
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {"schedule": "local", "macrobatch_size": 3, "fetch_size": 2, "export": "native", "prefetch": 1},
+    {"schedule": "global", "macrobatch_size": 4, "fetch_size": 4, "export": "pyg"},
+    {
+        "schedule": "local",
+        "macrobatch_size": 2,
+        "fetch_size": 1,
+        "export": "native",
+        "attributes": ["x", "y"],
+    },
+    {"schedule": "local", "macrobatch_size": 3, "fetch_size": 3, "feature_cache": 2000},
+)
+
+
+def parts_in_files(folder: str, comm: Communicator) -> Iterator[tuple[Case, Part]]:
+    for number, case in enumerate((CASES[0], *CASES[3:6])):
+        part = part_of(case, comm.size, comm.rank)
+        yield case, load_partition(save_partition(part, f"{folder}/{number}", comm), comm)
+
+
+def traffic(counts: Counts) -> dict[str, dict[str, float]]:
+    """Returns what was sent; no times."""
+    return {
+        kind: {name: count for name, count in told.items() if "seconds" not in name}
+        for kind, told in counts.as_dict().items()
+    }
+
+
+def epochs_from_files(comm: Communicator, folder: str) -> None:
+    """Minibatches and messages are those of the same parts_in_files in memory."""
+    read = 0
+    torch.manual_seed(0)
+    model = SAGE(5, 8, 2, 3).eval()
+    for case, part in parts_in_files(folder, comm):
+        train = whole(case).train_mask.nonzero().view(-1)
+        for number, options in enumerate(OPTIONS):
+            topology = replicate_topology(part, comm) if number == 1 else None
+            share = number % 2 == 0
+            found, outputs = [], []
+            for budget in (None, 1) if number else (None, 1, 4000):
+                features = DistFeatureStore(part, comm, share=share, memory_budget=budget)
+                loader = MacrobatchNeighborLoader(
+                    (features, DistGraphStore(part, comm, topology)),
+                    **{"num_neighbors": [3, 2], "batch_size": BATCH, "shuffle": True, "seed": 11},
+                    **options,
+                    input_nodes=train,
+                )
+                found.append(RankEpoch.of(comm, loader, lambda batch: batch.input_id))
+                if number == 0:
+                    outputs.append(model.inference(loader, memory_budget=5000))
+                assert budget or not features.own.disk
+                read += features.disk_reads.rows
+            assert all(torch.equal(outputs[0], other) for other in outputs)
+            in_memory, *on_disk = found
+            for other in on_disk:
+                assert len(other.batches) == len(in_memory.batches)
+                for batch, right in zip(other.batches, in_memory.batches, strict=True):
+                    assert_same(batch, right)
+                assert traffic(other.counts) == traffic(in_memory.counts)
+    assert read
+
+
+def stores_of_files(comm: Communicator, folder: str) -> None:
+    """PyG's interface; which tables are held; what is refused."""
+    for case, part in parts_in_files(folder, comm):
+        data = whole(case)
+        for share in (True, False):
+            store = DistFeatureStore(part, comm, share=share, memory_budget="1B")
+            index = torch.randint(case.nodes, (9 + comm.rank,))
+            x, y = store.multi_get_tensor([TensorAttr(None, name, index) for name in ("x", "y")])
+            assert torch.equal(x, data.x[index]) and torch.equal(y, data.y[index])
+            if case.edges:
+                index = torch.randint(case.edges, (9,))
+                kind = store.get_tensor(EDGE_TYPE, "edge_kind", index=index)
+                assert torch.equal(kind, data.edge_kind[index])
+        sizes = sorted(table.nbytes for tables in part.attributes.values() for table in tables.values())
+        own = DistFeatureStore(part, comm, memory_budget=max(1, sum(sizes[:2]))).own
+        if part.num_nodes and case.edges and all(sizes):
+            assert len(own.disk) == len(sizes) - 2
+            assert {rows.table.nbytes for rows in own.disk} <= set(sizes[2:])
+        assert not DistFeatureStore(part, comm, memory_budget="1GiB").own.disk
+    case, part = next(parts_in_files(folder + "/more", comm))
+    store = DistFeatureStore(part, comm, memory_budget=1)
+    with pytest.raises(ValueError, match=r"'x' lies in files .* larger memory_budget"):
+        store.put_tensor(torch.zeros(1, 5), TensorAttr(None, "x", torch.tensor([0])))
+    with pytest.raises(ValueError, match="converts tables in memory"):
+        DistFeatureStore(part, comm, memory_budget=1, floats=torch.bfloat16)
+    with pytest.raises(AgreementError, match="memory_budget"):
+        DistFeatureStore(part, comm, memory_budget=None if comm.rank else 1)
+
+
+def a_file_is_cut(comm: Communicator, folder: str) -> None:
+    """The rank whose file is cut names it, and the others name the rank."""
+    _, part = next(parts_in_files(folder, comm))
+    features = DistFeatureStore(part, comm, share=False, memory_budget=1)
+    loader = MacrobatchNeighborLoader(
+        (features, DistGraphStore(part, comm)), [3, 2], batch_size=BATCH, macrobatch_size=2, prefetch=1
+    )
+    if comm.rank == 1:
+        rows = max(features.own.disk, key=lambda rows: rows.table.nbytes)
+        os.truncate(rows.reader.table.path, rows.reader.table.offset + 100)
+    comm.barrier()
+    with pytest.raises(CommError if comm.rank == 0 else (OSError, CommError)) as raised:
+        list(loader)
+    told = str(raised.value)
+    assert "rank 1" in told if comm.rank == 0 else "since it was opened" in told, told
+
+
+# Tests ############################################################################################
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hosts"), [*in_all((1, [0]), (2, [0, 1]), (4, [0, 1, 0, 1])), (3, [0, 1, 1])], ids=str
+)
+def test_equal_minibatches_and_messages(ranks: int, hosts: Sequence[int], tmp_path: Path) -> None:
+    run_ranks(epochs_from_files, ranks, {"folder": str(tmp_path)}, hosts=hosts)
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), [*in_all((1, [0])), (3, [0, 1, 1])], ids=str)
+def test_stores_of_files(ranks: int, hosts: Sequence[int], tmp_path: Path) -> None:
+    run_ranks(stores_of_files, ranks, {"folder": str(tmp_path)}, hosts=hosts)
+
+
+def test_a_file_that_is_cut_ends_every_rank(tmp_path: Path) -> None:
+    run_ranks(a_file_is_cut, 2, {"folder": str(tmp_path)}, hosts=[0, 1])

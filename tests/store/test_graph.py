@@ -23,8 +23,6 @@ from pyg_batchgnn.sample import MacrobatchSampler, PygNeighborSampler, Replaceme
 from pyg_batchgnn.store import CscGraph
 from pyg_batchgnn.train.cli.app import main
 
-# Graph ############################################################################################
-
 
 def obvious_csc(edge_index: Tensor, num_nodes: int) -> tuple[list[int], list[int], list[int]]:
     """Returns indptr, sources and input edge ids, found by looking at each edge for each node."""

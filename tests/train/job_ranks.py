@@ -1,4 +1,4 @@
-"""The jobs of ranks in test_ranks.py and test_prediction.py: run the command line, take notes."""
+"""The jobs of ranks in test_ranks.py and test_evaluate.py: run the command line, take notes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from pyg_batchgnn.train.cli import main
 from pyg_batchgnn.train.replica import Replica
 from pyg_batchgnn.train.trainer import train_step
 from tests.support.training_runs import without_plots
-
-# Job ranks ########################################################################################
 
 
 @dataclass
@@ -87,9 +85,6 @@ def _run_one(command: dict[str, Any], rank: int) -> Seen:
             seen.status = int(ended.code or 0)
     seen.out, seen.err, seen.seconds = out.getvalue(), err.getvalue(), time.monotonic() - began
     return seen
-
-
-# Job predict ######################################################################################
 
 
 def killed(arguments: list[str], victim: int) -> list[dict[str, Any]]:

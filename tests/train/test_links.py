@@ -40,8 +40,6 @@ from tests.support.launched_runs import (
 )
 from tests.support.training_runs import SMALL, batchgnn, job_alone, mistake, records
 
-# Links ############################################################################################
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -15,8 +15,6 @@ from pyg_batchgnn.data.files import EdgeAppender, NpyAppender, npy_header, open_
 from tests.support.programs import run_text
 from tests.support.tiers import examples
 
-# Npy read #########################################################################################
-
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
