@@ -456,14 +456,14 @@ def test_mag_has_four_types(tmp_path: Path) -> None:
     assert dataset.schema.node_types == ("author", "field_of_study", "institution", "paper")
     assert [nodes.num_nodes for nodes in dataset.node_sets] == [3, 2, 1, 4]
     assert [names[1] for names in dataset.schema.relations] == [
-        *("affiliated_with", "writes", "cites", "has_topic"),
+        *("affiliated_with", "writes", "cites", "has_topic")
     ]
     papers = dataset.nodes_of("paper")
     assert papers.tables["x"].dtype == torch.float32 and papers.tables["x"][:, 0].tolist() == [0, 1, 2, 3]
     assert papers.tables["node_year"].tolist() == [2010, 2011, 2012, 2013]
     assert papers.tables["y"].tolist() == [3, 348, 0, 7] and papers.num_classes == 349
     assert {name: ids.tolist() for name, ids in papers.splits.items()} == {
-        **{"train": [0, 2], "val": [1], "test": [3]},
+        **{"train": [0, 2], "val": [1], "test": [3]}
     }
     cites = dataset.edges_of(("paper", "cites", "paper"))
     assert cites.edge_index.tolist() == [[0, 3, 3], [1, 2, 0]] and cites.edge_index.dtype == torch.int32

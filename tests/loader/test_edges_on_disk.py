@@ -173,10 +173,7 @@ def test_a_call_reads_too(tmp_path: Path) -> None:
     data = make_data()
     loaders = [
         MacrobatchNeighborLoader(one, [4, 3], batch_size=32, seed=1, **budget)
-        for one, budget in (
-            (data, {}),
-            (with_edges_in_files(data, tmp_path), {"memory_budget": NOTHING}),
-        )
+        for one, budget in ((data, {}), (with_edges_in_files(data, tmp_path), {"memory_budget": NOTHING}))
     ]
     one, other = (loader(torch.arange(7, 90, 3)) for loader in loaders)
     assert torch.equal(one.edge_index, other.edge_index) and torch.equal(one.n_id, other.n_id)
@@ -230,8 +227,7 @@ def test_minibatches_of_links_are_equal(tmp_path: Path, case: tuple | None) -> N
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"weight_attr": "weight"}, {"time_attr": "time", "input_time": torch.arange(20) * 40}],
+    "options", [{"weight_attr": "weight"}, {"time_attr": "time", "input_time": torch.arange(20) * 40}]
 )
 def test_weights_and_times_are_those_of_the_edges(tmp_path: Path, options: dict[str, Any]) -> None:
     draw = torch.Generator().manual_seed(1)

@@ -192,11 +192,7 @@ def two_levels(comm: Communicator, hosts: int | None) -> dict[str, float]:
 def mistakes() -> list[str]:
     dataset, said = communities(), []
     with Communicator.create("partition", timeout=60) as comm:
-        for policy in (
-            Multilevel({"colour": 1.05}),
-            Multilevel({"targets": 1.05}),
-            "owners.npy",
-        ):
+        for policy in (Multilevel({"colour": 1.05}), Multilevel({"targets": 1.05}), "owners.npy"):
             try:
                 partition(dataset, policy, comm=comm)
             except Exception as error:
@@ -323,10 +319,7 @@ def test_mistakes_are_told_on_every_rank() -> None:
 
 
 def test_owners_come_from_a_file(tmp_path: Path) -> None:
-    np.save(
-        tmp_path / "owners.npy",
-        np.arange(4800, dtype=np.int16) * 7 % 2,
-    )
+    np.save(tmp_path / "owners.npy", np.arange(4800, dtype=np.int16) * 7 % 2)
     run_ranks(given_owners, 2, {"file": str(tmp_path / "owners.npy")})
 
 

@@ -33,11 +33,7 @@ from pyg_batchgnn.partition.load import _Folder
 from tests.partition import job_partition
 from tests.partition.job_partition import graph, with_splits
 from tests.support.ranks import run_ranks
-from tests.support.reference_partition import (
-    book_of,
-    internal_ids_by_type,
-    typed_parts,
-)
+from tests.support.reference_partition import book_of, internal_ids_by_type, typed_parts
 from tests.support.tiers import fixed
 from tests.support.tiny_datasets import equal
 from tests.support.typed_graphs import SCHEMAS, TypedCase, typed_cases

@@ -204,10 +204,7 @@ def test_what_cannot_be_inferred_is_refused(data: Data) -> None:
         ({"norm": "layer_norm"}, "LayerNorm takes statistics over all nodes"),
         ({"norm": "pair_norm"}, "PairNorm takes"),
         ({"norm": "instance_norm"}, "InstanceNorm has no running statistics"),
-        (
-            {"norm": "batch_norm", "norm_kwargs": {"track_running_stats": False}},
-            "^BatchNorm1d has no",
-        ),
+        ({"norm": "batch_norm", "norm_kwargs": {"track_running_stats": False}}, "^BatchNorm1d has no"),
         ({"act": torch.nn.Softmax(dim=0)}, r"Softmax\(dim=0\) goes over all nodes"),
     ],
     ids=str,
@@ -270,10 +267,7 @@ def equality(comm: Communicator) -> None:
     """A rank's rows are those of the whole graph's forward pass, shared memory or not."""
     for number, case in enumerate(CASES):
         part = part_of(case, comm)
-        both = (
-            DistFeatureStore(part, comm, share=number % 2 == 0),
-            DistGraphStore(part, comm),
-        )
+        both = (DistFeatureStore(part, comm, share=number % 2 == 0), DistGraphStore(part, comm))
         loader = MacrobatchNeighborLoader(both, [2], batch_size=4)
         for name in RANK_MODELS if number == 0 else ("gcn", "gat"):
             expected = expected_of(name, case)

@@ -149,16 +149,8 @@ def refusals(comm: Communicator) -> None:
         (ValueError, r"shape \[2, 5\]", lambda: features.put_tensor(torch.ones(2), None, "x", [1, 2])),
         (TypeError, "convert", lambda: features.put_tensor(torch.ones(1), None, "y", [1])),
         (ValueError, "'coo'", lambda: graph.get_edge_index(EDGE_TYPE, "csc")),
-        (
-            NotImplementedError,
-            "cannot be changed",
-            lambda: graph.put_edge_index((1, 2), EDGE_TYPE, "coo"),
-        ),
-        (
-            ValueError,
-            "cannot be on rank",
-            lambda: DistGraphStore(part_of(CASES[0], comm.size + 1, 0), comm),
-        ),
+        (NotImplementedError, "cannot be changed", lambda: graph.put_edge_index((1, 2), EDGE_TYPE, "coo")),
+        (ValueError, "cannot be on rank", lambda: DistGraphStore(part_of(CASES[0], comm.size + 1, 0), comm)),
         (TypeError, "floating-point type", lambda: DistFeatureStore(part, comm, floats=torch.int8)),
         (ValueError, "topology has 3 nodes", lambda: DistGraphStore(part, comm, _small())),
     ]

@@ -217,10 +217,7 @@ def test_shapes_are_those_of_the_layers(fanout: tuple[int, ...], rows: list[int]
 
 
 def test_a_probe_decides_and_is_kept(
-    graph_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    graph_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(product, "probe_products", lambda *_: FOUND)
     run = tmp_path / "run"

@@ -121,10 +121,7 @@ def test_killed_in_the_middle_of_an_epoch(in_memory: Path, wide_folder: Path, tm
 
 
 def test_a_file_that_shrinks_ends_the_run(
-    wide_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    wide_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "graph"
     generate_folder(GeneratorSpec(nodes=2000, seed=3, degree=8.0, classes=4, features=1024), folder)

@@ -202,11 +202,7 @@ def test_a_full_disk_is_named(
 
 @pytest.mark.parametrize(
     ("command", "name", "most"),
-    [
-        ("evaluate", "metrics.json", 64),
-        ("predict", "node_ids.npy", 64),
-        ("predict", "node_ids.npy", 4096),
-    ],
+    [("evaluate", "metrics.json", 64), ("predict", "node_ids.npy", 64), ("predict", "node_ids.npy", 4096)],
 )
 def test_a_file_that_cannot_be_written_is_named(
     command: str, name: str, most: int, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -49,12 +49,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        ["--exact", "--embeddings"],
-        ["--exact", "--nodes", "ids.npy"],
-        ["--embeddings-of", "all"],
-    ],
+    "options", [["--exact", "--embeddings"], ["--exact", "--nodes", "ids.npy"], ["--embeddings-of", "all"]]
 )
 def test_predictions_are_the_same_files(
     options: list[str], run: Path, tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
