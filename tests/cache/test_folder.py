@@ -18,6 +18,7 @@ from pyg_batchgnn.data import DatasetError, DatasetNotFoundError
 from pyg_batchgnn.ops import InEdges, OwnedEdges
 from tests.support.partitioned_graphs import CASES, whole
 from tests.support.reference_aggregates import with_loops
+from tests.support.tiny_datasets import cut_bytes, flip_byte
 
 
 @pytest.fixture
@@ -65,17 +66,6 @@ def _elsewhere(folder: Path) -> object:
     return (folder / "META.json").write_text(json.dumps(content))
 
 
-def _flip(folder: Path) -> object:
-    content = bytearray((folder / "aggregates.npy").read_bytes())
-    content[-3] ^= 1
-    return (folder / "aggregates.npy").write_bytes(content)
-
-
-def _truncate(folder: Path) -> object:
-    content = (folder / "aggregates.npy").read_bytes()
-    return (folder / "aggregates.npy").write_bytes(content[:-8])
-
-
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
@@ -87,8 +77,8 @@ def _truncate(folder: Path) -> object:
         (_edit("arrays", {"aggregates": {"dtype": "int8", "shape": [3, 4], "sha256": ""}}), "shape is"),
         (_twice, "META.json: relations: has aggregates of the relations"),
         (_elsewhere, "damaged .*aggregates"),
-        (_flip, "aggregates.npy: aggregates: sha256"),
-        (_truncate, "file is truncated"),
+        (lambda folder: flip_byte(folder / "aggregates.npy", -3), "aggregates.npy: aggregates: sha256"),
+        (lambda folder: cut_bytes(folder / "aggregates.npy", 8), "file is truncated"),
         (lambda folder: (folder / "aggregates.npy").unlink(), "the file does not exist"),
         (lambda folder: (folder / "META.json").unlink(), "META"),
     ],
