@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from tests.support.tiny_datasets import (
     CLASSES,
     EDGES,
     NODES,
+    cut_bytes,
     data_sets,
     equal,
     flip_byte,
@@ -196,7 +196,7 @@ def meta_with(folder: Path, **changes: Any) -> None:
 
 #: What is done to an array's file, and what reading and verifying the folder say.
 DAMAGE: list[tuple[Callable[[Path], object], str, str]] = [
-    (lambda file: os.truncate(file, file.stat().st_size - 3), "file is truncated", "file is truncated"),
+    (lambda file: cut_bytes(file, 3), "file is truncated", "file is truncated"),
     (lambda file: flip_byte(file, -8), "sha256 is", "sha256 is"),
     (Path.unlink, "the file does not exist", "the file does not exist"),
     (lambda file: np.save(file, np.load(file).astype(np.float64)), "META.json says", "sha256 is"),

@@ -34,6 +34,7 @@ from tests.support.tiers import examples
 from tests.support.tiny_datasets import (
     EDGES,
     NODES,
+    cut_bytes,
     equal,
     flip_byte,
     write_csv,
@@ -253,7 +254,7 @@ VALUES = np.random.default_rng(0).random(1000)
 @pytest.mark.parametrize(
     ("damage", "fact"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:-30]), "truncated or damaged archive"),
+        (lambda path: cut_bytes(path, 30), "truncated or damaged archive"),
         (lambda path: flip_byte(path, 4000), "truncated or damaged archive (Bad CRC-32"),
         (lambda path: path.write_bytes(b"hello"), "truncated or damaged archive"),
         (lambda path: np.savez(path, y=VALUES), "no such array, the archive has ['y']"),
@@ -357,7 +358,7 @@ def test_never_removes_a_folder_that_is_not_its_own(tmp_path: Path) -> None:
 
 
 def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-10])
+    cut_bytes(path, 10)
 
 
 def lose_row(path: Path) -> None:
