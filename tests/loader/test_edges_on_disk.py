@@ -20,7 +20,7 @@ from pyg_batchgnn.data import Dataset, read_folder, write_folder
 from pyg_batchgnn.ops import InEdges
 from pyg_batchgnn.sample import DiskSampler, PygNeighborSampler
 from pyg_batchgnn.store import typed_graph_from_pyg
-from tests.data.test_csc import by_destination
+from tests.data.test_edges import by_destination
 from tests.support.loader_cases import EDGES, NODES, assert_same, make_data, make_loader
 from tests.support.mapped_data import mapped, with_files
 from tests.support.tiny_datasets import tiny_dataset
