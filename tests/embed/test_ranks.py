@@ -160,53 +160,51 @@ def settings() -> Iterator[tuple[Case, dict[str, Any]]]:
             )
 
 
-def equals_one_process() -> None:
+def equals_one_process(graph: Communicator, comm: Communicator) -> None:
     """Two epochs in all settings give the rows of one process, to rounding."""
-    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
-        for case, arguments in settings():
-            rule, make = arguments.pop("rule")
-            training = Training(graph, comm, case, rule=rule, **arguments)
-            seeds = [graph.all_gather_json([[one] for one in training.epoch()]) for _ in range(2)]
-            found, wanted = training.all_rows(), replay(case, make, seeds)
-            assert torch.allclose(found, wanted, rtol=2e-4, atol=2e-5), (case, arguments)
-            own = training.embedding.table_of()
-            assert torch.equal(own.node, owners(case, comm.size).eq(comm.rank).nonzero().view(-1))
+    for case, arguments in settings():
+        rule, make = arguments.pop("rule")
+        training = Training(graph, comm, case, rule=rule, **arguments)
+        seeds = [graph.all_gather_json([[one] for one in training.epoch()]) for _ in range(2)]
+        found, wanted = training.all_rows(), replay(case, make, seeds)
+        assert torch.allclose(found, wanted, rtol=2e-4, atol=2e-5), (case, arguments)
+        own = training.embedding.table_of()
+        assert torch.equal(own.node, owners(case, comm.size).eq(comm.rank).nonzero().view(-1))
 
 
-def several_batches_a_step() -> None:
+def several_batches_a_step(graph: Communicator, comm: Communicator) -> None:
     """Gradients of several batches are added: one loss of two, two passes, one read ahead."""
     case = CASES[0]
-    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
-        for (rule, make), how in itertools.product(RULES, ("one loss", "two passes", "ahead")):
-            stale = 1 if how == "two passes" and make is RULES[2][1] else 0
-            training = Training(graph, comm, case, rule=rule, batch_size=5, stale_steps=stale)
-            groups: list[list[Any]] = []
-            batches = [(batch, training.loader.loss_weight) for batch in training.loader]
-            if how == "ahead":
-                losses = []
-                for batch in batches:  # the update of each batch comes when the next one was read
-                    losses.append(training.loss(*batch))
-                    if len(losses) > 1:
-                        losses[-2].backward()
-                        training.optimizer.step()
-                losses[-1].backward()
-                training.optimizer.step()
-                groups = [[batch] for batch in batches]
-            else:
-                for at in range(0, len(batches), 2):
-                    groups.append(batches[at : at + 2])
-                    losses = [training.loss(*batch) for batch in groups[-1]]
-                    if how == "one loss":
-                        torch.stack(losses).sum().backward()
-                    else:
-                        for loss in losses:
-                            loss.backward()
+    for (rule, make), how in itertools.product(RULES, ("one loss", "two passes", "ahead")):
+        stale = 1 if how == "two passes" and make is RULES[2][1] else 0
+        training = Training(graph, comm, case, rule=rule, batch_size=5, stale_steps=stale)
+        groups: list[list[Any]] = []
+        batches = [(batch, training.loader.loss_weight) for batch in training.loader]
+        if how == "ahead":
+            losses = []
+            for batch in batches:  # the update of each batch comes when the next one was read
+                losses.append(training.loss(*batch))
+                if len(losses) > 1:
+                    losses[-2].backward()
                     training.optimizer.step()
-            if stale:
-                continue  # that runs end is what is asked of them
-            everyones = graph.all_gather_json([[one.input_id.tolist() for one, _ in each] for each in groups])
-            wanted = replay(case, make, [everyones], ahead=how == "ahead")
-            assert torch.allclose(training.all_rows(), wanted, rtol=2e-4, atol=2e-5), (how, rule)
+            losses[-1].backward()
+            training.optimizer.step()
+            groups = [[batch] for batch in batches]
+        else:
+            for at in range(0, len(batches), 2):
+                groups.append(batches[at : at + 2])
+                losses = [training.loss(*batch) for batch in groups[-1]]
+                if how == "one loss":
+                    torch.stack(losses).sum().backward()
+                else:
+                    for loss in losses:
+                        loss.backward()
+                training.optimizer.step()
+        if stale:
+            continue  # that runs end is what is asked of them
+        everyones = graph.all_gather_json([[one.input_id.tolist() for one, _ in each] for each in groups])
+        wanted = replay(case, make, [everyones], ahead=how == "ahead")
+        assert torch.allclose(training.all_rows(), wanted, rtol=2e-4, atol=2e-5), (how, rule)
 
 
 def counted(comm: Communicator, before: Any) -> KindCounts:
@@ -214,40 +212,39 @@ def counted(comm: Communicator, before: Any) -> KindCounts:
     return counts
 
 
-def counters() -> None:
+def counters(graph: Communicator, comm: Communicator) -> None:
     """Ids travel once per macrobatch; then a step takes a round of rows and one of gradients."""
     case, size = Case("larger", nodes=400, edges=3000), 3
-    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
-        training = Training(graph, comm, case, macrobatch_size=size, rule=SGD(lr=0.1))
-        owner = owners(case, comm.size)
-        before = graph.counters.snapshot(), comm.counters.snapshot()
-        asked, nodes = [], []
-        for batch in training.loader:
-            training.step(batch)
-            of = owner[batch.node.unique()]
-            asked.append([int((of == rank).sum()) if rank != comm.rank else 0 for rank in range(comm.size)])
-            nodes.append(batch)
-        training.embedding.synchronize()
-        ids, rows = counted(graph, before[0]), counted(comm, before[1])
-        steps = len(asked)
-        everyones = torch.tensor(comm.all_gather_json(asked))  # [asker, step, owner]
-        mine, theirs = int(everyones[comm.rank].sum()), int(everyones[:, :, comm.rank].sum())
-        assert ids.rounds == -(-steps // size)
-        assert (ids.rows_sent, ids.rows_received) == (mine, theirs)
-        heads = [
-            sum(min(size, steps - at) for at in range(0, steps, size) if piece(rows, at, size))
-            for rows in (
-                [everyones[comm.rank, :, rank] for rank in range(comm.size)],
-                [everyones[rank, :, comm.rank] for rank in range(comm.size)],
-            )
-            for rows in rows
-        ]
-        assert ids.bytes_sent == 4 * (mine + sum(heads[: comm.size]))
-        assert ids.bytes_received == 4 * (theirs + sum(heads[comm.size :]))
-        assert rows.rounds == 2 * steps
-        assert (rows.rows_sent, rows.rows_received) == (mine + theirs, mine + theirs)
-        head = 16 * steps * (comm.size - 1)  # a weight, and whether gradients follow
-        assert rows.bytes_sent == rows.bytes_received == 4 * F * (mine + theirs) + head
+    training = Training(graph, comm, case, macrobatch_size=size, rule=SGD(lr=0.1))
+    owner = owners(case, comm.size)
+    before = graph.counters.snapshot(), comm.counters.snapshot()
+    asked, nodes = [], []
+    for batch in training.loader:
+        training.step(batch)
+        of = owner[batch.node.unique()]
+        asked.append([int((of == rank).sum()) if rank != comm.rank else 0 for rank in range(comm.size)])
+        nodes.append(batch)
+    training.embedding.synchronize()
+    ids, rows = counted(graph, before[0]), counted(comm, before[1])
+    steps = len(asked)
+    everyones = torch.tensor(comm.all_gather_json(asked))  # [asker, step, owner]
+    mine, theirs = int(everyones[comm.rank].sum()), int(everyones[:, :, comm.rank].sum())
+    assert ids.rounds == -(-steps // size)
+    assert (ids.rows_sent, ids.rows_received) == (mine, theirs)
+    heads = [
+        sum(min(size, steps - at) for at in range(0, steps, size) if piece(rows, at, size))
+        for rows in (
+            [everyones[comm.rank, :, rank] for rank in range(comm.size)],
+            [everyones[rank, :, comm.rank] for rank in range(comm.size)],
+        )
+        for rows in rows
+    ]
+    assert ids.bytes_sent == 4 * (mine + sum(heads[: comm.size]))
+    assert ids.bytes_received == 4 * (theirs + sum(heads[comm.size :]))
+    assert rows.rounds == 2 * steps
+    assert (rows.rows_sent, rows.rows_received) == (mine + theirs, mine + theirs)
+    head = 16 * steps * (comm.size - 1)  # a weight, and whether gradients follow
+    assert rows.bytes_sent == rows.bytes_received == 4 * F * (mine + theirs) + head
 
 
 def piece(asked: Tensor, begin: int, size: int) -> bool:
@@ -255,105 +252,101 @@ def piece(asked: Tensor, begin: int, size: int) -> bool:
     return bool(asked[begin : begin + size].sum())
 
 
-def repeats(folder: str) -> list[str]:
+def repeats(graph: Communicator, comm: Communicator, folder: str) -> list[str]:
     """The bits of repeated and resumed runs are the same. Returns the names of what was written."""
     case, path = CASES[0], Path(folder)
-    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
-        results = []
-        for stale in (0, 2):
-            whole_run = Training(graph, comm, case, stale_steps=stale, macrobatch_size=2, batch_size=4)
-            for _ in range(2):
-                whole_run.epoch()
-            results.append(whole_run.all_rows())
-        assert not torch.equal(*results)
-        again = Training(graph, comm, case, stale_steps=2, macrobatch_size=2, batch_size=4, prefetch=1)
-        again.epoch()
-        again.epoch()
-        assert torch.equal(again.all_rows(), results[1])
-        first = Training(graph, comm, case, macrobatch_size=2, batch_size=4)
-        first.epoch()
-        batches = iter(first.loader)
-        for _ in range(3):
-            first.step(next(batches))
-        first.embedding.save(path / "saved")
-        place = first.loader.state_dict()
-        first.step(next(batches))  # what comes behind the save does not matter
-        resumed = Training(graph, comm, case, macrobatch_size=2, batch_size=4)
-        resumed.embedding.load(path / "saved")
-        resumed.loader.load_state_dict(place)
-        resumed.epoch()
-        assert torch.equal(resumed.all_rows(), results[0])
-        resumed.embedding.export_rows(path / "rows.npy")
-        graph.barrier()
-        assert torch.equal(torch.from_numpy(np.load(path / "rows.npy")), results[0])
-        with pytest.raises(DatasetError, match="exists already"):
-            resumed.embedding.save(path / "saved")
-        resumed.embedding.save(path / "end")
-        return [path.name for path in sorted(path.iterdir())]
+    results = []
+    for stale in (0, 2):
+        whole_run = Training(graph, comm, case, stale_steps=stale, macrobatch_size=2, batch_size=4)
+        for _ in range(2):
+            whole_run.epoch()
+        results.append(whole_run.all_rows())
+    assert not torch.equal(*results)
+    again = Training(graph, comm, case, stale_steps=2, macrobatch_size=2, batch_size=4, prefetch=1)
+    again.epoch()
+    again.epoch()
+    assert torch.equal(again.all_rows(), results[1])
+    first = Training(graph, comm, case, macrobatch_size=2, batch_size=4)
+    first.epoch()
+    batches = iter(first.loader)
+    for _ in range(3):
+        first.step(next(batches))
+    first.embedding.save(path / "saved")
+    place = first.loader.state_dict()
+    first.step(next(batches))  # what comes behind the save does not matter
+    resumed = Training(graph, comm, case, macrobatch_size=2, batch_size=4)
+    resumed.embedding.load(path / "saved")
+    resumed.loader.load_state_dict(place)
+    resumed.epoch()
+    assert torch.equal(resumed.all_rows(), results[0])
+    resumed.embedding.export_rows(path / "rows.npy")
+    graph.barrier()
+    assert torch.equal(torch.from_numpy(np.load(path / "rows.npy")), results[0])
+    with pytest.raises(DatasetError, match="exists already"):
+        resumed.embedding.save(path / "saved")
+    resumed.embedding.save(path / "end")
+    return [path.name for path in sorted(path.iterdir())]
 
 
-def continues(folder: str) -> None:
+def continues(graph: Communicator, comm: Communicator, folder: str) -> None:
     """Tables that other ranks saved are loaded by these, and rows of a file are read."""
     case, path = CASES[0], Path(folder)
-    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
-        training = Training(graph, comm, case, schedule="global")
-        training.embedding.load(path / "end")
-        rows = torch.from_numpy(np.load(path / "rows.npy"))
-        assert torch.equal(training.all_rows(), rows) and training.embedding.steps > 0
-        saved = [training.embedding.table_of().state[at].clone() for at in range(2)]
-        assert all(bool(state.abs().sum()) for state in saved)
-        training.epoch()
-        fresh = Training(graph, comm, case)
-        assert not torch.equal(fresh.all_rows(), rows)
-        fresh.embedding.read_rows(path / "rows.npy")
-        assert torch.equal(fresh.all_rows(), rows)
-        assert torch.equal(fresh.embedding.rows(torch.tensor([7, 3, 7])), rows[[7, 3, 7]])
-        frozen = torch.arange(case.nodes) % 3 == 0
-        fresh.embedding.freeze(frozen)
-        fresh.epoch()
-        found = fresh.all_rows()
-        assert torch.equal(found[frozen], rows[frozen]) and not torch.equal(found, rows)
+    training = Training(graph, comm, case, schedule="global")
+    training.embedding.load(path / "end")
+    rows = torch.from_numpy(np.load(path / "rows.npy"))
+    assert torch.equal(training.all_rows(), rows) and training.embedding.steps > 0
+    saved = [training.embedding.table_of().state[at].clone() for at in range(2)]
+    assert all(bool(state.abs().sum()) for state in saved)
+    training.epoch()
+    fresh = Training(graph, comm, case)
+    assert not torch.equal(fresh.all_rows(), rows)
+    fresh.embedding.read_rows(path / "rows.npy")
+    assert torch.equal(fresh.all_rows(), rows)
+    assert torch.equal(fresh.embedding.rows(torch.tensor([7, 3, 7])), rows[[7, 3, 7]])
+    frozen = torch.arange(case.nodes) % 3 == 0
+    fresh.embedding.freeze(frozen)
+    fresh.epoch()
+    found = fresh.all_rows()
+    assert torch.equal(found[frozen], rows[frozen]) and not torch.equal(found, rows)
 
 
-def weights() -> None:
+def weights(graph: Communicator, comm: Communicator) -> None:
     """Gradients of ranks are weighed. A rank without gradients adds nothing, and its weight
     counts."""
     case = CASES[0]
-    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
-        training = Training(graph, comm, case, rule=SGD(lr=1.0), shuffle=False)
-        for weights, silent in (([0.0, 1.0, 2.0], -1), ([1.0, 1.0, 2.0], 1)):
-            before = training.all_rows()
-            batch = next(iter(training.loader))
-            rows = training.embedding(batch)["node"]
-            if comm.rank != silent:
-                rows.sum().backward()
-            training.optimizer.step(weight=weights[comm.rank])
-            change = torch.zeros(case.nodes)
-            for rank, nodes in enumerate(graph.all_gather_json(batch.node.tolist())):
-                share = 0.0 if rank == silent else weights[rank] / sum(weights)
-                change.index_add_(0, torch.tensor(nodes), torch.full((len(nodes),), share))
-            assert torch.allclose(before - training.all_rows(), change[:, None].expand(-1, F), atol=1e-6)
+    training = Training(graph, comm, case, rule=SGD(lr=1.0), shuffle=False)
+    for weights, silent in (([0.0, 1.0, 2.0], -1), ([1.0, 1.0, 2.0], 1)):
+        before = training.all_rows()
+        batch = next(iter(training.loader))
+        rows = training.embedding(batch)["node"]
+        if comm.rank != silent:
+            rows.sum().backward()
+        training.optimizer.step(weight=weights[comm.rank])
+        change = torch.zeros(case.nodes)
+        for rank, nodes in enumerate(graph.all_gather_json(batch.node.tolist())):
+            share = 0.0 if rank == silent else weights[rank] / sum(weights)
+            change.index_add_(0, torch.tensor(nodes), torch.full((len(nodes),), share))
+        assert torch.allclose(before - training.all_rows(), change[:, None].expand(-1, F), atol=1e-6)
 
 
-def inference() -> None:
+def inference(graph: Communicator, comm: Communicator) -> None:
     """Layers of all nodes read learned rows beside the features."""
     case = CASES[0]
-    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
-        for share in (True, False):
-            part = part_of(case, comm.size, comm.rank, edge_attributes=False)
-            data = DistFeatureStore(part, graph, share=share), DistGraphStore(part, graph)
-            embedding = Embedding(data, F, seed=5, comm=comm)
-            torch.manual_seed(0)
-            model = SAGE(5 + F, 8, 2, 3).eval()
-            features = embedding.as_features(data)
-            found = model.inference(MacrobatchNeighborLoader(features, [2], batch_size=4))
-            one = whole(case)
-            rows = torch.cat([one.x, embedding.rows(torch.arange(case.nodes))], dim=1)
-            with torch.no_grad():
-                expected = model(rows, one.edge_index)
-            assert torch.allclose(found, expected[part.node], atol=1e-5)
-            assert features[0].fields[NODES]["x"].shape == (5 + F,)
-            assert data[0].fields[NODES]["x"].shape == (5,)
+    for share in (True, False):
+        part = part_of(case, comm.size, comm.rank, edge_attributes=False)
+        data = DistFeatureStore(part, graph, share=share), DistGraphStore(part, graph)
+        embedding = Embedding(data, F, seed=5, comm=comm)
+        torch.manual_seed(0)
+        model = SAGE(5 + F, 8, 2, 3).eval()
+        features = embedding.as_features(data)
+        found = model.inference(MacrobatchNeighborLoader(features, [2], batch_size=4))
+        one = whole(case)
+        rows = torch.cat([one.x, embedding.rows(torch.arange(case.nodes))], dim=1)
+        with torch.no_grad():
+            expected = model(rows, one.edge_index)
+        assert torch.allclose(found, expected[part.node], atol=1e-5)
+        assert features[0].fields[NODES]["x"].shape == (5 + F,)
+        assert data[0].fields[NODES]["x"].shape == (5,)
 
 
 def fault(how: str) -> dict[str, Any]:
@@ -375,69 +368,67 @@ def fault(how: str) -> dict[str, Any]:
     return {"text": "nothing", "ranks": []}
 
 
-def refusals() -> None:
+def refusals(graph: Communicator, comm: Communicator) -> None:
     """A batch of another loader, and another number of parts, are refused."""
     case = CASES[0]
-    with Communicator.create("graph", timeout=30) as graph, Communicator.create("rows", timeout=30) as comm:
-        data = stores(graph, case, edges=False)
-        embedding = Embedding(data, F, comm=comm)
-        batch = next(iter(MacrobatchNeighborLoader(data, [2], batch_size=4, export="native")))
-        with pytest.raises(ValueError, match="make the loader with embedding="):
-            embedding(batch)
-        with pytest.raises(ValueError, match="part 0 of 1 cannot be on rank"):
-            Embedding(whole(case), F, comm=comm)
+    data = stores(graph, case, edges=False)
+    embedding = Embedding(data, F, comm=comm)
+    batch = next(iter(MacrobatchNeighborLoader(data, [2], batch_size=4, export="native")))
+    with pytest.raises(ValueError, match="make the loader with embedding="):
+        embedding(batch)
+    with pytest.raises(ValueError, match="part 0 of 1 cannot be on rank"):
+        Embedding(whole(case), F, comm=comm)
 
 
 # Typed graphs #####################################################################################
 
 
-def loaders() -> None:
+def loaders(ids: Communicator, comm: Communicator) -> None:
     """Loaders of typed graphs, with times and disjoint too, tell which rows they need. Rows of all
     types come and change together, in one exchange each."""
-    with Communicator.create("graph", timeout=30) as ids, Communicator.create("rows", timeout=30) as comm:
-        for option, export, hybrid in (
-            ("uniform", "native", False),
-            ("last", "pyg", False),
-            ("disjoint", "native", False),
-            ("uniform", "pyg", True),
-        ):
-            data = stores_of(ids, GRAPHS["typed"], "random", hybrid)
-            columns = dict(zip(data[1].part.schema.node_types, (3, 2, 4), strict=False))
-            embedding = Embedding(data, columns, seed=2, comm=comm, dtype=torch.float64)
-            counts = {name: embedding.owners.book.num_nodes_of(at) for at, name in enumerate(columns)}
-            rows = {name: embedding.rows(torch.arange(counts[name]), name).clone() for name in columns}
-            loader = MacrobatchNeighborLoader(
-                data,
-                **arguments_of("typed", option, "several"),
-                export=export,
-                macrobatch_size=2,
-                embedding=embedding,
-            )
-            optimizer, before = EmbeddingOptimizer(embedding, SGD(lr=0.5)), comm.counters.snapshot()
-            steps = 0
-            for batch in loader:
-                own = {
-                    name: batch.nodes_of(name).node if export == "native" else batch[name].n_id
-                    for name in columns
-                }
-                found = embedding(batch)
-                for name, node in own.items():
-                    assert torch.allclose(found[name], rows[name][node], atol=1e-10)
-                if (comm.rank, steps) == (0, 1):
-                    own.popitem()  # the loss leaves a type out
-                torch.stack([found[name].sin().sum() for name in own]).sum().backward()
-                optimizer.step(weight=float(comm.rank + 1))
-                steps += 1
-                changes = {name: torch.zeros_like(one) for name, one in rows.items()}
-                everyones = ids.all_gather_json({name: node.tolist() for name, node in own.items()})
-                for rank, nodes_of_rank in enumerate(everyones):
-                    for name, nodes in nodes_of_rank.items():
-                        node = torch.tensor(nodes, dtype=torch.int64)
-                        changes[name].index_add_(0, node, (rank + 1) * rows[name][node].cos())
-                for name, one in rows.items():
-                    one -= 0.5 / sum(range(1, comm.size + 1)) * changes[name]
-            embedding.synchronize()
-            assert steps > 1 and counted(comm, before).rounds == 2 * steps
+    for option, export, hybrid in (
+        ("uniform", "native", False),
+        ("last", "pyg", False),
+        ("disjoint", "native", False),
+        ("uniform", "pyg", True),
+    ):
+        data = stores_of(ids, GRAPHS["typed"], "random", hybrid)
+        columns = dict(zip(data[1].part.schema.node_types, (3, 2, 4), strict=False))
+        embedding = Embedding(data, columns, seed=2, comm=comm, dtype=torch.float64)
+        counts = {name: embedding.owners.book.num_nodes_of(at) for at, name in enumerate(columns)}
+        rows = {name: embedding.rows(torch.arange(counts[name]), name).clone() for name in columns}
+        loader = MacrobatchNeighborLoader(
+            data,
+            **arguments_of("typed", option, "several"),
+            export=export,
+            macrobatch_size=2,
+            embedding=embedding,
+        )
+        optimizer, before = EmbeddingOptimizer(embedding, SGD(lr=0.5)), comm.counters.snapshot()
+        steps = 0
+        for batch in loader:
+            own = {
+                name: batch.nodes_of(name).node if export == "native" else batch[name].n_id
+                for name in columns
+            }
+            found = embedding(batch)
+            for name, node in own.items():
+                assert torch.allclose(found[name], rows[name][node], atol=1e-10)
+            if (comm.rank, steps) == (0, 1):
+                own.popitem()  # the loss leaves a type out
+            torch.stack([found[name].sin().sum() for name in own]).sum().backward()
+            optimizer.step(weight=float(comm.rank + 1))
+            steps += 1
+            changes = {name: torch.zeros_like(one) for name, one in rows.items()}
+            everyones = ids.all_gather_json({name: node.tolist() for name, node in own.items()})
+            for rank, nodes_of_rank in enumerate(everyones):
+                for name, nodes in nodes_of_rank.items():
+                    node = torch.tensor(nodes, dtype=torch.int64)
+                    changes[name].index_add_(0, node, (rank + 1) * rows[name][node].cos())
+            for name, one in rows.items():
+                one -= 0.5 / sum(range(1, comm.size + 1)) * changes[name]
+        embedding.synchronize()
+        assert steps > 1 and counted(comm, before).rounds == 2 * steps
 
 
 def run() -> str:

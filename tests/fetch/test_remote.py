@@ -364,35 +364,34 @@ def overwritten(comm: Communicator) -> None:
         assert torch.equal(rows, minibatch.node[:, None] + torch.arange(5.0))
 
 
-def likely() -> list[list[float]]:
+def likely(comm: Communicator) -> list[list[float]]:
     """Returns the shares of later remote rows that caches hold: as chosen, best, by chance."""
     case = Case("skewed", nodes=3000, edges=30_000, owners="contiguous")
     found = []
-    with Communicator.create("cache", timeout=60) as comm:
-        both = stores(comm, case, edges=False, share=False)
-        for schedule, share in (("local", 0.1), ("global", 0.3)):
-            arguments: dict[str, Any] = {
-                "num_neighbors": [4, 3],
-                "input_nodes": whole(case).train_mask,
-                "batch_size": 48,
-                "shuffle": True,
-                "seed": 1,
-                "replace": True,
-                "export": "native",
-                "attributes": ["x"],
-                "macrobatch_size": 1,
-                "fetch_size": 1,
-                "schedule": schedule,
-            }
-            rows = int(share * case.nodes)
-            loader = MacrobatchNeighborLoader(both, **arguments, feature_cache=rows * (5 * 4 + 4 + 8))
-            assert loader._parts.pipeline.fetcher.cache.rows[NODES].node.numel() == rows
-            times = _needed(comm, loader, both[0], case)
-            stats = loader.stats().total
-            wanted = stats.cache_hits + stats.cache_misses
-            assert wanted == int(times.sum())
-            best = int(times.sort(descending=True).values[:rows].sum())
-            found.append([stats.cache_hits / wanted, best / wanted, rows / int((times >= 0).sum())])
+    both = stores(comm, case, edges=False, share=False)
+    for schedule, share in (("local", 0.1), ("global", 0.3)):
+        arguments: dict[str, Any] = {
+            "num_neighbors": [4, 3],
+            "input_nodes": whole(case).train_mask,
+            "batch_size": 48,
+            "shuffle": True,
+            "seed": 1,
+            "replace": True,
+            "export": "native",
+            "attributes": ["x"],
+            "macrobatch_size": 1,
+            "fetch_size": 1,
+            "schedule": schedule,
+        }
+        rows = int(share * case.nodes)
+        loader = MacrobatchNeighborLoader(both, **arguments, feature_cache=rows * (5 * 4 + 4 + 8))
+        assert loader._parts.pipeline.fetcher.cache.rows[NODES].node.numel() == rows
+        times = _needed(comm, loader, both[0], case)
+        stats = loader.stats().total
+        wanted = stats.cache_hits + stats.cache_misses
+        assert wanted == int(times.sum())
+        best = int(times.sort(descending=True).values[:rows].sum())
+        found.append([stats.cache_hits / wanted, best / wanted, rows / int((times >= 0).sum())])
     return found
 
 

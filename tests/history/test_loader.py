@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,28 +111,18 @@ MODELS: dict[str, Callable[[int], NativeModel]] = {
 }
 
 
-@contextlib.contextmanager
-def communicators() -> Iterator[tuple[Communicator, Communicator]]:
-    with (
-        Communicator.create("graph", timeout=30) as comm,
-        Communicator.create("pushes", timeout=30) as pushes,
-    ):
-        yield comm, pushes
-
-
 def model_of(name: str, layers: int) -> NativeModel:
     torch.manual_seed(5)
     return MODELS[name](layers).double().eval()
 
 
-def full_caches(graphs: int) -> list[str]:
+def full_caches(comm: Communicator, pushes: Communicator, graphs: int) -> list[str]:
     """Compares passes with the exact mode after as many epochs as there are layers."""
     checked = []
     known = ((3, CASES[1]), (2, CASES[3]), (2, CASES[0]), (2, CASES[2]), (1, CASES[0]))
-    with communicators() as (comm, pushes):
-        for layers, case in known[:graphs]:
-            for name in MODELS:
-                checked.append(_full_caches(name, layers, case, comm, pushes))
+    for layers, case in known[:graphs]:
+        for name in MODELS:
+            checked.append(_full_caches(name, layers, case, comm, pushes))
     return checked
 
 
@@ -201,52 +190,50 @@ class _Detaching:
         return other
 
 
-def traffic(most: int, delay: int) -> dict[str, Any]:
+def traffic(comm: Communicator, pushes: Communicator, most: int, delay: int) -> dict[str, Any]:
     """Counts of pushes: one round per step, bounded, and all bytes in the counters."""
-    with communicators() as (comm, pushes):
-        model, plan = model_of("SAGE", 2), SamplingPlan((3, 2), edge_ids=False)
-        rank = Rank(CASES[0], plan, comm, pushes, HistoricalSettings(20, 3, most, delay))
-        before, topology = pushes.counters.snapshot(), comm.counters.snapshot()
-        for epoch in range(2):
-            for minibatch in rank.epoch(epoch):
-                model(minibatch)
-        sent = (pushes.counters.snapshot() - before)[MessageKind.PUSH]
-        stats = rank.caches.stats()
-        assert sent.rounds == 2 * rank.steps == stats.steps
-        assert sent.rows_sent == sum(one.pushed for one in stats.layers)
-        assert all(one.pushed <= stats.steps * most * (comm.size - 1) for one in stats.layers)
-        assert all(one.pushed <= one.candidates for one in stats.layers)
-        assert (comm.counters.snapshot() - topology).total.rounds == 0
-        features = comm.counters.snapshot()[MessageKind.FEATURES]
-        assert features.rounds == 2 and 0 < stats.features_fetched <= 20
-        every = [comm.all_gather_json(one) for one in (features.rows_received, stats.features_fetched)]
-        assert sum(every[0]) == 2 * sum(every[1]), "each row is asked for once and comes once"
-        assert not stats.layers[0].candidates and stats.layers[1].pushed, "features are not pushed"
-        state = rank.caches.state_dict()
-        assert all(len(one) <= 20 for name, one in state.items() if name.startswith("cache"))
-        return {"rates": [one.hit_rate for one in stats.layers], "left": stats.layers[1].edges_left_out}
+    model, plan = model_of("SAGE", 2), SamplingPlan((3, 2), edge_ids=False)
+    rank = Rank(CASES[0], plan, comm, pushes, HistoricalSettings(20, 3, most, delay))
+    before, topology = pushes.counters.snapshot(), comm.counters.snapshot()
+    for epoch in range(2):
+        for minibatch in rank.epoch(epoch):
+            model(minibatch)
+    sent = (pushes.counters.snapshot() - before)[MessageKind.PUSH]
+    stats = rank.caches.stats()
+    assert sent.rounds == 2 * rank.steps == stats.steps
+    assert sent.rows_sent == sum(one.pushed for one in stats.layers)
+    assert all(one.pushed <= stats.steps * most * (comm.size - 1) for one in stats.layers)
+    assert all(one.pushed <= one.candidates for one in stats.layers)
+    assert (comm.counters.snapshot() - topology).total.rounds == 0
+    features = comm.counters.snapshot()[MessageKind.FEATURES]
+    assert features.rounds == 2 and 0 < stats.features_fetched <= 20
+    every = [comm.all_gather_json(one) for one in (features.rows_received, stats.features_fetched)]
+    assert sum(every[0]) == 2 * sum(every[1]), "each row is asked for once and comes once"
+    assert not stats.layers[0].candidates and stats.layers[1].pushed, "features are not pushed"
+    state = rank.caches.state_dict()
+    assert all(len(one) <= 20 for name, one in state.items() if name.startswith("cache"))
+    return {"rates": [one.hit_rate for one in stats.layers], "left": stats.layers[1].edges_left_out}
 
 
-def repeated(stop: int) -> None:
+def repeated(comm: Communicator, pushes: Communicator, stop: int) -> None:
     """Two runs have the same bits, and so has one that is resumed from a state."""
-    with communicators() as (comm, pushes):
-        settings = HistoricalSettings(30, 3, 5, 2)
-        plan = SamplingPlan((3, 2), edge_ids=False)
+    settings = HistoricalSettings(30, 3, 5, 2)
+    plan = SamplingPlan((3, 2), edge_ids=False)
 
-        def rank() -> Rank:
-            return Rank(CASES[0], plan, comm, pushes, settings)
+    def rank() -> Rank:
+        return Rank(CASES[0], plan, comm, pushes, settings)
 
-        first = _logits(rank())
-        second = _logits(rank())
-        begun = rank()
-        before = _logits(begun, stop=stop)
-        state = begun.caches.state_dict()
-        resumed = rank()
-        resumed.caches.load_state_dict(state)
-        after = _logits(resumed, skip=stop)
-        for made in (second, [*before, *after]):
-            assert len(made) == len(first)
-            assert all(torch.equal(*pair) for pair in zip(first, made, strict=True))
+    first = _logits(rank())
+    second = _logits(rank())
+    begun = rank()
+    before = _logits(begun, stop=stop)
+    state = begun.caches.state_dict()
+    resumed = rank()
+    resumed.caches.load_state_dict(state)
+    after = _logits(resumed, skip=stop)
+    for made in (second, [*before, *after]):
+        assert len(made) == len(first)
+        assert all(torch.equal(*pair) for pair in zip(first, made, strict=True))
 
 
 def _logits(rank: Rank, skip: int = 0, stop: int = 1000) -> list[Tensor]:
@@ -265,21 +252,20 @@ def _logits(rank: Rank, skip: int = 0, stop: int = 1000) -> list[Tensor]:
     return found
 
 
-def alone() -> None:
+def alone(comm: Communicator, pushes: Communicator) -> None:
     """Trains on one rank with and without historical embeddings: the same bits."""
-    with communicators() as (comm, pushes):
-        part = part_of(CASES[0], 1, 0, edge_attributes=False)
-        stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
-        for kind, prefetch in ((SAGE, 0), (GAT, 1), (GIN, 0)):
-            caches = HistoricalCaches(stores[1], pushes, HistoricalSettings(push=3))
-            exact, historical = (
-                _trained(kind, stores, history=history, prefetch=prefetch) for history in (None, caches)
-            )
-            assert len(exact[1]) == len(historical[1])
-            assert all(torch.equal(*pair) for pair in zip(exact[1], historical[1], strict=True))
-            for name, weight in exact[0].items():
-                assert torch.equal(weight, historical[0][name]), name
-            assert not any(one.searched or one.edges_left_out for one in caches.stats().layers)
+    part = part_of(CASES[0], 1, 0, edge_attributes=False)
+    stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+    for kind, prefetch in ((SAGE, 0), (GAT, 1), (GIN, 0)):
+        caches = HistoricalCaches(stores[1], pushes, HistoricalSettings(push=3))
+        exact, historical = (
+            _trained(kind, stores, history=history, prefetch=prefetch) for history in (None, caches)
+        )
+        assert len(exact[1]) == len(historical[1])
+        assert all(torch.equal(*pair) for pair in zip(exact[1], historical[1], strict=True))
+        for name, weight in exact[0].items():
+            assert torch.equal(weight, historical[0][name]), name
+        assert not any(one.searched or one.edges_left_out for one in caches.stats().layers)
 
 
 def _trained(kind: Any, stores: Any, **arguments: Any) -> tuple[dict[str, Tensor], list[Tensor]]:
@@ -303,77 +289,75 @@ def _trained(kind: Any, stores: Any, **arguments: Any) -> tuple[dict[str, Tensor
     return model.state_dict(), seen
 
 
-def loaded() -> None:
+def loaded(comm: Communicator, pushes: Communicator) -> None:
     """A loader's epochs: own nodes and their attributes, a step for each minibatch, an end."""
-    with communicators() as (comm, pushes):
-        case = CASES[4]  # most ranks have no training nodes
-        part, data = part_of(case, comm.size, comm.rank, edge_attributes=False), whole(case)
-        stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
-        caches = HistoricalCaches(stores[1], pushes, HistoricalSettings(push=3, delay=2))
-        arguments = {"input_nodes": "train", "batch_size": 2, "seed": 4, "prefetch": 1}
-        loader = MacrobatchNeighborLoader(stores, [3, 2], export="native", history=caches, **arguments)
-        model = model_of("SAGE", 2).float()
-        for epoch in range(2):
-            for minibatch in loader:
-                assert torch.equal(minibatch.attribute("x"), data.x[minibatch.node])
-                assert torch.equal(minibatch.y, data.y[minibatch.node])
-                assert torch.equal(part.node[minibatch.own], minibatch.node)
-                if minibatch.batch_size:
-                    model(minibatch)
-                if epoch:
-                    model(minibatch)  # once more pushes nothing
-            assert caches.stats().steps == (epoch + 1) * len(loader)
-        assert pushes.counters.snapshot()[MessageKind.PUSH].rounds == 2 * len(loader)
-        again = loader(torch.zeros(0, dtype=torch.int64))
-        assert again.batch_size == 0
+    case = CASES[4]  # most ranks have no training nodes
+    part, data = part_of(case, comm.size, comm.rank, edge_attributes=False), whole(case)
+    stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+    caches = HistoricalCaches(stores[1], pushes, HistoricalSettings(push=3, delay=2))
+    arguments = {"input_nodes": "train", "batch_size": 2, "seed": 4, "prefetch": 1}
+    loader = MacrobatchNeighborLoader(stores, [3, 2], export="native", history=caches, **arguments)
+    model = model_of("SAGE", 2).float()
+    for epoch in range(2):
+        for minibatch in loader:
+            assert torch.equal(minibatch.attribute("x"), data.x[minibatch.node])
+            assert torch.equal(minibatch.y, data.y[minibatch.node])
+            assert torch.equal(part.node[minibatch.own], minibatch.node)
+            if minibatch.batch_size:
+                model(minibatch)
+            if epoch:
+                model(minibatch)  # once more pushes nothing
+        assert caches.stats().steps == (epoch + 1) * len(loader)
+    assert pushes.counters.snapshot()[MessageKind.PUSH].rounds == 2 * len(loader)
+    again = loader(torch.zeros(0, dtype=torch.int64))
+    assert again.batch_size == 0
 
 
-def refusals() -> list[str]:
+def refusals(comm: Communicator, pushes: Communicator) -> list[str]:
     """Asks for what is not possible."""
     texts = []
-    with communicators() as (comm, pushes):
-        case = CASES[0]
-        part = part_of(case, comm.size, comm.rank)
-        stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
-        caches = HistoricalCaches(stores[1], pushes)
-        other = DistGraphStore(part_of(case, comm.size, comm.rank), comm)
-        native: dict[str, Any] = {"export": "native", "attributes": ["x", "y"]}
-        for data, arguments in (
-            (stores, {"export": "pyg"}),
-            (stores, {**native, "schedule": "global"}),
-            (stores, {**native, "feature_cache": 100}),
-            (stores, {"export": "native"}),
-            (stores, {**native, "disjoint": True}),
-            ((stores[0], other), native),
-            (whole(case), native),
-        ):
-            with pytest.raises(ValueError, match="history") as error:
-                MacrobatchNeighborLoader(
-                    data, [2], "train" if data is stores else None, history=caches, **arguments
-                )
-            texts.append(str(error.value))
-        whole_topology = DistGraphStore(part, comm, replicate_topology(part, comm))
-        typed = stores_of(comm, GRAPHS["typed"], "random")[1]
-        for graph, own in ((stores[1], comm), (whole_topology, pushes), (typed, pushes)):
-            with pytest.raises((ValueError, NotImplementedError)) as failure:
-                HistoricalCaches(graph, own)
-            texts.append(str(failure.value))
-        loader = MacrobatchNeighborLoader(stores, [2], "train", batch_size=2, history=caches, **native)
-        minibatch = next(iter(loader))
-        with pytest.raises(ValueError, match="from another feature store"):
-            second = DistFeatureStore(part, comm), stores[1]
-            MacrobatchNeighborLoader(second, [2], "train", history=caches, **native)
-        for layer in (
-            lambda: model_of("SAGE", 1).convs[0].float()(minibatch.x, minibatch, 1),
-            lambda: HaloPass(7),
-            lambda: model_of("SAGE", 1).float()(minibatch, x=minibatch.x + 1),
-            lambda: GCN(5, 8, 1, 7)(minibatch),
-        ):
-            with pytest.raises((ValueError, TypeError)) as failure:
-                layer()
-            texts.append(str(failure.value))
-        with pytest.raises(ValueError, match="not a state of these caches"):
-            caches.load_state_dict({"cache 0 node": torch.zeros(1)})
+    case = CASES[0]
+    part = part_of(case, comm.size, comm.rank)
+    stores = DistFeatureStore(part, comm), DistGraphStore(part, comm)
+    caches = HistoricalCaches(stores[1], pushes)
+    other = DistGraphStore(part_of(case, comm.size, comm.rank), comm)
+    native: dict[str, Any] = {"export": "native", "attributes": ["x", "y"]}
+    for data, arguments in (
+        (stores, {"export": "pyg"}),
+        (stores, {**native, "schedule": "global"}),
+        (stores, {**native, "feature_cache": 100}),
+        (stores, {"export": "native"}),
+        (stores, {**native, "disjoint": True}),
+        ((stores[0], other), native),
+        (whole(case), native),
+    ):
+        with pytest.raises(ValueError, match="history") as error:
+            MacrobatchNeighborLoader(
+                data, [2], "train" if data is stores else None, history=caches, **arguments
+            )
+        texts.append(str(error.value))
+    whole_topology = DistGraphStore(part, comm, replicate_topology(part, comm))
+    typed = stores_of(comm, GRAPHS["typed"], "random")[1]
+    for graph, own in ((stores[1], comm), (whole_topology, pushes), (typed, pushes)):
+        with pytest.raises((ValueError, NotImplementedError)) as failure:
+            HistoricalCaches(graph, own)
+        texts.append(str(failure.value))
+    loader = MacrobatchNeighborLoader(stores, [2], "train", batch_size=2, history=caches, **native)
+    minibatch = next(iter(loader))
+    with pytest.raises(ValueError, match="from another feature store"):
+        second = DistFeatureStore(part, comm), stores[1]
+        MacrobatchNeighborLoader(second, [2], "train", history=caches, **native)
+    for layer in (
+        lambda: model_of("SAGE", 1).convs[0].float()(minibatch.x, minibatch, 1),
+        lambda: HaloPass(7),
+        lambda: model_of("SAGE", 1).float()(minibatch, x=minibatch.x + 1),
+        lambda: GCN(5, 8, 1, 7)(minibatch),
+    ):
+        with pytest.raises((ValueError, TypeError)) as failure:
+            layer()
+        texts.append(str(failure.value))
+    with pytest.raises(ValueError, match="not a state of these caches"):
+        caches.load_state_dict({"cache 0 node": torch.zeros(1)})
     return texts
 
 

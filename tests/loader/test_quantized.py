@@ -152,31 +152,30 @@ def stores(comm: Communicator) -> None:
         assert from_pyg(data).nodes.tables["x"] is data.x
 
 
-def historical() -> None:
+def historical(comm: Communicator, pushes: Communicator) -> None:
     """The logits with historical embeddings are those of the decoded features."""
-    with Communicator.create("loader", timeout=30) as comm, Communicator.create("pushes") as pushes:
-        data, seen, stats = quantize(plain()), list[list[Tensor]](), []
-        for graph in (data, decoded(data)):
-            both = stores_of(partition(graph, "random", comm=comm), comm)
-            caches = HistoricalCaches(both[1], pushes, HistoricalSettings(push=None, delay=1))
-            loader = MacrobatchNeighborLoader(
-                both, [3, 2], "train", batch_size=10, seed=4, export="native", history=caches,
-                attributes=["x", "y"],
-            )  # fmt: skip
-            torch.manual_seed(1)
-            model, logits = SAGE(COLUMNS, 8, 2, 7).train(), []
-            for _ in range(2):
-                for minibatch in loader:
-                    assert torch.equal(minibatch.attribute("x"), decoded(data).x[minibatch.node])
-                    logits.append(model(minibatch).detach())
-            seen.append(logits)
-            stats.append(caches.stats())
-        narrow_stats, wide = stats
-        fetched = wide.features_fetched
-        assert narrow_stats.features_fetched == fetched
-        assert wide.feature_bytes - narrow_stats.feature_bytes == 3 * COLUMNS * fetched
-        for one, other in zip(*seen, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    data, seen, stats = quantize(plain()), list[list[Tensor]](), []
+    for graph in (data, decoded(data)):
+        both = stores_of(partition(graph, "random", comm=comm), comm)
+        caches = HistoricalCaches(both[1], pushes, HistoricalSettings(push=None, delay=1))
+        loader = MacrobatchNeighborLoader(
+            both, [3, 2], "train", batch_size=10, seed=4, export="native", history=caches,
+            attributes=["x", "y"],
+        )  # fmt: skip
+        torch.manual_seed(1)
+        model, logits = SAGE(COLUMNS, 8, 2, 7).train(), []
+        for _ in range(2):
+            for minibatch in loader:
+                assert torch.equal(minibatch.attribute("x"), decoded(data).x[minibatch.node])
+                logits.append(model(minibatch).detach())
+        seen.append(logits)
+        stats.append(caches.stats())
+    narrow_stats, wide = stats
+    fetched = wide.features_fetched
+    assert narrow_stats.features_fetched == fetched
+    assert wide.feature_bytes - narrow_stats.feature_bytes == 3 * COLUMNS * fetched
+    for one, other in zip(*seen, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 # Tests ############################################################################################

@@ -141,29 +141,28 @@ def communities(seed: int = 0) -> Dataset:
     return replace(whole, edge_sets=(EdgeSet(whole.edges.relation, name[both]),))
 
 
-def several_limits() -> list[list[Any]]:
+def several_limits(comm: Communicator) -> list[list[Any]]:
     """The worst balance of each load and the warnings: communities, hubs, and one part."""
     found = []
-    with Communicator.create("partition", timeout=20) as comm:
-        for dataset, parts in ((communities(), 2 * comm.size), (_with_a_hub(), 3), (communities(), 1)):
-            val = torch.arange(dataset.num_nodes // 4)  # the first quarter of the nodes
-            price = (torch.arange(dataset.num_nodes) % 5).float() / 7
-            whole = with_splits(dataset, {**dataset.splits, "val": val})
-            tables = {**whole.nodes.tables, "price": price}
-            whole = replace(whole, node_sets=(replace(whole.nodes, tables=tables),))
-            for score in Score:
-                policy = Streaming({"nodes": 1.05, "edges": 1.05, "val": 1.1, "price": 1.05}, score)
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
-                    made = partition_parts(whole, policy, parts, comm=comm)
-                said = [str(one.message) for one in caught if "times the mean" in str(one.message)]
-                worst = _worst(made, comm, price, val)
-                loads = report_partition(made, comm, policy=policy).loads
-                told = {load.name: load.balance for load in loads if load.slack is not None}
-                assert all(math.isclose(told[name], worst[name], rel_tol=1e-5) for name in worst), told
-                reasons = sorted(load.reason for load in loads if not load.is_met)
-                assert comm.rank or sorted(one.partition(": ")[2] for one in said) == reasons, reasons
-                found.append([worst, said])
+    for dataset, parts in ((communities(), 2 * comm.size), (_with_a_hub(), 3), (communities(), 1)):
+        val = torch.arange(dataset.num_nodes // 4)  # the first quarter of the nodes
+        price = (torch.arange(dataset.num_nodes) % 5).float() / 7
+        whole = with_splits(dataset, {**dataset.splits, "val": val})
+        tables = {**whole.nodes.tables, "price": price}
+        whole = replace(whole, node_sets=(replace(whole.nodes, tables=tables),))
+        for score in Score:
+            policy = Streaming({"nodes": 1.05, "edges": 1.05, "val": 1.1, "price": 1.05}, score)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                made = partition_parts(whole, policy, parts, comm=comm)
+            said = [str(one.message) for one in caught if "times the mean" in str(one.message)]
+            worst = _worst(made, comm, price, val)
+            loads = report_partition(made, comm, policy=policy).loads
+            told = {load.name: load.balance for load in loads if load.slack is not None}
+            assert all(math.isclose(told[name], worst[name], rel_tol=1e-5) for name in worst), told
+            reasons = sorted(load.reason for load in loads if not load.is_met)
+            assert comm.rank or sorted(one.partition(": ")[2] for one in said) == reasons, reasons
+            found.append([worst, said])
     return found
 
 
@@ -226,27 +225,26 @@ def memory(comm: Communicator, folder: str, round_bytes: int) -> list[int]:
 # Mistakes and faults ##############################################################################
 
 
-def mistakes() -> list[str]:
+def mistakes(comm: Communicator) -> list[str]:
     dataset = graph(1, 20, 50)
     outside = dataset.edge_index.clone()
     outside[0, 17] = 20
     said = []
-    with Communicator.create("partition", timeout=20) as comm:
-        attempts: list[tuple[Dataset, Any]] = [
-            (replace(dataset, edge_sets=(replace(dataset.edges, topology=outside),)), "random"),
-            (with_splits(dataset, {**dataset.splits, "val": torch.tensor([3, -1])}), "ldg"),
-            (replace(dataset, name=f"rank {comm.rank}"), "random"),
-            (dataset, "best"),
-            (dataset, 3),
-            (dataset, lambda node, _neighbours, state: node * 0 + state.parts),
-            (dataset, lambda node, _neighbours, _state: node.double()),
-        ]
-        for given, policy in attempts:
-            try:
-                partition(given, policy, comm=comm)
-            except (ValueError, TypeError, CommError) as error:
-                said.append(f"{type(error).__name__}: {error}")
-            comm.barrier()
+    attempts: list[tuple[Dataset, Any]] = [
+        (replace(dataset, edge_sets=(replace(dataset.edges, topology=outside),)), "random"),
+        (with_splits(dataset, {**dataset.splits, "val": torch.tensor([3, -1])}), "ldg"),
+        (replace(dataset, name=f"rank {comm.rank}"), "random"),
+        (dataset, "best"),
+        (dataset, 3),
+        (dataset, lambda node, _neighbours, state: node * 0 + state.parts),
+        (dataset, lambda node, _neighbours, _state: node.double()),
+    ]
+    for given, policy in attempts:
+        try:
+            partition(given, policy, comm=comm)
+        except (ValueError, TypeError, CommError) as error:
+            said.append(f"{type(error).__name__}: {error}")
+        comm.barrier()
     return said
 
 

@@ -189,14 +189,13 @@ def two_levels(comm: Communicator, hosts: int | None) -> dict[str, float]:
     return {"cut": report.edge_cut, "between": report.host_cut, **loads}
 
 
-def mistakes() -> list[str]:
+def mistakes(comm: Communicator) -> list[str]:
     dataset, said = communities(), []
-    with Communicator.create("partition", timeout=60) as comm:
-        for policy in (Multilevel({"colour": 1.05}), Multilevel({"targets": 1.05}), "owners.npy"):
-            try:
-                partition(dataset, policy, comm=comm)
-            except Exception as error:
-                said.append(f"{type(error).__name__}: {error}")
+    for policy in (Multilevel({"colour": 1.05}), Multilevel({"targets": 1.05}), "owners.npy"):
+        try:
+            partition(dataset, policy, comm=comm)
+        except Exception as error:
+            said.append(f"{type(error).__name__}: {error}")
     return said
 
 
@@ -213,16 +212,15 @@ def metis(comm: Communicator) -> dict[str, float]:
     return {"cut": report.edge_cut} | {of: report.balance(of) for of in ("nodes", "edges", "train")}
 
 
-def unmet() -> list[list[str]]:
+def unmet(comm: Communicator) -> list[list[str]]:
     """The warnings of rank 0 where loads cannot be balanced: a hub, and more parts than nodes."""
     hub = Dataset.homogeneous("hub", 30, torch.stack([torch.arange(30), torch.zeros(30, dtype=torch.int64)]))
     said = []
-    with Communicator.create("partition", timeout=60) as comm:
-        for dataset, parts in ((hub, 3), (communities(), 2)):
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                partition_parts(dataset, "multilevel", parts, comm=comm)
-            said.append([str(one.message) for one in caught if "times the mean" in str(one.message)])
+    for dataset, parts in ((hub, 3), (communities(), 2)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            partition_parts(dataset, "multilevel", parts, comm=comm)
+        said.append([str(one.message) for one in caught if "times the mean" in str(one.message)])
     return said
 
 

@@ -204,22 +204,21 @@ def communities() -> Dataset:
     return Dataset("communities", tuple(node_sets), tuple(edge_sets))
 
 
-def compare_policies() -> dict[str, dict[str, float]]:
+def compare_policies(comm: Communicator) -> dict[str, dict[str, float]]:
     """Returns edge cut and the worst balance of each type, after comparing reports with counts."""
     dataset, found = communities(), {}
-    with Communicator.create("partition", timeout=20) as comm:
-        for policy in ("random", "contiguous", "ldg", "fennel"):
-            part = partition(dataset, policy, comm=comm)
-            report = report_partition(part, comm)
-            owners = owners_everywhere([part], comm)
-            for name in dataset.schema.node_types:
-                counts = report.types[name][comm.rank]
-                assert counts == counted(dataset, owners, name, comm.rank), (policy, name, counts)
-            of = ("nodes", "edges", "train")
-            found[policy] = {
-                name: max(report.balance(one, name) for one in of) for name in dataset.schema.node_types
-            }
-            found[policy]["cut"] = report.edge_cut
+    for policy in ("random", "contiguous", "ldg", "fennel"):
+        part = partition(dataset, policy, comm=comm)
+        report = report_partition(part, comm)
+        owners = owners_everywhere([part], comm)
+        for name in dataset.schema.node_types:
+            counts = report.types[name][comm.rank]
+            assert counts == counted(dataset, owners, name, comm.rank), (policy, name, counts)
+        of = ("nodes", "edges", "train")
+        found[policy] = {
+            name: max(report.balance(one, name) for one in of) for name in dataset.schema.node_types
+        }
+        found[policy]["cut"] = report.edge_cut
     return found
 
 

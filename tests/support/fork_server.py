@@ -7,6 +7,7 @@ input, and its ranks with it (the system kills them when their parent is gone).
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -88,10 +89,11 @@ def _rank(request: dict[str, Any], rank: int, environment: dict[str, str]) -> in
 
 
 def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    if "comm" not in inspect.signature(function).parameters:
+    with contextlib.ExitStack() as stack:
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.annotation == "Communicator":
+                arguments[name] = stack.enter_context(Communicator.create(name, timeout=50))
         return function(**arguments)
-    with Communicator.create("ranks", timeout=50) as comm:
-        return function(comm, **arguments)
 
 
 if __name__ == "__main__":

@@ -125,8 +125,8 @@ def run_ranks(
 
     Args:
         function: a function of a module, or ``module:name``; called with the arguments by keyword,
-            and with a communicator of all ranks if it has a parameter ``comm``. Returns something
-            for JSON.
+            and with a communicator of all ranks for each parameter that is to be a `Communicator`.
+            Returns something for JSON.
         ranks: how many processes, with one torch thread each.
         timeout: seconds for all; what still runs then is killed and the call fails.
         never_end: ranks that are not waited for (stopped ones); killed when the others have ended.
