@@ -47,21 +47,13 @@ _NUMBER = re.compile(r"\d+\.\d+")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block of a page.
+    """One fenced block of a page."""
 
-    Attributes:
-        language: the word behind the fence.
-        code: the lines between the fences.
-        line: the number of the fence's line in the page.
-        note: the comment before the fence, or "".
-        output: the `text` block that follows, or None.
-    """
-
-    language: str
+    language: str  # the word behind the fence
     code: str
-    line: int
-    note: str
-    output: str | None
+    line: int  # the number of the fence's line in the page
+    note: str  # the comment before the fence, or ""
+    output: str | None  # the `text` block that follows
 
     @property
     def reason(self) -> str | None:

@@ -44,23 +44,14 @@ UNBOUNDED = HistoricalSettings(lines=None, life_span=None, push=None, delay=1)
 
 @dataclass
 class Rank:
-    """A rank that makes historical minibatches.
-
-    Attributes:
-        case: the graph.
-        plan: the plan of its minibatches.
-        comm: the communicator of the graph.
-        pushes: that of the caches.
-        settings: of the caches.
-        steps: the steps of an epoch.
-    """
+    """A rank that makes historical minibatches."""
 
     case: Case
     plan: SamplingPlan
-    comm: Communicator
-    pushes: Communicator
+    comm: Communicator  # of the graph
+    pushes: Communicator  # of the caches
     settings: HistoricalSettings = UNBOUNDED
-    steps: int = 4
+    steps: int = 4  # in an epoch
 
     def __post_init__(self) -> None:
         part = part_of(self.case, self.comm.size, self.comm.rank, edge_attributes=False)

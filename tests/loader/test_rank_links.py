@@ -198,10 +198,7 @@ def arguments_of(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def epochs(backend: str, patience: float, covering: Mapping[str, Any]) -> int:
-    """Minibatches are those of one process, in the rounds and rows of the formulas.
-
-    Args: as in job_rank_options.py.
-    """
+    """Minibatches are those of one process, in the rounds and rows of the formulas."""
     warnings.simplefilter("ignore")  # of labels that move up, and of links that are early
     share = Covering(**covering)
     with Communicator.create("loader", timeout=patience, backend=backend) as comm:

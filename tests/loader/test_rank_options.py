@@ -84,13 +84,7 @@ def allowed(setting: Mapping[str, Any]) -> bool:
 
 
 def epochs(backend: str, patience: float, covering: Mapping[str, Any]) -> int:
-    """Minibatches are those of one process, in the rounds and rows of the formulas.
-
-    Args:
-        backend: the backend of the communicator.
-        patience: seconds for which a rank waits for its peers.
-        covering: the fields of `Covering`.
-    """
+    """Minibatches are those of one process, in the rounds and rows of the formulas."""
     warnings.simplefilter("ignore")  # PyG's, of relations that have no reverse
     share = Covering(**covering)
     with Communicator.create("loader", timeout=patience, backend=backend) as comm:

@@ -24,24 +24,15 @@ from tests.support.training_runs import without_plots
 
 @dataclass
 class Seen:
-    """The observations of a rank in one run of the command line.
+    """The observations of a rank in one run of the command line."""
 
-    Attributes:
-        status: that it ended with.
-        out, err: what it printed.
-        seeds: nodes of each minibatch that it trained.
-        losses: their sums.
-        threads: of torch, in training.
-        seconds: from the fault on, where there was one.
-    """
-
-    status: int = -1
+    status: int = -1  # that it ended with
     out: str = ""
     err: str = ""
-    seeds: list[list[int]] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    threads: int = 0
-    seconds: float = 0.0
+    seeds: list[list[int]] = field(default_factory=list)  # of each minibatch that it trained
+    losses: list[float] = field(default_factory=list)  # their sums
+    threads: int = 0  # of torch, in training
+    seconds: float = 0.0  # from the fault on
 
 
 def run(commands: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -306,17 +306,11 @@ def test_partners_do_not_depend_on_the_pieces(random: Any, nodes: int, top: int)
 
 @dataclass
 class Watched:
-    """Rows of nodes, with what was asked of them.
-
-    Attributes:
-        rows: the rows.
-        asked: the ids of each call of `of`.
-        passed: the number of nodes of each piece.
-    """
+    """Rows of nodes, with what was asked of them."""
 
     rows: EmbeddedRows
-    asked: list[Tensor] = field(default_factory=list)
-    passed: list[int] = field(default_factory=list)
+    asked: list[Tensor] = field(default_factory=list)  # the ids of each call of `of`
+    passed: list[int] = field(default_factory=list)  # the number of nodes of each piece
 
     def of(self, node_type: str, ids: Tensor) -> Tensor:
         self.asked.append(ids)
