@@ -150,7 +150,6 @@ def test_the_commands_install_the_tested_releases() -> None:
 
 # The page of a package index ######################################################################
 
-
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
 TARGET = re.compile(r"\]\(([^)]+)\)")
 

@@ -102,7 +102,6 @@ def test_a_run_removes_its_own_hosts_and_those_of_dead_processes() -> None:
 
 # Batches on a device ##############################################################################
 
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -134,7 +133,6 @@ def test_the_tiny_run(tmp_path: Path) -> None:
 
 
 # Rows of one byte #################################################################################
-
 
 FORMS = {"loading": jobs.LOADED, "steps": tuple(jobs.FORMS)}
 
@@ -177,7 +175,6 @@ def test_the_page_shows_what_was_measured() -> None:
 
 
 # Graphs on disk ###################################################################################
-
 
 NODES = 12_000
 

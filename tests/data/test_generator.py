@@ -298,7 +298,6 @@ def test_the_smallest_graph() -> None:
 
 # Graphs like papers100M ###########################################################################
 
-
 PAPERS = PapersSpec(nodes=40_000, classes=8, features=8, seed=3)
 
 

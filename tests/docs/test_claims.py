@@ -150,10 +150,7 @@ def anchors_of(text: str) -> set[str]:
 def broken_links(page: Path, text: str, others: Mapping[Path, str]) -> list[str]:
     """Returns the links of a page that lead to no file, no heading, or out of the site.
 
-    Args:
-        page: its path.
-        text: its contents.
-        others: the contents of all pages; those outside have no anchors that are known.
+    ``others``: the contents of all pages; those outside have no anchors that are known.
     """
     inline = r"\]\(<?([^)>\s]+)[^)]*\)|^\[[^]^]+\]:\s+(\S+)|(?:src|href)=\"([^\"]+)\""
     prose = re.sub(r"`[^`\n]*`", "", without_blocks(text))

@@ -147,7 +147,6 @@ def test_the_gain_of_embeddings_is_over_the_faster_of_torchs(tmp_path: Path) -> 
 
 # Code blocks ######################################################################################
 
-
 PAGES = sorted(["README.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))])
 PAGES_WITH_CODE = [page for page in PAGES if blocks_of((ROOT / page).read_text(encoding="utf-8"))]
 
@@ -250,7 +249,6 @@ def test_a_wrong_output_is_seen(tmp_path: Path) -> None:
 
 
 # Deployment #######################################################################################
-
 
 DEPLOY = ROOT / "deploy"
 SMALL = ["generated:nodes=2000,seed=1", "--fanout", "5,3", "--hidden", "16", "--epochs", "2"]

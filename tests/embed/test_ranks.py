@@ -100,8 +100,6 @@ def replay(case: Case, make: Any, epochs: list[list[list[list[list[int]]]]], ahe
     """Returns the rows of one process that replays the minibatches of all ranks.
 
     Args:
-        case: the graph.
-        make: makes torch's optimizer.
         epochs: the seeds by epoch, rank, step and batch of the step, whose gradients are added.
         ahead: True if each batch is read before the update of the one before.
     """

@@ -153,7 +153,6 @@ def test_files_are_told_from_memory(tmp_path: Path) -> None:
 
 # Access ###########################################################################################
 
-
 OTHER = Group(RowKind.NODE, "other")
 ROWS = 9
 units = st.lists(st.tuples(st.sets(st.integers(0, ROWS - 1)), st.sets(st.integers(0, ROWS - 1))), max_size=6)

@@ -185,7 +185,6 @@ def test_gradient_mode_is_the_users() -> None:
 
 # Worker processes #################################################################################
 
-
 #: What `tag` adds.
 TAGS = ["pid", "worker", "threads", "cores", "noise"]
 

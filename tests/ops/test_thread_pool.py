@@ -225,7 +225,6 @@ def test_refused(word: torch.Tensor, error: type[Exception], text: str) -> None:
 
 # The same bits ####################################################################################
 
-
 #: Computes something, and its gradients.
 Run = Callable[[], Sequence[Tensor]]
 DTYPES = (torch.float32, torch.bfloat16, torch.float64)
@@ -329,7 +328,6 @@ def test_the_same_bits_on_any_number_of_threads(case: str) -> None:
 
 
 # Levels ###########################################################################################
-
 
 PROGRAM = """
 import sys

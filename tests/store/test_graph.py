@@ -286,7 +286,6 @@ def test_what_one_machine_cannot_hold_several_may(monkeypatch: pytest.MonkeyPatc
 
 # Forms of PyG #####################################################################################
 
-
 NODES = 40
 
 

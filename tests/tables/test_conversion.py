@@ -198,7 +198,6 @@ def test_compressed_csv_and_empty_tables(tmp_path: Path) -> None:
 
 # Killed conversions ###############################################################################
 
-
 #: Converts, and kills itself before a step, given by number, or while features are written.
 JOB = """
 import os, signal, sys
@@ -308,7 +307,6 @@ def test_two_processes_do_not_make_one_folder(tmp_path: Path) -> None:
 
 
 # Bad rows #########################################################################################
-
 
 USERS = '[nodes.user]\nfiles = "users.parquet"\nkey = "id"\n'
 LINKS = '[edges."user,knows,user"]\nfiles = "links.parquet"\nsource = "a"\ntarget = "b"\nreverse = false\n'

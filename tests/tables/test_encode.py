@@ -181,7 +181,6 @@ def test_links_of_a_model_stay_edges_of_new_tables(converted: Converted, tmp_pat
 
 # Labels and splits ################################################################################
 
-
 USERS = '[nodes.user]\nfiles = "users.parquet"\nkey = "id"\n'
 
 

@@ -197,7 +197,6 @@ def test_the_fingerprint_of_a_large_file_is_read_past_the_page_cache(
 
 # Features in files ################################################################################
 
-
 # Evaluation has larger minibatches.
 pytestmark = pytest.mark.filterwarnings("ignore:memory_budget leaves")
 

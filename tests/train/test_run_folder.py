@@ -246,7 +246,6 @@ def test_no_pickle_is_involved(small_graph: Dataset, tmp_path: Path) -> None:
 
 # Logs of a run ####################################################################################
 
-
 RUN = [*SMALL, "--batch-size", "64", "--seed", "5"]
 
 
