@@ -357,10 +357,6 @@ def test_never_removes_a_folder_that_is_not_its_own(tmp_path: Path) -> None:
     assert (mine / "thesis.txt").exists()
 
 
-def cut(path: Path) -> None:
-    cut_bytes(path, 10)
-
-
 def lose_row(path: Path) -> None:
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).partition(b"\n")[2]))
 
@@ -370,7 +366,11 @@ def rows(*values: object) -> Callable[[Path], None]:
 
 
 FLAWS: list[tuple[str, Callable[[Path], None], str]] = [
-    ("raw/edge.csv.gz", cut, "raw/edge.csv.gz: edge_index: truncated or damaged gzip"),
+    (
+        "raw/edge.csv.gz",
+        lambda path: cut_bytes(path, 10),
+        "edge.csv.gz: edge_index: truncated or damaged gzip",
+    ),
     ("raw/edge.csv.gz", Path.unlink, "raw/edge.csv.gz: the file does not exist"),
     ("raw/edge.csv.gz", lose_row, "raw/edge.csv.gz: edge_index: has 59 rows, num-edge-list says 60"),
     ("raw/edge.csv.gz", rows(*[[0, NODES]] * EDGES), "raw/edge.csv.gz: edge_index: node id 20"),
@@ -381,7 +381,7 @@ FLAWS: list[tuple[str, Callable[[Path], None], str]] = [
     ("raw/node-label.csv.gz", rows(*[0.5] * NODES), "raw/node-label.csv.gz: y: label 0.5"),
     ("raw/node-label.csv.gz", rows(*[40] * NODES), "nodes/y.npy: y: label 40"),
     ("split/time/valid.csv.gz", Path.unlink, "valid.csv.gz: the file does not exist"),
-    ("split/time/valid.csv.gz", cut, "valid.csv.gz: val: truncated"),
+    ("split/time/valid.csv.gz", lambda path: cut_bytes(path, 10), "valid.csv.gz: val: truncated"),
     ("split/time/valid.csv.gz", rows(*[40] * NODES), "splits/val.npy: val: node id 40"),
 ]
 

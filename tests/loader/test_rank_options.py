@@ -51,8 +51,6 @@ from tests.support.typed_graphs import SCHEMAS
 
 #: The factors that one process knows too.
 IN_ONE_PROCESS = ("graph", "option", "seeds", "export")
-
-
 #: How epochs are made, by name. One process takes other ways.
 SIZES: dict[str, dict[str, Any]] = {
     "one by one, ahead, in order": {"macrobatch_size": 1, "fetch_size": 1, "prefetch": 2, "shuffle": False},
