@@ -423,8 +423,7 @@ def test_flaws_of_binary_files_are_named(tmp_path: Path, changes: dict[str, Any]
 
 def test_truncated_binary_is_named(tmp_path: Path) -> None:
     folder, _ = write_ogb_binary(tmp_path)
-    file = folder / "raw" / "data.npz"
-    file.write_bytes(file.read_bytes()[:-200])
+    cut_bytes(folder / "raw" / "data.npz", 200)
     with pytest.raises(DatasetError, match=r"data\.npz: num_nodes_list: truncated or damaged archive"):
         read_ogb("ogbn-papers100M", tmp_path)
 

@@ -35,7 +35,7 @@ from tests.partition.job_partition import graph, with_splits
 from tests.support.ranks import run_ranks
 from tests.support.reference_partition import book_of, internal_ids_by_type, typed_parts
 from tests.support.tiers import fixed
-from tests.support.tiny_datasets import equal
+from tests.support.tiny_datasets import cut_bytes, equal, flip_byte
 from tests.support.typed_graphs import SCHEMAS, TypedCase, typed_cases
 
 
@@ -103,47 +103,21 @@ def test_all_is_on_disk_before_a_partition_has_its_name(
     assert files | {Path()} == {path.relative_to(tmp_path / ".parts.partial") for path in synced}
 
 
-def cut_short(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-3])
-
-
-def alter(path: Path) -> None:
-    values = np.load(path)
-    values.view(np.uint8).flat[0] ^= 1
-    np.save(path, values)
-
-
-def other_type(path: Path) -> None:
-    np.save(path, np.load(path).astype(np.float64))
-
-
-def other_shape(path: Path) -> None:
-    np.save(path, np.load(path)[:-1])
-
-
-def pickle(path: Path) -> None:
-    np.save(path, np.array([{}], dtype=object), allow_pickle=True)
-
-
-def text(path: Path) -> None:
-    path.write_text("not an array")
-
-
-DAMAGE = [
-    *(
-        (cut_short, "truncated"),
-        (alter, "sha256"),
-        (other_type, "dtype is float64"),
-        (other_shape, "shape is"),
-    ),
-    *((pickle, "pickle"), (text, "not a .npy"), (Path.unlink, "does not exist")),
+DAMAGE: list[tuple[Callable[[Path], object], str]] = [
+    (lambda path: cut_bytes(path, 3), "truncated"),
+    (flip_byte, "sha256"),
+    (lambda path: np.save(path, np.load(path).astype(np.float64)), "dtype is float64"),
+    (lambda path: np.save(path, np.load(path)[:-1]), "shape is"),
+    (lambda path: np.save(path, np.array([{}], dtype=object)), "pickle"),
+    (lambda path: path.write_text("not an array"), "not a .npy"),
+    (Path.unlink, "does not exist"),
 ]
 
 
 @pytest.mark.parametrize("array", ["node", "indptr", "nodes/x", "splits/train"])
 @pytest.mark.parametrize(("damage", "says"), DAMAGE, ids=[says for _, says in DAMAGE])
 def test_a_damaged_file_is_named(
-    saved: Path, tmp_path: Path, array: str, damage: Callable[[Path], None], says: str
+    saved: Path, tmp_path: Path, array: str, damage: Callable[[Path], object], says: str
 ) -> None:
     folder = Path(shutil.copytree(saved, tmp_path / "parts"))
     file = folder / "part-00001" / f"{array}.npy"
@@ -200,7 +174,7 @@ def test_a_damaged_meta_is_named(saved: Path, tmp_path: Path, key: str, value: o
 
 def test_damage_that_one_rank_sees_is_told_to_all(saved: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(saved, tmp_path / "parts"))
-    alter(folder / "part-00001" / "nodes" / "x.npy")
+    flip_byte(folder / "part-00001" / "nodes" / "x.npy")
     for result in run_ranks(job_partition.load_damaged, 2, {"folder": str(folder)}):
         assert "nodes/x" in result.value[0] and "(rank 1)" in result.value[0]
 

@@ -140,7 +140,8 @@ def bundle_features(path: Path) -> np.ndarray:
     return dense
 
 
-def flip_byte(path: Path, at: int) -> None:
+def flip_byte(path: Path, at: int = -1) -> None:
+    """Changes a byte of a file."""
     content = bytearray(path.read_bytes())
     content[at] ^= 1
     path.write_bytes(content)

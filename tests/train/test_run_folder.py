@@ -30,6 +30,7 @@ from pyg_batchgnn.train.run_folder import (
     replacing,
 )
 from pyg_batchgnn.train.training_data import fingerprint_dataset
+from tests.support.tiny_datasets import flip_byte
 from tests.support.training_runs import SMALL, batchgnn, weights
 
 # Folder ###########################################################################################
@@ -141,12 +142,6 @@ def _truncate(path: Path, keep: float) -> None:
     path.write_bytes(content[: int(len(content) * keep)])
 
 
-def _flip_last_byte(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(bytes(content))
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -155,7 +150,7 @@ def _flip_last_byte(path: Path) -> None:
         (lambda path: path.write_bytes(b"\x80\x04 something pickled"), "truncated, or not a checkpoint"),
         (lambda path: _truncate(path, 0.3), "truncated, or not a checkpoint"),
         (lambda path: _truncate(path, 0.99), "truncated, or not a checkpoint"),
-        (_flip_last_byte, "damaged, the checksum of .* does not match"),
+        (flip_byte, "damaged, the checksum of .* does not match"),
         (lambda path: save_file({"a": torch.ones(1)}, path), "not a kind of this program"),
         (lambda path: save_values(path, "kind", 2, VALUES), "has format 2, this program reads 1"),
         (lambda path: save_file({}, path, {"kind": "kind", "version": "1"}), "its header is damaged"),
